@@ -1,0 +1,300 @@
+/*
+ * aether.h - the public interface of the AetherGraph native core.
+ *
+ * Purpose
+ *   Everything Python (through cffi) or a C program may call. The text between
+ *   the two CFFI markers is read verbatim by native/build_cffi.py, so it holds
+ *   plain declarations and integer #defines only.
+ *
+ * Picture
+ *
+ *   aether_file ----sections----> raw arrays (mapped, read-only)
+ *   aether_buffer --------------> raw arrays (anonymous memory, huge pages)
+ *                                    |
+ *                    aether_topology (borrows indptr/indices)
+ *                                    |
+ *                    aether_sampler  (scratch of one caller at a time)
+ *                                    |
+ *                    aether_sample -> aether_sample_export -> caller's arrays
+ *
+ * Rules
+ *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
+ *     NULL). They never abort, never call back into Python.
+ *   - Memory passed in is borrowed for the call, unless the function says that
+ *     the handle keeps borrowing it; the caller then keeps it alive.
+ *   - Handles made by open/create are released by close/destroy, which accept
+ *     NULL. A handle is used by one thread at a time, except aether_file and
+ *     aether_topology, which are immutable and may be shared.
+ *   - After fork() a child may go on using every handle: mappings are private
+ *     or read-only and the thread pool starts anew in the child.
+ *
+ * Caveats
+ *   - Little-endian hosts only; a file written elsewhere is refused.
+ *   - A mapped file that shrinks while it is open reads as zeros from then on;
+ *     aether_file_check() (and every call that takes the file) reports
+ *     AETHER_E_FILE_CHANGED. See src/os/sigbus.h.
+ *   - Node ids are 32-bit or 64-bit in files (id_bytes), 64-bit in calls.
+ */
+#ifndef AETHER_H
+#define AETHER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* CFFI BEGIN */
+
+/* ---- errors ------------------------------------------------------------ */
+
+#define AETHER_OK 0
+#define AETHER_E_INVALID (-1)
+#define AETHER_E_RANGE (-2)
+#define AETHER_E_NO_MEMORY (-3)
+#define AETHER_E_IO (-4)
+#define AETHER_E_NOT_FOUND (-5)
+#define AETHER_E_FORMAT (-6)
+#define AETHER_E_VERSION (-7)
+#define AETHER_E_TRUNCATED (-8)
+#define AETHER_E_CORRUPT (-9)
+#define AETHER_E_FILE_CHANGED (-10)
+#define AETHER_E_UNSUPPORTED (-11)
+#define AETHER_E_CANCELLED (-12)
+#define AETHER_E_LIMIT (-13)
+
+typedef struct aether_error {
+    int32_t code;      /* AETHER_E_* */
+    int32_t os_errno;  /* errno, or 0 */
+    int64_t position;  /* index or byte offset of the offending value, or -1 */
+    int64_t value;     /* the offending value, if `position` is not -1 */
+    char message[488]; /* UTF-8 text, NUL-terminated */
+} aether_error;
+
+/* Row i of the error table (code, name, one-line text); 0 past the end. */
+typedef struct aether_error_entry {
+    int32_t code;
+    const char *name;
+    const char *text;
+} aether_error_entry;
+const aether_error_entry *aether_error_table(uint32_t i);
+
+/* ---- library ----------------------------------------------------------- */
+
+const char *aether_version(void);
+const char *aether_build_info(void); /* compiler, sanitizers, CPU dispatch */
+
+/* Threads the pool uses: AETHERGRAPH_NUM_THREADS, else the cores this process
+ * may use (affinity and cgroup quota). `set` takes 1..256, or 0 for default. */
+int aether_get_num_threads(void);
+int aether_set_num_threads(int n, aether_error *err);
+
+/* A long call's shared state: the caller may set `cancel` to 1 and read
+ * `done`/`total` (bytes or items) from another thread while the call runs. */
+typedef struct aether_task {
+    volatile int32_t cancel;
+    int32_t reserved;
+    volatile uint64_t done;
+    volatile uint64_t total;
+} aether_task;
+
+/* ---- element types ----------------------------------------------------- */
+
+#define AETHER_U8 1
+#define AETHER_BOOL 2
+#define AETHER_I8 3
+#define AETHER_I16 4
+#define AETHER_I32 5
+#define AETHER_I64 6
+#define AETHER_U32 7
+#define AETHER_U64 8
+#define AETHER_F16 9
+#define AETHER_BF16 10
+#define AETHER_F32 11
+#define AETHER_F64 12
+
+uint32_t aether_dtype_size(uint32_t dtype); /* bytes; 0 if unknown */
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Zeroed anonymous memory, huge pages asked for; NULL with err on failure. */
+void *aether_buffer_alloc(uint64_t size, aether_error *err);
+void aether_buffer_free(void *data, uint64_t size);
+
+/* memcpy by all threads; `task` may be NULL. */
+int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, aether_error *err);
+
+/* ---- container files (FORMAT.md) --------------------------------------- */
+
+#define AETHER_CONTENT_GRAPH 1
+#define AETHER_CONTENT_FEATURES 2
+
+#define AETHER_SECTION_META 1        /* JSON, UTF-8 */
+#define AETHER_SECTION_CSC_INDPTR 2  /* u64[num_dst + 1] */
+#define AETHER_SECTION_CSC_INDICES 3 /* u32|u64[num_edges]: sources */
+#define AETHER_SECTION_CSR_INDPTR 4  /* u64[num_src + 1] */
+#define AETHER_SECTION_CSR_INDICES 5 /* u32|u64[num_edges]: destinations */
+#define AETHER_SECTION_CSR_EDGE_IDS 6 /* u32|u64[num_edges]: edge id by CSR position, if not the identity */
+#define AETHER_SECTION_EDGE_ORDER 7  /* u32|u64[num_edges]: input row by edge id */
+#define AETHER_SECTION_EDGE_WEIGHT 8 /* f32|f64[num_edges] */
+#define AETHER_SECTION_EDGE_TIME 9   /* i64|f64[num_edges] */
+#define AETHER_SECTION_NODE_TIME 10  /* i64|f64[num_nodes] */
+#define AETHER_SECTION_ARRAY 11      /* any rows; named and shaped by META */
+
+typedef struct aether_section {
+    uint32_t kind;     /* AETHER_SECTION_* */
+    uint32_t owner;    /* index of the edge type, node type or array it belongs to */
+    uint32_t dtype;    /* AETHER_U8.. */
+    uint32_t reserved; /* 0 */
+    uint64_t offset;   /* bytes from the file's start, a multiple of 4096 */
+    uint64_t size;     /* bytes */
+    uint64_t checksum; /* XXH3-64 of the bytes */
+} aether_section;
+
+typedef struct aether_file aether_file;
+
+/* Map `path` and check header, section table and sizes (not section checksums:
+ * see verify). AETHER_E_NOT_FOUND, _IO, _FORMAT, _VERSION, _TRUNCATED, _CORRUPT. */
+int aether_file_open(const char *path, aether_file **out, aether_error *err);
+void aether_file_close(aether_file *file);
+uint32_t aether_file_content(const aether_file *file);
+uint32_t aether_file_num_sections(const aether_file *file);
+uint64_t aether_file_size(const aether_file *file);
+int aether_file_section(const aether_file *file, uint32_t i, aether_section *out, aether_error *err);
+const void *aether_file_data(const aether_file *file, uint32_t i); /* NULL if i is out of range */
+/* Read every section and compare checksums; names the first bad section. */
+int aether_file_verify(const aether_file *file, aether_task *task, aether_error *err);
+/* AETHER_E_FILE_CHANGED if a page of the mapping could not be read any more. */
+int aether_file_check(const aether_file *file, aether_error *err);
+
+/* Map any file read-only under the same guard (features in .npy files). */
+int aether_file_map_raw(const char *path, aether_file **out, aether_error *err);
+const void *aether_file_base(const aether_file *file);
+
+/* Hint for a range of a mapping: random access (1), sequential (2), will need (3),
+ * drop from the page cache as far as clean and unused (4). Never fails. */
+void aether_advise(const void *data, uint64_t size, int32_t advice);
+
+typedef struct aether_writer aether_writer;
+
+/* Write beside `path` and rename over it in commit, after fsync: a crash at any
+ * moment leaves the old file or the new one. `abort` removes the temporary. */
+int aether_writer_create(const char *path, uint32_t content, aether_writer **out, aether_error *err);
+int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, aether_error *err);
+int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aether_task *task, aether_error *err);
+int aether_writer_end(aether_writer *w, aether_error *err);
+int aether_writer_commit(aether_writer *w, aether_error *err); /* releases w, also on failure */
+void aether_writer_abort(aether_writer *w);                    /* releases w */
+
+/* ---- building ---------------------------------------------------------- */
+
+/* Stable counting sort of an edge list into compressed lists.
+ *   major[E], minor[E]  ids to group by / to store (CSC: major = dst, minor = src)
+ *   indptr[num_major+1], indices[E] of id_bytes (4|8), order[E] of order_bytes
+ *   (4|8; may be NULL): input row at each output position.
+ * AETHER_E_RANGE names the first bad id: position is the row, value the id.
+ * err->message says whether it was major or minor. */
+int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_edges,
+                       uint64_t num_major, uint64_t num_minor,
+                       uint64_t *indptr, void *indices, uint32_t id_bytes,
+                       void *order, uint32_t order_bytes,
+                       aether_task *task, aether_error *err);
+
+/* Smallest and largest of n ids (n = 0: both -1). */
+int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max, aether_error *err);
+
+/* Check indptr (monotone, 0..num_edges) and every index < num_minor. */
+int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
+                       uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err);
+
+/* ---- gather ------------------------------------------------------------ */
+
+typedef struct aether_rows {
+    const void *data;   /* row 0; borrowed for the call */
+    uint64_t num_rows;
+    uint64_t row_items; /* elements per row */
+    uint64_t stride;    /* bytes from row to row */
+    uint32_t dtype;
+    uint32_t reserved;
+} aether_rows;
+
+/* out[i] = rows[ids[i]], converted to out_dtype: the same dtype, or a widening
+ * one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64).
+ * ids of id_bytes (4 unsigned | 8 signed). AETHER_E_RANGE names id and position. */
+int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n,
+                  void *out, uint32_t out_dtype, aether_task *task, aether_error *err);
+
+/* ---- topology ---------------------------------------------------------- */
+
+typedef struct aether_lists {
+    uint64_t num_major;     /* lists */
+    uint64_t num_minor;     /* ids are below this */
+    uint64_t num_edges;
+    const uint64_t *indptr; /* borrowed for the topology's life */
+    const void *indices;    /* borrowed for the topology's life */
+    const void *edge_ids;   /* by position, of edge_id_bytes; NULL: the position itself */
+    uint32_t id_bytes;      /* 4 or 8 */
+    uint32_t edge_id_bytes; /* 4 or 8 */
+} aether_lists;
+
+typedef struct aether_topology aether_topology;
+
+/* Checks indptr[0] and indptr[num_major]; every list is checked when it is used. */
+int aether_topology_create(const aether_lists *lists, aether_topology **out, aether_error *err);
+void aether_topology_destroy(aether_topology *t);
+
+/* Degrees of n nodes (nodes NULL: of 0..n-1). */
+int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
+                            aether_error *err);
+/* Lists of n nodes, one after the other, into neighbors/edges (either may be
+ * NULL); `capacity` is their length and must be the sum of the degrees. */
+int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n,
+                              int64_t *neighbors, int64_t *edges, uint64_t capacity, aether_error *err);
+
+/* ---- sampling ---------------------------------------------------------- */
+
+#define AETHER_SAMPLE_REPLACE 1
+#define AETHER_SAMPLE_DISJOINT 2
+#define AETHER_SAMPLE_INDUCED 4
+
+typedef struct aether_sample_options {
+    uint64_t key;           /* the sample is a pure function of key, seeds and graph */
+    const int64_t *fanouts; /* num_hops values; -1 takes every neighbour */
+    uint32_t num_hops;
+    uint32_t flags;         /* AETHER_SAMPLE_* */
+    uint32_t num_threads;   /* 0: the pool's; 1: the calling thread only */
+    uint32_t reserved;
+} aether_sample_options;
+
+typedef struct aether_sampler aether_sampler;
+
+/* Scratch memory for sampling from `t`, which must outlive it. */
+int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether_error *err);
+void aether_sampler_destroy(aether_sampler *s);
+uint64_t aether_sampler_memory(const aether_sampler *s); /* bytes of scratch held */
+
+/* Sample; the result stays in `s` until the next call.
+ *   hop_nodes[num_hops+1]  new nodes per hop (hop 0: the seeds, duplicates kept)
+ *   hop_edges[num_hops]    edges per hop (induced: zeros, see num_edges)
+ *   totals[2]              nodes, edges */
+int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
+                  const aether_sample_options *options,
+                  uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *totals, aether_error *err);
+
+/* Copy the last result out, as int64 (out_bytes 8) or int32 (4):
+ *   node[N] ids; row[E] local source; col[E] local destination, non-decreasing;
+ *   edge[E] edge ids; batch[N] seed slot (disjoint only). NULL skips one. */
+int aether_sample_export(const aether_sampler *s, uint32_t out_bytes,
+                         void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
+
+/* The generator behind sampling (src/core/rng.h), for oracles and tests:
+ * out[i] = draw i of the stream (key, hop, node, seed). */
+void aether_rng_draws(uint64_t key, uint32_t hop, uint64_t node, uint64_t seed, uint64_t n, uint64_t *out);
+
+/* CFFI END */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* AETHER_H */

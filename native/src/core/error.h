@@ -1,0 +1,31 @@
+/*
+ * core/error.h - filling a caller-owned aether_error.
+ *
+ * errors.def is the one table: codes, names and texts. Every setter returns
+ * the code, so that failing reads `return ae_error_set(err, ...)`.
+ *
+ * Caveats: `err` may be NULL; messages are cut at sizeof message.
+ */
+#ifndef AE_CORE_ERROR_H
+#define AE_CORE_ERROR_H
+
+#include "aether.h"
+
+#if defined(__GNUC__)
+#define AE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define AE_PRINTF(fmt, args)
+#endif
+
+int ae_error_set(aether_error *err, int code, const char *fmt, ...) AE_PRINTF(3, 4);
+
+/* The offending `value` stands at `position` (index or byte offset). */
+int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, const char *fmt, ...) AE_PRINTF(5, 6);
+
+/* An OS call failed: the text of `os_errno` is appended. ENOENT becomes
+ * AETHER_E_NOT_FOUND, ENOMEM AETHER_E_NO_MEMORY, all others AETHER_E_IO. */
+int ae_error_os(aether_error *err, int os_errno, const char *fmt, ...) AE_PRINTF(3, 4);
+
+void ae_error_clear(aether_error *err);
+
+#endif
