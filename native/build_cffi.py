@@ -1,0 +1,107 @@
+"""Build ``aethergraph._native``: the C core, bound by cffi in API mode.
+
+``native/include/aether.h`` is the only description of the interface: the text between its
+``CFFI BEGIN`` and ``CFFI END`` markers, without comments, is the cdef. All of
+``native/src/<module>/*.c`` is compiled into the one extension module.
+
+Environment:
+
+``AETHERGRAPH_SANITIZE``
+    A comma-separated list for ``-fsanitize=``, for example ``address,undefined``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from cffi import FFI
+
+# setuptools wants paths relative to setup.py's folder, where this file is run from.
+HEADER = Path("native/include/aether.h")
+SOURCES = Path("native/src")
+
+_INSTALL_HINT = """\
+aethergraph is compiled from C and this machine lacks {what}. Install it with one of
+  Debian, Ubuntu:  apt-get install build-essential python3-dev libxxhash-dev
+  Fedora, RHEL:    dnf install gcc python3-devel xxhash-devel
+  Arch:            pacman -S base-devel xxhash
+  conda:           conda install -c conda-forge gcc_linux-64 xxhash
+and run the installation again."""
+
+
+def read_cdef(header: str) -> str:
+    """Return the declarations between the two CFFI markers, in the subset that cffi parses."""
+    begin = re.search(r"/\*\s*CFFI BEGIN\s*\*/", header)
+    end = re.search(r"/\*\s*CFFI END\s*\*/", header)
+    if begin is None or end is None or end.start() < begin.end():
+        raise ValueError("aether.h: the CFFI BEGIN and CFFI END markers are missing or out of order")
+    text = header[begin.end() : end.start()]
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r"//[^\n]*", "", text)
+    # cffi knows `#define NAME -1` but not `#define NAME (-1)`.
+    text = re.sub(r"^(#define\s+\w+)\s+\((-?\w+)\)\s*$", r"\1 \2", text, flags=re.MULTILINE)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip()) + "\n"
+
+
+def list_sources() -> list[str]:
+    """Return every C source of the core, in a fixed order so that builds are reproducible."""
+    return sorted(path.as_posix() for path in SOURCES.glob("*/*.c"))
+
+
+def check_toolchain() -> None:
+    """Fail with the package to install when a compiler or a header is missing."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    flags = shlex.split(os.environ.get("CFLAGS", "")) + shlex.split(os.environ.get("CPPFLAGS", ""))
+    flags += ["-I" + sysconfig.get_path("include"), "-I" + sysconfig.get_path("platinclude")]
+    needs = [
+        ("", "a C compiler"),
+        ("#include <Python.h>\n", "the Python headers (Python.h)"),
+        ("#include <xxhash.h>\n", "the xxHash headers (xxhash.h)"),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        for text, what in needs:
+            source.write_text(text)
+            command = [*compiler, *flags, "-E", str(source), "-o", os.devnull]
+            try:
+                ok = subprocess.run(command, capture_output=True, check=False).returncode == 0
+            except OSError:
+                ok = False
+            if not ok:
+                raise SystemExit("error: " + _INSTALL_HINT.format(what=what))
+
+
+def make_ffi() -> FFI:
+    """Return the configured cffi builder of ``aethergraph._native``."""
+    compile_args = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-pthread"]
+    link_args = ["-pthread"]
+    sanitizers = os.environ.get("AETHERGRAPH_SANITIZE")
+    if sanitizers:
+        compile_args += [f"-fsanitize={sanitizers}", "-fno-omit-frame-pointer", "-g", "-O1"]
+        link_args += [f"-fsanitize={sanitizers}"]
+    ffi = FFI()
+    ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))
+    ffi.set_source(
+        "aethergraph._native",
+        '#include "aether.h"\n',
+        sources=list_sources(),
+        include_dirs=["native/include", "native/src"],
+        depends=sorted(p.as_posix() for p in Path("native").glob("*/**/*.[h]")),
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+    )
+    return ffi
+
+
+if __name__ in ("__cffi__", "__main__"):
+    ffibuilder = make_ffi()
+
+if __name__ == "__main__":
+    check_toolchain()
+    ffibuilder.compile(tmpdir="build/cffi", verbose=True)

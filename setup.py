@@ -1,0 +1,73 @@
+"""Build script: the C core (cffi) and the modules that mypyc compiles. Metadata: pyproject.toml.
+
+Environment:
+
+``AETHERGRAPH_NO_MYPYC=1``
+    Leave every Python module interpreted (debugging, tracebacks, platforms without mypyc).
+``AETHERGRAPH_SANITIZE``
+    See native/build_cffi.py.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+from pathlib import Path
+
+from setuptools import find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+# Modules that mypyc compiles, each with the reason. The rule: compile what a measurement
+# (benchmarks/mypyc_modules.py) shows to gain at least 1.3 times; keep interpreted what is cffi
+# calls, numpy calls or dictionary work (no gain), and every class that users subclass.
+MYPYC_MODULES: dict[str, str] = {}
+
+ROOT = Path(__file__).resolve().parent
+os.chdir(ROOT)
+
+# backends/<name> is installed as aethergraph.<name>.
+BACKENDS = ("pyg", "dgl")
+
+
+def packages() -> tuple[list[str], dict[str, str]]:
+    names = find_packages(include=["aethergraph", "aethergraph.*"])
+    folders = {}
+    for backend in BACKENDS:
+        name, folder = f"aethergraph.{backend}", f"backends/{backend}"
+        folders[name] = folder
+        names.append(name)
+        names += [f"{name}.{child}" for child in find_packages(folder)]
+    return names, folders
+
+
+def mypyc_extensions() -> list:  # type: ignore[type-arg]
+    if os.environ.get("AETHERGRAPH_NO_MYPYC", "0") not in ("", "0") or not MYPYC_MODULES:
+        return []
+    from mypyc.build import mypycify
+
+    return mypycify(
+        ["--config-file=", "--ignore-missing-imports", *MYPYC_MODULES],
+        opt_level="3",
+        group_name="aethergraph",
+    )
+
+
+class BuildExt(build_ext):
+    """Checks for the compiler and the headers before it starts."""
+
+    def run(self) -> None:
+        runpy.run_path("native/build_cffi.py", run_name="check")["check_toolchain"]()
+        super().run()
+
+
+names, folders = packages()
+setup(
+    packages=names,
+    package_dir=folders,
+    package_data={"": ["py.typed", "*.pyi"]},
+    include_package_data=False,
+    cffi_modules=["native/build_cffi.py:ffibuilder"],
+    ext_modules=mypyc_extensions(),
+    cmdclass={"build_ext": BuildExt},
+    zip_safe=False,
+)
