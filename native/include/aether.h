@@ -45,6 +45,10 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
 /* CFFI BEGIN */
 
 /* ---- errors ------------------------------------------------------------ */
@@ -293,6 +297,10 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes,
 void aether_rng_draws(uint64_t key, uint32_t hop, uint64_t node, uint64_t seed, uint64_t n, uint64_t *out);
 
 /* CFFI END */
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

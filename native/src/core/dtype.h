@@ -1,0 +1,18 @@
+/*
+ * core/dtype.h - names and sizes of element types.
+ *
+ *   AETHER_U8 .. AETHER_F64   1 .. 12, dense, so tables index by dtype
+ *
+ * Caveats: a dtype read from a file may be anything; both functions accept any
+ * value (size 0, name "unknown").
+ */
+#ifndef AE_CORE_DTYPE_H
+#define AE_CORE_DTYPE_H
+
+#include "aether.h"
+
+#define AE_DTYPE_COUNT 13 /* one past the largest */
+
+const char *ae_dtype_name(uint32_t dtype); /* "uint8", "bfloat16", ... as in numpy */
+
+#endif

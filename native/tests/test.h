@@ -1,0 +1,199 @@
+/*
+ * test.h - the test harness: one program per test_*.c, no library needed.
+ *
+ *   TEST(round_trip) {                 registers itself; runs in source order
+ *       CHECK_OK(aether_thing(&err), err);
+ *       CHECK_EQ(count, 3);
+ *   }
+ *   TEST_MAIN()
+ *
+ * Output: "ok    name", "FAIL  name" or "skip  name (why)" per test, then the
+ * counts. Exit 0: all passed; 1: a failure; 77: everything was skipped.
+ * Arguments select tests by substring: ./test_container truncat
+ *
+ * Caveats: a failed CHECK goes on with the test, a failed REQUIRE returns from
+ * the function it stands in. CHECK may be used from several threads.
+ */
+#ifndef AE_TEST_H
+#define AE_TEST_H
+
+#include "aether.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TEST_MAX 256
+
+typedef struct {
+    const char *name;
+    void (*run)(void);
+} test_case;
+
+static test_case test_cases[TEST_MAX];
+static unsigned test_count;
+static atomic_uint test_failures;    /* failed checks of the running test */
+static const char *test_skip_reason; /* set by SKIP */
+
+#define TEST(title)                                                                                          \
+    static void test_##title(void);                                                                          \
+    __attribute__((constructor)) static void register_##title(void) {                                        \
+        if (test_count == TEST_MAX)                                                                          \
+            abort();                                                                                         \
+        test_cases[test_count++] = (test_case){#title, test_##title};                                        \
+    }                                                                                                        \
+    static void test_##title(void)
+
+#define SKIP(reason)                                                                                         \
+    do {                                                                                                     \
+        test_skip_reason = (reason);                                                                         \
+        return;                                                                                              \
+    } while (0)
+
+#define TEST_FAIL(...)                                                                                       \
+    do {                                                                                                     \
+        atomic_fetch_add(&test_failures, 1);                                                                 \
+        printf("      %s:%d: ", __FILE__, __LINE__);                                                         \
+        printf(__VA_ARGS__);                                                                                 \
+        printf("\n");                                                                                        \
+    } while (0)
+
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            TEST_FAIL("CHECK(%s)", #condition);                                                              \
+    } while (0)
+
+#define REQUIRE(condition)                                                                                   \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            TEST_FAIL("REQUIRE(%s)", #condition);                                                            \
+            return;                                                                                          \
+        }                                                                                                    \
+    } while (0)
+
+/* Integers of any type that fits in 64 bits. */
+#define CHECK_EQ(actual, expected)                                                                           \
+    do {                                                                                                     \
+        long long actual_ = (long long)(actual), expected_ = (long long)(expected);                          \
+        if (actual_ != expected_)                                                                            \
+            TEST_FAIL("%s is %lld, expected %s (%lld)", #actual, actual_, #expected, expected_);             \
+    } while (0)
+
+#define CHECK_STR(actual, expected)                                                                          \
+    do {                                                                                                     \
+        const char *actual_ = (actual), *expected_ = (expected);                                             \
+        if (strcmp(actual_, expected_) != 0)                                                                 \
+            TEST_FAIL("%s is \"%s\", expected \"%s\"", #actual, actual_, expected_);                         \
+    } while (0)
+
+/* `text` contains `part`. */
+#define CHECK_HAS(text, part)                                                                                \
+    do {                                                                                                     \
+        const char *text_ = (text), *part_ = (part);                                                         \
+        if (!strstr(text_, part_))                                                                           \
+            TEST_FAIL("\"%s\" does not contain \"%s\"", text_, part_);                                       \
+    } while (0)
+
+#define CHECK_OK(call, err)                                                                                  \
+    do {                                                                                                     \
+        int code_ = (call);                                                                                  \
+        if (code_ != AETHER_OK)                                                                              \
+            TEST_FAIL("%s: %d %s", #call, code_, (err).message);                                             \
+    } while (0)
+
+#define REQUIRE_OK(call, err)                                                                                \
+    do {                                                                                                     \
+        int code_ = (call);                                                                                  \
+        if (code_ != AETHER_OK) {                                                                            \
+            TEST_FAIL("%s: %d %s", #call, code_, (err).message);                                             \
+            return;                                                                                          \
+        }                                                                                                    \
+    } while (0)
+
+/* The call must fail with this very code. */
+#define CHECK_CODE(call, expected)                                                                           \
+    do {                                                                                                     \
+        int code_ = (call);                                                                                  \
+        if (code_ != (expected))                                                                             \
+            TEST_FAIL("%s returned %d, expected %s (%d)", #call, code_, #expected, (expected));              \
+    } while (0)
+
+/* A small deterministic generator for test data. */
+static inline uint64_t test_random(uint64_t *state) {
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* A fresh directory of this process, removed at exit if it is empty by then or
+ * holds only plain files. */
+static char test_dir_path[64];
+
+static inline void test_dir_remove(void) {
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf '%s'", test_dir_path);
+    if (test_dir_path[0] && system(command) != 0)
+        fprintf(stderr, "could not remove %s\n", test_dir_path);
+}
+
+static inline const char *test_dir(void) {
+    if (!test_dir_path[0]) {
+        strcpy(test_dir_path, "/tmp/aether-test-XXXXXX");
+        if (!mkdtemp(test_dir_path))
+            abort();
+        atexit(test_dir_remove);
+    }
+    return test_dir_path;
+}
+
+/* `buffer` = test_dir()/name; returns buffer. */
+static inline char *test_path(char *buffer, size_t size, const char *name) {
+    snprintf(buffer, size, "%s/%s", test_dir(), name);
+    return buffer;
+}
+
+static inline bool test_selected(const char *name, int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strstr(name, argv[i]))
+            return true;
+    return argc < 2;
+}
+
+static inline int test_main(int argc, char **argv) {
+    unsigned passed = 0, failed = 0, skipped = 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (unsigned i = 0; i < test_count; i++) {
+        if (!test_selected(test_cases[i].name, argc, argv))
+            continue;
+        atomic_store(&test_failures, 0);
+        test_skip_reason = NULL;
+        test_cases[i].run();
+        if (atomic_load(&test_failures)) {
+            failed++;
+            printf("FAIL  %s\n", test_cases[i].name);
+        } else if (test_skip_reason) {
+            skipped++;
+            printf("skip  %s (%s)\n", test_cases[i].name, test_skip_reason);
+        } else {
+            passed++;
+            printf("ok    %s\n", test_cases[i].name);
+        }
+    }
+    printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
+    return failed ? 1 : skipped && !passed ? 77 : 0;
+}
+
+#define TEST_MAIN()                                                                                          \
+    int main(int argc, char **argv) {                                                                        \
+        return test_main(argc, argv);                                                                        \
+    }
+
+#endif
