@@ -1,0 +1,50 @@
+#include "aether.h"
+
+#ifndef AETHER_VERSION
+#define AETHER_VERSION "0.1.0"
+#endif
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown compiler"
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZER ", address sanitizer"
+#elif defined(__SANITIZE_THREAD__)
+#define SANITIZER ", thread sanitizer"
+#else
+#define SANITIZER ""
+#endif
+
+#if defined(__OPTIMIZE__)
+#define OPTIMIZED ""
+#else
+#define OPTIMIZED ", not optimized"
+#endif
+
+#if defined(__x86_64__)
+#define ARCH "x86-64"
+#elif defined(__aarch64__)
+#define ARCH "aarch64"
+#else
+#define ARCH "other"
+#endif
+
+const char *aether_version(void) {
+    return AETHER_VERSION;
+}
+
+/* What was compiled is known here; what this processor adds is found at run
+ * time, so there is one constant text for each outcome. */
+const char *aether_build_info(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"))
+        return COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: f16c";
+#endif
+    return COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: none";
+}
