@@ -57,7 +57,15 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         runpy.run_path("native/build_cffi.py", run_name="check")["check_toolchain"]()
+        if self.inplace:
+            self.remove_stale()
         super().run()
+
+    def remove_stale(self) -> None:
+        """Remove what an earlier in-place build compiled: Python would prefer it to the source."""
+        for module in ROOT.glob("aethergraph/**/*.so"):
+            if module.with_name(module.name.split(".")[0] + ".py").exists():
+                module.unlink()
 
 
 names, folders = packages()

@@ -79,11 +79,12 @@ def check_toolchain() -> None:
 
 def make_ffi() -> FFI:
     """Return the configured cffi builder of ``aethergraph._native``."""
-    compile_args = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-pthread"]
+    compile_args = ["-std=gnu11", "-O3", "-D_GNU_SOURCE", "-fvisibility=hidden", "-pthread"]
     link_args = ["-pthread"]
     sanitizers = os.environ.get("AETHERGRAPH_SANITIZE")
     if sanitizers:
-        compile_args += [f"-fsanitize={sanitizers}", "-fno-omit-frame-pointer", "-g", "-O1"]
+        compile_args += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-DAE_SANITIZED=1"]
+        compile_args += ["-fno-omit-frame-pointer", "-g", "-O1"]
         link_args += [f"-fsanitize={sanitizers}"]
     ffi = FFI()
     ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))

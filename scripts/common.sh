@@ -1,0 +1,123 @@
+# shellcheck shell=bash
+# Shared by demo.sh and test.sh: system packages, a Python, a virtual environment.
+#
+# Environment:
+#   PYTHON              the Python to start from (default: a python3 of version 3.10 or newer)
+#   AETHERGRAPH_VENV    folder of the virtual environment (default: .venv in the repository)
+#   AETHERGRAPH_TORCH   what to ask pip for (default: torch==2.13.0); not used when torch is there
+#   PIP_*               pip's own settings, for example another package index
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=${AETHERGRAPH_VENV:-$ROOT/.venv}
+TORCH=${AETHERGRAPH_TORCH:-torch==2.13.0}
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
+unset PYTHONPATH PYTHONHOME
+
+heading() { printf '\n==> %s\n' "$*"; }
+note() { printf '    %s\n' "$*"; }
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# Print a command, then run it.
+run() {
+    printf '    $ %s\n' "$*"
+    "$@"
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then run "$@"; else run sudo "$@"; fi
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# has_header NAME: the C compiler finds #include <NAME>.
+has_header() { has cc && printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
+
+# python_works EXE: at least 3.10, able to make environments, and with its C headers.
+python_is_new() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
+python_has_venv() { "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; }
+python_has_headers() {
+    "$1" -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))' \
+        >/dev/null 2>&1
+}
+
+# Set PYTHON to the first usable interpreter.
+choose_python() {
+    local candidate
+    for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python3.10; do
+        if python_is_new "$candidate"; then
+            PYTHON=$(command -v "$candidate")
+            return 0
+        fi
+        [ -z "${PYTHON:-}" ] || die "PYTHON=$PYTHON is not a working Python 3.10 or newer"
+    done
+    return 1
+}
+
+apt_updated=
+apt_install() {
+    has apt-get || die "missing: $* (this script installs packages with apt only; use your system's package manager and run it again)"
+    if [ -z "$apt_updated" ]; then
+        as_root apt-get update -qq || note "apt-get update failed; trying with the package lists at hand"
+        apt_updated=1
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# What building and running needs: a compiler, xxhash.h, Python with venv and headers.
+system_packages() {
+    local missing=()
+    if ! has cc || ! has_header stdio.h; then missing+=(build-essential); fi
+    has_header xxhash.h || missing+=(libxxhash-dev)
+    if ! choose_python; then
+        missing+=(python3 python3-venv python3-dev)
+    else
+        # Only the distribution's own Python comes in parts.
+        python_has_venv "$PYTHON" || missing+=("$(python_package venv)")
+        python_has_headers "$PYTHON" || missing+=("$(python_package dev)")
+    fi
+    if [ ${#missing[@]} -gt 0 ]; then
+        note "installing: ${missing[*]}"
+        apt_install "${missing[@]}"
+    fi
+    choose_python || die "no Python 3.10 or newer found: install one and name it in PYTHON"
+    python_has_venv "$PYTHON" || die "$PYTHON cannot make virtual environments (its venv or ensurepip is missing)"
+    python_has_headers "$PYTHON" || die "$PYTHON has no C headers (Python.h)"
+    note "compiler: $(cc --version | head -n 1)"
+    note "python:   $PYTHON ($("$PYTHON" -V 2>&1))"
+}
+
+# python_package venv|dev: the package of $PYTHON's own version, else the default one.
+python_package() {
+    local own
+    own=python$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-$1
+    if apt-cache show "$own" >/dev/null 2>&1; then echo "$own"; else echo "python3-$1"; fi
+}
+
+# Make the virtual environment; torch of the starting Python, if it has one, is used as it is.
+make_venv() {
+    if [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c 'import pip' >/dev/null 2>&1; then
+        note "using the virtual environment $VENV"
+        return
+    fi
+    local options=()
+    if "$PYTHON" -c 'import sys, torch; sys.exit(sys.prefix != sys.base_prefix)' >/dev/null 2>&1; then
+        note "$PYTHON has torch already: the environment will share its packages"
+        options+=(--system-site-packages)
+    fi
+    run "$PYTHON" -m venv "${options[@]}" "$VENV"
+    run "$VENV/bin/python" -m pip install -q --upgrade pip
+}
+
+pip_install() { run "$VENV/bin/python" -m pip install -q "$@"; }
+
+# torch comes first and alone, so that nothing else chooses its version.
+install_torch() {
+    if "$VENV/bin/python" -c 'import torch' >/dev/null 2>&1; then
+        note "torch $("$VENV/bin/python" -c 'import torch; print(torch.__version__)') is there already"
+        return
+    fi
+    pip_install "$TORCH" || { note "no $TORCH for this Python; taking any torch from 2.2 on"; pip_install 'torch>=2.2'; }
+}

@@ -1,0 +1,335 @@
+#!/usr/bin/env bash
+# Set up and run every check on a fresh Debian or Ubuntu machine.
+#
+#   ./scripts/test.sh                  all stages in order, stopping at the first that fails
+#   ./scripts/test.sh --keep-going     all stages, whatever fails
+#   ./scripts/test.sh lint python      these stages only (with what they need)
+#   ./scripts/test.sh --list           the stages and what they do
+#
+# Everything made here lies in .venv-test (environments, wheels, logs) and can be deleted.
+# Environment, besides what common.sh lists:
+#   FUZZ_SECONDS   how long each native fuzzer runs (default 15)
+#   PYTEST_JOBS    processes per pytest run (default 2)
+#   PYTEST_ARGS    more arguments for every pytest run
+set -uo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+BASE=${AETHERGRAPH_TEST_DIR:-$(dirname "$HERE")/.venv-test}
+AETHERGRAPH_VENV=${AETHERGRAPH_VENV:-$BASE/main}
+# shellcheck source-path=SCRIPTDIR
+. "$HERE/common.sh"
+
+STAGES=(
+    "system|compiler, clang tools and headers by apt, if missing"
+    "environment|virtual environment with torch, torch_geometric and the test tools"
+    "build|source archive; compiled and interpreted wheels built from it"
+    "lint|ruff, mypy --strict, clang-format, clang-tidy"
+    "c-tests|unit tests of the C core"
+    "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
+    "c-tsan|the same under ThreadSanitizer"
+    "c-fuzz|libFuzzer on the decoders of the C core"
+    "python|Python tests on the compiled build"
+    "interpreted|the same tests on the build without mypyc"
+    "python-asan|core tests with the extension under AddressSanitizer"
+    "wheel|the wheel in a fresh environment, without torch; the source archive's contents"
+    "versions|core tests on the other CPython versions found (3.10 to 3.13)"
+)
+# Stages that are there on request only.
+EXTRA_STAGES=(
+    "oldest|adapter tests on torch 2.2 and torch_geometric 2.5 (downloads gigabytes)"
+)
+
+FUZZ_SECONDS=${FUZZ_SECONDS:-15}
+PYTEST_JOBS=${PYTEST_JOBS:-2}
+LOGS=$BASE/logs
+DIST=$BASE/dist
+NATIVE=$BASE/native
+PY=$VENV/bin/python
+# The same work for every developer: no user's settings, no stray plugins' caches.
+export PYTHONDONTWRITEBYTECODE=1 RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
+
+# ---- stages ------------------------------------------------------------------
+
+stage_system() {
+    system_packages
+    local missing=()
+    has make || missing+=(make)
+    has clang || missing+=(clang)
+    has clang-format || missing+=(clang-format)
+    has clang-tidy || missing+=(clang-tidy)
+    has setarch || missing+=(util-linux)
+    [ ${#missing[@]} -eq 0 ] || { note "installing: ${missing[*]}"; apt_install "${missing[@]}"; }
+    if ! clang_can_fuzz; then
+        # Debian has the runtime in libclang-rt-N-dev, older Ubuntu in libclang-common-N-dev.
+        local major package
+        major=$(clang -dumpversion | cut -d. -f1)
+        package=libclang-rt-$major-dev
+        apt-cache show "$package" >/dev/null 2>&1 || package=libclang-common-$major-dev
+        note "installing: $package"
+        apt_install "$package"
+        clang_can_fuzz || die "clang cannot link with -fsanitize=fuzzer,address"
+    fi
+    note "clang:    $(clang --version | head -n 1)"
+}
+
+clang_can_fuzz() {
+    printf '#include <stddef.h>\nint LLVMFuzzerTestOneInput(const unsigned char *d, size_t n) { (void)d; (void)n; return 0; }\n' |
+        clang -x c -fsanitize=fuzzer,address - -o /dev/null >/dev/null 2>&1
+}
+
+stage_environment() {
+    make_venv
+    install_torch
+    pip_install 'torch_geometric>=2.5' 'setuptools>=77' 'cffi>=1.16' wheel build
+    # The tools of the extras; the package itself comes from the build stage.
+    run "$PY" scripts/print_requirements.py cli plot test lint >"$BASE/requirements.txt"
+    pip_install -r "$BASE/requirements.txt"
+    "$PY" -c '
+import importlib.metadata as m
+for name in ("torch", "torch_geometric", "numpy", "cffi", "mypy", "ruff", "pytest"):
+    print(f"    {name} {m.version(name)}")'
+}
+
+stage_build() {
+    rm -rf "$DIST" "$BASE/src"
+    mkdir -p "$DIST" "$BASE/src"
+    # A copy, so that a developer's build/ and .so files neither leak in nor get lost.
+    tar -C "$ROOT" --exclude=.git --exclude='.venv*' --exclude=build --exclude=dist --exclude='*.so' \
+        --exclude='*.egg-info' --exclude=__pycache__ -cf - . | tar -C "$BASE/src" -xf -
+    (cd "$BASE/src" && run "$PY" -m build --sdist --no-isolation --outdir "$DIST" . >"$LOGS/sdist.log" 2>&1) ||
+        { tail -n 40 "$LOGS/sdist.log"; return 1; }
+    build_wheel "$PY" compiled
+    AETHERGRAPH_NO_MYPYC=1 build_wheel "$PY" interpreted
+}
+
+# build_wheel PYTHON NAME: from the source archive into $DIST/NAME.
+build_wheel() {
+    rm -rf "${DIST:?}/$2"
+    run "$1" -m pip wheel -q --no-build-isolation --no-deps --no-cache-dir -w "$DIST/$2" "$DIST"/aethergraph-*.tar.gz
+    note "$(basename "$DIST/$2"/*.whl) ($2)"
+}
+
+# install_wheel PYTHON NAME: install that wheel, without touching what it depends on.
+install_wheel() {
+    run "$1" -m pip install -q --force-reinstall --no-deps "$DIST/$2"/*.whl
+}
+
+stage_lint() {
+    run "$VENV/bin/ruff" check .
+    run "$VENV/bin/ruff" format --check .
+    run scripts/typecheck.sh "$PY"
+    local sources
+    mapfile -t sources < <(find native \( -name '*.c' -o -name '*.h' \) -print | sort)
+    note "clang-format on ${#sources[@]} files"
+    clang-format --dry-run --Werror "${sources[@]}"
+    mapfile -t sources < <(find native/src -name '*.c' -print | sort)
+    note "clang-tidy on ${#sources[@]} files"
+    printf '%s\0' "${sources[@]}" | xargs -0 -n 4 -P "$(nproc)" \
+        sh -c 'clang-tidy --quiet "$@" -- -std=gnu11 -D_GNU_SOURCE -Inative/include -Inative/src 2>/dev/null' sh
+    if has shellcheck; then run shellcheck -x scripts/*.sh .ci/run; fi
+}
+
+native_make() { run make -C native BUILD="$NATIVE" -j "$(nproc)" "$@"; }
+
+stage_c_tests() { native_make test; }
+stage_c_asan() { native_make asan; }
+stage_c_tsan() { native_make tsan; }
+stage_c_fuzz() { native_make fuzz FUZZ_SECONDS="$FUZZ_SECONDS"; }
+
+# run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and
+# not `python -m pytest`, which would put the source tree first.
+run_pytest() {
+    local venv=$1 build=$2
+    shift 2
+    # shellcheck disable=SC2086
+    AETHERGRAPH_EXPECT_BUILD=$build AETHERGRAPH_DIST=$DIST PYTHONSAFEPATH=1 \
+        run "$venv/bin/pytest" -q -x -p no:cacheprovider -n "$PYTEST_JOBS" --dist loadfile ${PYTEST_ARGS:-} "$@"
+}
+
+stage_python() {
+    install_wheel "$PY" compiled
+    run_pytest "$VENV" compiled tests
+}
+
+stage_interpreted() {
+    install_wheel "$PY" interpreted
+    run_pytest "$VENV" interpreted tests
+    install_wheel "$PY" compiled
+}
+
+# Tests of the core only: numpy and cffi, the command line, no torch.
+CORE_TESTS=(--ignore=tests/pyg --ignore=tests/docs --ignore=tests/examples -m "not pyg and not slow")
+
+stage_python_asan() {
+    local target=$BASE/asan
+    rm -rf "$target"
+    AETHERGRAPH_NO_MYPYC=1 AETHERGRAPH_SANITIZE=address,undefined build_wheel "$PY" sanitized
+    run "$PY" -m pip install -q --no-deps --target "$target" "$DIST"/sanitized/*.whl
+    # PYTHONPATH puts the sanitized package before the installed one.
+    LD_PRELOAD="$(cc -print-file-name=libasan.so):$(cc -print-file-name=libubsan.so)" \
+        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+        PYTHONMALLOC=malloc PYTHONPATH="$target" AETHERGRAPH_EXPECT_SANITIZER=address \
+        run_pytest "$VENV" interpreted tests/core tests/fuzz "${CORE_TESTS[@]}"
+}
+
+stage_wheel() {
+    local fresh=$BASE/fresh
+    rm -rf "$fresh"
+    run "$PYTHON" -m venv "$fresh"
+    run "$fresh/bin/python" -m pip install -q "$(echo "$DIST"/compiled/*.whl)[cli,plot]" pytest pytest-timeout pytest-xdist
+    PYTEST_JOBS=0 run_pytest "$fresh" compiled tests/packaging
+}
+
+stage_versions() {
+    local version python fresh found=0
+    for version in 3.10 3.11 3.12 3.13; do
+        [ "$version" != "$("$PY" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" ] || continue
+        python=$(find_python "$version") || { note "Python $version: not found here, skipped"; continue; }
+        found=1
+        note "Python $version: $python"
+        fresh=$BASE/py$version
+        [ -x "$fresh/bin/python" ] || run "$python" -m venv "$fresh" || return 1
+        run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy || return 1
+        "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
+        run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" || return 1
+        build_wheel "$fresh/bin/python" "py$version" || return 1
+        install_wheel "$fresh/bin/python" "py$version" || return 1
+        run_pytest "$fresh" compiled tests "${CORE_TESTS[@]}" || return 1
+    done
+    [ "$found" = 1 ] || note "no other CPython version on this machine"
+}
+
+# find_python VERSION: on PATH or under pyenv, working and with headers.
+find_python() {
+    local candidate
+    for candidate in "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+        [ -x "$candidate" ] || continue
+        [ "$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$1" ] || continue
+        python_has_venv "$candidate" && python_has_headers "$candidate" && echo "$candidate" && return 0
+    done
+    return 1
+}
+
+stage_oldest() {
+    local fresh=$BASE/oldest
+    [ -x "$fresh/bin/python" ] || run "$PYTHON" -m venv "$fresh"
+    run "$fresh/bin/python" -m pip install -q 'torch==2.2.*' 'torch_geometric==2.5.*' 'numpy<2' 'setuptools>=77' wheel mypy
+    "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
+    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" 'numpy<2'
+    build_wheel "$fresh/bin/python" oldest
+    install_wheel "$fresh/bin/python" oldest
+    run_pytest "$fresh" compiled tests
+}
+
+# ---- running them --------------------------------------------------------------
+
+list_stages() {
+    local entry
+    for entry in "${STAGES[@]}"; do printf '  %-12s %s\n' "${entry%%|*}" "${entry#*|}"; done
+    printf 'on request only:\n'
+    for entry in "${EXTRA_STAGES[@]}"; do printf '  %-12s %s\n' "${entry%%|*}" "${entry#*|}"; done
+}
+
+# count_tests LOG: "passed failed" summed over pytest's and the C tests' summary lines.
+count_tests() {
+    sed 's/\x1b\[[0-9;]*m//g' "$1" | awk '
+        /^(=+ )?[0-9]+ (passed|failed|skipped|error|errors|deselected|xfailed)[ ,]/ {
+            n = split($0, part, /[ ,]+/)
+            for (i = 2; i <= n; i++) {
+                if (part[i] == "passed") passed += part[i - 1]
+                if (part[i] == "failed" || part[i] ~ /^errors?$/) failed += part[i - 1]
+            }
+        }
+        END { print passed + 0, failed + 0 }'
+}
+
+# summary_line STAGE: the last summary line of its pytest run, if it ran.
+summary_line() {
+    [ -e "$LOGS/$1.log" ] && [[ " ${results[*]} " == *"$1 "* ]] || return 0
+    sed 's/\x1b\[[0-9;]*m//g' "$LOGS/$1.log" |
+        awk -v name="$1" '/^(=+ )?[0-9]+ (passed|failed|skipped|error).* in / { line = $0 } END { if (line) print "pytest [" name "]: " line }'
+}
+
+results=()
+total_passed=0
+total_failed=0
+stages_failed=0
+
+run_stage() {
+    local name=$1 title=$2 log=$LOGS/$1.log start=$SECONDS rc passed failed state
+    heading "[$name] $title"
+    (
+        set -euo pipefail
+        cd "$ROOT"
+        "stage_${name//-/_}"
+    ) 2>&1 </dev/null | tee "$log"
+    rc=${PIPESTATUS[0]}
+    read -r passed failed < <(count_tests "$log")
+    state=ok
+    if [ "$rc" != 0 ]; then
+        state="FAILED ($rc)"
+        stages_failed=$((stages_failed + 1))
+        [ "$failed" != 0 ] || failed=1
+    elif [ "$passed" = 0 ]; then
+        passed=1 # a stage without counts is one check
+    fi
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+    results+=("$(printf '%-12s %-12s %4d s  %d passed, %d failed' "$name" "$state" $((SECONDS - start)) "$passed" "$failed")")
+    return "$rc"
+}
+
+main() {
+    local keep_going= wanted=() entry name
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --list) list_stages; exit 0 ;;
+        --keep-going | --all | -k) keep_going=1 ;;
+        -h | --help) sed -n '2,/^set -/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; list_stages; exit 0 ;;
+        -*) die "unknown option $1" ;;
+        *) wanted+=("$1") ;;
+        esac
+        shift
+    done
+    mkdir -p "$LOGS"
+    choose_python || true # found or installed by the system stage
+
+    local plan=()
+    for entry in "${STAGES[@]}" "${EXTRA_STAGES[@]}"; do
+        name=${entry%%|*}
+        if [ ${#wanted[@]} -eq 0 ]; then
+            [[ " ${EXTRA_STAGES[*]} " == *" $name|"* ]] || plan+=("$entry")
+        elif [[ " ${wanted[*]} " == *" $name "* ]] || needed "$name" "${wanted[@]}"; then
+            plan+=("$entry")
+        fi
+    done
+    for name in "${wanted[@]}"; do
+        printf '%s\n' "${STAGES[@]}" "${EXTRA_STAGES[@]}" | grep -q "^$name|" || die "no stage '$name' (see --list)"
+    done
+
+    for entry in "${plan[@]}"; do
+        if ! run_stage "${entry%%|*}" "${entry#*|}" && [ -z "$keep_going" ]; then
+            note "stopping here; --keep-going runs the remaining stages too"
+            break
+        fi
+    done
+
+    heading "Summary (${SECONDS} s in all; logs in ${LOGS#"$ROOT"/})"
+    printf '    %s\n' "${results[@]}"
+    summary_line python
+    printf '%d passed, %d failed\n' "$total_passed" "$total_failed"
+    [ "$stages_failed" = 0 ]
+}
+
+# needed STAGE WANTED...: a prerequisite of a wanted stage that has not been done yet.
+needed() {
+    local stage=$1
+    shift
+    case $stage in
+    system) ! has cc || ! has_header xxhash.h ;;
+    environment) [[ " $* " =~ \ (build|lint|python|interpreted|python-asan|wheel|versions|oldest)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|interpreted|python-asan|wheel|versions|oldest)\  ]] ;;
+    *) false ;;
+    esac
+}
+
+main "$@"

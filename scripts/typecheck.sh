@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# mypy --strict on the packages, laid out as they are installed (backends/pyg is aethergraph.pyg).
+#
+#   ./scripts/typecheck.sh [PYTHON]     PYTHON has mypy, torch and torch_geometric
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+PYTHON=${1:-python3}
+layout=$(mktemp -d)
+trap 'rm -rf "$layout"' EXIT
+mkdir "$layout/aethergraph"
+for path in "$ROOT"/aethergraph/*; do
+    case $path in *.so | *__pycache__) ;; *) ln -s "$path" "$layout/aethergraph/" ;; esac
+done
+for backend in pyg dgl; do ln -s "$ROOT/backends/$backend" "$layout/aethergraph/$backend"; done
+cd "$layout"
+"$PYTHON" -m mypy --config-file "$ROOT/pyproject.toml" --strict -p aethergraph 2>&1 |
+    sed -e 's#^aethergraph/\(pyg\|dgl\)/#backends/\1/#'
