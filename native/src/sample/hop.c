@@ -1,0 +1,291 @@
+/*
+ * One hop: plan all positions, then stream the edges through three stages,
+ * each a chunk behind the one before, so that every stage's cache misses are
+ * in flight while the others compute:
+ *
+ *   chunk c      prefetch indices[position]
+ *   chunk c - 1  fetch neighbour ids, prefetch their id-map slots
+ *   chunk c - 2  relabel: look up or add, write the local source
+ *
+ * With several threads, plan and fetch run in parallel over blocks of nodes
+ * and relabelling stays in order on the calling thread, so the result does not
+ * depend on the number of threads.
+ */
+#include <string.h>
+
+#include "core/error.h"
+#include "sample/plan.h"
+#include "sample/sampler.h"
+
+#define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
+#define BLOCK_NODES    1024  /* nodes per parallel task */
+#define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
+
+typedef struct hop {
+    aether_sampler *s;
+    const ae_sample_plan *plan;
+    uint64_t rng_base;
+    int64_t fanout;
+    uint64_t begin, count;          /* frontier */
+    uint64_t first_edge, num_edges; /* this hop's edges */
+    const ae_list *lists;
+    uint64_t *positions; /* of this hop */
+    uint64_t *neighbors; /* of this hop, or NULL */
+    int rc;              /* first failure of a parallel task */
+    aether_error *err;
+} hop;
+
+/* ---- plan ---- */
+
+static int locate(hop *h) {
+    aether_sampler *s = h->s;
+    int rc = ae_scratch_reserve(&s->lists, h->count * sizeof(ae_list), 0, h->err);
+    if (rc)
+        return rc;
+    const uint64_t *keys = ae_sampler_keys(s) + h->begin;
+    ae_list *lists = s->lists.data;
+    h->lists = lists;
+    if (!s->node_bits)
+        return s->topology->ops->locate(s->topology, keys, h->count, lists, h->err);
+    uint64_t nodes[CHUNK];
+    for (uint64_t i = 0; i < h->count; i += CHUNK) {
+        uint64_t n = h->count - i < CHUNK ? h->count - i : CHUNK;
+        for (uint64_t j = 0; j < n; j++)
+            nodes[j] = ae_key_node(s, keys[i + j]);
+        rc = s->topology->ops->locate(s->topology, nodes, n, lists + i, h->err);
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+/* Fill first[] for the frontier and set num_edges; a repeated seed gets none. */
+static int count_edges(hop *h) {
+    aether_sampler *s = h->s;
+    int rc = ae_scratch_reserve(&s->first, (h->begin + h->count + 1) * sizeof(uint64_t),
+                                (h->begin + 1) * sizeof(uint64_t), h->err);
+    if (rc)
+        return rc;
+    uint64_t *first = ae_sampler_first(s) + h->begin;
+    const uint8_t *repeated = s->has_repeated && h->begin == 0 ? s->repeated.data : NULL;
+    uint64_t total = h->first_edge;
+    for (uint64_t i = 0; i < h->count; i++) {
+        first[i] = total;
+        if (repeated && repeated[i])
+            continue;
+        if (__builtin_add_overflow(total, ae_plan_count(h->fanout, h->lists[i].degree, h->plan->replace),
+                                   &total) ||
+            total > INT64_MAX / 8)
+            return ae_error_set(h->err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
+    }
+    first[h->count] = total;
+    h->num_edges = total - h->first_edge;
+    return AETHER_OK;
+}
+
+static int reserve_edges(hop *h) {
+    aether_sampler *s = h->s;
+    uint64_t total = h->first_edge + h->num_edges;
+    int rc =
+        ae_scratch_reserve(&s->positions, total * sizeof(uint64_t), h->first_edge * sizeof(uint64_t), h->err);
+    if (!rc)
+        rc = ae_scratch_reserve(&s->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), h->err);
+    if (rc)
+        return rc;
+    h->positions = (uint64_t *)s->positions.data + h->first_edge;
+    return ae_sampler_reserve_nodes(s, s->num_nodes + h->num_edges, h->err);
+}
+
+/* Positions of frontier nodes [from, to). */
+static int plan_nodes(hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
+    const aether_sampler *s = h->s;
+    const uint64_t *keys = ae_sampler_keys(s) + h->begin;
+    const uint64_t *first = ae_sampler_first(s) + h->begin;
+    const uint64_t room = first[to] - h->first_edge;
+    for (uint64_t i = from; i < to; i++) {
+        uint64_t count = first[i + 1] - first[i];
+        if (count == 0)
+            continue;
+        uint64_t *out = h->positions + (first[i] - h->first_edge);
+        if (!h->plan->replace && count == h->lists[i].degree) {
+            ae_plan_all(h->lists[i], out, room - (first[i] - h->first_edge));
+            continue;
+        }
+        uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, keys[i]), ae_key_tree(s, keys[i]));
+        int rc = ae_plan_positions(h->lists[i], count, h->plan->replace, stream, set, out, err);
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+/* ---- relabel ---- */
+
+/* In a disjoint sample a neighbour belongs to the tree of its destination. */
+static void add_trees(const hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node) {
+    const aether_sampler *s = h->s;
+    const uint64_t *keys = ae_sampler_keys(s) + h->begin;
+    const uint64_t *first = ae_sampler_first(s) + h->begin;
+    for (uint64_t i = 0; i < n; i++) {
+        while (first[*node + 1] <= h->first_edge + edge + i)
+            ++*node;
+        ids[i] |= ae_key_tree(s, keys[*node]) << s->node_bits;
+    }
+}
+
+static void prefetch_slots(const ae_idmap *m, const uint64_t *ids, uint64_t n) {
+    const char *slots = m->memory.data;
+    if (m->kind == AE_IDMAP_DIRECT) {
+        for (uint64_t i = 0; i < n; i++)
+            __builtin_prefetch(slots + ids[i] * sizeof(uint32_t), 1);
+        return;
+    }
+    uint64_t size = m->kind == AE_IDMAP_NARROW ? sizeof(uint64_t) : sizeof(ae_wide_slot);
+    for (uint64_t i = 0; i < n; i++)
+        __builtin_prefetch(slots + ae_idmap_home(ids[i], m->capacity) * size, 1);
+}
+
+/* The key is written before it is known to be new; a known one is overwritten by the next. */
+#define RELABEL_LOOP(add)                                                                                    \
+    do {                                                                                                     \
+        for (uint64_t i = 0; i < n; i++) {                                                                   \
+            keys[fresh] = ids[i];                                                                            \
+            rows[i] = add;                                                                                   \
+        }                                                                                                    \
+    } while (0)
+
+static void relabel(aether_sampler *s, const uint64_t *restrict ids, uint64_t n, uint32_t *restrict rows) {
+    const ae_idmap m = s->map;
+    uint64_t *restrict keys = ae_sampler_keys(s);
+    uint32_t fresh = (uint32_t)s->num_nodes;
+    if (m.kind == AE_IDMAP_DIRECT)
+        RELABEL_LOOP(ae_idmap_add_direct(m.memory.data, m.base, ids[i], &fresh));
+    else if (m.kind == AE_IDMAP_NARROW)
+        RELABEL_LOOP(ae_idmap_add_narrow(m.memory.data, m.capacity, m.base, ids[i], &fresh));
+    else
+        RELABEL_LOOP(ae_idmap_add_wide(m.memory.data, m.capacity, m.base, ids[i], &fresh));
+    s->num_nodes = fresh;
+}
+
+/* ---- one thread: three stages over chunks ---- */
+
+typedef struct window {
+    uint64_t at, n; /* edges [at, at + n) of the hop */
+} window;
+
+static window chunk_at(const hop *h, uint64_t c) {
+    uint64_t at = c * CHUNK;
+    if (at >= h->num_edges)
+        return (window){h->num_edges, 0};
+    return (window){at, h->num_edges - at < CHUNK ? h->num_edges - at : CHUNK};
+}
+
+static int run_chunks(hop *h) {
+    aether_sampler *s = h->s;
+    const aether_topology *t = s->topology;
+    uint32_t *rows = (uint32_t *)s->rows.data + h->first_edge;
+    const uint64_t *first = ae_sampler_first(s) + h->begin;
+    uint64_t ids[2][CHUNK], planned = 0, node = 0;
+    uint64_t chunks = (h->num_edges + CHUNK - 1) / CHUNK;
+    for (uint64_t c = 0; c < chunks + 2; c++) {
+        window ahead = chunk_at(h, c), middle = {0, 0}, last = {0, 0};
+        uint64_t until = planned;
+        while (until < h->count && first[until] < h->first_edge + ahead.at + ahead.n)
+            until++;
+        int rc = plan_nodes(h, planned, until, &s->sets[0], h->err);
+        if (rc)
+            return rc;
+        planned = until;
+        t->ops->prefetch(t, h->positions + ahead.at, ahead.n);
+        if (c >= 1 && (middle = chunk_at(h, c - 1)).n) {
+            uint64_t *now = ids[(c - 1) & 1];
+            rc = t->ops->fetch(t, h->positions + middle.at, middle.n, now, h->err);
+            if (rc)
+                return rc;
+            if (s->node_bits)
+                add_trees(h, middle.at, middle.n, now, &node);
+            prefetch_slots(&s->map, now, middle.n);
+        }
+        if (c >= 2 && (last = chunk_at(h, c - 2)).n)
+            relabel(s, ids[c & 1], last.n, rows + last.at);
+    }
+    return AETHER_OK;
+}
+
+/* ---- several threads: plan and fetch in parallel, relabel in order ---- */
+
+static int fetch_range(const hop *h, uint64_t from, uint64_t to, aether_error *err) {
+    const aether_topology *t = h->s->topology;
+    uint64_t asked = from;
+    for (uint64_t at = from; at < to; at += CHUNK) {
+        uint64_t n = to - at < CHUNK ? to - at : CHUNK;
+        uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
+        t->ops->prefetch(t, h->positions + asked, ahead);
+        asked += ahead;
+        int rc = t->ops->fetch(t, h->positions + at, n, h->neighbors + at, err);
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+/* The first task to fail sets rc and is the only one to write the error. */
+static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
+    hop *h = ctx;
+    uint64_t from = block * BLOCK_NODES;
+    uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
+    const uint64_t *first = ae_sampler_first(h->s) + h->begin;
+    aether_error err = {0};
+    int rc = plan_nodes(h, from, to, &h->s->sets[worker], &err);
+    uint64_t node = from;
+    if (!rc)
+        rc = fetch_range(h, first[from] - h->first_edge, first[to] - h->first_edge, &err);
+    if (!rc && h->s->node_bits)
+        add_trees(h, first[from] - h->first_edge, first[to] - first[from],
+                  h->neighbors + (first[from] - h->first_edge), &node);
+    int none = AETHER_OK;
+    if (rc && __atomic_compare_exchange_n(&h->rc, &none, rc, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+        h->err)
+        *h->err = err;
+}
+
+static int run_parallel(hop *h) {
+    aether_sampler *s = h->s;
+    int rc = ae_scratch_reserve(&s->neighbors, h->num_edges * sizeof(uint64_t), 0, h->err);
+    if (rc)
+        return rc;
+    h->neighbors = s->neighbors.data;
+    ae_pool_run(plan_and_fetch_block, h, (h->count + BLOCK_NODES - 1) / BLOCK_NODES, h->plan->num_threads);
+    if (h->rc)
+        return h->rc;
+    uint32_t *rows = (uint32_t *)s->rows.data + h->first_edge;
+    prefetch_slots(&s->map, h->neighbors, chunk_at(h, 0).n);
+    for (uint64_t c = 0; c * CHUNK < h->num_edges; c++) {
+        window now = chunk_at(h, c), next = chunk_at(h, c + 1);
+        prefetch_slots(&s->map, h->neighbors + next.at, next.n);
+        relabel(s, h->neighbors + now.at, now.n, rows + now.at);
+    }
+    return AETHER_OK;
+}
+
+int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop_index, uint64_t begin,
+                  uint64_t end, aether_error *err) {
+    hop h = {.s = s,
+             .plan = plan,
+             .rng_base = ae_rng_base(plan->key, hop_index),
+             .fanout = plan->fanouts[hop_index],
+             .begin = begin,
+             .count = end - begin,
+             .first_edge = s->num_edges,
+             .err = err};
+    int rc = locate(&h);
+    if (!rc)
+        rc = count_edges(&h);
+    if (!rc)
+        rc = reserve_edges(&h);
+    if (!rc)
+        rc = plan->num_threads > 1 && h.num_edges >= PARALLEL_EDGES ? run_parallel(&h) : run_chunks(&h);
+    s->num_edges += h.num_edges;
+    s->num_expanded = end;
+    return rc;
+}

@@ -1,0 +1,26 @@
+/*
+ * sample/scratch.h - arrays that grow and are reused from call to call.
+ *
+ *   data [ used ........ | room ]   bytes = size of the mapping
+ *
+ * Backed by aether_buffer_alloc (huge pages: the arrays of a large batch are
+ * walked at random). Growth doubles, so a loader soon stops allocating.
+ *
+ * Caveats: growing may move the data; take pointers after the last reserve.
+ */
+#ifndef AE_SAMPLE_SCRATCH_H
+#define AE_SAMPLE_SCRATCH_H
+
+#include "aether.h"
+
+typedef struct ae_scratch {
+    void *data;
+    uint64_t bytes;
+} ae_scratch;
+
+/* At least `bytes`; the first `keep` bytes survive. New memory is zero only
+ * if the mapping is new and keep is 0. */
+int ae_scratch_reserve(ae_scratch *s, uint64_t bytes, uint64_t keep, aether_error *err);
+void ae_scratch_free(ae_scratch *s);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * store/topology.h - adjacency lists behind an ops table.
+ *
+ *   indptr   [0 | 2 | 2 | 5]           list of node v: [indptr[v], indptr[v+1])
+ *   indices  [a b | | c d e]           a position is an index into this array
+ *
+ * The sampler sees a topology through these operations only; another storage
+ * (io_uring, a live tree) is another table.
+ *
+ * Caveats: `locate` checks each list's bounds and `fetch` each id, so a file
+ * damaged after it was opened yields AETHER_E_CORRUPT, never a wild read.
+ */
+#ifndef AE_STORE_TOPOLOGY_H
+#define AE_STORE_TOPOLOGY_H
+
+#include "aether.h"
+
+typedef struct ae_list {
+    uint64_t start; /* position of the first entry */
+    uint64_t degree;
+} ae_list;
+
+typedef struct ae_topology_ops {
+    /* Lists of n nodes, each below num_major. */
+    int (*locate)(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                  aether_error *err);
+    /* Ask for what `fetch` of the same positions will read. */
+    void (*prefetch)(const aether_topology *t, const uint64_t *positions, uint64_t n);
+    int (*fetch)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                 aether_error *err);
+    /* Edge ids of n positions. */
+    void (*edge_ids)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
+} ae_topology_ops;
+
+struct aether_topology {
+    const ae_topology_ops *ops;
+    aether_lists lists;
+};
+
+#endif
