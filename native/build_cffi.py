@@ -40,7 +40,9 @@ def read_cdef(header: str) -> str:
     begin = re.search(r"/\*\s*CFFI BEGIN\s*\*/", header)
     end = re.search(r"/\*\s*CFFI END\s*\*/", header)
     if begin is None or end is None or end.start() < begin.end():
-        raise ValueError("aether.h: the CFFI BEGIN and CFFI END markers are missing or out of order")
+        raise ValueError(
+            "aether.h: the CFFI BEGIN and CFFI END markers are missing or out of order"
+        )
     text = header[begin.end() : end.start()]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     text = re.sub(r"//[^\n]*", "", text)
@@ -83,7 +85,11 @@ def make_ffi() -> FFI:
     link_args = ["-pthread"]
     sanitizers = os.environ.get("AETHERGRAPH_SANITIZE")
     if sanitizers:
-        compile_args += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-DAE_SANITIZED=1"]
+        compile_args += [
+            f"-fsanitize={sanitizers}",
+            "-fno-sanitize-recover=all",
+            "-DAE_SANITIZED=1",
+        ]
         compile_args += ["-fno-omit-frame-pointer", "-g", "-O1"]
         link_args += [f"-fsanitize={sanitizers}"]
     ffi = FFI()

@@ -93,7 +93,7 @@ stage_build() {
     rm -rf "$DIST" "$BASE/src"
     mkdir -p "$DIST" "$BASE/src"
     # A copy, so that a developer's build/ and .so files neither leak in nor get lost.
-    tar -C "$ROOT" --exclude=.git --exclude='.venv*' --exclude=build --exclude=dist --exclude='*.so' \
+    tar -C "$ROOT" --exclude=.git --exclude='.venv*' --exclude=./build --exclude=./dist --exclude=./data --exclude='*.so' \
         --exclude='*.egg-info' --exclude=__pycache__ -cf - . | tar -C "$BASE/src" -xf -
     (cd "$BASE/src" && run "$PY" -m build --sdist --no-isolation --outdir "$DIST" . >"$LOGS/sdist.log" 2>&1) ||
         { tail -n 40 "$LOGS/sdist.log"; return 1; }

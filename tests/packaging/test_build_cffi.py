@@ -1,0 +1,80 @@
+"""native/build_cffi.py: what it reads from aether.h and how it complains."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(ROOT)
+    return runpy.run_path("native/build_cffi.py", run_name="test")
+
+
+def declared(cdef: str) -> set[str]:
+    return set(re.findall(r"\b(aether_\w+)\s*\(", cdef))
+
+
+def test_cdef_is_the_text_between_the_markers(build: dict[str, Any]) -> None:
+    header = (
+        "#include <x.h>\n/* CFFI BEGIN */\n#define A (-3) /* three */\n// note\n"
+        "int f(int x /* the x */);\n/* CFFI END */\nint g(void);\n"
+    )
+    assert build["read_cdef"](header) == "#define A -3\nint f(int x );\n"
+
+
+@pytest.mark.parametrize("header", ["", "/* CFFI BEGIN */", "/* CFFI END */ /* CFFI BEGIN */"])
+def test_missing_markers_are_an_error(build: dict[str, Any], header: str) -> None:
+    with pytest.raises(ValueError, match="CFFI BEGIN"):
+        build["read_cdef"](header)
+
+
+def test_every_declared_function_is_bound(build: dict[str, Any]) -> None:
+    from aethergraph._native import lib
+
+    names = declared(build["read_cdef"]((ROOT / "native/include/aether.h").read_text()))
+    assert len(names) > 30
+    assert names - set(dir(lib)) == set()
+
+
+def test_every_defined_function_is_declared(build: dict[str, Any]) -> None:
+    """No aether_ function exists that the public header does not know."""
+    names = declared(build["read_cdef"]((ROOT / "native/include/aether.h").read_text()))
+    sources = "\n".join(Path(p).read_text() for p in build["list_sources"]())
+    defined = set(re.findall(r"^[a-z][\w \*]*?\b(aether_\w+)\(", sources, re.MULTILINE))
+    assert defined - names == set()
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [("xxhash.h", "libxxhash-dev"), ("Python.h", "python3-dev")],
+)
+def test_missing_header_names_the_package(
+    build: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    missing: str,
+    named: str,
+) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        f'#!/bin/sh\nfor f; do case $f in *.c) ! grep -q "{missing}" "$f";; esac || exit 1; done\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    with pytest.raises(SystemExit, match=re.escape(missing)) as caught:
+        build["check_toolchain"]()
+    assert named in str(caught.value)
+
+
+def test_missing_compiler_is_named(build: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler-anywhere")
+    with pytest.raises(SystemExit, match="a C compiler"):
+        build["check_toolchain"]()
