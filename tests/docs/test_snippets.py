@@ -1,0 +1,137 @@
+"""Every snippet of the README and of docs/ runs, page by page, in order.
+
+- ```python blocks of a page share one namespace, as if typed one after the other.
+- ```console blocks: each line that starts with ``$ `` is run by bash; output is not compared.
+- ```sh blocks set a machine up and are not run; they may hold only the commands listed below.
+- ``<!-- snippet: skip, REASON -->`` on the line before a block leaves it out, with its reason.
+
+Each page starts in a fresh folder with graph.bin, features.bin, features.npy, labels.npy and
+edges.csv of one small labelled graph.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SETUP_COMMANDS = (
+    "pytest ",
+    "AETHERGRAPH_NO_MYPYC=1 pip install ",
+    "./scripts/",
+    ".ci/run",
+    "pip install ",
+    "git clone ",
+    "cd ",
+    "mkdocs ",
+    "make ",
+)
+FENCE = re.compile(
+    r"(?:^<!-- snippet: skip, (?P<skip>[^\n]+) -->\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int  # of its first line in the page
+    skip: str | None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    content = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(content):
+        line = content.count("\n", 0, found.start("text")) + 1
+        yield Block(found["kind"], found["text"], line, found["skip"])
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a 2,000-node graph whose labels can be learned from features and neighbours."""
+    from aethergraph import FeatureStore, Graph
+
+    folder = tmp_path_factory.mktemp("prepared")
+    rng = np.random.default_rng(7)
+    num_nodes, num_edges, classes = 2000, 20000, 4
+    labels = rng.integers(0, classes, num_nodes)
+    src = rng.integers(0, num_nodes, num_edges)
+    same = rng.integers(0, num_nodes // classes, num_edges)
+    by_class = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[by_class], np.arange(classes))
+    counts = np.bincount(labels, minlength=classes)
+    friends = by_class[starts[labels[src]] + same % counts[labels[src]]]
+    dst = np.where(rng.random(num_edges) < 0.8, friends, rng.integers(0, num_nodes, num_edges))
+    features = rng.normal(size=(num_nodes, 16)).astype(np.float32)
+    features[np.arange(num_nodes), labels] += 1.0
+
+    lines = "\n".join(f"{u},{v}" for u, v in zip(src.tolist(), dst.tolist(), strict=True))
+    (folder / "edges.csv").write_text("src,dst\n" + lines + "\n")
+    np.save(folder / "features.npy", features)
+    np.save(folder / "labels.npy", labels)
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.bin")
+    FeatureStore.from_array(features).save(folder / "features.bin")
+    return folder
+
+
+def run_console(block: Block, page: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for offset, line in enumerate(block.text.splitlines()):
+        if not line.startswith("$ "):
+            continue
+        done = subprocess.run(
+            ["bash", "-c", line[2:]],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={**os.environ, "PATH": path},
+        )
+        where = f"{page}:{block.line + offset}: {line}"
+        assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list(blocks(page))
+    if any("torch" in b.text or "pyg" in b.text for b in found if b.kind == "python"):
+        pytest.importorskip("torch_geometric")
+    if any("aethergraph " in b.text for b in found if b.kind == "console"):
+        pytest.importorskip("typer")
+    folder = tmp_path / "work"
+    shutil.copytree(prepared, folder)
+    monkeypatch.chdir(folder)
+    name = str(page.relative_to(ROOT))
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in found:
+        if block.skip is not None:
+            continue
+        if block.kind == "python":
+            # Leading newlines give tracebacks the page's own line numbers.
+            exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
+        elif block.kind == "console":
+            run_console(block, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_page_is_well_formed(page: Path) -> None:
+    content = page.read_text(encoding="utf-8")
+    assert content.count("\n```") % 2 == 0, "an unclosed fence"
+    for block in blocks(page):
+        assert block.kind in ("python", "console", "sh", "text", "c", "yaml"), block
+        if block.kind == "sh":
+            lines = [line for line in block.text.splitlines() if line and not line.startswith("#")]
+            assert [line for line in lines if not line.startswith(SETUP_COMMANDS)] == []
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", content):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
