@@ -107,7 +107,7 @@ static int plan_nodes(hop *h, uint64_t from, uint64_t to, ae_scratch *set, aethe
         if (count == 0)
             continue;
         uint64_t *out = h->positions + (first[i] - h->first_edge);
-        if (!h->plan->replace && count == h->lists[i].degree) {
+        if (h->fanout < 0 || (!h->plan->replace && count == h->lists[i].degree)) {
             ae_plan_all(h->lists[i], out, room - (first[i] - h->first_edge));
             continue;
         }

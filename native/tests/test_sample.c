@@ -1,0 +1,294 @@
+/* The sampler against sample_reference.h, on graphs with hubs, isolated nodes,
+ * self-loops and repeated edges; and its limits and errors. */
+#include "sample_reference.h"
+
+typedef struct graph {
+    uint64_t num_nodes, num_edges;
+    uint64_t *indptr;
+    uint32_t *indices;
+    uint64_t *wide; /* the same ids, 64-bit */
+    aether_topology *topology, *topology64;
+} graph;
+
+static graph make_graph(uint64_t seed, uint64_t num_nodes, uint64_t max_degree) {
+    aether_error err = {0};
+    graph g = {.num_nodes = num_nodes, .indptr = calloc(num_nodes + 1, sizeof(uint64_t))};
+    for (uint64_t v = 0; v < num_nodes; v++) {
+        uint64_t kind = test_random(&seed) % 8;
+        uint64_t degree = kind == 0 ? 0 : kind == 1 ? max_degree : test_random(&seed) % (max_degree / 8 + 2);
+        g.indptr[v + 1] = g.indptr[v] + degree;
+    }
+    g.num_edges = g.indptr[num_nodes];
+    g.indices = calloc(g.num_edges + 1, sizeof(uint32_t));
+    g.wide = calloc(g.num_edges + 1, sizeof(uint64_t));
+    for (uint64_t e = 0; e < g.num_edges; e++)
+        g.wide[e] = g.indices[e] = (uint32_t)(test_random(&seed) % num_nodes);
+    aether_lists lists = {num_nodes, num_nodes, g.num_edges, g.indptr, g.indices, NULL, 4, 8};
+    CHECK_OK(aether_topology_create(&lists, &g.topology, &err), err);
+    lists.indices = g.wide;
+    lists.id_bytes = 8;
+    CHECK_OK(aether_topology_create(&lists, &g.topology64, &err), err);
+    return g;
+}
+
+static void free_graph(graph *g) {
+    aether_topology_destroy(g->topology);
+    aether_topology_destroy(g->topology64);
+    free(g->indptr);
+    free(g->indices);
+    free(g->wide);
+}
+
+static int64_t out_node[REF_MAX], out_row[REF_MAX], out_col[REF_MAX], out_edge[REF_MAX], out_batch[REF_MAX];
+static reference expected;
+
+static void check_same(const char *what, const int64_t *actual, const uint64_t *wanted, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        if (actual[i] != (int64_t)wanted[i]) {
+            TEST_FAIL("%s[%" PRIu64 "] is %" PRId64 ", expected %" PRIu64, what, i, actual[i], wanted[i]);
+            return;
+        }
+}
+
+static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds, uint64_t n,
+                         const aether_sample_options *o) {
+    aether_error err = {0};
+    uint64_t hop_nodes[16], hop_edges[16], totals[2];
+    bool disjoint = o->flags & AETHER_SAMPLE_DISJOINT;
+    ref_sample(&expected, g->indptr, g->indices, seeds, n, o);
+    REQUIRE_OK(aether_sample(s, seeds, n, o, hop_nodes, hop_edges, totals, &err), err);
+    CHECK_EQ(totals[0], expected.num_nodes);
+    CHECK_EQ(totals[1], expected.num_edges);
+    REQUIRE(totals[0] == expected.num_nodes && totals[1] == expected.num_edges);
+    REQUIRE_OK(
+        aether_sample_export(s, 8, out_node, out_row, out_col, out_edge, disjoint ? out_batch : NULL, &err),
+        err);
+    check_same("node", out_node, expected.node, totals[0]);
+    check_same("row", out_row, expected.row, totals[1]);
+    check_same("col", out_col, expected.col, totals[1]);
+    check_same("edge", out_edge, expected.edge, totals[1]);
+    if (disjoint)
+        check_same("batch", out_batch, expected.tree, totals[0]);
+    check_same("hop_nodes", (int64_t *)hop_nodes, expected.hop_nodes, o->num_hops + 1);
+    check_same("hop_edges", (int64_t *)hop_edges, expected.hop_edges, o->num_hops);
+}
+
+static void compare_many(uint64_t num_nodes, uint64_t max_degree, uint64_t rounds, uint32_t threads) {
+    const uint32_t flags[] = {0, AETHER_SAMPLE_REPLACE, AETHER_SAMPLE_DISJOINT,
+                              AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_REPLACE, AETHER_SAMPLE_INDUCED};
+    const int64_t choices[] = {-1, 0, 1, 2, 5, 10, 70};
+    graph g = make_graph(num_nodes, num_nodes, max_degree);
+    aether_error err = {0};
+    aether_sampler *s = NULL, *s64 = NULL;
+    CHECK_OK(aether_sampler_create(g.topology, &s, &err), err);
+    CHECK_OK(aether_sampler_create(g.topology64, &s64, &err), err);
+    uint64_t state = 7 * num_nodes + threads;
+    for (uint64_t round = 0; round < rounds; round++) {
+        int64_t seeds[12], fanouts[3];
+        uint64_t n = test_random(&state) % 13;
+        for (uint64_t i = 0; i < n; i++)
+            seeds[i] = (int64_t)(test_random(&state) % num_nodes);
+        for (int h = 0; h < 3; h++)
+            fanouts[h] = choices[test_random(&state) % (num_nodes > 100 ? 6 : 7)];
+        aether_sample_options o = {.key = test_random(&state),
+                                   .fanouts = fanouts,
+                                   .num_hops = (uint32_t)(test_random(&state) % 4),
+                                   .flags = flags[round % 5],
+                                   .num_threads = threads};
+        check_sample(&g, s, seeds, n, &o);
+        check_sample(&g, s64, seeds, n, &o);
+    }
+    aether_sampler_destroy(s);
+    aether_sampler_destroy(s64);
+    free_graph(&g);
+}
+
+TEST(matches_reference_on_tiny_graphs) {
+    compare_many(3, 4, 200, 1);
+}
+TEST(matches_reference_with_hubs) {
+    compare_many(60, 150, 200, 1);
+}
+TEST(matches_reference_on_sparse_graphs) {
+    compare_many(2000, 20, 60, 1);
+}
+TEST(matches_reference_with_two_threads) {
+    compare_many(60, 150, 40, 2);
+}
+
+/* Hops large enough that several threads take part; one thread is the reference. */
+static void compare_threads(uint32_t flags) {
+    graph g = make_graph(5, 5000, 60);
+    aether_error err = {0};
+    aether_sampler *one = NULL, *many = NULL;
+    CHECK_OK(aether_sampler_create(g.topology, &one, &err), err);
+    CHECK_OK(aether_sampler_create(g.topology, &many, &err), err);
+    enum { SEEDS = 4000 };
+    int64_t seeds[SEEDS], fanouts[] = {10, 10};
+    for (int64_t i = 0; i < SEEDS; i++)
+        seeds[i] = (i * 37) % 5000;
+    uint64_t hn[2][3], he[2][2], totals[2][2];
+    aether_sample_options o = {.key = 3, .fanouts = fanouts, .num_hops = 2, .flags = flags, .num_threads = 1};
+    REQUIRE_OK(aether_sample(one, seeds, SEEDS, &o, hn[0], he[0], totals[0], &err), err);
+    o.num_threads = 8;
+    REQUIRE_OK(aether_sample(many, seeds, SEEDS, &o, hn[1], he[1], totals[1], &err), err);
+    REQUIRE(memcmp(totals[0], totals[1], sizeof totals[0]) == 0 && totals[0][1] > 20000);
+    uint64_t nodes = totals[0][0], edges = totals[0][1];
+    int64_t *a = calloc(2 * nodes + 3 * edges, 8), *b = calloc(2 * nodes + 3 * edges, 8);
+    bool disjoint = flags & AETHER_SAMPLE_DISJOINT;
+    for (int i = 0; i < 2; i++) {
+        int64_t *p = i ? b : a;
+        CHECK_OK(aether_sample_export(i ? many : one, 8, p, p + 2 * nodes, p + 2 * nodes + edges,
+                                      p + 2 * nodes + 2 * edges, disjoint ? p + nodes : NULL, &err),
+                 err);
+    }
+    CHECK(memcmp(a, b, (2 * nodes + 3 * edges) * 8) == 0);
+    free(a);
+    free(b);
+    aether_sampler_destroy(one);
+    aether_sampler_destroy(many);
+    free_graph(&g);
+}
+
+TEST(threads_do_not_change_the_sample) {
+    compare_threads(0);
+}
+TEST(threads_do_not_change_a_disjoint_sample) {
+    compare_threads(AETHER_SAMPLE_DISJOINT);
+}
+TEST(threads_do_not_change_a_sample_with_replacement) {
+    compare_threads(AETHER_SAMPLE_REPLACE);
+}
+
+TEST(int32_output_is_the_same) {
+    graph g = make_graph(11, 50, 40);
+    aether_error err = {0};
+    aether_sampler *s = NULL;
+    CHECK_OK(aether_sampler_create(g.topology, &s, &err), err);
+    int64_t seeds[] = {1, 2, 2, 9}, fanouts[] = {5, 5};
+    aether_sample_options o = {.key = 1, .fanouts = fanouts, .num_hops = 2, .num_threads = 1};
+    check_sample(&g, s, seeds, 4, &o);
+    static int32_t node[REF_MAX], row[REF_MAX], col[REF_MAX], edge[REF_MAX];
+    CHECK_OK(aether_sample_export(s, 4, node, row, col, edge, NULL, &err), err);
+    for (uint64_t i = 0; i < expected.num_nodes; i++)
+        CHECK_EQ(node[i], expected.node[i]);
+    for (uint64_t i = 0; i < expected.num_edges; i++) {
+        CHECK_EQ(row[i], expected.row[i]);
+        CHECK_EQ(col[i], expected.col[i]);
+        CHECK_EQ(edge[i], expected.edge[i]);
+    }
+    aether_sampler_destroy(s);
+    free_graph(&g);
+}
+
+TEST(large_fanout_draws_distinct_positions) {
+    enum { DEGREE = 5000, K = 3000 };
+    uint64_t indptr[] = {0, DEGREE, DEGREE};
+    static uint32_t indices[DEGREE];
+    aether_lists lists = {2, 2, DEGREE, indptr, indices, NULL, 4, 8};
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    aether_sampler *s = NULL;
+    REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
+    REQUIRE_OK(aether_sampler_create(t, &s, &err), err);
+    int64_t seed = 0, fanout = K;
+    uint64_t hn[2], he[1], totals[2];
+    aether_sample_options o = {.key = 5, .fanouts = &fanout, .num_hops = 1, .num_threads = 1};
+    REQUIRE_OK(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), err);
+    CHECK_EQ(totals[1], K);
+    REQUIRE_OK(aether_sample_export(s, 8, NULL, NULL, NULL, out_edge, NULL, &err), err);
+    static uint8_t seen[DEGREE];
+    for (int i = 0; i < K; i++) {
+        CHECK(out_edge[i] >= 0 && out_edge[i] < DEGREE && !seen[out_edge[i]]);
+        seen[out_edge[i]] = 1;
+    }
+    aether_sampler_destroy(s);
+    aether_topology_destroy(t);
+}
+
+TEST(bad_seeds_and_settings_are_named) {
+    graph g = make_graph(2, 10, 6);
+    aether_error err = {0};
+    aether_sampler *s = NULL;
+    CHECK_OK(aether_sampler_create(g.topology, &s, &err), err);
+    int64_t seeds[] = {1, 10}, negative[] = {-1}, fanout = 2, below = -2;
+    uint64_t hn[2], he[1], totals[2];
+    aether_sample_options o = {.fanouts = &fanout, .num_hops = 1, .num_threads = 1};
+    CHECK_CODE(aether_sample(s, seeds, 2, &o, hn, he, totals, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.position, 1);
+    CHECK_EQ(err.value, 10);
+    CHECK_CODE(aether_sample(s, negative, 1, &o, hn, he, totals, &err), AETHER_E_RANGE);
+    CHECK_HAS(err.message, "seeds[0] = -1");
+    o.fanouts = &below;
+    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    o.fanouts = &fanout;
+    o.flags = 64;
+    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    o.flags = AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED;
+    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    o.flags = 0;
+    check_sample(&g, s, seeds, 1, &o); /* still usable */
+    CHECK_CODE(aether_sample_export(s, 8, NULL, NULL, NULL, NULL, out_batch, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sample_export(s, 3, out_node, NULL, NULL, NULL, NULL, &err), AETHER_E_INVALID);
+    aether_sampler_destroy(s);
+    free_graph(&g);
+}
+
+TEST(damaged_lists_are_reported_not_followed) {
+    uint64_t indptr[] = {0, 50, 4};
+    uint32_t indices[] = {0, 1, 7, 0};
+    aether_lists lists = {2, 2, 4, indptr, indices, NULL, 4, 8};
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    aether_sampler *s = NULL;
+    REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
+    REQUIRE_OK(aether_sampler_create(t, &s, &err), err);
+    int64_t seed = 0, fanout = -1;
+    uint64_t hn[2], he[1], totals[2];
+    aether_sample_options o = {.fanouts = &fanout, .num_hops = 1, .num_threads = 1};
+    CHECK_CODE(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.position, 0);
+    indptr[1] = 4; /* a good list now, with an id out of range */
+    CHECK_CODE(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.value, 7);
+    indices[2] = 1;
+    CHECK_OK(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), err);
+    CHECK_EQ(totals[1], 4);
+    aether_sampler_destroy(s);
+    aether_topology_destroy(t);
+}
+
+TEST(topology_answers_degrees_and_lists) {
+    graph g = make_graph(3, 40, 30);
+    aether_error err = {0};
+    int64_t degrees[40];
+    CHECK_OK(aether_topology_degrees(g.topology, NULL, 40, degrees, &err), err);
+    for (int v = 0; v < 40; v++)
+        CHECK_EQ(degrees[v], g.indptr[v + 1] - g.indptr[v]);
+    int64_t nodes[] = {5, 0, 5};
+    uint64_t total = (uint64_t)(2 * degrees[5] + degrees[0]);
+    CHECK_OK(aether_topology_neighbors(g.topology, nodes, 3, out_node, out_edge, total, &err), err);
+    for (int64_t i = 0; i < degrees[5]; i++) {
+        CHECK_EQ(out_node[i], g.indices[g.indptr[5] + (uint64_t)i]);
+        CHECK_EQ(out_edge[i], g.indptr[5] + (uint64_t)i);
+    }
+    nodes[1] = 40;
+    CHECK_CODE(aether_topology_degrees(g.topology, nodes, 3, degrees, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.position, 1);
+    free_graph(&g);
+}
+
+/* Recorded once: a change here changes every sample ever drawn. */
+TEST(the_generator_keeps_its_values) {
+    uint64_t draws[3];
+    aether_rng_draws(1, 0, 0, UINT64_MAX, 3, draws);
+    for (uint64_t i = 0; i < 3; i++)
+        CHECK_EQ(draws[i], ae_rng_draw(ae_rng_stream(ae_rng_base(1, 0), 0, UINT64_MAX), i));
+    uint64_t seeded[1];
+    aether_rng_draws(1, 2, 3, 4, 1, seeded);
+    CHECK_EQ(draws[0], UINT64_C(0xf0e0e7be2fcf87ed));
+    CHECK_EQ(draws[2], UINT64_C(0x477203fc7af79e35));
+    CHECK_EQ(seeded[0], UINT64_C(0xf1a535055efb7cf8));
+}
+
+TEST_MAIN()
