@@ -20,9 +20,9 @@ die() {
     exit 1
 }
 
-# Print a command, then run it.
+# Print a command (to stderr, so that its output can be redirected), then run it.
 run() {
-    printf '    $ %s\n' "$*"
+    printf '    $ %s\n' "${*//"$ROOT/"/}" >&2
     "$@"
 }
 

@@ -275,7 +275,6 @@ run_stage() {
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
     results+=("$(printf '%-12s %-12s %4d s  %d passed, %d failed' "$name" "$state" $((SECONDS - start)) "$passed" "$failed")")
-    return "$rc"
 }
 
 main() {
@@ -307,7 +306,9 @@ main() {
     done
 
     for entry in "${plan[@]}"; do
-        if ! run_stage "${entry%%|*}" "${entry#*|}" && [ -z "$keep_going" ]; then
+        # Not in a condition: bash would then ignore `set -e` inside the stage.
+        run_stage "${entry%%|*}" "${entry#*|}"
+        if [ "$stages_failed" != 0 ] && [ -z "$keep_going" ]; then
             note "stopping here; --keep-going runs the remaining stages too"
             break
         fi
