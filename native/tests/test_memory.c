@@ -17,7 +17,7 @@ TEST(buffers_of_all_sizes_are_zeroed_and_writable) {
     }
 }
 
-/* Freed buffers must leave nothing behind: 400 rounds of 64 MiB would show. */
+/* Freed buffers must leave nothing behind: leftovers of 4000 rounds would show. */
 TEST(free_returns_everything) {
     aether_error err;
     for (int i = 0; i < 4000; i++) {

@@ -1,0 +1,118 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/mapping.h"
+
+#include "core/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- opening --------------------------------------------------------------- */
+
+static int refuse_special(const struct stat *st, const char *path, aether_error *err) {
+    if (S_ISDIR(st->st_mode))
+        return ae_error_os(err, EISDIR, "cannot open '%s'", path);
+    const char *what = S_ISFIFO(st->st_mode) ? "a pipe" : S_ISSOCK(st->st_mode) ? "a socket" : "a device";
+    return ae_error_set(err, AETHER_E_IO, "cannot open '%s': it is %s, not a regular file", path, what);
+}
+
+int ae_mapping_open(const char *path, int *fd, uint64_t *size, aether_error *err) {
+    struct stat st;
+    do
+        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (*fd < 0 && errno == EINTR);
+    if (*fd < 0)
+        return ae_error_os(err, errno, "cannot open '%s'", path);
+    int code = AETHER_OK;
+    if (fstat(*fd, &st) != 0)
+        code = ae_error_os(err, errno, "cannot open '%s'", path);
+    else if (!S_ISREG(st.st_mode))
+        code = refuse_special(&st, path, err);
+    if (code) {
+        close(*fd);
+        *fd = -1;
+        return code;
+    }
+    *size = (uint64_t)st.st_size;
+    return AETHER_OK;
+}
+
+/* ---- mapping --------------------------------------------------------------- */
+
+static int map_and_guard(const char *path, ae_mapping *m, aether_error *err) {
+    if (m->size > (uint64_t)PTRDIFF_MAX)
+        return ae_error_set(err, AETHER_E_LIMIT, "'%s' is too large to map (%" PRIu64 " bytes)", path,
+                            m->size);
+    void *data = mmap(NULL, m->size, PROT_READ, MAP_SHARED, m->fd, 0);
+    if (data == MAP_FAILED)
+        return ae_error_os(err, errno, "cannot map '%s' (%" PRIu64 " bytes)", path, m->size);
+    m->data = data;
+    m->slot = ae_sigbus_add(data, m->size, m->fd);
+    if (!m->slot)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
+    ae_sigbus_install();
+    return AETHER_OK;
+}
+
+int ae_mapping_create(const char *path, int fd, uint64_t size, ae_mapping *m, aether_error *err) {
+    *m = (ae_mapping){.size = size, .fd = fd};
+    int code = size ? map_and_guard(path, m, err) : AETHER_OK;
+    if (code)
+        ae_mapping_destroy(m);
+    return code;
+}
+
+void ae_mapping_destroy(ae_mapping *m) {
+    ae_sigbus_remove(m->slot);
+    if (m->data)
+        munmap((void *)(uintptr_t)m->data, m->size);
+    if (m->fd >= 0)
+        close(m->fd);
+    *m = (ae_mapping){.fd = -1};
+}
+
+/* ---- checking -------------------------------------------------------------- */
+
+int ae_mapping_check(const ae_mapping *m, const char *path, aether_error *err) {
+    struct stat st;
+    if (m->size == 0)
+        return AETHER_OK;
+    ae_sigbus_install(); /* another library may have put its handler on top */
+    if (fstat(m->fd, &st) != 0)
+        return ae_error_os(err, errno, "cannot examine '%s'", path);
+    if ((uint64_t)st.st_size < m->size)
+        return ae_error_at(err, AETHER_E_FILE_CHANGED, st.st_size, (int64_t)m->size,
+                           "'%s' shrank from %" PRIu64 " to %" PRIu64
+                           " bytes while it was open; what was read since may be zeros",
+                           path, m->size, (uint64_t)st.st_size);
+    int64_t damage = ae_sigbus_damage(m->slot);
+    if (damage >= 0)
+        return ae_error_at(err, AETHER_E_FILE_CHANGED, damage, (int64_t)m->size,
+                           "'%s' could not be read at byte %" PRId64
+                           " (it shrank for a while, or its disk failed); what was read since may be zeros",
+                           path, damage);
+    return AETHER_OK;
+}
+
+int ae_mapping_read(int fd, const char *path, void *out, uint64_t size, uint64_t offset, aether_error *err) {
+    char *to = out;
+    while (size > 0) {
+        ssize_t got = pread(fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return ae_error_os(err, errno, "cannot read '%s' at byte %" PRIu64, path, offset);
+        if (got == 0)
+            return ae_error_at(err, AETHER_E_FILE_CHANGED, (int64_t)offset, 0,
+                               "'%s' shrank while it was read: no byte at %" PRIu64, path, offset);
+        to += got;
+        offset += (uint64_t)got;
+        size -= (uint64_t)got;
+    }
+    return AETHER_OK;
+}

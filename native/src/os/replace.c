@@ -1,0 +1,260 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/replace.h"
+
+#include "core/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_WRITE      ((size_t)1 << 30) /* the kernel writes a little less than 2 GiB at once */
+#define FLUSH_INTERVAL ((uint64_t)64 << 20)
+#define NAME_ROOM      (NAME_MAX + 1)
+
+struct ae_replace {
+    int dir, fd;
+    pid_t owner;
+    mode_t mode; /* of the file that is replaced */
+    bool replaces;
+    uint64_t unflushed; /* bytes written since writing back was last started */
+    uint64_t flush_from;
+    char *path; /* as given, for messages */
+    char name[NAME_ROOM];
+    char temporary[NAME_ROOM];
+};
+
+/* ---- the seam to the system ------------------------------------------------ */
+
+static int system_open(int dir, const char *name, int flags, mode_t mode) {
+    return openat(dir, name, flags, mode);
+}
+
+static int system_rename(int dir, const char *from, const char *to) {
+    return renameat(dir, from, dir, to);
+}
+
+static const ae_os_write_hooks system_calls = {system_open, pwrite, fsync, system_rename};
+static ae_os_write_hooks os = {system_open, pwrite, fsync, system_rename};
+
+void ae_os_set_write_hooks(const ae_os_write_hooks *hooks) {
+    os = system_calls;
+    if (!hooks)
+        return;
+    os.open = hooks->open ? hooks->open : os.open;
+    os.pwrite = hooks->pwrite ? hooks->pwrite : os.pwrite;
+    os.fsync = hooks->fsync ? hooks->fsync : os.fsync;
+    os.rename = hooks->rename ? hooks->rename : os.rename;
+}
+
+/* ---- begin ------------------------------------------------------------------- */
+
+/* The path to write to, without symbolic links at its end; to be freed. */
+static int resolve(const char *path, char **out, aether_error *err) {
+    struct stat st;
+    bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+    *out = is_link ? realpath(path, NULL) : strdup(path);
+    if (*out)
+        return AETHER_OK;
+    if (is_link && errno == ENOENT)
+        return ae_error_os(err, ENOENT, "cannot write '%s': it is a link to a missing file", path);
+    return ae_error_os(err, errno, "cannot write '%s'", path);
+}
+
+/* Cut `path` into its directory, opened, and its name. */
+static int open_directory(ae_replace *r, char *path, aether_error *err) {
+    char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return ae_error_os(err, EISDIR, "cannot write '%s'", r->path);
+    if (strlen(name) >= sizeof r->name)
+        return ae_error_os(err, ENAMETOOLONG, "cannot write '%s'", r->path);
+    strcpy(r->name, name);
+    if (slash)
+        slash[slash == path] = '\0'; /* keep the root's own slash */
+    const char *dir = slash ? path : ".";
+    r->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->dir < 0)
+        return ae_error_os(err, errno, "cannot write '%s': directory '%s'", r->path, dir);
+    return AETHER_OK;
+}
+
+/* Only regular files are replaced: renaming over a device or a pipe would
+ * destroy it. */
+static int examine_old(ae_replace *r, aether_error *err) {
+    struct stat st;
+    if (fstatat(r->dir, r->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? AETHER_OK : ae_error_os(err, errno, "cannot write '%s'", r->path);
+    if (S_ISDIR(st.st_mode))
+        return ae_error_os(err, EISDIR, "cannot write '%s'", r->path);
+    if (!S_ISREG(st.st_mode))
+        return ae_error_set(err, AETHER_E_IO, "cannot write '%s': it is not a regular file", r->path);
+    if (faccessat(r->dir, r->name, W_OK, AT_EACCESS) != 0) /* read-only files are not for replacing */
+        return ae_error_os(err, errno, "cannot write '%s'", r->path);
+    r->replaces = true;
+    r->mode = st.st_mode & 0777;
+    return AETHER_OK;
+}
+
+static uint64_t random_bits(void) {
+    uint64_t bits;
+    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits)
+        return bits;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u ^ (uint64_t)now.tv_sec << 20 ^ (uint64_t)getpid();
+}
+
+/* A long name is cut, so that the temporary's name fits too. */
+static int create_temporary(ae_replace *r, aether_error *err) {
+    const int decoration = 2 + 16 + (int)strlen(AE_REPLACE_SUFFIX); /* dots and digits */
+    for (int attempt = 0; attempt < 100; attempt++) {
+        snprintf(r->temporary, sizeof r->temporary, ".%.*s.%016" PRIx64 AE_REPLACE_SUFFIX,
+                 NAME_MAX - decoration, r->name, random_bits());
+        r->fd = os.open(r->dir, r->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (r->fd >= 0)
+            return AETHER_OK;
+        if (errno != EEXIST && errno != EINTR)
+            break;
+    }
+    return ae_error_os(err, errno, "cannot create a temporary file beside '%s'", r->path);
+}
+
+static int begin(ae_replace *r, aether_error *err) {
+    char *target = NULL;
+    int code = resolve(r->path, &target, err);
+    code = code ? code : open_directory(r, target, err);
+    code = code ? code : examine_old(r, err);
+    code = code ? code : create_temporary(r, err);
+    free(target);
+    if (!code && r->replaces)
+        fchmod(r->fd, r->mode); /* may be refused on odd file systems: no reason to fail */
+    return code;
+}
+
+int ae_replace_begin(const char *path, ae_replace **out, aether_error *err) {
+    *out = NULL;
+    ae_replace *r = calloc(1, sizeof *r);
+    if (r)
+        r->path = strdup(path);
+    if (!r || !r->path) {
+        free(r);
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", path);
+    }
+    r->dir = r->fd = -1;
+    r->owner = getpid();
+    int code = begin(r, err);
+    if (code)
+        ae_replace_abort(r);
+    else
+        *out = r;
+    return code;
+}
+
+/* ---- write ------------------------------------------------------------------- */
+
+/* Let the kernel write back while we go on, or a commit would wait for
+ * everything at once. A hint: failures show in fsync. */
+static void start_write_back(ae_replace *r, uint64_t offset, uint64_t size) {
+    if (r->unflushed == 0)
+        r->flush_from = offset;
+    r->unflushed += size;
+    if (r->unflushed < FLUSH_INTERVAL || offset + size < r->flush_from)
+        return;
+    sync_file_range(r->fd, (off_t)r->flush_from, (off_t)(offset + size - r->flush_from),
+                    SYNC_FILE_RANGE_WRITE);
+    r->unflushed = 0;
+}
+
+static int write_failed(const ae_replace *r, int os_errno, uint64_t offset, aether_error *err) {
+    return ae_error_os(err, os_errno, "cannot write '%s' at byte %" PRIu64 " (the old file, if any, is kept)",
+                       r->path, offset);
+}
+
+static int not_owner(const ae_replace *r, aether_error *err) {
+    return ae_error_set(err, AETHER_E_INVALID,
+                        "'%s' is being written by the process this one was forked from", r->path);
+}
+
+int ae_replace_write(ae_replace *r, const void *data, uint64_t size, uint64_t offset, aether_error *err) {
+    if (r->owner != getpid())
+        return not_owner(r, err);
+    const char *from = data;
+    uint64_t start = offset, total = size;
+    while (size > 0) {
+        ssize_t put = os.pwrite(r->fd, from, size < MAX_WRITE ? size : MAX_WRITE, (off_t)offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return write_failed(r, put < 0 ? errno : EIO, offset, err);
+        from += put;
+        offset += (uint64_t)put;
+        size -= (uint64_t)put;
+    }
+    start_write_back(r, start, total);
+    return AETHER_OK;
+}
+
+/* ---- commit and abort -------------------------------------------------------- */
+
+static int sync_retrying(int fd) {
+    int failed;
+    do
+        failed = os.fsync(fd);
+    while (failed && errno == EINTR);
+    return failed;
+}
+
+/* Some file systems cannot sync a directory and say so: nothing to be done. */
+static int sync_directory(const ae_replace *r, aether_error *err) {
+    if (sync_retrying(r->dir) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EBADF)
+        return AETHER_OK;
+    return ae_error_os(err, errno, "'%s' is written and in place, but its directory could not be synced",
+                       r->path);
+}
+
+static void release(ae_replace *r) {
+    if (r->fd >= 0)
+        close(r->fd);
+    if (r->dir >= 0)
+        close(r->dir);
+    free(r->path);
+    free(r);
+}
+
+int ae_replace_commit(ae_replace *r, aether_error *err) {
+    int code = AETHER_OK;
+    if (r->owner != getpid())
+        code = not_owner(r, err);
+    else if (sync_retrying(r->fd) != 0)
+        code = ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
+    else if (os.rename(r->dir, r->temporary, r->name) != 0)
+        code = ae_error_os(err, errno, "cannot put the new file in place of '%s'", r->path);
+    if (code) {
+        ae_replace_abort(r);
+        return code;
+    }
+    code = sync_directory(r, err);
+    release(r);
+    return code;
+}
+
+void ae_replace_abort(ae_replace *r) {
+    if (!r)
+        return;
+    int saved = errno;
+    if (r->fd >= 0 && r->owner == getpid())
+        unlinkat(r->dir, r->temporary, 0);
+    release(r);
+    errno = saved;
+}

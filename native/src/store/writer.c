@@ -1,0 +1,252 @@
+/*
+ * aether_writer: sections one after the other, then table and header, then the
+ * atomic replacement.
+ *
+ *   append  ->  block, 4 MiB  ->  hash + one write     (large input: without a copy)
+ *   end     ->  last block, checksum over the hashes, padding
+ *   commit  ->  table, header, ae_replace_commit
+ *
+ * The header is written last: a temporary left by a crash is never mistaken
+ * for a file.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/task.h"
+#include "os/replace.h"
+#include "store/format.h"
+#include "store/hash.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct aether_writer {
+    ae_replace *file;
+    char *path;
+    uint32_t content;
+    int failed;           /* the code of the first failure; nothing works after it */
+    bool in_section;      /* between begin and end */
+    uint64_t offset;      /* of the next block in the file */
+    uint8_t *block;       /* AE_HASH_BLOCK bytes */
+    uint64_t filled;      /* bytes of it in use */
+    XXH3_state_t *hashes; /* over the hashes of the section's blocks */
+    ae_format_entry *entries;
+    uint32_t num_entries, room;
+};
+
+/* ---- create and release ---------------------------------------------------------- */
+
+static void release(aether_writer *w) {
+    ae_replace_abort(w->file);
+    aether_buffer_free(w->block, AE_HASH_BLOCK);
+    XXH3_freeState(w->hashes);
+    free(w->entries);
+    free(w->path);
+    free(w);
+}
+
+static int create(aether_writer *w, const char *path, aether_error *err) {
+    w->path = strdup(path);
+    w->hashes = XXH3_createState();
+    w->block = aether_buffer_alloc(AE_HASH_BLOCK, NULL);
+    if (!w->path || !w->hashes || !w->block)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", path);
+    w->offset = sizeof(ae_format_header);
+    return ae_replace_begin(path, &w->file, err);
+}
+
+int aether_writer_create(const char *path, uint32_t content, aether_writer **out, aether_error *err) {
+    if (!path || !*path || !out)
+        return ae_error_set(err, AETHER_E_INVALID, "no path given");
+    *out = NULL;
+    if (content != AETHER_CONTENT_GRAPH && content != AETHER_CONTENT_FEATURES)
+        return ae_error_at(err, AETHER_E_INVALID, 0, content, "unknown kind of content: %" PRIu32, content);
+    aether_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", path);
+    w->content = content;
+    int code = create(w, path, err);
+    if (code)
+        release(w);
+    else
+        *out = w;
+    return code;
+}
+
+void aether_writer_abort(aether_writer *w) {
+    if (w)
+        release(w);
+}
+
+/* ---- states ---------------------------------------------------------------------- */
+
+static int fail(aether_writer *w, int code) {
+    if (code && !w->failed)
+        w->failed = code;
+    return code;
+}
+
+/* May begin (in_section false) or append and end (true) be called now? */
+static int check_state(const aether_writer *w, bool in_section, aether_error *err) {
+    if (!w)
+        return ae_error_set(err, AETHER_E_INVALID, "no writer given");
+    if (w->failed)
+        return ae_error_set(err, w->failed, "writing '%s' has failed before", w->path);
+    if (w->in_section != in_section)
+        return ae_error_set(err, AETHER_E_INVALID, "'%s': %s", w->path,
+                            in_section ? "no section was begun" : "the section before was not ended");
+    return AETHER_OK;
+}
+
+/* ---- sections ---------------------------------------------------------------------- */
+
+static int check_new_entry(const aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype,
+                           aether_error *err) {
+    if (!ae_format_kind_known(kind))
+        return ae_error_at(err, AETHER_E_INVALID, 0, kind, "unknown kind of section: %" PRIu32, kind);
+    if (!ae_format_dtype_fits(kind, dtype))
+        return ae_error_at(err, AETHER_E_INVALID, 0, dtype, "section %s cannot hold dtype %s (%" PRIu32 ")",
+                           ae_format_kind_name(kind), ae_dtype_name(dtype), dtype);
+    if (w->num_entries == AE_FORMAT_MAX_SECTIONS)
+        return ae_error_set(err, AETHER_E_LIMIT, "'%s': more than %u sections", w->path,
+                            AE_FORMAT_MAX_SECTIONS);
+    for (uint32_t i = 0; i < w->num_entries; i++)
+        if (w->entries[i].kind == kind && w->entries[i].owner == owner)
+            return ae_error_at(err, AETHER_E_INVALID, i, owner,
+                               "section %s of owner %" PRIu32 " was written before",
+                               ae_format_kind_name(kind), owner);
+    return AETHER_OK;
+}
+
+static int grow_entries(aether_writer *w, aether_error *err) {
+    if (w->num_entries < w->room)
+        return AETHER_OK;
+    uint32_t room = w->room ? 2 * w->room : 16;
+    ae_format_entry *entries = realloc(w->entries, room * sizeof *entries);
+    if (!entries)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", w->path);
+    w->entries = entries;
+    w->room = room;
+    return AETHER_OK;
+}
+
+int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, aether_error *err) {
+    int code = check_state(w, false, err);
+    code = code ? code : check_new_entry(w, kind, owner, dtype, err);
+    code = code ? code : grow_entries(w, err);
+    if (code)
+        return code;
+    w->entries[w->num_entries] =
+        (ae_format_entry){.kind = kind, .owner = owner, .dtype = dtype, .offset = w->offset};
+    XXH3_64bits_reset(w->hashes);
+    w->in_section = true;
+    return AETHER_OK;
+}
+
+/* Hash and write one block of the section: 4 MiB, or less if it is the last. */
+static int put_block(aether_writer *w, const void *data, uint64_t size, aether_error *err) {
+    uint64_t hash = ae_hash(data, size);
+    XXH3_64bits_update(w->hashes, &hash, sizeof hash);
+    int code = ae_replace_write(w->file, data, size, w->offset, err);
+    w->offset += size;
+    return code;
+}
+
+/* Take up to a block from `data`; `taken` says how much. */
+static int take(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *taken, aether_error *err) {
+    if (w->filled == 0 && size >= AE_HASH_BLOCK) {
+        *taken = AE_HASH_BLOCK;
+        return put_block(w, data, AE_HASH_BLOCK, err);
+    }
+    uint64_t free_bytes = AE_HASH_BLOCK - w->filled;
+    *taken = size < free_bytes ? size : free_bytes;
+    memcpy(w->block + w->filled, data, *taken);
+    w->filled += *taken;
+    if (w->filled < AE_HASH_BLOCK)
+        return AETHER_OK;
+    w->filled = 0;
+    return put_block(w, w->block, AE_HASH_BLOCK, err);
+}
+
+int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aether_task *task,
+                         aether_error *err) {
+    int code = check_state(w, true, err);
+    if (!code && !data && size)
+        code = ae_error_set(err, AETHER_E_INVALID, "no data given");
+    if (code)
+        return code;
+    const uint8_t *from = data;
+    while (size > 0) {
+        if (ae_task_cancelled(task))
+            return fail(w, ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
+        uint64_t taken;
+        code = take(w, from, size, &taken, err);
+        if (code)
+            return fail(w, code);
+        from += taken;
+        size -= taken;
+        ae_task_add(task, taken);
+    }
+    return AETHER_OK;
+}
+
+int aether_writer_end(aether_writer *w, aether_error *err) {
+    int code = check_state(w, true, err);
+    if (code)
+        return code;
+    if (w->filled)
+        code = put_block(w, w->block, w->filled, err);
+    w->filled = 0;
+    if (code)
+        return fail(w, code);
+    ae_format_entry *entry = &w->entries[w->num_entries];
+    entry->size = w->offset - entry->offset;
+    if (entry->size % aether_dtype_size(entry->dtype) != 0)
+        return fail(w,
+                    ae_error_set(err, AETHER_E_INVALID,
+                                 "section %s: %" PRIu64 " bytes are no whole number of %s elements",
+                                 ae_format_kind_name(entry->kind), entry->size, ae_dtype_name(entry->dtype)));
+    entry->checksum = XXH3_64bits_digest(w->hashes);
+    w->offset = ae_format_page_up(w->offset); /* the gap reads as zeros */
+    w->num_entries++;
+    w->in_section = false;
+    return AETHER_OK;
+}
+
+/* ---- commit ------------------------------------------------------------------------ */
+
+static int write_table_and_header(const aether_writer *w, aether_error *err) {
+    uint64_t table_size = w->num_entries * sizeof *w->entries;
+    const void *table = w->entries ? (const void *)w->entries : "";
+    ae_format_header header = {
+        .magic = AE_FORMAT_MAGIC,
+        .byte_order = AE_FORMAT_BYTE_ORDER,
+        .version = AE_FORMAT_VERSION,
+        .content = w->content,
+        .page = AE_FORMAT_PAGE,
+        .file_size = w->offset + table_size,
+        .table_offset = w->offset,
+        .table_size = table_size,
+        .num_sections = w->num_entries,
+        .entry_size = sizeof *w->entries,
+        .table_checksum = ae_hash(table, table_size),
+    };
+    header.checksum = ae_hash(&header, AE_FORMAT_HEADER_HASHED);
+    int code = ae_replace_write(w->file, table, table_size, w->offset, err);
+    return code ? code : ae_replace_write(w->file, &header, sizeof header, 0, err);
+}
+
+int aether_writer_commit(aether_writer *w, aether_error *err) {
+    int code = check_state(w, false, err);
+    code = code ? code : write_table_and_header(w, err);
+    if (!code) {
+        code = ae_replace_commit(w->file, err);
+        w->file = NULL; /* released, either way */
+    }
+    if (w)
+        release(w);
+    return code;
+}
