@@ -58,12 +58,18 @@ static inline uint64_t ae_idmap_next(uint64_t slot, uint64_t capacity) {
     return slot + 1 == capacity ? 0 : slot + 1;
 }
 
+/* is_new ? fresh : known, in arithmetic: compilers turn the conditional into a
+ * branch, and whether a node is new cannot be predicted. */
+static inline uint32_t ae_idmap_pick(uint32_t is_new, uint32_t fresh, uint32_t known) {
+    return known ^ ((known ^ fresh) & (0u - is_new));
+}
+
 /* Local id of `key`; `*fresh` is the next new one and is counted up if it is
- * taken. Without branches: whether a node is new cannot be predicted. */
+ * taken. */
 static inline uint32_t ae_idmap_add_direct(uint32_t *slots, uint32_t base, uint64_t key, uint32_t *fresh) {
     uint32_t value = slots[key];
     uint32_t is_new = value < base;
-    uint32_t local = is_new ? *fresh : value - base;
+    uint32_t local = ae_idmap_pick(is_new, *fresh, value - base);
     slots[key] = base + local;
     *fresh += is_new;
     return local;
@@ -76,7 +82,7 @@ static inline uint32_t ae_idmap_add_narrow(uint64_t *slots, uint64_t capacity, u
         i = ae_idmap_next(i, capacity);
     uint32_t value = (uint32_t)slots[i];
     uint32_t is_new = value < base;
-    uint32_t local = is_new ? *fresh : value - base;
+    uint32_t local = ae_idmap_pick(is_new, *fresh, value - base);
     slots[i] = key << 32 | (base + local);
     *fresh += is_new;
     return local;
@@ -88,7 +94,7 @@ static inline uint32_t ae_idmap_add_wide(ae_wide_slot *slots, uint64_t capacity,
     while (slots[i].value >= base && slots[i].key != key)
         i = ae_idmap_next(i, capacity);
     uint32_t is_new = slots[i].value < base;
-    uint32_t local = is_new ? *fresh : (uint32_t)(slots[i].value - base);
+    uint32_t local = ae_idmap_pick(is_new, *fresh, (uint32_t)(slots[i].value - base));
     slots[i] = (ae_wide_slot){key, base + local};
     *fresh += is_new;
     return local;
