@@ -1,0 +1,451 @@
+"""Read edge lists and per-node tables from files into numpy arrays.
+
+:func:`read_edges` is what most callers want; :func:`iter_edges` gives the same edges in chunks,
+for builders that must not hold them all::
+
+    table = read_edges("edges.csv", weight="w")
+    graph = Graph.from_edges(table.num_nodes, table.src, table.dst, edge_weight=table.weight)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from aethergraph.build.source import (
+    ColumnSelector,
+    Field,
+    InputError,
+    PathLike,
+    ProgressFn,
+    check_readable,
+    detect_format,
+    select_column,
+)
+from aethergraph.build.tables import NpyTable, ParquetTable
+from aethergraph.build.text import TextTable
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = [
+    "AttrSpec",
+    "EdgeChunk",
+    "EdgeTable",
+    "Table",
+    "iter_edges",
+    "open_table",
+    "read_edges",
+]
+
+Array: TypeAlias = npt.NDArray[Any]
+Table: TypeAlias = TextTable | ParquetTable | NpyTable
+NumberType = Literal["int64", "float32", "float64"]
+
+_ID_NAMES = (
+    ("src", "dst"),
+    ("source", "target"),
+    ("source", "destination"),
+    ("src", "dest"),
+    ("from", "to"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("fromnodeid", "tonodeid"),
+    ("u", "v"),
+    ("head", "tail"),
+    ("row", "col"),
+)
+
+
+@dataclass(frozen=True)
+class AttrSpec:
+    """An edge attribute made of one column, or of several side by side.
+
+    Attributes:
+        name: its name in the graph.
+        columns: the columns; one gives shape [E], k of them [E, k].
+        dtype: "int64", "float32" or "float64"; None: int64 if the first rows are integers,
+            else float32 (Parquet doubles: float64).
+    """
+
+    name: str
+    columns: tuple[ColumnSelector, ...]
+    dtype: NumberType | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> AttrSpec:
+        """From ``NAME[=COLUMN[,COLUMN...]][:DTYPE]``; without columns, the column of that name.
+
+        Errors:
+            InvalidArgumentError: another form, or an unknown dtype.
+        """
+        body, _, dtype = text.partition(":")
+        name, _, columns = body.partition("=")
+        chosen = tuple(c.strip() for c in columns.split(",") if c.strip()) or (name.strip(),)
+        if not name.strip() or dtype not in ("", "int64", "float32", "float64"):
+            raise InvalidArgumentError(
+                f"an edge attribute is NAME[=COLUMN,...][:int64|float32|float64], not {text!r}"
+            )
+        return cls(name.strip(), chosen, cast("NumberType | None", dtype or None))
+
+
+@dataclass(frozen=True)
+class EdgeChunk:
+    """Some edges: ``src`` and ``dst`` int64 [n], and the columns asked for, each of n rows."""
+
+    src: Array
+    dst: Array
+    weight: Array | None = None
+    time: Array | None = None
+    attrs: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EdgeTable(EdgeChunk):
+    """All edges of the inputs, in the order of the files.
+
+    Attributes:
+        num_nodes: the number given, else the largest id + 1 (0 without edges).
+        unused: names of columns that were not asked for.
+    """
+
+    num_nodes: int = 0
+    unused: tuple[str, ...] = ()
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.src.size)
+
+
+def open_table(
+    path: PathLike,
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    threads: int | None = None,
+) -> Table:
+    """Open one input file for reading by columns; see :func:`read_edges` for the arguments."""
+    check_readable(path)
+    kind = detect_format(path, format)
+    if kind == "parquet":
+        return ParquetTable(path)
+    if kind == "npy":
+        return NpyTable(path)
+    candidates = {"csv": ",\t;| ", "tsv": "\t", "whitespace": " "}[kind]
+    if kind == "whitespace" and format is None:
+        candidates = ", "  # a .txt file may hold CSV
+    return TextTable(
+        path, delimiter=delimiter, candidates=candidates, header=header, threads=threads
+    )
+
+
+def read_edges(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    src: ColumnSelector | None = None,
+    dst: ColumnSelector | None = None,
+    weight: ColumnSelector | None = None,
+    time: ColumnSelector | None = None,
+    attrs: Sequence[AttrSpec | str] = (),
+    time_type: Literal["auto", "int64", "float64"] = "auto",
+    num_nodes: int | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    threads: int | None = None,
+    progress: ProgressFn | None = None,
+) -> EdgeTable:
+    """Read edges into memory: 16 bytes per edge, more for weights, times and attributes.
+
+    Arguments:
+        paths: one file or several of the same form: CSV, TSV, blank-separated text (also
+            .gz, .bz2, .zst, .lz4), Parquet, or .npy of shape [2, E] or [E, 2].
+        src, dst: the id columns, by name or number from 0; default: columns with well-known
+            names (src/dst, source/target, from/to, u/v, ...), else the first two.
+        weight: column of edge weights -> float32 (Parquet doubles: float64); must be finite.
+        time: column of edge times -> int64, or float64 where the first rows are fractions.
+        attrs: more columns to carry along, see :class:`AttrSpec`.
+        num_nodes: ids must be below it; None: the largest id + 1.
+        format: "csv", "tsv", "whitespace", "parquet", "npy"; None: by name and first bytes.
+        delimiter: of text files; None: detected.
+        header: whether the first line holds names; None: detected.
+        progress: called with (bytes done, bytes in all).
+
+    Errors:
+        MissingFileError, StorageError: a file cannot be opened.
+        InputError: what is wrong, with file, line and column.
+        InvalidArgumentError: the arguments contradict each other.
+    """
+    growing = _Growing()
+    files = _file_list(paths)
+    plan = _Plan(src, dst, weight, time, _attr_specs(attrs), time_type, num_nodes)
+    reader = _Reader(files, plan, format, delimiter, header, threads, progress)
+    for arrays in reader.arrays():
+        growing.append(arrays, reader.share_done)
+    columns = growing.finish()
+    if not columns or columns[0].size == 0:
+        raise InputError(files[0], "holds no edges")
+    chunk = reader.chunk(columns)
+    if num_nodes is None:
+        num_nodes = 1 + max(int(chunk.src.max()), int(chunk.dst.max()))
+    return EdgeTable(
+        chunk.src, chunk.dst, chunk.weight, chunk.time, chunk.attrs, num_nodes, reader.unused
+    )
+
+
+def iter_edges(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    src: ColumnSelector | None = None,
+    dst: ColumnSelector | None = None,
+    weight: ColumnSelector | None = None,
+    time: ColumnSelector | None = None,
+    attrs: Sequence[AttrSpec | str] = (),
+    time_type: Literal["auto", "int64", "float64"] = "auto",
+    num_nodes: int | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    threads: int | None = None,
+    progress: ProgressFn | None = None,
+) -> Iterator[EdgeChunk]:
+    """The edges of :func:`read_edges` in chunks of some hundred thousand, in constant memory."""
+    plan = _Plan(src, dst, weight, time, _attr_specs(attrs), time_type, num_nodes)
+    reader = _Reader(_file_list(paths), plan, format, delimiter, header, threads, progress)
+    for arrays in reader.arrays():
+        yield reader.chunk(arrays)
+
+
+def _file_list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not files:
+        raise InvalidArgumentError("no input file was given")
+    return files
+
+
+def _attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
+    specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in attrs)
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentError(f"the edge attribute {name!r} is given twice")
+    return specs
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the caller asked for."""
+
+    src: ColumnSelector | None
+    dst: ColumnSelector | None
+    weight: ColumnSelector | None
+    time: ColumnSelector | None
+    attrs: tuple[AttrSpec, ...]
+    time_type: str
+    num_nodes: int | None
+
+    def __post_init__(self) -> None:
+        if (self.src is None) != (self.dst is None):
+            raise InvalidArgumentError("give both columns, src and dst, or neither")
+        if self.num_nodes is not None and self.num_nodes < 0:
+            raise InvalidArgumentError(f"the number of nodes is negative: {self.num_nodes}")
+
+    def selectors(self) -> list[tuple[ColumnSelector, str]]:
+        """(column, role) of everything but the ids."""
+        found: list[tuple[ColumnSelector, str]] = []
+        if self.weight is not None:
+            found.append((self.weight, "weight"))
+        if self.time is not None:
+            found.append((self.time, "time"))
+        for spec in self.attrs:
+            found += [(c, f"edge attribute {spec.name!r}") for c in spec.columns]
+        return found
+
+
+class _Reader:
+    """Opens the files one after the other and yields the arrays of the planned fields."""
+
+    def __init__(
+        self,
+        files: Sequence[PathLike],
+        plan: _Plan,
+        format: str | None,
+        delimiter: str | None,
+        header: bool | None,
+        threads: int | None,
+        progress: ProgressFn | None,
+    ) -> None:
+        self._plan = plan
+        self._files = files
+        self._options: dict[str, Any] = {
+            "format": format,
+            "delimiter": delimiter,
+            "header": header,
+            "threads": threads,
+        }
+        self._progress = progress
+        self._sizes = [check_readable(path) for path in files]
+        self._done = 0
+        self._dtypes: list[NumberType] | None = None  # of weight, time, attrs: fixed by file 1
+        self.unused: tuple[str, ...] = ()
+
+    @property
+    def share_done(self) -> float:
+        """The share of all bytes that has been read, 0 to 1."""
+        total = sum(self._sizes)
+        return min(1.0, self._done / total) if total else 1.0
+
+    def arrays(self) -> Iterator[list[Array]]:
+        before = 0
+        for path, size in zip(self._files, self._sizes, strict=True):
+            table = open_table(path, **self._options)
+            yield from table.chunks(self._fields(table), self._reporter(before))
+            before += size
+
+    def _reporter(self, before: int) -> ProgressFn:
+        def report(done: int, _total: int) -> None:
+            self._done = before + done
+            if self._progress is not None:
+                self._progress(self._done, sum(self._sizes))
+
+        return report
+
+    def chunk(self, arrays: Sequence[Array]) -> EdgeChunk:
+        rest = list(arrays[2:])
+        weight = rest.pop(0) if self._plan.weight is not None else None
+        time = rest.pop(0) if self._plan.time is not None else None
+        attrs: dict[str, Array] = {}
+        for spec in self._plan.attrs:
+            columns = [rest.pop(0) for _ in spec.columns]
+            attrs[spec.name] = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+        return EdgeChunk(arrays[0], arrays[1], weight, time, attrs)
+
+    def _fields(self, table: Table) -> list[Field]:
+        src, dst = self._id_columns(table)
+        limit = self._plan.num_nodes
+        ids = [
+            Field("source id", src, "int64", is_id=True, limit=limit),
+            Field("destination id", dst, "int64", is_id=True, limit=limit),
+        ]
+        columns = [self._select(table, *chosen) for chosen in self._plan.selectors()]
+        if self._dtypes is None:
+            self._dtypes = self._choose_dtypes(table, columns)
+            used = {src, dst, *columns}
+            self.unused = tuple(
+                table.column_name(c) or f"column {c + 1}"
+                for c in range(table.num_columns)
+                if c not in used
+            )
+        return ids + self._value_fields(columns)
+
+    def _value_fields(self, columns: Sequence[int]) -> list[Field]:
+        fields = []
+        for (_, role), column, dtype in zip(
+            self._plan.selectors(), columns, self._dtypes or (), strict=True
+        ):
+            hint = ""
+            if dtype == "int64":
+                hint = " (the first rows hold integers; ask for float64 to read fractions)"
+            fields.append(Field(role, column, dtype, finite=role in ("weight", "time"), hint=hint))
+        return fields
+
+    def _select(self, table: Table, selector: ColumnSelector, role: str) -> int:
+        return select_column(table.path, selector, table.names, table.num_columns, role)
+
+    def _id_columns(self, table: Table) -> tuple[int, int]:
+        """Positions of source and destination; also decides whether there is a header."""
+        plan = self._plan
+        if table.num_columns < 2:
+            raise InputError(
+                table.path, "has one column, but an edge needs two (is the delimiter right?)"
+            )
+        chosen = [plan.src, plan.dst, *(selector for selector, _ in plan.selectors())]
+        if any(isinstance(s, str) and not s.isdigit() for s in chosen):
+            table.require_header()
+        if plan.src is None or plan.dst is None:
+            src, dst = _known_id_columns(table.peek_names())
+            table.settle_header([src, dst])
+        else:
+            numbers = [int(s) for s in (plan.src, plan.dst) if isinstance(s, int) or s.isdigit()]
+            table.settle_header(numbers)
+            src = self._select(table, plan.src, "source id")
+            dst = self._select(table, plan.dst, "destination id")
+        if src == dst:
+            raise InvalidArgumentError(
+                f"{os.fspath(table.path)}: the same column is both source and destination"
+            )
+        return src, dst
+
+    def _choose_dtypes(self, table: Table, columns: Sequence[int]) -> list[NumberType]:
+        asked: list[str | None] = []
+        if self._plan.weight is not None:
+            asked.append("weight")
+        if self._plan.time is not None:
+            asked.append(self._plan.time_type)
+        for spec in self._plan.attrs:
+            asked += [spec.dtype] * len(spec.columns)
+        chosen = [_choose_dtype(table, c, a) for c, a in zip(columns, asked, strict=True)]
+        position = len(chosen) - sum(len(spec.columns) for spec in self._plan.attrs)
+        for spec in self._plan.attrs:  # one matrix has one dtype
+            width = len(spec.columns)
+            part = chosen[position : position + width]
+            if len(set(part)) > 1:
+                wide: NumberType = "float64" if "float64" in part else "float32"
+                chosen[position : position + width] = [wide] * width
+            position += width
+        return chosen
+
+
+def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
+    if asked in ("int64", "float32", "float64"):
+        return cast("NumberType", asked)
+    double = isinstance(table, ParquetTable) and table.is_double(column)
+    if asked == "weight":
+        return "float64" if double else "float32"
+    if table.is_integral(column):
+        return "int64"
+    return "float64" if double or asked == "auto" else "float32"
+
+
+def _known_id_columns(names: Sequence[str]) -> tuple[int, int]:
+    lower = [name.lower() for name in names]
+    for src, dst in _ID_NAMES:
+        if src in lower and dst in lower:
+            return lower.index(src), lower.index(dst)
+    return 0, 1
+
+
+class _Growing:
+    """Columns that grow by whole chunks; capacity follows the share of the input read so far.
+
+    Memory beyond what is filled is never touched, so a generous capacity costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._columns: list[Array] = []
+        self._rows = 0
+
+    def append(self, arrays: Sequence[Array], share_done: float) -> None:
+        rows = int(arrays[0].size)
+        needed = self._rows + rows
+        if not self._columns:
+            self._columns = [np.empty(0, a.dtype) for a in arrays]
+        if needed > self._columns[0].size:
+            expected = int(needed / max(share_done, 1e-6) * 1.05) if share_done > 0 else 0
+            capacity = max(needed, min(expected, needed * 1000))
+            self._columns = [self._grown(c, capacity) for c in self._columns]
+        for column, array in zip(self._columns, arrays, strict=True):
+            column[self._rows : needed] = array
+        self._rows = needed
+
+    def _grown(self, column: Array, capacity: int) -> Array:
+        larger = np.empty(capacity, column.dtype)
+        larger[: self._rows] = column[: self._rows]
+        return larger
+
+    def finish(self) -> list[Array]:
+        return [column[: self._rows] for column in self._columns]

@@ -1,0 +1,234 @@
+"""What every input reader shares: formats, columns, and the error that names a place.
+
+A reader turns a file into a stream of chunks, one numpy array per :class:`Field`::
+
+    file --blocks--> parse (pyarrow, no Python objects) --check--> [array, array, ...]
+                         |
+                         +-- wrong? read that block again, slowly --> InputError(line, column)
+
+The slow second reading happens only for a block that is known to be bad.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
+
+__all__ = [
+    "ColumnSelector",
+    "Field",
+    "FileFormat",
+    "INT64_MAX",
+    "InputError",
+    "MAP_NAMES",
+    "PathLike",
+    "ProgressFn",
+    "check_readable",
+    "default_threads",
+    "describe_column",
+    "detect_format",
+    "explain_id",
+    "is_compressed",
+    "require_pyarrow",
+    "select_column",
+]
+
+PathLike = str | os.PathLike[str]
+ColumnSelector = int | str
+ProgressFn = Callable[[int, int], None]  # (bytes done, bytes in all)
+FileFormat = Literal["csv", "tsv", "whitespace", "parquet", "npy"]
+
+INT64_MAX = 2**63 - 1
+MAP_NAMES = (
+    "; node ids are the integers 0..N-1: map names to them first, for example with "
+    "pandas.factorize or numpy.unique(names, return_inverse=True)"
+)
+
+_SUFFIXES: dict[str, FileFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "whitespace",
+    ".edges": "whitespace",
+    ".edgelist": "whitespace",
+    ".el": "whitespace",
+    ".ws": "whitespace",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npy": "npy",
+}
+_COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
+
+
+class InputError(FormatError):
+    """An input file holds something that cannot be converted.
+
+    Attributes:
+        path: the file.
+        line: 1-based line (text) or row (Parquet, .npy), or None.
+        column: 1-based column, or None.
+    """
+
+    path: str
+    line: int | None
+    column: int | None
+
+    def __init__(
+        self,
+        path: PathLike,
+        problem: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        column_name: str | None = None,
+        unit: str = "line",
+    ) -> None:
+        where = os.fspath(path)
+        if line is not None:
+            where += f", {unit} {line}"
+        if column is not None:
+            where += f", {describe_column(column - 1, column_name)}"
+        super().__init__(f"{where}: {problem}", position=None if line is None else line - 1)
+        self.path = os.fspath(path)
+        self.line = line
+        self.column = column
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column to read.
+
+    Attributes:
+        role: what it is, for messages ("source id", "weight").
+        column: 0-based position in the file.
+        dtype: "int64", "float32" or "float64".
+        is_id: a node id: an integer >= 0, and below ``limit`` if there is one.
+        limit: the number of nodes, if it was given.
+        finite: refuse NaN and infinities.
+        hint: what to do when a value is not an integer.
+    """
+
+    role: str
+    column: int
+    dtype: Literal["int64", "float32", "float64"]
+    is_id: bool = False
+    limit: int | None = None
+    finite: bool = False
+    hint: str = field(default="", compare=False)
+
+
+def describe_column(column: int, name: str | None = None) -> str:
+    """``column 2 (dst)`` for the 0-based position 1."""
+    return f"column {column + 1}" + (f" ({name})" if name else "")
+
+
+def default_threads() -> int:
+    """Threads to parse with: ``AETHERGRAPH_NUM_THREADS``, else the cores this process may use."""
+    asked = os.environ.get("AETHERGRAPH_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return min(int(asked), 256)
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def check_readable(path: PathLike) -> int:
+    """The size of a regular file in bytes; a named error if it cannot be read."""
+    name = os.fspath(path)
+    try:
+        if os.path.isdir(name):
+            raise InputError(name, "is a folder, not a file")
+        with open(name, "rb") as file:
+            return os.fstat(file.fileno()).st_size
+    except FileNotFoundError as error:
+        raise MissingFileError(error.errno, f"{name}: no such file", name) from None
+    except OSError as error:
+        raise StorageError(error.errno, f"{name}: {error.strerror}", name) from None
+
+
+def is_compressed(path: PathLike) -> bool:
+    """Whether the name ends as a compressed file does (.gz, .bz2, .zst, .lz4)."""
+    return Path(path).suffix.lower() in _COMPRESSED
+
+
+def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
+    """The format of an input file: the one asked for, else by its name, else by its first bytes.
+
+    Errors:
+        InvalidArgumentError: an unknown format name.
+    """
+    if asked not in (None, "auto"):
+        if asked not in ("csv", "tsv", "whitespace", "parquet", "npy"):
+            raise InvalidArgumentError(
+                f"unknown format {asked!r}: csv, tsv, whitespace, parquet or npy"
+            )
+        return asked  # type: ignore[return-value]
+    plain = Path(path)
+    if plain.suffix.lower() in _COMPRESSED:
+        plain = plain.with_suffix("")
+    else:
+        with open(path, "rb") as file:
+            magic = file.read(6)
+        if magic == b"\x93NUMPY":
+            return "npy"
+        if magic[:4] == b"PAR1":
+            return "parquet"
+    return _SUFFIXES.get(plain.suffix.lower(), "csv")
+
+
+def select_column(
+    path: PathLike,
+    selector: ColumnSelector,
+    names: Sequence[str] | None,
+    num_columns: int,
+    role: str,
+) -> int:
+    """The 0-based position of a column given by name or 0-based number (also as text, "2").
+
+    Errors:
+        InputError: the file has no such column; the message lists those that exist.
+    """
+    if isinstance(selector, str) and names is not None and selector in names:
+        return list(names).index(selector)
+    if isinstance(selector, int) or selector.lstrip("-").isdigit():
+        number = int(selector)
+        if 0 <= number < num_columns:
+            return number
+        raise InputError(
+            path,
+            f"there is no column number {number} for the {role}: the file has {num_columns} "
+            f"columns, counted from 0",
+        )
+    if names is None:
+        raise InputError(
+            path,
+            f"there is no column {selector!r} for the {role}: the file has no header line; "
+            f"give a number from 0 to {num_columns - 1}",
+        )
+    known = ", ".join(repr(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
+    raise InputError(path, f"there is no column {selector!r} for the {role}; columns: {known}")
+
+
+def explain_id(one: Field, value: int) -> str | None:
+    """What is wrong with an integer as a node id, or None."""
+    if not one.is_id:
+        return None
+    if value < 0:
+        return f"the {one.role} {value} is negative; node ids count from 0"
+    if one.limit is not None and value >= one.limit:
+        return f"the {one.role} {value} is not below the number of nodes, {one.limit}"
+    return None
+
+
+def require_pyarrow() -> None:
+    """Raise a clear error if pyarrow cannot be imported."""
+    try:
+        import pyarrow as pa  # noqa: F401
+    except ImportError as error:
+        raise InvalidArgumentError(
+            f"text and Parquet inputs need pyarrow, which cannot be imported ({error}): "
+            "pip install 'aethergraph[cli]', or give the edges as .npy"
+        ) from None
