@@ -1,0 +1,33 @@
+"""AetherGraph: storage and sampling for graph neural networks, larger than memory.
+
+>>> from aethergraph import Graph, NeighborSampler
+>>> graph = Graph.from_edges(4, [0, 1, 2], [1, 2, 3])
+>>> NeighborSampler(graph, [2]).sample([3]).node.tolist()
+[3, 2]
+
+The core needs numpy and cffi only; ``aethergraph.pyg`` and ``aethergraph.pytorch`` bring PyG.
+"""
+
+from aethergraph import errors, protocols
+from aethergraph._binding import build_info, get_num_threads, native_version, set_num_threads
+from aethergraph.errors import AetherError
+from aethergraph.features import FeatureStore
+from aethergraph.graph import Graph
+from aethergraph.sampling import NeighborSampler, Subgraph
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AetherError",
+    "FeatureStore",
+    "Graph",
+    "NeighborSampler",
+    "Subgraph",
+    "__version__",
+    "build_info",
+    "errors",
+    "get_num_threads",
+    "native_version",
+    "protocols",
+    "set_num_threads",
+]

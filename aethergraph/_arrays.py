@@ -1,0 +1,194 @@
+"""Checks at the boundary: what users pass becomes native-endian, contiguous numpy arrays.
+
+Each check is done once, here; the code behind it trusts its arrays. Errors name the argument,
+and where one value is at fault also the value and its position.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
+
+__all__ = [
+    "as_count",
+    "as_float_values",
+    "as_ids",
+    "as_times",
+    "as_node",
+    "check_length",
+    "check_weights",
+    "empty",
+    "read_only",
+]
+
+Ids = NDArray[np.int64]
+T = TypeVar("T")
+
+_INT64 = np.dtype(np.int64)
+_INT64_MAX = int(np.iinfo(np.int64).max)
+
+
+def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """``np.asarray`` with ragged or foreign input turned into a named error."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from error
+
+
+def as_ids(values: ArrayLike, name: str) -> Ids:
+    """Node or edge ids as a contiguous int64 vector, without a copy where possible.
+
+    Any integer dtype, byte order and stride is taken, and so are lists. Whether an id is in
+    range is checked by the native call that uses it.
+
+    Raises:
+        InvalidArgumentError: not one-dimensional or not integers (bool and float are not).
+        OutOfRangeError: a uint64 value above 2^63 - 1.
+    """
+    if type(values) is np.ndarray and values.dtype == _INT64 and values.ndim == 1:
+        flags = values.flags
+        if flags.c_contiguous and flags.aligned:
+            return values
+    array = to_array(values, name)
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        if array.size == 0 and not hasattr(values, "dtype"):
+            return np.empty(0, np.int64)  # an empty list has no dtype of its own
+        hint = "; for a mask use np.flatnonzero(mask)" if array.dtype.kind == "b" else ""
+        raise InvalidArgumentError(f"{name} must hold integer ids, got dtype {array.dtype}{hint}")
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8:
+        large = array > _INT64_MAX
+        if large.any():
+            at = int(large.argmax())
+            raise OutOfRangeError(
+                f"{name}[{at}] = {array[at]} is above 2**63 - 1", position=at, value=int(array[at])
+            )
+    return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def as_count(value: Any, name: str) -> int:
+    """A non-negative Python int from any integer-like value."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{name} must be an integer, got a bool")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} must be an integer, got {type(value).__name__}"
+        ) from None
+    if not 0 <= count <= _INT64_MAX:
+        raise InvalidArgumentError(f"{name} = {count} is not in 0..2**63 - 1")
+    return count
+
+
+def as_node(value: Any, num_nodes: int, name: str) -> int:
+    """One node id as a Python int, checked against ``num_nodes``."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{name} must be an integer node id, got a bool")
+    try:
+        node = operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} must be an integer node id, got {type(value).__name__}"
+        ) from None
+    if not 0 <= node < num_nodes:
+        raise OutOfRangeError(f"{name} = {node} is {describe_range(num_nodes)}", value=node)
+    return node
+
+
+def describe_range(num_nodes: int) -> str:
+    """The end of a message about an id that does not exist."""
+    if num_nodes == 0:
+        return "out of range: the graph has no nodes"
+    return f"not in 0..{num_nodes - 1} (num_nodes={num_nodes})"
+
+
+def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None:
+    """``array`` must be a vector or table with ``length`` rows."""
+    if array.ndim == 0:
+        raise InvalidArgumentError(f"{name} must be an array with one row per item, got a scalar")
+    if array.shape[0] != length:
+        raise InvalidArgumentError(f"{name} has {array.shape[0]} rows, but {what} = {length}")
+
+
+def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
+    """A vector of float32 or float64: float16 becomes float32, integers become float64."""
+    array = to_array(values, name)
+    _check_vector(array, length, name, what)
+    if array.size == 0 and array.dtype.kind not in "fiu":
+        return np.empty(0, np.float32)
+    if array.dtype.kind == "f":
+        target: DTypeLike = np.float32 if array.dtype.itemsize <= 4 else np.float64
+    elif array.dtype.kind in "iu":
+        target = np.float64
+    else:
+        raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}")
+    return np.require(array, target, ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def check_weights(weights: NDArray[Any], name: str) -> None:
+    """Weights must be finite and not negative; the first one that is not is named."""
+    _reject_first(~(np.isfinite(weights) & (weights >= 0)), weights, name, "weights are >= 0")
+
+
+def as_times(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
+    """A vector of int64 or float64 times without NaN.
+
+    Integers become int64, floats float64; numpy datetimes become int64 in their own unit.
+    """
+    array = to_array(values, name)
+    _check_vector(array, length, name, what)
+    if array.dtype.kind in "mM":
+        missing = np.isnat(array)
+        _reject_first(missing, array, name, "every time must be known")
+        array = array.view(np.dtype(np.int64).newbyteorder(array.dtype.byteorder))
+    if array.size == 0 and array.dtype.kind not in "iuf":
+        return np.empty(0, np.int64)
+    if array.dtype.kind == "f":
+        times = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
+        _reject_first(np.isnan(times), times, name, "every time must be known")
+        return times
+    if array.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}")
+    return as_ids(array, name)
+
+
+def _check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}")
+    check_length(array, length, name, what)
+
+
+def _reject_first(bad: NDArray[np.bool_], array: NDArray[Any], name: str, rule: str) -> None:
+    if bad.any():
+        at = int(bad.argmax())
+        raise InvalidArgumentError(f"{name}[{at}] = {array[at]}: {rule}", position=at)
+
+
+def allocate(make: Callable[[], T], what: str) -> T:
+    """Run ``make``, turning numpy's MemoryError (and size overflow) into ours."""
+    try:
+        return make()
+    except (MemoryError, ValueError) as error:
+        raise OutOfMemoryError(f"no memory for {what}: {error}") from error
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any, what: str) -> NDArray[Any]:
+    """``np.empty`` with a named error when it does not fit."""
+    array: NDArray[Any] = allocate(lambda: np.empty(shape, dtype), what)
+    return array
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of ``array`` that refuses writes."""
+    view: NDArray[Any] = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,275 @@
+"""What a graph is made of, and how it is built from an edge list. ``Graph`` is the face of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import (
+    as_float_values,
+    as_times,
+    check_weights,
+    describe_range,
+    empty,
+    read_only,
+)
+from aethergraph.container import Owner
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.features import FeatureStore, attribute_store
+
+__all__ = ["AttributeTable", "GraphParts", "Lists", "build_parts", "infer_num_nodes", "name_id"]
+
+Ids = NDArray[np.int64]
+#: indptr, indices and edge ids (None: positions are edge ids) of one direction.
+RawLists = tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]
+
+
+class AttributeTable(MutableMapping[str, FeatureStore]):
+    """Named attributes of nodes or edges: ``graph.node_attrs["y"] = labels``.
+
+    Assigning an array wraps it in a :class:`FeatureStore`; its number of rows is checked.
+    """
+
+    def __init__(
+        self, kind: Owner, num_rows: int, stores: Mapping[str, FeatureStore] | None = None
+    ) -> None:
+        self.kind: Owner = kind
+        self._num_rows = num_rows
+        self._stores = dict(stores or {})
+
+    def __getitem__(self, name: str) -> FeatureStore:
+        return self._stores[name]
+
+    def __setitem__(self, name: str, value: FeatureStore | ArrayLike) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidArgumentError(
+                f"the name of a {self.kind} attribute must be a non-empty string, got {name!r}"
+            )
+        label = f"{self.kind}_attrs[{name!r}]"
+        self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
+
+    def __delitem__(self, name: str) -> None:
+        del self._stores[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stores)
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    def __repr__(self) -> str:
+        shapes = {name: (store.shape, store.dtype_name) for name, store in self._stores.items()}
+        return f"AttributeTable({self.kind}, {shapes})"
+
+
+class Lists:
+    """One direction of the adjacency: the native topology and its arrays, read-only."""
+
+    __slots__ = ("edge_ids", "indices", "indptr", "topology")
+
+    def __init__(self, raw: RawLists, num_nodes: int, guard: native.FileGuard | None) -> None:
+        indptr, indices, edge_ids = raw
+        self.indptr = read_only(indptr)
+        self.indices = read_only(indices)
+        self.edge_ids = None if edge_ids is None else read_only(edge_ids)
+        self.topology = native.NativeTopology(
+            self.indptr, self.indices, self.edge_ids, num_nodes, guard
+        )
+
+    @property
+    def raw(self) -> RawLists:
+        """The arrays."""
+        return self.indptr, self.indices, self.edge_ids
+
+    def length(self, node: int) -> int:
+        """Length of the list of ``node``."""
+        return int(self.indptr[node + 1]) - int(self.indptr[node])
+
+    def neighbors(self, node: int) -> Ids:
+        """The list of ``node``."""
+        return self.topology.neighbors(np.array([node], np.int64))[0]
+
+    def edges(self, node: int) -> Ids:
+        """The edge ids of the list of ``node``."""
+        edges = self.topology.neighbors(np.array([node], np.int64), with_edges=True)[1]
+        assert edges is not None
+        return edges
+
+
+@dataclass
+class GraphParts:
+    """Everything a graph holds; optional parts are None."""
+
+    num_nodes: int
+    num_edges: int
+    csc: Lists | None = None
+    csr: Lists | None = None
+    edge_order: NDArray[Any] | None = None
+    edge_weight: NDArray[Any] | None = None
+    edge_time: NDArray[Any] | None = None
+    node_time: NDArray[Any] | None = None
+    node_attrs: AttributeTable = field(init=False)
+    edge_attrs: AttributeTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.node_attrs = AttributeTable("node", self.num_nodes)
+        self.edge_attrs = AttributeTable("edge", self.num_edges)
+
+    @property
+    def layout(self) -> Literal["csc", "csr", "both"]:
+        """``"csc"``, ``"csr"`` or ``"both"``."""
+        if self.csc is None:
+            return "csr"
+        return "csc" if self.csr is None else "both"
+
+    @property
+    def any_lists(self) -> Lists:
+        """The lists whose positions are edge ids: CSC if it is there."""
+        lists = self.csc or self.csr
+        assert lists is not None
+        return lists
+
+    @property
+    def adjacency_bytes(self) -> int:
+        """Bytes of all lists."""
+        arrays = [a for part in (self.csc, self.csr) if part is not None for a in part.raw]
+        return sum(a.nbytes for a in arrays if a is not None)
+
+
+def name_id(error: OutOfRangeError, name: str, num_nodes: int) -> OutOfRangeError:
+    """A native range error, told with the argument's name, position and value."""
+    if error.position is None:
+        return error
+    message = f"{name}[{error.position}] = {error.value} is {describe_range(num_nodes)}"
+    return OutOfRangeError(message, position=error.position, value=error.value)
+
+
+# ---- building --------------------------------------------------------------------------------
+
+
+def infer_num_nodes(source: Ids, target: Ids) -> int:
+    """The largest id + 1."""
+    largest = -1
+    for name, ids in (("src", source), ("dst", target)):
+        low, high = native.id_bounds(ids)
+        if len(ids) and low < 0:
+            at = int((ids < 0).argmax())
+            raise OutOfRangeError(
+                f"{name}[{at}] = {ids[at]} is negative", position=at, value=int(ids[at])
+            )
+        largest = max(largest, high)
+    return largest + 1
+
+
+@dataclass
+class EdgeInput:
+    """A checked edge list with its values, in input order."""
+
+    source: Ids
+    target: Ids
+    weight: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None
+    attrs: dict[str, FeatureStore] = field(default_factory=dict)
+
+    def read_values(
+        self,
+        weight: ArrayLike | None,
+        time: ArrayLike | None,
+        attrs: Mapping[str, ArrayLike] | None,
+    ) -> None:
+        """Check the values that come with the edges."""
+        edges = len(self.source)
+        if weight is not None:
+            self.weight = as_float_values(weight, edges, "edge_weight", "num_edges")
+            check_weights(self.weight, "edge_weight")
+        if time is not None:
+            self.time = as_times(time, edges, "edge_time", "num_edges")
+        for name, value in (attrs or {}).items():
+            self.attrs[name] = attribute_store(value, edges, f"edge_attrs[{name!r}]", "num_edges")
+
+    @property
+    def carries(self) -> bool:
+        """Whether values have to follow the edges into their new order."""
+        return self.weight is not None or self.time is not None or bool(self.attrs)
+
+    def sort(
+        self, by_source: bool, num_nodes: int, with_order: bool, task: native.Task | None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
+        """Group by target (or source): indptr, indices, and the input row at each position."""
+        major, minor = (
+            (self.source, self.target) if by_source else (self.target, self.source)
+        )  # fmt: skip
+        id_bytes = native.id_bytes_for(num_nodes)
+        try:
+            return native.build_lists(
+                major, minor, num_nodes, num_nodes,
+                id_bytes=id_bytes, with_order=with_order, task=task,
+            )  # fmt: skip
+        except OutOfRangeError as error:
+            if error.position is None:
+                raise
+            in_source = not 0 <= int(self.source[error.position]) < num_nodes
+            raise name_id(error, "src" if in_source else "dst", num_nodes) from None
+
+
+def read_node_time(node_time: ArrayLike, num_nodes: int) -> NDArray[Any]:
+    """Checked times of the nodes, as a copy of our own."""
+    return read_only(as_times(node_time, num_nodes, "node_time", "num_nodes").copy())
+
+
+def build_parts(
+    num_nodes: int, edges: EdgeInput, layout: str, keep_order: bool, task: native.Task | None
+) -> GraphParts:
+    """Sort the edges and carry their values along."""
+    parts = GraphParts(num_nodes, len(edges.source))
+    want_order = keep_order or edges.carries or layout == "both"
+    indptr, indices, order = edges.sort(layout == "csr", num_nodes, want_order, task)
+    lists = Lists((indptr, indices, None), num_nodes, None)
+    if layout == "csr":
+        parts.csr = lists
+    else:
+        parts.csc = lists
+    if order is None:
+        return parts
+    if layout == "both":
+        indptr, indices, rows = edges.sort(True, num_nodes, True, task)
+        assert rows is not None
+        parts.csr = Lists((indptr, indices, _edge_ids_by_row(order, rows)), num_nodes, None)
+    _carry_values(parts, edges, order, task)
+    if keep_order:
+        parts.edge_order = read_only(order)
+    return parts
+
+
+def _carry_values(
+    parts: GraphParts, edges: EdgeInput, order: NDArray[Any], task: native.Task | None
+) -> None:  # fmt: skip
+    if edges.weight is not None:
+        parts.edge_weight = read_only(_take(FeatureStore.from_array(edges.weight), order, task))
+    if edges.time is not None:
+        parts.edge_time = read_only(_take(FeatureStore.from_array(edges.time), order, task))
+    for name, store in edges.attrs.items():
+        rows = _take(store, order, task)
+        bits = "bfloat16" if store.dtype_name == "bfloat16" else None
+        parts.edge_attrs[name] = FeatureStore.from_array(rows, dtype=bits)
+
+
+def _take(store: FeatureStore, order: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
+    array = store.array
+    out = empty((len(order), *array.shape[1:]), array.dtype, f"{len(order)} edge values")
+    ids = order if order.dtype.itemsize == 4 else order.view(np.int64)
+    store.native_rows().gather(ids, out, store.dtype_code, task)
+    return out
+
+
+def _edge_ids_by_row(order: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """Edge id by CSR position: ``rows`` are input rows, ``order`` the input row by edge id."""
+    edge_of_row = empty(len(order), order.dtype, f"{len(order)} edge ids")
+    edge_of_row[order] = np.arange(len(order), dtype=order.dtype)
+    edge_ids: NDArray[Any] = edge_of_row[rows]
+    return edge_ids

@@ -1,0 +1,110 @@
+"""The exceptions of AetherGraph: one class per code of the native error table.
+
+Every class also inherits the builtin that fits, so ``except ValueError`` and
+``except FileNotFoundError`` work as a numpy user expects. Where a single value is at fault,
+``position`` is its index (or byte offset) and ``value`` is the value itself.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AetherError",
+    "CancelledError",
+    "ClosedError",
+    "CorruptFileError",
+    "FileChangedError",
+    "FormatError",
+    "InvalidArgumentError",
+    "LayoutError",
+    "LimitError",
+    "MissingFileError",
+    "OutOfMemoryError",
+    "OutOfRangeError",
+    "StorageError",
+    "TruncatedFileError",
+    "UnsupportedError",
+    "VersionError",
+]
+
+
+class AetherError(Exception):
+    """Base of every exception raised by AetherGraph.
+
+    Attributes:
+        position: index or byte offset of the offending value, or None.
+        value: the offending integer value, or None.
+    """
+
+    position: int | None
+    value: int | None
+
+    def __init__(
+        self, *args: object, position: int | None = None, value: int | None = None
+    ) -> None:
+        super().__init__(*args)
+        self.position = position
+        self.value = value
+
+
+class InvalidArgumentError(AetherError, ValueError):
+    """An argument has the wrong type, dtype, shape, length or value."""
+
+
+class ClosedError(InvalidArgumentError):
+    """The object was used after its ``close()``."""
+
+
+class OutOfRangeError(AetherError, IndexError):
+    """A node id, edge id or row number is outside the range that exists."""
+
+
+class OutOfMemoryError(AetherError, MemoryError):
+    """The native core could not get the memory it asked for."""
+
+
+class LimitError(AetherError, OverflowError):
+    """A count is larger than this build or the file format can hold."""
+
+
+class UnsupportedError(AetherError, NotImplementedError):
+    """The operation is not available for this dtype, layout or storage."""
+
+
+class LayoutError(UnsupportedError):
+    """The adjacency that was asked for is not stored; the message names ``layout=``."""
+
+
+class CancelledError(AetherError):
+    """A long call was stopped before its end."""
+
+
+class StorageError(AetherError, OSError):
+    """The operating system refused a file operation; ``errno`` and ``filename`` say which."""
+
+    def __str__(self) -> str:
+        # The message names the file already: no "[Errno 2] ...: 'path'" around it.
+        return self.strerror if isinstance(self.strerror, str) else super().__str__()
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """The file does not exist."""
+
+
+class FileChangedError(StorageError):
+    """The file was replaced or shrank while it was in use."""
+
+
+class FormatError(AetherError, ValueError):
+    """The file is not what it should be: foreign, malformed or of another kind."""
+
+
+class VersionError(FormatError):
+    """The file was written by a newer version of AetherGraph."""
+
+
+class TruncatedFileError(FormatError):
+    """The file is shorter than its header says."""
+
+
+class CorruptFileError(FormatError):
+    """The file's bytes contradict each other or their checksum."""

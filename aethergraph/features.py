@@ -1,0 +1,809 @@
+"""FeatureStore: a table of rows, in memory or mapped from a file, gathered by id."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import (
+    as_ids,
+    check_length,
+    describe_range,
+    empty,
+    read_only,
+    to_array,
+)
+from aethergraph._memory import available_memory, format_size, parse_size
+from aethergraph.container import ArrayMeta, FileMeta, SectionTable
+from aethergraph.errors import (
+    ClosedError,
+    FileChangedError,
+    FormatError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    StorageError,
+    TruncatedFileError,
+    UnsupportedError,
+)
+
+__all__ = ["FeatureStore", "Storage"]
+
+log = logging.getLogger("aethergraph")
+
+Storage = Literal["mmap", "memory", "auto"]
+_STORAGES = ("mmap", "memory", "auto")
+#: Rows are converted and written in pieces of about this size.
+_PIECE_BYTES = 16 << 20
+
+
+def check_storage(storage: str) -> None:
+    """``storage`` must be one of the three words."""
+    if storage not in _STORAGES:
+        raise InvalidArgumentError(f"storage = {storage!r} is not one of {', '.join(_STORAGES)}")
+
+
+def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
+    """Resolve ``"auto"``: memory if ``size`` bytes fit ``budget`` or half of what is available."""
+    check_storage(storage)
+    limit = None if budget is None else parse_size(budget)
+    if storage != "auto":
+        if storage == "memory" and limit is not None and size > limit:
+            raise InvalidArgumentError(
+                f"{what} needs {format_size(size)}, more than memory_budget = {format_size(limit)}"
+            )
+        return storage
+    room = available_memory() // 2 if limit is None else limit
+    chosen = "memory" if size <= room else "mmap"
+    source = "half of the available memory" if limit is None else "the budget"
+    log.info(
+        "%s: storage=auto takes %s (%s; %s is %s)",
+        what,
+        chosen,
+        format_size(size),
+        source,
+        format_size(room),
+    )
+    return chosen
+
+
+def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
+    """A copy of a contiguous array in anonymous memory with huge pages."""
+    if array.nbytes == 0:
+        return array
+    target = native.buffer_alloc(array.nbytes).view(array.dtype).reshape(array.shape)
+    native.copy(target, array, task)
+    return target
+
+
+def copy_to_memory(
+    array: NDArray[Any], guard: native.FileGuard | None, progress: native.Progress | None = None
+) -> NDArray[Any]:
+    """A copy of a mapped array in huge pages, made so that Ctrl-C works."""
+    copied = native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)
+    if guard is not None:
+        guard.check()
+    return copied
+
+
+class FeatureStore:
+    """Rows of features, labels, masks...: ``shape = (num_rows, ...)``, any stored dtype.
+
+    Open a file with :meth:`load` or wrap an array with :meth:`from_array`, then ask for rows::
+
+        store = FeatureStore.load("features.npy")
+        store.gather([3, 1, 3])                   # rows 3, 1, 3 as a new array
+        store.gather(ids, dtype="float32")        # widened on the way
+        store[10:20], store[mask]
+
+    Mapped files are read on demand: opening is instant and memory stays bounded by what is
+    gathered. numpy has no bfloat16, so such rows come as uint16 bit patterns unless a dtype is
+    asked for; ``dtype_name`` tells.
+
+    Safe to share between threads and forked children. Pickles by path when it came from a file
+    (the file must still be the same), else by value.
+    """
+
+    def __init__(self) -> None:
+        raise InvalidArgumentError("use FeatureStore.load(path) or FeatureStore.from_array(array)")
+
+    _rows: native.NativeRows | None
+    _array: NDArray[Any]
+    _code: int
+    _guard: native.FileGuard | None
+    _origin: _Origin | None
+    _storage: str
+    _row_shape: tuple[int, ...]
+    _num_rows: int
+    _dtype: np.dtype[Any]
+
+    @classmethod
+    def _make(
+        cls,
+        array: NDArray[Any],
+        code: int,
+        *,
+        guard: native.FileGuard | None = None,
+        origin: _Origin | None = None,
+        storage: str = "memory",
+    ) -> FeatureStore:
+        self = cls.__new__(cls)
+        self._rows = native.NativeRows(array, code, guard)
+        self._array = read_only(array)
+        self._code = code
+        self._guard = guard
+        self._origin = origin
+        self._storage = storage
+        self._row_shape = array.shape[1:]
+        self._num_rows = array.shape[0]
+        self._dtype = array.dtype
+        return self
+
+    # ---- making one ----------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        path: native.Path,
+        storage: Storage = "mmap",
+        *,
+        memory_budget: int | str | None = None,
+        progress: native.Progress | None = None,
+    ) -> FeatureStore:
+        """Open a ``.npy`` file as it is, or a native feature file.
+
+        Args:
+            path: the file; which of the two kinds it is shows in its first bytes.
+            storage: ``"mmap"`` reads pages when they are needed, ``"memory"`` copies all rows into
+                memory now, ``"auto"`` copies if they fit ``memory_budget`` (or half of the memory
+                that is available) and logs what it chose.
+            memory_budget: bytes, or a text such as ``"4G"``.
+            progress: called with (bytes done, bytes in all) while copying.
+
+        Raises:
+            MissingFileError, StorageError: the file cannot be opened.
+            FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
+            UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
+        """
+        check_storage(storage)
+        _, encoded = native.encode_path(path)
+        if _starts_with(encoded, _NPY_MAGIC):
+            file = native.NativeFile(path, raw=True)
+            header = _read_npy_header(file)
+            guard = file.guard()
+            array = _map_npy(file, header, storage)
+            code = native.dtype_code(header.dtype, file.path)
+            origin = _Origin(file.path, "npy", 0, storage, header.fingerprint)
+        else:
+            file = native.NativeFile(path)
+            table = SectionTable(file, native.CONTENT_FEATURES)
+            if len(table.meta.arrays) != 1:
+                raise FormatError(f"{file.path}: a feature file has one array")
+            guard = file.guard()
+            array = table.array(0)
+            code = native.DTYPE_CODES[table.meta.arrays[0].dtype]
+            origin = _Origin(file.path, "native", 0, storage, table.fingerprint())
+        return cls._open(array, code, guard, origin, storage, memory_budget, progress)
+
+    @classmethod
+    def _open(
+        cls,
+        array: NDArray[Any],
+        code: int,
+        guard: native.FileGuard,
+        origin: _Origin,
+        storage: str,
+        budget: int | str | None,
+        progress: native.Progress | None,
+    ) -> FeatureStore:
+        chosen = choose_storage(storage, array.nbytes, budget, origin.path)
+        mapped = isinstance(array.base, native.MemoryView)
+        if not mapped:  # empty, or converted while it was read
+            return cls._make(array, code, origin=origin)
+        origin.storage = chosen
+        if chosen == "memory":
+            return cls._make(copy_to_memory(array, guard, progress), code, origin=origin)
+        native.advise(array, native.ADVICE_RANDOM)
+        return cls._make(array, code, guard=guard, origin=origin, storage="mmap")
+
+    @classmethod
+    def from_section(cls, table: SectionTable, number: int) -> FeatureStore:
+        """Array ``number`` of an open graph file (for the graph reader)."""
+        origin = _Origin(table.path, "graph", number, "mmap", table.fingerprint())
+        array = table.array(number)
+        native.advise(array, native.ADVICE_RANDOM)
+        code = native.DTYPE_CODES[table.meta.arrays[number].dtype]
+        return cls._make(
+            array, code, guard=table.file.guard(), origin=origin, storage="mmap"
+        )  # fmt: skip
+
+    @classmethod
+    def from_array(cls, array: ArrayLike, *, dtype: str | None = None) -> FeatureStore:
+        """Wrap an array of at least one dimension, without a copy where its layout allows.
+
+        Args:
+            array: float32/64/16, int8..int64, uint8, uint32, uint64 or bool; CPU torch tensors
+                and ``ml_dtypes`` arrays are taken as well.
+            dtype: ``"bfloat16"`` says that a uint16 array holds bfloat16 bit patterns.
+
+        Raises:
+            InvalidArgumentError: no dimension, or a dtype that cannot be stored.
+        """
+        values = to_array(array, "array")
+        if values.ndim == 0:
+            raise InvalidArgumentError("array must have at least one dimension, got a scalar")
+        if values.dtype.name == "bfloat16":  # ml_dtypes
+            values, dtype = values.view(np.uint16), "bfloat16"
+        if dtype == "bfloat16":
+            if values.dtype.newbyteorder("=") != np.uint16:
+                raise InvalidArgumentError(
+                    f"bfloat16 bit patterns come as uint16, got dtype {values.dtype}"
+                )
+            code = native.BFLOAT16
+        elif dtype is not None:
+            raise InvalidArgumentError(f"dtype = {dtype!r} is not 'bfloat16' or None")
+        else:
+            code = native.dtype_code(values.dtype, "array")
+        return cls._make(_native_rows(values), code)
+
+    # ---- what it is ----------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(num_rows, ...)``."""
+        return (self._num_rows, *self._row_shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions, the rows included."""
+        return 1 + len(self._row_shape)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self._num_rows
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row; ``()`` for a vector."""
+        return self._row_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any] | str:
+        """The numpy dtype, or the string ``"bfloat16"``."""
+        return "bfloat16" if self._code == native.BFLOAT16 else self._dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype, always a string."""
+        return native.DTYPE_NAMES[self._code]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self._num_rows * math.prod(self._row_shape) * self._dtype.itemsize
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file it was loaded from, or None."""
+        return None if self._origin is None else self._origin.path
+
+    @property
+    def storage(self) -> str:
+        """Where the rows are: ``"mmap"`` or ``"memory"``."""
+        return self._storage
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._rows is None
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows as a read-only view (bfloat16 as uint16).
+
+        The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If
+        the file is made shorter while it is mapped, the view reads zeros there; ``gather`` reports
+        that as FileChangedError.
+        """
+        self.native_rows()
+        return self._array
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __repr__(self) -> str:
+        place = f", path={self.path!r}" if self.path is not None else ""
+        state = "closed" if self.closed else self._storage
+        return f"FeatureStore(shape={self.shape}, dtype={self.dtype_name}, {state}{place})"
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self.array
+        if self._code == native.BFLOAT16:
+            array = bfloat16_to_float32(array)
+        if dtype is not None:
+            array = array.astype(dtype, copy=False)
+        return array.copy() if copy else array
+
+    @property
+    def dtype_code(self) -> int:
+        """Native code of the dtype."""
+        return self._code
+
+    def native_rows(self) -> native.NativeRows:
+        """The native handle; raises ClosedError after :meth:`close`."""
+        if self._rows is None:
+            raise ClosedError(f"{self!r} was closed")
+        return self._rows
+
+    # ---- rows ----------------------------------------------------------------------------
+
+    def gather(
+        self,
+        ids: ArrayLike,
+        out: NDArray[Any] | None = None,
+        dtype: DTypeLike | str | None = None,
+    ) -> NDArray[Any]:
+        """Rows of ``ids``, in that order, duplicates kept.
+
+        Args:
+            ids: integer vector [n] of row numbers.
+            out: where to put the rows: C-contiguous, writable, shape ``(n, *shape[1:])``.
+            dtype: widen on the way: float16, bfloat16 -> float32, float64; float32 -> float64;
+                integers -> wider integers and floats. Default: the dtype of ``out``, else the
+                stored one (bfloat16 as uint16).
+
+        Returns:
+            ``out``, or a new array ``(n, *shape[1:])``.
+
+        Raises:
+            OutOfRangeError: names the first row number that does not exist, and its position.
+            InvalidArgumentError: ``out`` does not fit; UnsupportedError: a narrowing ``dtype``.
+            FileChangedError: the mapped file was made shorter.
+        """
+        rows = self._rows
+        if rows is None:
+            rows = self.native_rows()
+        if not (type(ids) is np.ndarray and ids.dtype == np.uint32 and ids.ndim == 1
+                and ids.flags.c_contiguous and ids.flags.aligned):  # fmt: skip
+            ids = as_ids(ids, "ids")
+        if out is None:
+            if dtype is None:
+                code, target = self._code, self._dtype
+            else:
+                code = native.dtype_code(dtype)
+                target = native.ARRAY_DTYPES[code]
+            shape = (ids.shape[0], *self._row_shape)
+            out = empty(shape, target, f"{ids.shape[0]} rows")
+        else:
+            code = self._check_out(out, ids.shape[0], dtype)
+        try:
+            if out.nbytes < native.LONG_CALL_BYTES:
+                rows.gather(ids, out, code)
+            else:
+                native.run_task(lambda task: rows.gather(ids, out, code, task), None, out.nbytes)
+        except OutOfRangeError as error:
+            raise self._name_row(error) from None
+        return out
+
+    def _name_row(self, error: OutOfRangeError) -> OutOfRangeError:
+        at, value = error.position, error.value
+        if at is None:
+            return error
+        message = f"ids[{at}] = {value} is not in 0..{self._num_rows - 1}"
+        if self._num_rows == 0:
+            message = f"ids[{at}] = {value}: there are no rows"
+        return OutOfRangeError(f"{message} (num_rows={self._num_rows})", position=at, value=value)
+
+    def _check_out(self, out: NDArray[Any], count: int, dtype: DTypeLike | str | None) -> int:
+        if not isinstance(out, np.ndarray):
+            raise InvalidArgumentError(f"out must be a numpy array, got {type(out).__name__}")
+        shape = (count, *self._row_shape)
+        if out.shape != shape:
+            raise InvalidArgumentError(f"out has shape {out.shape}, the rows need {shape}")
+        flags = out.flags
+        if not (flags.c_contiguous and flags.writeable and flags.aligned):
+            raise InvalidArgumentError("out must be C-contiguous, aligned and writable")
+        if dtype is None:
+            if out.dtype == self._dtype:
+                return self._code
+            return native.dtype_code(out.dtype, "out")
+        code = native.dtype_code(dtype)
+        if out.dtype != native.ARRAY_DTYPES[code]:
+            raise InvalidArgumentError(f"out has dtype {out.dtype}, but dtype = {dtype} is asked")
+        return code
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Rows by number, slice, boolean mask or id array, always as a new array.
+
+        A single number gives the row without the first dimension; a negative one counts from the
+        end, as in numpy. In id arrays negative numbers are errors.
+        """
+        self.native_rows()
+        if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+            number = int(index)
+            if not -self._num_rows <= number < self._num_rows:
+                raise OutOfRangeError(
+                    f"row {number} is {describe_range(self._num_rows)}".replace(
+                        "num_nodes", "num_rows"
+                    ),
+                    value=number,
+                )
+            row: NDArray[Any] = self.gather(np.array([number % self._num_rows]))[0]
+            return row
+        if index is Ellipsis or index is None:
+            index = slice(None)
+        if isinstance(index, slice):
+            rows = self._array[index].copy()
+            if self._guard is not None:
+                self._guard.check()
+            return rows
+        if isinstance(index, tuple):
+            raise UnsupportedError("index rows only; index the result for more dimensions")
+        ids = to_array(index, "index")
+        if ids.dtype.kind == "b":
+            if ids.shape != (self._num_rows,):
+                raise InvalidArgumentError(
+                    f"the mask has shape {ids.shape}, the store has {self._num_rows} rows"
+                )
+            ids = np.flatnonzero(ids)
+        elif ids.size == 0 and not hasattr(index, "dtype"):
+            ids = np.empty(0, np.int64)
+        return self.gather(ids)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for number in range(self._num_rows):
+            yield self[number]
+
+    # ---- storing -------------------------------------------------------------------------
+
+    def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
+        """The same rows in anonymous memory with huge pages (itself if they are there)."""
+        self.native_rows()
+        if self._storage == "memory":
+            return self
+        array = copy_to_memory(self._array, self._guard, progress)
+        return FeatureStore._make(array, self._code, origin=self._origin)
+
+    def save(
+        self,
+        path: native.Path,
+        dtype: DTypeLike | str | None = None,
+        *,
+        progress: native.Progress | None = None,
+    ) -> None:
+        """Write a feature file: native, or numpy's format if ``path`` ends in ``.npy``.
+
+        The file appears at once and complete, or not at all. Saving over the file that this store
+        maps is safe.
+
+        Args:
+            path: the file.
+            dtype: convert to this dtype, for example ``"bfloat16"`` (round to nearest even) or
+                ``"float16"``; by default the rows are written as they are.
+            progress: called with (bytes done, bytes in all).
+
+        Raises:
+            StorageError: the file cannot be written (no space, no permission...).
+        """
+        self.native_rows()
+        code = self._code if dtype is None else native.dtype_code(dtype)
+        if os.fsdecode(native.encode_path(path)[1]).endswith(".npy"):
+            native.run_long(lambda task: self._save_npy(path, code, task), progress, self.nbytes)
+            return
+
+        def work(task: native.Task | None) -> None:
+            name = native.DTYPE_NAMES[code]
+            meta = FileMeta(arrays=(ArrayMeta("x", "row", 0, name, self.shape),))
+            with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
+                write_meta(writer, meta)
+                self.write_section(writer, 0, task, name)
+
+        native.run_long(work, progress, self.nbytes)
+
+    def write_section(
+        self,
+        writer: native.NativeWriter,
+        number: int,
+        task: native.Task | None,
+        dtype: DTypeLike | str | None = None,
+    ) -> None:
+        """Write the rows as ARRAY section ``number``."""
+        self.native_rows()
+        code = self._code if dtype is None else native.dtype_code(dtype)
+        writer.begin(native.SECTION_ARRAY, number, code)
+        for piece in self._pieces(code):
+            writer.append(piece, task)
+        if self._guard is not None:
+            self._guard.check()
+        writer.end()
+
+    def _pieces(self, code: int) -> Iterator[NDArray[Any]]:
+        """The rows in contiguous pieces, converted to ``code``."""
+        row_bytes = max(1, math.prod(self._row_shape) * self._dtype.itemsize)
+        step = max(1, _PIECE_BYTES // row_bytes)
+        for start in range(0, self._num_rows, step):
+            rows = self._array[start : start + step]
+            yield np.ascontiguousarray(convert(rows, self._code, code))
+
+    def _save_npy(self, path: native.Path, code: int, task: native.Task | None) -> None:
+        if code == native.BFLOAT16:
+            raise UnsupportedError(
+                "a .npy file cannot hold bfloat16; choose another file name for the native "
+                "format, or dtype='float32'"
+            )
+        text = os.path.abspath(os.fsdecode(native.encode_path(path)[1]))
+        header = {
+            "descr": np.lib.format.dtype_to_descr(native.ARRAY_DTYPES[code]),
+            "fortran_order": False,
+            "shape": self.shape,
+        }
+        temporary = None
+        try:
+            handle, temporary = tempfile.mkstemp(
+                dir=os.path.dirname(text), prefix=f".{os.path.basename(text)}.", suffix=".tmp"
+            )
+            with os.fdopen(handle, "wb") as stream:
+                np.lib.format.write_array_header_1_0(stream, header)
+                for piece in self._pieces(code):
+                    stream.write(piece.data)
+                    if task is not None:
+                        task.lend(piece.nbytes)
+                        task.check()
+                stream.flush()
+                os.fsync(stream.fileno())
+            if self._guard is not None:
+                self._guard.check()
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, text)
+            temporary = None
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(
+                error.errno or 0, f"cannot write {text}: {error.strerror}", text
+            ) from error
+        finally:
+            if temporary is not None and os.path.exists(temporary):
+                os.unlink(temporary)
+
+    def close(self) -> None:
+        """Drop this store's references. Arrays taken from it stay valid."""
+        if self._rows is not None:
+            self._rows = None
+            self._guard = None
+            self._array = np.empty((0, *self._row_shape), self._dtype)
+
+    def __enter__(self) -> FeatureStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- pickling ------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.native_rows()
+        if self._origin is not None:
+            return _reopen, (self._origin,)
+        return _rebuild, (np.ascontiguousarray(self._array), self._code)
+
+
+class _Origin:
+    """Where a store came from; what a pickle carries instead of the rows."""
+
+    __slots__ = ("fingerprint", "kind", "number", "path", "storage")
+
+    def __init__(self, path: str, kind: str, number: int, storage: str, fingerprint: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.number = number
+        self.storage = storage
+        self.fingerprint = fingerprint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Origin, (self.path, self.kind, self.number, self.storage, self.fingerprint)
+
+
+def _reopen(origin: _Origin) -> FeatureStore:
+    if origin.kind == "graph":
+        table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
+        check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
+        store = FeatureStore.from_section(table, origin.number)
+        return store.to_memory() if origin.storage == "memory" else store
+    storage: Any = origin.storage
+    store = FeatureStore.load(origin.path, storage)
+    assert store._origin is not None
+    check_fingerprint(origin.path, origin.fingerprint, store._origin.fingerprint)
+    return store
+
+
+def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
+    return FeatureStore._make(array, code)
+
+
+def check_fingerprint(path: str, expected: str, found: str) -> None:
+    """A pickle by path is only good for the very file that it was made from."""
+    if expected != found:
+        import errno
+
+        raise FileChangedError(
+            errno.ESTALE, f"{path}: the file is not the one that was pickled", path
+        )
+
+
+def write_meta(writer: native.NativeWriter, meta: FileMeta) -> None:
+    """Write the META section."""
+    writer.begin(native.SECTION_META, 0, native.DTYPE_CODES["uint8"])
+    writer.append(meta.encode())
+    writer.end()
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
+    """Native byte order, aligned, contiguous inside a row; rows may lie apart."""
+    if not values.dtype.isnative or not values.flags.aligned:
+        return np.require(values, values.dtype.newbyteorder("="), ["C", "A"])
+    if values.size == 0 or values.flags.c_contiguous:
+        return np.ascontiguousarray(values)
+    row = values[0]
+    row_bytes = row.size * values.dtype.itemsize
+    if row.flags.c_contiguous and values.strides[0] >= row_bytes:
+        return values
+    return np.ascontiguousarray(values)
+
+
+# ---- bfloat16 --------------------------------------------------------------------------------
+
+
+def float32_to_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
+    """Bit patterns of ``values`` rounded to nearest even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    halves: NDArray[np.uint16] = np.where(nan, quiet, rounded).astype(np.uint16)
+    return halves
+
+
+def bfloat16_to_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """Values of bfloat16 bit patterns."""
+    wide: NDArray[np.uint32] = bits.astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32)
+
+
+def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:
+    """``rows`` of native dtype ``code`` as native dtype ``to``."""
+    if code == to:
+        return rows
+    if code == native.BFLOAT16:
+        rows = bfloat16_to_float32(rows)
+    if to == native.BFLOAT16:
+        return float32_to_bfloat16(rows)
+    return rows.astype(native.ARRAY_DTYPES[to], copy=False)
+
+
+# ---- .npy files ------------------------------------------------------------------------------
+
+_NPY_MAGIC = b"\x93NUMPY"
+_NPY_MAX_HEADER = 1 << 16
+
+
+class _NpyHeader:
+    __slots__ = ("dtype", "fingerprint", "fortran", "offset", "shape")
+
+    def __init__(
+        self, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, offset: int, text: str
+    ) -> None:  # fmt: skip
+        self.dtype = dtype
+        self.shape = shape
+        self.fortran = fortran
+        self.offset = offset
+        self.fingerprint = text
+
+
+def _starts_with(path: bytes, magic: bytes) -> bool:
+    """Whether the file's first bytes are ``magic``; False for one that cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(magic)) == magic
+    except OSError:
+        return False  # opening it natively gives the named error
+
+
+def _read_npy_header(file: native.NativeFile) -> _NpyHeader:
+    """Parse numpy's header (versions 1 to 3) without trusting it."""
+    path = file.path
+    start = file.array(0, (min(file.size, 12),), np.dtype(np.uint8)).tobytes()
+    if len(start) < 10:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
+    major = start[6]
+    if major not in (1, 2, 3):
+        raise FormatError(f"{path}: .npy format version {major}.{start[7]} is not known")
+    begin = 10 if major == 1 else 12
+    if len(start) < begin:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
+    (length,) = struct.unpack_from("<H" if major == 1 else "<I", start, 8)
+    if length > _NPY_MAX_HEADER:
+        raise FormatError(f"{path}: a .npy header of {length} bytes is not plausible")
+    if begin + length > file.size:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off")
+    data = file.array(begin, (length,), np.dtype(np.uint8)).tobytes()
+    file.check()
+    try:
+        fields = ast.literal_eval(data.decode("utf-8" if major == 3 else "latin1").strip())
+        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
+    except Exception as error:
+        raise FormatError(f"{path}: the .npy header cannot be read: {error}") from error
+    proper = (
+        isinstance(fortran, bool)
+        and isinstance(shape, tuple)
+        and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
+    )
+    if not proper:
+        raise FormatError(f"{path}: the .npy header is malformed")
+    if not isinstance(descr, str):
+        raise UnsupportedError(f"{path}: structured arrays cannot be opened; save one field")
+    try:
+        dtype = np.dtype(descr)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise FormatError(f"{path}: the .npy dtype {descr!r} is not known") from error
+    fingerprint = repr((file.size, data.strip()))
+    return _NpyHeader(dtype, shape, fortran, begin + length, fingerprint)
+
+
+def _map_npy(file: native.NativeFile, header: _NpyHeader, storage: str) -> NDArray[Any]:
+    """The rows of a .npy file: mapped, or loaded when the file cannot be mapped as it is."""
+    path, dtype, shape = file.path, header.dtype, header.shape
+    if dtype.hasobject or dtype.kind not in "biuf":
+        raise UnsupportedError(f"{path}: dtype {dtype} cannot be opened")
+    code = native.dtype_code(dtype, path)
+    if len(shape) == 0:
+        raise FormatError(f"{path}: the array is a scalar, a feature file has rows")
+    items = math.prod(shape)
+    if items * dtype.itemsize > file.size - header.offset:
+        raise TruncatedFileError(
+            f"{path}: {items * dtype.itemsize} bytes of {dtype} x {shape} are promised, "
+            f"{file.size - header.offset} are there"
+        )
+    fortran = header.fortran and len(shape) > 1
+    if not fortran and dtype.isnative and header.offset % dtype.itemsize == 0:
+        return file.array(header.offset, shape, native.ARRAY_DTYPES[code])
+    if storage == "mmap":
+        reason = "column-major (Fortran order)" if fortran else "big-endian or not aligned"
+        raise UnsupportedError(
+            f"{path}: the array is {reason} and cannot be mapped by rows; load it with "
+            "storage='memory', or save it again with numpy.ascontiguousarray"
+        )
+    raw = file.array(header.offset, (items * dtype.itemsize,), np.dtype(np.uint8))
+    stored = raw.view(dtype) if header.offset % dtype.itemsize == 0 else raw.copy().view(dtype)
+    table = stored.reshape(shape, order="F" if fortran else "C")
+    rows = np.array(table, native.ARRAY_DTYPES[code], order="C", copy=True)
+    file.check()
+    return rows
+
+
+def attribute_store(value: Any, num_rows: int, name: str, what: str) -> FeatureStore:
+    """``value`` as a FeatureStore with ``num_rows`` rows."""
+    store = value if isinstance(value, FeatureStore) else None
+    if store is None:
+        array = to_array(value, name)
+        check_length(array, num_rows, name, what)
+        store = FeatureStore.from_array(array)
+    if store.num_rows != num_rows:
+        raise InvalidArgumentError(f"{name} has {store.num_rows} rows, but {what} = {num_rows}")
+    return store

@@ -1,0 +1,565 @@
+"""Graph: a static graph in compressed lists, built from edges or opened from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_count, as_ids, as_node, empty, read_only
+from aethergraph._graph_file import GraphReader, GraphWriter, verify_parts
+from aethergraph._parts import (
+    AttributeTable,
+    EdgeInput,
+    GraphParts,
+    Lists,
+    build_parts,
+    infer_num_nodes,
+    name_id,
+    read_node_time,
+)
+from aethergraph.errors import (
+    ClosedError,
+    CorruptFileError,
+    InvalidArgumentError,
+    LayoutError,
+    OutOfRangeError,
+)
+from aethergraph.features import FeatureStore, Storage, check_fingerprint, check_storage
+
+__all__ = ["AttributeTable", "Graph", "Layout"]
+
+Layout = Literal["csc", "csr", "both"]
+_LAYOUTS = ("csc", "csr", "both")
+Ids = NDArray[np.int64]
+
+
+class Graph:
+    """A directed graph with one kind of node and one kind of edge.
+
+    Make one from edges, or open a file; both give the same object::
+
+        graph = Graph.from_edges(num_nodes, src, dst)
+        graph.features = x                       # any array with num_nodes rows
+        graph.save("graph.aeg")
+
+        graph = Graph.load("graph.aeg")          # instant: the file is mapped
+        graph.in_neighbors(7), graph.in_degrees()
+
+    Messages flow from ``src`` to ``dst``; sampling follows edges backwards, so the layout that is
+    stored by default is CSC: for each node its in-neighbours. ``layout="csr"`` stores the
+    out-neighbours, ``"both"`` both. Edge ids are positions in CSC order (CSR order if
+    ``layout="csr"``); edge attributes are kept in that order, and ``keep_order=True`` keeps the
+    number of the input row of each edge.
+
+    A graph does not change. It may be shared by threads and used in forked children. It pickles by
+    path when it was loaded from a file (which must still be the same), else by its arrays.
+    """
+
+    def __init__(self) -> None:
+        raise InvalidArgumentError("use Graph.from_edges(...) or Graph.load(path)")
+
+    _parts: GraphParts | None
+    _num_nodes: int
+    _num_edges: int
+    _file: native.NativeFile | None
+    _path: str | None
+    _storage: str
+    _fingerprint: str
+
+    @classmethod
+    def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
+        self = cls.__new__(cls)
+        self._parts = parts
+        self._num_nodes = parts.num_nodes
+        self._num_edges = parts.num_edges
+        self._file = None if reader is None else reader.file
+        self._path = None if reader is None else reader.path
+        self._storage = "memory" if reader is None else reader.storage
+        self._fingerprint = "" if reader is None else reader.fingerprint
+        return self
+
+    # ---- building ------------------------------------------------------------------------
+
+    @classmethod
+    def from_edges(
+        cls,
+        num_nodes: int | None,
+        src: ArrayLike,
+        dst: ArrayLike,
+        *,
+        edge_weight: ArrayLike | None = None,
+        edge_time: ArrayLike | None = None,
+        node_time: ArrayLike | None = None,
+        edge_attrs: Mapping[str, ArrayLike] | None = None,
+        layout: Layout = "csc",
+        keep_order: bool = False,
+        progress: native.Progress | None = None,
+    ) -> Graph:
+        """Build a graph from an edge list. Duplicate edges and self-loops are kept.
+
+        Edges of one list keep their input order. All threads of the native pool take part.
+
+        Args:
+            num_nodes: ids are below it; None takes the largest id + 1.
+            src, dst: integer vectors [E] of node ids, any integer dtype.
+            edge_weight: [E] finite, >= 0; float32, or float64 (integers become float64).
+            edge_time: [E] integers (kept as int64) or floats (float64).
+            node_time: [num_nodes], like edge_time.
+            edge_attrs: named arrays [E, ...], put into edge-id order.
+            layout: ``"csc"``, ``"csr"`` or ``"both"``.
+            keep_order: keep :attr:`edge_order`, the input row of each edge id.
+            progress: called with (done, total).
+
+        Raises:
+            OutOfRangeError: names the first id out of range, its row and its value.
+            InvalidArgumentError: a dtype, length, shape or value that cannot be.
+        """
+        if layout not in _LAYOUTS:
+            raise InvalidArgumentError(
+                f"layout = {layout!r} is not one of {', '.join(_LAYOUTS)}"
+            )  # fmt: skip
+        source, target = as_ids(src, "src"), as_ids(dst, "dst")
+        if len(source) != len(target):
+            raise InvalidArgumentError(f"src has {len(source)} ids, but dst has {len(target)}")
+        if num_nodes is None:
+            nodes = infer_num_nodes(source, target)
+        else:
+            nodes = as_count(num_nodes, "num_nodes")
+        edges = EdgeInput(source, target)
+        edges.read_values(edge_weight, edge_time, edge_attrs)
+        times = None if node_time is None else read_node_time(node_time, nodes)
+        parts = native.run_long(
+            lambda task: build_parts(nodes, edges, layout, keep_order, task),
+            progress,
+            32 * len(source),
+        )
+        parts.node_time = times
+        return cls._make(parts)
+
+    # ---- files ---------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        path: native.Path,
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        progress: native.Progress | None = None,
+    ) -> Graph:
+        """Open a graph file.
+
+        Header, section table and sizes are checked; :meth:`verify` reads and checks everything.
+
+        Args:
+            path: a file written by :meth:`save` or ``aethergraph convert``.
+            storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
+                opening is instant. ``"memory"``: copied into huge pages now, several times faster
+                to sample from. ``"auto"``: memory if it fits ``memory_budget`` (or half of the
+                memory that is available), which is logged; :attr:`storage` says what was taken.
+                Attributes stay mapped: ``FeatureStore.to_memory`` copies one.
+            memory_budget: bytes, or a text such as ``"1G"``.
+            progress: called with (bytes done, bytes in all) while copying.
+
+        Raises:
+            MissingFileError, StorageError: the file cannot be opened.
+            FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
+            UnsupportedError: the file has several node or edge types.
+        """
+        check_storage(storage)
+        reader = GraphReader(path)
+        return cls._make(reader.read(storage, memory_budget, progress), reader)
+
+    def save(self, path: native.Path, *, progress: native.Progress | None = None) -> None:
+        """Write the graph with all its attributes to ``path``.
+
+        The file appears at once and complete, or not at all: a crash at any moment leaves what was
+        there before. Saving over the file that this graph maps is safe.
+
+        Args:
+            path: by convention ``*.aeg``.
+            progress: called with (bytes done, bytes in all).
+
+        Raises:
+            StorageError: the file cannot be written (no space, no permission...).
+        """
+        writer = GraphWriter(self._live())
+        guard = None if self._file is None else self._file.guard()
+        native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
+
+    def verify(self, progress: native.Progress | None = None) -> None:
+        """Read the whole file, compare all checksums, and check every id and offset.
+
+        For a graph that is not backed by a file only the ids and offsets are checked.
+
+        Raises:
+            CorruptFileError: names the first section that is damaged.
+        """
+        parts, file = self._live(), self._file
+
+        def work(task: native.Task | None) -> None:
+            if file is not None:
+                file.verify(task)
+            verify_parts(parts, self._label(), task)
+            if file is not None:
+                file.check()
+
+        size = parts.adjacency_bytes + (0 if file is None else file.size)
+        native.run_long(work, progress, size)
+
+    def load_features(
+        self,
+        path: native.Path,
+        name: str = "x",
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+    ) -> FeatureStore:
+        """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
+
+        Raises:
+            InvalidArgumentError: the file has another number of rows than the graph has nodes.
+        """
+        parts = self._live()
+        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
+        _check_rows(store, self._num_nodes, "num_nodes")
+        parts.node_attrs[name] = store
+        return store
+
+    def load_edge_features(
+        self,
+        path: native.Path,
+        name: str = "edge_attr",
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+    ) -> FeatureStore:
+        """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
+
+        Raises:
+            InvalidArgumentError: the file has another number of rows than the graph has edges.
+        """
+        parts = self._live()
+        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
+        _check_rows(store, self._num_edges, "num_edges")
+        parts.edge_attrs[name] = store
+        return store
+
+    def close(self) -> None:
+        """Drop the graph's own references; using the graph afterwards raises ClosedError.
+
+        Arrays, feature stores and samplers made from it stay valid and keep the mapping alive.
+        """
+        self._parts = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _live(self) -> GraphParts:
+        if self._parts is None:
+            raise ClosedError(f"{self._label()} was closed")
+        return self._parts
+
+    def _label(self) -> str:
+        return self._path or "the graph"
+
+    # ---- what it is ----------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """Node ids are ``0 .. num_nodes - 1``."""
+        return self._num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Edge ids are ``0 .. num_edges - 1``."""
+        return self._num_edges
+
+    @property
+    def layout(self) -> Layout:
+        """Which adjacency is stored: ``"csc"``, ``"csr"`` or ``"both"``."""
+        return self._live().layout
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file it was loaded from, or None."""
+        return self._path
+
+    @property
+    def storage(self) -> str:
+        """Where the adjacency is: ``"mmap"`` or ``"memory"``."""
+        return self._storage
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._parts is None
+
+    def info(self) -> dict[str, Any]:
+        """Facts for people and tools: counts, layout, dtypes, attributes, bytes."""
+        parts = self._live()
+
+        def dtype(array: NDArray[Any] | None) -> str | None:
+            return None if array is None else array.dtype.name
+
+        def attributes(table: AttributeTable) -> dict[str, dict[str, Any]]:
+            return {
+                name: {
+                    "shape": store.shape,
+                    "dtype": store.dtype_name,
+                    "storage": store.storage,
+                    "path": store.path,
+                }
+                for name, store in table.items()
+            }
+
+        return {
+            "path": self._path,
+            "file_bytes": None if self._file is None else self._file.size,
+            "num_nodes": self._num_nodes,
+            "num_edges": self._num_edges,
+            "layout": self.layout,
+            "storage": self._storage,
+            "adjacency_bytes": parts.adjacency_bytes,
+            "id_dtype": dtype(parts.any_lists.indices),
+            "edge_order": parts.edge_order is not None,
+            "edge_weight": dtype(parts.edge_weight),
+            "edge_time": dtype(parts.edge_time),
+            "node_time": dtype(parts.node_time),
+            "node_attrs": attributes(parts.node_attrs),
+            "edge_attrs": attributes(parts.edge_attrs),
+        }
+
+    def __repr__(self) -> str:
+        if self._parts is None:
+            return f"Graph(closed, path={self._path!r})"
+        place = f", path={self._path!r}" if self._path is not None else ""
+        return (
+            f"Graph(num_nodes={self._num_nodes}, num_edges={self._num_edges}, "
+            f"layout={self.layout!r}, storage={self._storage!r}{place})"
+        )
+
+    # ---- adjacency -----------------------------------------------------------------------
+
+    def _in_lists(self) -> Lists:
+        lists = self._live().csc
+        if lists is None:
+            raise LayoutError(
+                "in-neighbours are not stored: this graph has layout='csr'; build it with "
+                "layout='csc' or layout='both'"
+            )
+        return lists
+
+    def _out_lists(self) -> Lists:
+        lists = self._live().csr
+        if lists is None:
+            raise LayoutError(
+                "out-neighbours are not stored: this graph has layout='csc'; build it with "
+                "layout='csr' or layout='both'"
+            )
+        return lists
+
+    def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
+        """Number of in-edges of each of ``nodes`` (None: of every node), int64.
+
+        Raises:
+            LayoutError: layout is "csr"; OutOfRangeError: a node that does not exist.
+        """
+        return self._degrees(self._in_lists(), nodes)
+
+    def out_degrees(self, nodes: ArrayLike | None = None) -> Ids:
+        """Number of out-edges of each of ``nodes`` (None: of every node), int64.
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: a node that does not exist.
+        """
+        return self._degrees(self._out_lists(), nodes)
+
+    def _degrees(self, lists: Lists, nodes: ArrayLike | None) -> Ids:
+        if nodes is None:
+            return lists.topology.degrees(None)
+        ids = as_ids(nodes, "nodes")
+        try:
+            return lists.topology.degrees(ids)
+        except OutOfRangeError as error:
+            raise name_id(error, "nodes", self._num_nodes) from None
+
+    def in_neighbors(self, node: int) -> Ids:
+        """Sources of the edges that end at ``node``, int64, in edge-id order.
+
+        Raises:
+            LayoutError: layout is "csr"; OutOfRangeError: the node does not exist.
+        """
+        return self._in_lists().neighbors(as_node(node, self._num_nodes, "node"))
+
+    def neighbors(self, node: int) -> Ids:
+        """Destinations of the edges that start at ``node``, int64, in their input order.
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: the node does not exist.
+        """
+        return self._out_lists().neighbors(as_node(node, self._num_nodes, "node"))
+
+    def in_edges(self, node: int) -> Ids:
+        """Ids of the edges that end at ``node``: parallel to :meth:`in_neighbors`."""
+        return self._in_lists().edges(as_node(node, self._num_nodes, "node"))
+
+    def out_edges(self, node: int) -> Ids:
+        """Ids of the edges that start at ``node``: parallel to :meth:`neighbors`."""
+        return self._out_lists().edges(as_node(node, self._num_nodes, "node"))
+
+    def has_edge(self, u: int, v: int) -> bool:
+        """Whether there is an edge from ``u`` to ``v``; works with every layout.
+
+        Costs one pass over the shorter of the lists that are stored.
+        """
+        parts = self._live()
+        source = as_node(u, self._num_nodes, "u")
+        target = as_node(v, self._num_nodes, "v")
+        into, out = parts.csc, parts.csr
+        if into is None or (out is not None and out.length(source) < into.length(target)):
+            assert out is not None
+            return bool((out.neighbors(source) == target).any())
+        return bool((into.neighbors(target) == source).any())
+
+    def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """``(indptr uint64 [num_nodes + 1], indices uint32 or uint64 [num_edges])``, read-only.
+
+        ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
+        ids. The views keep the memory alive after :meth:`close`.
+        """
+        lists = self._in_lists()
+        return lists.indptr, lists.indices
+
+    def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
+        """``(indptr, indices, edge_ids)``, read-only, as in :meth:`csc` for out-neighbours.
+
+        ``edge_ids`` is None when positions are edge ids (layout "csr").
+        """
+        lists = self._out_lists()
+        return lists.indptr, lists.indices, lists.edge_ids
+
+    def edge_index(self) -> tuple[Ids, Ids]:
+        """``(src, dst)``, int64 [num_edges], by edge id."""
+        parts = self._live()
+        lists = parts.any_lists
+        what = f"{self._num_edges} edges"
+        minor = empty(self._num_edges, np.int64, what)
+        minor[:] = lists.indices
+        degrees = lists.topology.degrees(None)
+        if int(degrees.sum()) != self._num_edges or (degrees < 0).any():
+            raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
+        major = np.repeat(np.arange(self._num_nodes, dtype=np.int64), degrees)
+        return (minor, major) if parts.csc is not None else (major, minor)
+
+    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
+        """The native handle that samplers use; keeps its memory alive by itself."""
+        return (self._in_lists() if layout == "csc" else self._out_lists()).topology
+
+    # ---- values by edge and node ---------------------------------------------------------
+
+    @property
+    def edge_order(self) -> NDArray[Any] | None:
+        """Input row of each edge id (uint32 or uint64, read-only) if it was kept."""
+        return self._live().edge_order
+
+    @property
+    def edge_weight(self) -> NDArray[Any] | None:
+        """Weight by edge id (float32 or float64, read-only)."""
+        return self._live().edge_weight
+
+    @property
+    def edge_time(self) -> NDArray[Any] | None:
+        """Time by edge id (int64 or float64, read-only)."""
+        return self._live().edge_time
+
+    @property
+    def node_time(self) -> NDArray[Any] | None:
+        """Time by node (int64 or float64, read-only)."""
+        return self._live().node_time
+
+    @property
+    def node_attrs(self) -> AttributeTable:
+        """Node attributes by name: features ``"x"``, labels, masks..., one row per node."""
+        return self._live().node_attrs
+
+    @property
+    def edge_attrs(self) -> AttributeTable:
+        """Edge attributes by name, one row per edge in edge-id order."""
+        return self._live().edge_attrs
+
+    @property
+    def features(self) -> FeatureStore | None:
+        """``node_attrs["x"]``, or None. Assign an array or a FeatureStore; None removes it."""
+        return self._live().node_attrs.get("x")
+
+    @features.setter
+    def features(self, value: FeatureStore | ArrayLike | None) -> None:
+        attrs = self._live().node_attrs
+        if value is None:
+            attrs.pop("x", None)
+        else:
+            attrs["x"] = value
+
+    # ---- pickling ------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self._live()
+        attrs = (dict(parts.node_attrs), dict(parts.edge_attrs))
+        if self._path is not None:
+            return _reopen, (self._path, self._storage, self._fingerprint, *attrs)
+        lists = tuple(None if part is None else part.raw for part in (parts.csc, parts.csr))
+        values = (parts.edge_order, parts.edge_weight, parts.edge_time, parts.node_time)
+        return _rebuild, (self._num_nodes, self._num_edges, lists, values, *attrs)
+
+
+def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
+    if store.num_rows != expected:
+        rows, path = store.num_rows, store.path
+        store.close()
+        raise InvalidArgumentError(f"{path} has {rows} rows, but the graph has {what} = {expected}")
+
+
+def _reopen(
+    path: str,
+    storage: Storage,
+    fingerprint: str,
+    node_attrs: dict[str, FeatureStore],
+    edge_attrs: dict[str, FeatureStore],
+) -> Graph:
+    reader = GraphReader(path)
+    check_fingerprint(path, fingerprint, reader.fingerprint)
+    parts = reader.read(storage, None, None)
+    return Graph._make(_with_attributes(parts, node_attrs, edge_attrs), reader)
+
+
+def _rebuild(
+    num_nodes: int,
+    num_edges: int,
+    lists: tuple[Any, Any],
+    values: tuple[Any, Any, Any, Any],
+    node_attrs: dict[str, FeatureStore],
+    edge_attrs: dict[str, FeatureStore],
+) -> Graph:
+    csc, csr = (None if raw is None else Lists(raw, num_nodes, None) for raw in lists)
+    order, weight, edge_time, node_time = (None if v is None else read_only(v) for v in values)
+    parts = GraphParts(num_nodes, num_edges, csc, csr, order, weight, edge_time, node_time)
+    return Graph._make(_with_attributes(parts, node_attrs, edge_attrs))
+
+
+def _with_attributes(
+    parts: GraphParts, node_attrs: dict[str, FeatureStore], edge_attrs: dict[str, FeatureStore]
+) -> GraphParts:
+    parts.node_attrs = AttributeTable("node", parts.num_nodes, node_attrs)
+    parts.edge_attrs = AttributeTable("edge", parts.num_edges, edge_attrs)
+    return parts

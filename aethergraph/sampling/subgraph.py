@@ -1,0 +1,68 @@
+"""Subgraph: what samplers return, in PyG's conventions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Subgraph", "to_bidirectional"]
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Subgraph:
+    """A sampled subgraph with local ids ``0 .. len(node) - 1``.
+
+    Attributes:
+        node: int64 [N], global node ids: the seeds first, in input order and with their
+            duplicates, then by hop in order of first appearance.
+        row, col: int64 [E], local source and destination of each edge; messages flow from row to
+            col. ``col`` is non-decreasing, and edges of one hop are contiguous.
+        edge: int64 [E], global edge ids.
+        batch: int64 [N], the seed slot each node was sampled for; only if disjoint.
+        num_sampled_nodes: new nodes per hop, hop 0 being the seeds (len hops + 1).
+        num_sampled_edges: edges per hop; None, like num_sampled_nodes, for bidirectional samples.
+    """
+
+    node: Ids
+    row: Ids
+    col: Ids
+    edge: Ids
+    batch: Ids | None = None
+    num_sampled_nodes: list[int] | None = None
+    num_sampled_edges: list[int] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of local nodes."""
+        return int(self.node.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return int(self.row.shape[0])
+
+    @property
+    def edge_index(self) -> Ids:
+        """int64 [2, E]: ``row`` over ``col``."""
+        return np.stack((self.row, self.col))
+
+    def __repr__(self) -> str:
+        disjoint = "" if self.batch is None else ", disjoint"
+        return f"Subgraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}{disjoint})"
+
+
+def to_bidirectional(row: Ids, col: Ids, edge: Ids, num_nodes: int) -> tuple[Ids, Ids, Ids]:
+    """The edges and their reverses, sorted by (col, row), each pair once.
+
+    As ``SamplerOutput.to_bidirectional`` of PyG. Where several edges share a pair PyG keeps any of
+    their ids; here it is the first sampled edge of that direction, else the first of its reverse.
+    """
+    sources = np.concatenate((row, col))
+    targets = np.concatenate((col, row))
+    pairs = targets * np.int64(max(1, num_nodes)) + sources
+    _, first = np.unique(pairs, return_index=True)
+    return sources[first], targets[first], np.concatenate((edge, edge))[first]
