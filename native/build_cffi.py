@@ -81,8 +81,9 @@ def check_toolchain() -> None:
 
 def make_ffi() -> FFI:
     """Return the configured cffi builder of ``aethergraph._native``."""
-    compile_args = ["-std=gnu11", "-O3", "-D_GNU_SOURCE", "-fvisibility=hidden", "-pthread"]
-    link_args = ["-pthread"]
+    compile_args = ["-std=gnu11", "-O3", "-D_GNU_SOURCE", "-fvisibility=hidden"]
+    compile_args += ["-fno-semantic-interposition", "-pthread"]
+    link_args = ["-pthread", "-Wl,--version-script=native/extension.map"]
     sanitizers = os.environ.get("AETHERGRAPH_SANITIZE")
     if sanitizers:
         compile_args += [

@@ -180,10 +180,10 @@ NPY_VALUES = st.one_of(
 
 @fuzz
 @given(descr=NPY_VALUES, order=NPY_VALUES, shape=NPY_VALUES, extra=st.booleans())
-@example("'<f4'", "False", "(20, 3)", False)
-@example("'<f4'", "True", "(20, 3)", False)
-@example("'<f4'", "False", "(4611686018427387904, 4)", False)
-@example("'<f4'", "False", "(0, 4611686018427387903, 8)", False)
+@example(descr="'<f4'", order="False", shape="(20, 3)", extra=False)
+@example(descr="'<f4'", order="True", shape="(20, 3)", extra=False)
+@example(descr="'<f4'", order="False", shape="(4611686018427387904, 4)", extra=False)
+@example(descr="'<f4'", order="False", shape="(0, 4611686018427387903, 8)", extra=False)
 def test_hostile_npy_header(
     descr: str, order: str, shape: str, extra: bool, tmp_path: Path
 ) -> None:
@@ -324,10 +324,10 @@ def test_graph_file_whose_description_lies(place: list[Any], value: Any, tmp_pat
     indptr=st.lists(st.integers(0, 4) | st.integers(0, 2**64 - 1), min_size=5, max_size=5),
     indices=st.lists(st.integers(0, 5) | st.integers(0, 2**32 - 1), min_size=3, max_size=3),
 )
-@example([0, 1, 2, 3, 3], [1, 2, 3])
-@example([0, 3, 0, 3, 3], [1, 2, 3])
-@example([0, 2**63, 1, 3, 3], [1, 2, 3])
-@example([0, 2**64 - 1, 2, 3, 3], [1, 2, 3])
+@example(indptr=[0, 1, 2, 3, 3], indices=[1, 2, 3])
+@example(indptr=[0, 3, 0, 3, 3], indices=[1, 2, 3])
+@example(indptr=[0, 2**63, 1, 3, 3], indices=[1, 2, 3])
+@example(indptr=[0, 2**64 - 1, 2, 3, 3], indices=[1, 2, 3])
 def test_graph_file_whose_lists_lie(indptr: list[int], indices: list[int], tmp_path: Path) -> None:
     """Right checksums, offsets that run backwards or out, ids that do not exist."""
     path = tmp_path / "lie.bin"

@@ -67,9 +67,9 @@ def test_any_text(data: bytes, suffix: str, tmp_path: Path) -> None:
     data=st.binary(max_size=80),
     suffix=st.sampled_from([".csv", ".tsv", ".txt", ".npy", ".parquet", ".csv.gz", ""]),
 )
-@example(b"\x93NUMPY", ".npy")
-@example(b"PAR1PAR1", ".parquet")
-@example(b"\x1f\x8b", ".csv.gz")
+@example(data=b"\x93NUMPY", suffix=".npy")
+@example(data=b"PAR1PAR1", suffix=".parquet")
+@example(data=b"\x1f\x8b", suffix=".csv.gz")
 def test_any_bytes(data: bytes, suffix: str, tmp_path: Path) -> None:
     read(tmp_path / f"edges{suffix}", data)
 

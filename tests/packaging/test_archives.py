@@ -35,9 +35,15 @@ def test_source_archive_holds_the_core() -> None:
         path.relative_to(ROOT).as_posix()
         for folder in ("native/src", "native/include", "native/tests", "native/fuzz")
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".c", ".h", ".def")
+        if path.suffix in (".c", ".h", ".def", ".map")
     }
-    wanted |= {"native/build_cffi.py", "native/FORMAT.md", "native/Makefile", "setup.py"}
+    wanted |= {
+        "native/build_cffi.py",
+        "native/extension.map",
+        "native/FORMAT.md",
+        "native/Makefile",
+        "setup.py",
+    }
     wanted |= {"LICENSE-MIT", "LICENSE-APACHE", "README.md", "pyproject.toml"}
     assert wanted - names == set()
 

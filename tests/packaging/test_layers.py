@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON_LAYERS = [
     {"errors", "protocols", "_memory", "_arrays"},
     {"_native", "_binding"},
-    {"graph", "features", "container", "attrs"},
+    {"graph", "features", "container", "_graph_file", "_parts"},
     {"sampling"},
     {"loading"},
     {"testing", "build"},
