@@ -1,0 +1,26 @@
+/*
+ * store/gather.h - rows by id into the caller's memory; parallel copies.
+ *
+ *   ids     7      2      7      0   ...          a block of ids is checked and
+ *           |      |      |      |                turned into row addresses,
+ *   rows  [r0][r1][r2]...[r7]...                  then row i is copied while
+ *           v      v      v      v                row i + distance is fetched
+ *   out   [r7   ][r2   ][r7   ][r0   ]            into the cache
+ *
+ * Rows may lie `stride` bytes apart (0 repeats one row) and need not be
+ * aligned; ids must be aligned to their size. An id is read once, so a caller
+ * that changes ids meanwhile gets other rows but never an access outside.
+ *
+ * Caveats
+ *   - out must not overlap the rows.
+ *   - out is undefined after an error; the position reported is the smallest
+ *     bad one, whatever the number of threads.
+ *   - A prefetch does not fault pages in: a cold mapping is read page by page.
+ *   - aether_task counts ids (aether_copy: bytes).
+ */
+#ifndef AE_STORE_GATHER_H
+#define AE_STORE_GATHER_H
+
+#include "aether.h"
+
+#endif
