@@ -443,7 +443,7 @@ class FeatureStore:
         if index is Ellipsis or index is None:
             index = slice(None)
         if isinstance(index, slice):
-            rows = self._array[index].copy()
+            rows: NDArray[Any] = self._array[index].copy()
             if self._guard is not None:
                 self._guard.check()
             return rows

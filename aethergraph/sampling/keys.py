@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hash_ids", "mix64", "mix_key"]
+__all__ = ["hash_ids", "mix64", "mix_key", "permutation"]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -42,14 +42,18 @@ def hash_ids(ids: NDArray[np.int64]) -> int:
     count = ids.shape[0]
     salt = _salts(count)
     values = ids.view(np.uint64) if ids.flags.c_contiguous else ids.astype(np.uint64)
-    values = values + salt
+    total = int(np.add.reduce(_mix(values + salt), dtype=np.uint64))
+    return mix_key(total, count)
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """:func:`mix64` of every element, in place."""
     values ^= values >> np.uint64(30)
     values *= np.uint64(_M1)
     values ^= values >> np.uint64(27)
     values *= np.uint64(_M2)
     values ^= values >> np.uint64(31)
-    total = int(np.add.reduce(values, dtype=np.uint64))
-    return mix_key(total, count)
+    return values
 
 
 _salt_cache: NDArray[np.uint64] = np.empty(0, np.uint64)
@@ -65,3 +69,9 @@ def _salts(count: int) -> NDArray[np.uint64]:
     if count <= 1 << 20:
         _salt_cache = salts
     return salts
+
+
+def permutation(count: int, key: int) -> NDArray[np.int64]:
+    """A random order of ``0 .. count - 1``, the same on every platform and numpy version."""
+    values = _salts(count) + np.uint64(mix_key(key, count))
+    return np.argsort(_mix(values), kind="stable").astype(np.int64, copy=False)

@@ -1,0 +1,96 @@
+"""BufferPool: arrays whose memory is used again, page-faulted and in huge pages.
+
+A batch of features is tens of megabytes. Fresh memory of that size costs a page fault for every
+4 KiB, often more than the gather that fills it. The pool keeps blocks that have been touched; an
+array from it gives its block back by itself when nothing references it any more: no view, no
+tensor made of it.
+
+    empty() --> ndarray --base--> MemoryView --> lease --(when it dies)--> idle blocks --> empty()
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._memory import parse_size
+
+__all__ = ["BufferPool"]
+
+#: Below this size the allocator of the C library recycles memory by itself.
+SMALL_BYTES = 128 << 10
+_PAGE = 4096
+
+
+class _Lease:
+    """Holds a block while arrays use it; gives it back when the last one is gone."""
+
+    __slots__ = ("_block", "_pool")
+
+    def __init__(self, pool: BufferPool, block: NDArray[np.uint8]) -> None:
+        self._pool = pool
+        self._block = block
+
+    def __del__(self) -> None:
+        self._pool.give_back(self._block)
+
+
+class BufferPool:
+    """Makes numpy arrays over recycled memory. Safe to share between threads.
+
+    Args:
+        max_idle: bytes of idle blocks that are kept at most (a size or a text like "1G"); what
+            comes back beyond that is returned to the system.
+    """
+
+    def __init__(self, max_idle: int | str = 512 << 20) -> None:
+        self._max_idle = parse_size(max_idle, "max_idle")
+        # append and pop of a deque are atomic. A lock could deadlock: the garbage collector may
+        # return a lease in the middle of any call, in any thread.
+        self._idle: dict[int, deque[NDArray[np.uint8]]] = {}
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+        """A writable C-contiguous array of any content, 64-byte aligned at least.
+
+        Raises:
+            OutOfMemoryError: the system refuses.
+        """
+        extents = shape if isinstance(shape, tuple) else (shape,)
+        item = np.dtype(dtype)
+        size = math.prod(extents) * item.itemsize
+        if size < SMALL_BYTES:
+            return np.empty(extents, item)
+        rounded = size_class(size)
+        try:
+            block = self._idle[rounded].pop()
+        except (KeyError, IndexError):
+            block = native.buffer_alloc(rounded)
+            block[::_PAGE] = 0  # fault the pages in now, once
+        address = native.address_of(block)
+        return native.view_memory(address, extents, item, _Lease(self, block), writable=True)
+
+    def give_back(self, block: NDArray[np.uint8]) -> None:
+        """Keep an unused block for later, or drop it if enough are idle."""
+        size = block.nbytes
+        if self.idle_bytes + size <= self._max_idle:
+            self._idle.setdefault(size, deque()).append(block)
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of the blocks that no array uses."""
+        return sum(size * len(blocks) for size, blocks in list(self._idle.items()))
+
+    def clear(self) -> None:
+        """Return all idle blocks to the system."""
+        self._idle.clear()
+
+
+def size_class(size: int) -> int:
+    """``size`` rounded up, by an eighth at most, so that batches of like size share blocks."""
+    step = max(_PAGE, 1 << max(0, size.bit_length() - 4))
+    return -(-size // step) * step

@@ -1,0 +1,195 @@
+"""SubgraphLoader: seeds -> sample -> gather -> Batch, for any framework or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._arrays import as_ids
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import FeatureStore
+from aethergraph.graph import AttributeTable, Graph
+from aethergraph.loading.buffers import BufferPool
+from aethergraph.loading.pipeline import prefetch_map
+from aethergraph.sampling.keys import mix_key, permutation
+from aethergraph.sampling.neighbor import NeighborSampler, SubgraphType
+from aethergraph.sampling.subgraph import Subgraph
+
+__all__ = ["Batch", "SubgraphLoader"]
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One mini-batch: a sampled subgraph with the attributes of its nodes and edges.
+
+    Attributes:
+        subgraph: the sample; its first ``batch_size`` nodes are the seeds.
+        seeds: int64 [batch_size], node ids.
+        index: int64 [batch_size], positions of the seeds in the loader's ``seeds``.
+        node_attrs: name -> array with one row per ``subgraph.node``.
+        edge_attrs: name -> array with one row per ``subgraph.edge``.
+    """
+
+    subgraph: Subgraph
+    seeds: Ids
+    index: Ids
+    node_attrs: dict[str, NDArray[Any]] = field(default_factory=dict)
+    edge_attrs: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of seeds."""
+        return int(self.seeds.shape[0])
+
+    @property
+    def x(self) -> NDArray[Any] | None:
+        """``node_attrs["x"]``, or None."""
+        return self.node_attrs.get("x")
+
+    @property
+    def y(self) -> NDArray[Any] | None:
+        """``node_attrs["y"]``, or None."""
+        return self.node_attrs.get("y")
+
+    @property
+    def edge_index(self) -> Ids:
+        """int64 [2, E], local source over local destination."""
+        return self.subgraph.edge_index
+
+
+class SubgraphLoader:
+    """Iterates over mini-batches; sampling and gathering run ahead in background threads.
+
+    ::
+
+        loader = SubgraphLoader(graph, [15, 10], train_ids, batch_size=1024, shuffle=True)
+        for batch in loader:
+            step(batch.x, batch.edge_index, batch.y[: batch.batch_size])
+
+    The order and the content of the batches depend on ``seed``, the epoch and the arguments alone,
+    not on threads. Each ``iter(loader)`` is the next epoch; :meth:`set_epoch` names one.
+
+    Args:
+        graph: stores in-neighbours; its attributes are what batches carry.
+        fanouts: as in :class:`NeighborSampler`.
+        seeds: node ids, or a boolean mask over the nodes; None takes every node.
+        batch_size: seeds per batch.
+        shuffle: a new order of the seeds in each epoch.
+        drop_last: leave out a last batch that is smaller.
+        seed: decides order and samples.
+        replace, disjoint, subgraph_type: as in :class:`NeighborSampler`.
+        node_attrs, edge_attrs: names to gather; None takes all. bfloat16 comes as float32.
+        num_threads: background threads; 0 does everything in the caller's thread.
+        prefetch: batches computed ahead.
+        buffers: where the memory of the attributes comes from; None makes a pool.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        fanouts: Sequence[int] | NDArray[Any],
+        seeds: ArrayLike | None = None,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        replace: bool = False,
+        disjoint: bool = False,
+        subgraph_type: SubgraphType = "directional",
+        node_attrs: Iterable[str] | None = None,
+        edge_attrs: Iterable[str] | None = None,
+        num_threads: int = 1,
+        prefetch: int = 2,
+        buffers: BufferPool | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise InvalidArgumentError(f"batch_size = {batch_size} is not at least 1")
+        if prefetch < 1:
+            raise InvalidArgumentError(f"prefetch = {prefetch} is not at least 1")
+        if num_threads < 0:
+            raise InvalidArgumentError(f"num_threads = {num_threads} is negative")
+        self.graph = graph
+        self.sampler = NeighborSampler(
+            graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=subgraph_type
+        )
+        self.seeds = _as_seeds(seeds, graph.num_nodes)
+        self.batch_size = int(batch_size)
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.seed = int(seed)
+        self.num_threads = num_threads
+        self.prefetch = prefetch
+        self.buffers = buffers or BufferPool()
+        self._node_stores = _pick(graph.node_attrs, node_attrs, "node_attrs")
+        self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        count = int(self.seeds.shape[0])
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next ``iter`` epoch number ``epoch``."""
+        self._epoch = int(epoch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch = self._epoch
+        self._epoch += 1
+        count = int(self.seeds.shape[0])
+        order = permutation(count, mix_key(self.seed, epoch)) if self.shuffle else np.arange(count)
+
+        def make(number: int) -> Batch:
+            start = number * self.batch_size
+            index = order[start : start + self.batch_size]
+            return self.collate(index, mix_key(self.seed, epoch, number))
+
+        return prefetch_map(
+            make, range(len(self)), num_threads=self.num_threads, depth=self.prefetch
+        )
+
+    def collate(self, index: Ids, key: int) -> Batch:
+        """The batch of the seeds at positions ``index``, drawn with ``key``."""
+        seeds = self.seeds[index]
+        subgraph = self.sampler.sample(seeds, key)
+        nodes = {name: self._gather(s, subgraph.node) for name, s in self._node_stores.items()}
+        edges = {name: self._gather(s, subgraph.edge) for name, s in self._edge_stores.items()}
+        return Batch(subgraph, seeds, index, nodes, edges)
+
+    def _gather(self, store: FeatureStore, ids: Ids) -> NDArray[Any]:
+        dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
+        out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
+        return store.gather(ids, out)
+
+
+def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
+    if seeds is None:
+        return np.arange(num_nodes, dtype=np.int64)
+    array = np.asarray(seeds)
+    if array.dtype.kind == "b":
+        if array.shape != (num_nodes,):
+            raise InvalidArgumentError(
+                f"seeds is a mask of shape {array.shape}, the graph has {num_nodes} nodes"
+            )
+        return np.flatnonzero(array).astype(np.int64, copy=False)
+    return as_ids(seeds, "seeds")
+
+
+def _pick(
+    table: AttributeTable, names: Iterable[str] | None, argument: str
+) -> dict[str, FeatureStore]:
+    if names is None:
+        return dict(table)
+    picked = {}
+    for name in names:
+        if name not in table:
+            known = ", ".join(table) or "none"
+            raise InvalidArgumentError(f"{argument}: {name!r} does not exist; there are: {known}")
+        picked[name] = table[name]
+    return picked

@@ -1,0 +1,201 @@
+"""prefetch_map: ``map`` that runs ahead of its consumer in background threads, in order.
+
+    items ---> [slot][slot][slot] ---> results, in the order of the items
+                 ^     ^     ^
+                 worker threads fill the slots; at most ``depth`` of them wait
+
+The function runs without the GIL wherever it is in the native core, so one or two threads keep a
+training loop fed. Nothing runs unless there is a consumer that asks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from aethergraph.errors import ClosedError, InvalidArgumentError
+
+__all__ = ["PrefetchIterator", "prefetch_map"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Slot:
+    """The place of one result; ``ready`` is locked until it is there."""
+
+    __slots__ = ("cancelled", "error", "item", "ready", "result")
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.cancelled = False
+        self.ready = threading.Lock()
+        self.ready.acquire()
+
+
+def _work(function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None]) -> None:
+    while True:
+        slot = queue.get()
+        if slot is None:
+            return
+        if not slot.cancelled:
+            try:
+                slot.result = function(slot.item)
+            except BaseException as error:
+                slot.error = error
+        slot.ready.release()
+        del slot  # the consumer alone decides how long a result lives
+
+
+class _Workers:
+    """The threads of one iterator. They know the queue and the function, not the iterator."""
+
+    def __init__(self, function: Callable[[Any], Any], num_threads: int) -> None:
+        self.queue: SimpleQueue[_Slot | None] = SimpleQueue()
+        self.pid = os.getpid()
+        self.threads = [
+            threading.Thread(
+                target=_work, args=(function, self.queue), name="aethergraph-prefetch", daemon=True
+            )
+            for _ in range(num_threads)
+        ]
+        _running.add(self)
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads and wait for calls that are at work."""
+        _running.discard(self)
+        if self.pid != os.getpid():  # a forked child has no such threads
+            return
+        for _ in self.threads:
+            self.queue.put(None)
+        for thread in self.threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+
+_running: set[_Workers] = set()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """No thread may be inside a native call while the interpreter is taken down."""
+    for workers in list(_running):
+        workers.stop()
+
+
+class PrefetchIterator(Generic[T, R]):
+    """What :func:`prefetch_map` returns: an iterator that can be closed; also a context manager."""
+
+    def __init__(
+        self, function: Callable[[T], R], items: Iterable[T], num_threads: int, depth: int
+    ) -> None:
+        self._workers: _Workers | None = None
+        self._function = function
+        self._items: Iterator[T] | None = iter(items)
+        self._num_threads = num_threads
+        self._depth = depth
+        self._slots: deque[_Slot] = deque()
+        self._pid = os.getpid()
+
+    def __iter__(self) -> PrefetchIterator[T, R]:
+        return self
+
+    def __next__(self) -> R:
+        if self._pid != os.getpid():
+            raise ClosedError("a prefetching iterator cannot be used in a forked child: make a new")
+        try:
+            if self._num_threads == 0:
+                if self._items is None:
+                    raise StopIteration
+                return self._function(next(self._items))
+            return self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> R:
+        self._fill()
+        if not self._slots:
+            raise StopIteration
+        slot = self._slots[0]
+        slot.ready.acquire()
+        self._slots.popleft()
+        if slot.error is not None:
+            raise slot.error
+        self._fill()  # the threads stay busy while the consumer works on this result
+        result: R = slot.result
+        return result
+
+    def _fill(self) -> None:
+        while self._items is not None and len(self._slots) < self._depth:
+            try:
+                slot = _Slot(next(self._items))
+            except StopIteration:
+                self._items = None
+                return
+            except Exception as error:  # raised at its place, after the results before it
+                self._items = None
+                slot = _Slot(None)
+                slot.error = error
+                slot.ready.release()
+                self._slots.append(slot)
+                return
+            if self._workers is None:
+                self._workers = _Workers(self._function, self._num_threads)
+            self._slots.append(slot)
+            self._workers.queue.put(slot)
+
+    def close(self) -> None:
+        """Stop running ahead: waiting items are dropped, calls at work are waited for."""
+        self._items = None
+        for slot in self._slots:
+            slot.cancelled = True
+        self._slots.clear()
+        workers = self._workers
+        self._workers = None
+        if workers is not None:
+            workers.stop()
+
+    def __enter__(self) -> PrefetchIterator[T, R]:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_workers", None) is not None:
+            self.close()
+
+
+def prefetch_map(
+    function: Callable[[T], R], items: Iterable[T], *, num_threads: int = 1, depth: int = 2
+) -> PrefetchIterator[T, R]:
+    """``map(function, items)``, computed ahead by background threads, results in order.
+
+    ``items`` is read by the consumer's thread, ``function`` runs in the others. An exception of
+    either is raised where its result would have come, and ends the iteration. Closing, dropping,
+    or leaving a ``with`` block stops the threads.
+
+    Args:
+        function: called once per item.
+        items: what to call it with; may be endless.
+        num_threads: background threads; 0 runs ``function`` in the consumer, without any.
+        depth: results that are computed ahead at most.
+
+    Raises:
+        InvalidArgumentError: ``num_threads`` is negative or ``depth`` is not positive.
+    """
+    if num_threads < 0:
+        raise InvalidArgumentError(f"num_threads = {num_threads} is negative")
+    if depth < 1:
+        raise InvalidArgumentError(f"depth = {depth} is not at least 1")
+    return PrefetchIterator(function, items, num_threads, depth)
