@@ -27,12 +27,24 @@ SMALL_BYTES = 128 << 10
 _PAGE = 4096
 
 
+class _Block:
+    """Touched memory, with its address (which numpy is slow to tell)."""
+
+    __slots__ = ("address", "memory", "size")
+
+    def __init__(self, size: int) -> None:
+        self.memory = native.buffer_alloc(size)
+        self.memory[::_PAGE] = 0  # fault the pages in now, once
+        self.address = native.address_of(self.memory)
+        self.size = size
+
+
 class _Lease:
     """Holds a block while arrays use it; gives it back when the last one is gone."""
 
     __slots__ = ("_block", "_pool")
 
-    def __init__(self, pool: BufferPool, block: NDArray[np.uint8]) -> None:
+    def __init__(self, pool: BufferPool, block: _Block) -> None:
         self._pool = pool
         self._block = block
 
@@ -52,7 +64,7 @@ class BufferPool:
         self._max_idle = parse_size(max_idle, "max_idle")
         # append and pop of a deque are atomic. A lock could deadlock: the garbage collector may
         # return a lease in the middle of any call, in any thread.
-        self._idle: dict[int, deque[NDArray[np.uint8]]] = {}
+        self._idle: dict[int, deque[_Block]] = {}
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
         """A writable C-contiguous array of any content, 64-byte aligned at least.
@@ -69,16 +81,13 @@ class BufferPool:
         try:
             block = self._idle[rounded].pop()
         except (KeyError, IndexError):
-            block = native.buffer_alloc(rounded)
-            block[::_PAGE] = 0  # fault the pages in now, once
-        address = native.address_of(block)
-        return native.view_memory(address, extents, item, _Lease(self, block), writable=True)
+            block = _Block(rounded)
+        return native.view_memory(block.address, extents, item, _Lease(self, block), writable=True)
 
-    def give_back(self, block: NDArray[np.uint8]) -> None:
+    def give_back(self, block: _Block) -> None:
         """Keep an unused block for later, or drop it if enough are idle."""
-        size = block.nbytes
-        if self.idle_bytes + size <= self._max_idle:
-            self._idle.setdefault(size, deque()).append(block)
+        if self.idle_bytes + block.size <= self._max_idle:
+            self._idle.setdefault(block.size, deque()).append(block)
 
     @property
     def idle_bytes(self) -> int:

@@ -98,8 +98,8 @@ def sample(
         name = (slot if disjoint else 0, int(seed))
         local.setdefault(name, slot)
         nodes.append(name)
-    hop_nodes, hop_edges = [len(nodes)], []
-    row, col, edge = [], [], []
+    hop_nodes, hop_edges = [len(nodes)], list[int]()
+    row, col, edge = list[int](), list[int](), list[int]()
     begin = 0
     for hop, fanout in enumerate(fanouts):
         end, before = len(nodes), len(row)
