@@ -1,11 +1,24 @@
-"""Edges and features from files into graph files.
+"""Edges, features and labels from files into graph files.
 
-:func:`read_edges` and :func:`iter_edges` parse edge lists.
+:func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
+``aethergraph convert``.
 """
 
 from __future__ import annotations
 
+from aethergraph.build.convert import ConvertResult, convert
 from aethergraph.build.readers import AttrSpec, EdgeChunk, EdgeTable, iter_edges, read_edges
+from aethergraph.build.rows import read_labels
 from aethergraph.build.source import InputError
 
-__all__ = ["AttrSpec", "EdgeChunk", "EdgeTable", "InputError", "iter_edges", "read_edges"]
+__all__ = [
+    "AttrSpec",
+    "ConvertResult",
+    "EdgeChunk",
+    "EdgeTable",
+    "InputError",
+    "convert",
+    "iter_edges",
+    "read_edges",
+    "read_labels",
+]

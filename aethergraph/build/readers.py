@@ -166,7 +166,7 @@ def read_edges(
             .gz, .bz2, .zst, .lz4), Parquet, or .npy of shape [2, E] or [E, 2].
         src, dst: the id columns, by name or number from 0; default: columns with well-known
             names (src/dst, source/target, from/to, u/v, ...), else the first two.
-        weight: column of edge weights -> float32 (Parquet doubles: float64); must be finite.
+        weight: column of edge weights -> float32 (Parquet doubles: float64); finite, >= 0.
         time: column of edge times -> int64, or float64 where the first rows are fractions.
         attrs: more columns to carry along, see :class:`AttrSpec`.
         num_nodes: ids must be below it; None: the largest id + 1.
@@ -350,7 +350,16 @@ class _Reader:
             hint = ""
             if dtype == "int64":
                 hint = " (the first rows hold integers; ask for float64 to read fractions)"
-            fields.append(Field(role, column, dtype, finite=role in ("weight", "time"), hint=hint))
+            fields.append(
+                Field(
+                    role,
+                    column,
+                    dtype,
+                    finite=role in ("weight", "time"),
+                    minimum=0 if role == "weight" else None,
+                    hint=hint,
+                )
+            )
         return fields
 
     def _select(self, table: Table, selector: ColumnSelector, role: str) -> int:

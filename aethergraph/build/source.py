@@ -110,6 +110,7 @@ class Field:
         is_id: a node id: an integer >= 0, and below ``limit`` if there is one.
         limit: the number of nodes, if it was given.
         finite: refuse NaN and infinities.
+        minimum: refuse values below it.
         hint: what to do when a value is not an integer.
     """
 
@@ -119,6 +120,7 @@ class Field:
     is_id: bool = False
     limit: int | None = None
     finite: bool = False
+    minimum: float | None = None
     hint: str = field(default="", compare=False)
 
 

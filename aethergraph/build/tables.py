@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +105,52 @@ class ParquetTable:
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(self.path, f"cannot be read: {error}", line=row, unit="row") from None
 
+    def list_width(self, column: int) -> int | None:
+        """Items per row of a column of lists (by its first row), or None for a plain column."""
+        import pyarrow.types as pat
+
+        kind = self._file.schema_arrow.types[column]
+        if pat.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        if not (pat.is_list(kind) or pat.is_large_list(kind)):
+            return None
+        for batch in self._file.iter_batches(1, columns=[(self.names or [])[column]]):
+            return len(batch.column(0)[0].as_py() or ())
+        return 0
+
+    def list_chunks(
+        self, column: int, width: int, dtype: str, progress: ProgressFn | None = None
+    ) -> Iterator[npt.NDArray[Any]]:
+        """A column of lists of equal length as arrays [n, width].
+
+        Errors:
+            InputError: a row of another length, or a missing value, with its row.
+        """
+        row = 0
+        one = Field("feature", column, "float32")
+        for batch in self._file.iter_batches(_ROWS // 8, columns=[(self.names or [])[column]]):
+            lists = batch.column(0)
+            items = lists.flatten()
+            if items.null_count or len(items) != width * batch.num_rows:
+                self._refuse_ragged(one, lists, width, row)
+            lengths = np.asarray(lists.value_lengths())
+            if (lengths != width).any():
+                self._refuse_ragged(one, lists, width, row)
+            row += batch.num_rows
+            if progress is not None and self.num_rows:
+                progress(self.size * row // self.num_rows, self.size)
+            values = np.asarray(items.to_numpy(zero_copy_only=False), dtype)
+            yield values.reshape(batch.num_rows, width)
+
+    def _refuse_ragged(self, one: Field, lists: Any, width: int, first_row: int) -> NoReturn:
+        for number, values in enumerate(lists.to_pylist()):
+            if values is None or None in values:
+                raise self._bad(one, "a feature is missing (null)", first_row + number)
+            if len(values) != width:
+                problem = f"{len(values)} features where the first row has {width}"
+                raise self._bad(one, problem, first_row + number)
+        raise self._bad(one, "cannot be read as rows of equal length", first_row)
+
     def _check_type(self, one: Field) -> None:
         import pyarrow.types as pat
 
@@ -166,9 +212,12 @@ class ParquetTable:
             fits = np.isfinite(array.astype(one.dtype, copy=False))
             if not fits.all():
                 row = int(np.argmin(fits))
-                raise self._bad(
-                    one, f"the {one.role} {array[row]} is not a finite {one.dtype}", first_row + row
-                )
+                problem = f"the {one.role} {array[row]} is not a finite {one.dtype}"
+                raise self._bad(one, problem, first_row + row)
+        if one.minimum is not None and array.min() < one.minimum:
+            row = int(np.argmax(array < one.minimum))
+            problem = f"the {one.role} {array[row]} is below {one.minimum:g}"
+            raise self._bad(one, problem, first_row + row)
 
 
 class NpyTable:

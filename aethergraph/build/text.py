@@ -423,6 +423,8 @@ def _check_values(one: Field, array: Array) -> None:
         raise _BadBlock
     if one.finite and not np.isfinite(array).all():
         raise _BadBlock
+    if one.minimum is not None and array.min() < one.minimum:
+        raise _BadBlock
 
 
 def _may_hold_hex(block: Block) -> bool:
@@ -441,6 +443,8 @@ def _explain_value(one: Field, text: str) -> str | None:
         return f"the {one.role} {text[:80]!r} is not a number"
     if one.finite and not np.isfinite(np.dtype(one.dtype).type(float(text))):
         return f"the {one.role} {text[:80]!r} is not a finite {one.dtype}"
+    if one.minimum is not None and float(text) < one.minimum:
+        return f"the {one.role} {text[:80]!r} is below {one.minimum:g}"
     return None
 
 

@@ -1,0 +1,159 @@
+"""Write .npy files piece by piece; they appear complete or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aethergraph.build.source import PathLike
+from aethergraph.errors import InvalidArgumentError, StorageError
+
+__all__ = ["NpyWriter", "check_outputs", "storage_error"]
+
+_HEADER_BYTES = 192  # fixed, so that the number of rows can be filled in at the end
+
+
+class NpyWriter:
+    """Append rows to a .npy file whose number of rows is not known ahead.
+
+    The rows go to a temporary file beside ``path``; :meth:`commit` syncs it and renames it.
+    Leaving the ``with`` block without commit removes it.
+
+    Attributes:
+        temporary: where the rows are until then (a complete .npy after :meth:`finish`).
+        rows: rows written so far.
+
+    Errors:
+        StorageError: no such folder, no permission, no space.
+    """
+
+    def __init__(self, path: PathLike, dtype: npt.DTypeLike, row_shape: tuple[int, ...]) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self.dtype = np.dtype(dtype)
+        self.row_shape = row_shape
+        self.rows = 0
+        folder, name = os.path.split(self.path)
+        try:
+            handle, self.temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
+        except OSError as error:
+            raise storage_error(error, self.path) from None
+        self._stream: IO[bytes] | None = os.fdopen(handle, "wb", buffering=0)
+        self._write(self._header())
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Add rows [n, *row_shape]."""
+        if rows.shape[1:] != self.row_shape:
+            raise InvalidArgumentError(
+                f"rows of shape {rows.shape[1:]} for a file of rows {self.row_shape}"
+            )
+        if rows.size:
+            self._write(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data)
+        self.rows += int(rows.shape[0])
+
+    def finish(self) -> None:
+        """Fill in the number of rows and close; the temporary file is then complete."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.seek(0)
+            self._stream.write(self._header())
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+        except OSError as error:
+            raise storage_error(error, self.path) from None
+        self._stream = None
+
+    def commit(self) -> None:
+        """Finish and put the file in its place."""
+        self.finish()
+        try:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(self.temporary, 0o666 & ~mask)
+            os.replace(self.temporary, self.path)
+        except OSError as error:
+            raise storage_error(error, self.path) from None
+        self.temporary = ""
+
+    def abort(self) -> None:
+        """Remove the temporary file, if it is still there."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        if self.temporary and os.path.exists(self.temporary):
+            os.unlink(self.temporary)
+        self.temporary = ""
+
+    def __enter__(self) -> NpyWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def _write(self, data: Any) -> None:
+        assert self._stream is not None
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                view = view[self._stream.write(view) :]
+        except OSError as error:
+            raise storage_error(error, self.path) from None
+
+    def _header(self) -> bytes:
+        shape = (self.rows, *self.row_shape)
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        text = repr({"descr": descr, "fortran_order": False, "shape": shape})
+        room = _HEADER_BYTES - 10
+        return (
+            b"\x93NUMPY\x01\x00"
+            + room.to_bytes(2, "little")
+            + text.encode("latin1").ljust(room - 1)
+            + b"\n"
+        )
+
+
+def storage_error(error: OSError, path: str) -> StorageError:
+    """An OSError of writing ``path`` as the named error."""
+    return StorageError(error.errno or 0, f"cannot write {path}: {error.strerror}", path)
+
+
+def check_outputs(outputs: list[str], inputs: list[str], force: bool) -> None:
+    """Refuse outputs that would overwrite something or whose folder is not there.
+
+    Errors:
+        StorageError: the file exists (unless ``force``), the folder does not or is not writable.
+        InvalidArgumentError: an output is also an input, or two outputs are the same file.
+    """
+    real_inputs = {os.path.realpath(path): path for path in inputs}
+    seen: set[str] = set()
+    for path in outputs:
+        real = os.path.realpath(path)
+        if real in real_inputs:
+            raise InvalidArgumentError(f"{path}: the output is also an input")
+        if real in seen:
+            raise InvalidArgumentError(f"{path}: two outputs have the same name")
+        seen.add(real)
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path):
+            raise _error(errno.EISDIR, f"{path}: is a folder, not a file", path)
+        if os.path.lexists(path) and not force:
+            raise _error(errno.EEXIST, f"{path}: exists already; --force overwrites it", path)
+        if not os.path.isdir(folder):
+            raise _error(errno.ENOENT, f"{path}: the folder {folder} does not exist", path)
+        if not os.access(folder, os.W_OK):
+            raise _error(errno.EACCES, f"{path}: the folder {folder} is not writable", path)
+
+
+def _error(code: int, text: str, path: str) -> StorageError:
+    return StorageError(code, text, path)

@@ -1,0 +1,219 @@
+"""Per-node tables: features and labels from text, Parquet or .npy files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aethergraph.build.outputs import NpyWriter
+from aethergraph.build.readers import Table, open_table
+from aethergraph.build.source import (
+    ColumnSelector,
+    Field,
+    InputError,
+    PathLike,
+    ProgressFn,
+    check_readable,
+    select_column,
+)
+from aethergraph.build.tables import NpyTable, ParquetTable, open_npy
+
+__all__ = ["is_array_file", "iter_rows", "read_labels", "write_rows"]
+
+_LABEL_NAMES = ("label", "labels", "y", "class", "target")
+_PIECE_ROWS = 1 << 16
+
+
+def is_array_file(path: PathLike) -> bool:
+    """Whether a file is a .npy array or a native feature file, to be opened as it is."""
+    check_readable(path)
+    with open(path, "rb") as file:
+        magic = file.read(6)
+    if magic == b"\x93NUMPY":
+        return True
+    text = str(path).lower()
+    return text.endswith(".npy") or (b"\0" in magic and not magic.startswith(b"PAR1"))
+
+
+def iter_rows(
+    path: PathLike,
+    *,
+    id_column: ColumnSelector | None = None,
+    progress: ProgressFn | None = None,
+) -> Iterator[tuple[npt.NDArray[Any] | None, npt.NDArray[Any]]]:
+    """(ids int64 [n] or None, features float32 [n, d]) of a text or Parquet file, in chunks.
+
+    A Parquet file may hold one column of lists instead of d columns.
+
+    Errors:
+        InputError: what is wrong, with file, line and column.
+    """
+    table = _open(path)
+    ids = _id_field(table, id_column)
+    id_fields = [] if ids is None else [ids]
+    columns = [c for c in range(table.num_columns) if ids is None or c != ids.column]
+    if not columns:
+        raise InputError(path, "holds no feature columns")
+    if isinstance(table, ParquetTable) and len(columns) == 1:
+        width = table.list_width(columns[0])
+        if width is not None:
+            if ids is not None:
+                raise InputError(path, "an id column beside a column of lists is not read")
+            for rows in table.list_chunks(columns[0], width, "float32", progress):
+                yield None, rows
+            return
+    table.settle_header(columns)
+    fields = [Field("feature", column, "float32") for column in columns]
+    for arrays in table.chunks(id_fields + fields, progress):
+        features = np.stack(arrays[len(id_fields) :], axis=1)
+        yield (arrays[0] if id_fields else None), features
+
+
+def write_rows(
+    path: PathLike,
+    writer_path: PathLike,
+    *,
+    id_column: ColumnSelector | None = None,
+    progress: ProgressFn | None = None,
+) -> NpyWriter:
+    """Features of a text or Parquet file as a .npy file of float32 [N, d], not yet committed.
+
+    With ``id_column`` row i is the one whose id is i: the ids must be 0..N-1, each once.
+
+    Errors:
+        InputError: what is wrong, with file, line and column. StorageError: cannot be written.
+    """
+    writer: NpyWriter | None = None
+    all_ids: list[npt.NDArray[Any]] = []
+    try:
+        for ids, rows in iter_rows(path, id_column=id_column, progress=progress):
+            if writer is None:
+                writer = NpyWriter(writer_path, np.float32, (rows.shape[1],))
+            writer.append(rows)
+            if ids is not None:
+                all_ids.append(ids)
+        if writer is None or writer.rows == 0:
+            raise InputError(path, "holds no rows")
+        writer.finish()
+        if all_ids:
+            writer = _reordered(path, writer, np.concatenate(all_ids))
+        return writer
+    except BaseException:
+        if writer is not None:
+            writer.abort()
+        raise
+
+
+def _reordered(path: PathLike, writer: NpyWriter, ids: npt.NDArray[Any]) -> NpyWriter:
+    order = _row_order(path, ids)
+    rows = open_npy(writer.temporary)
+    ordered = NpyWriter(writer.path, np.float32, writer.row_shape)
+    try:
+        for start in range(0, order.size, _PIECE_ROWS):
+            ordered.append(rows[order[start : start + _PIECE_ROWS]])
+        ordered.finish()
+    except BaseException:
+        ordered.abort()
+        raise
+    writer.abort()
+    return ordered
+
+
+def read_labels(
+    path: PathLike,
+    *,
+    id_column: ColumnSelector | None = None,
+    progress: ProgressFn | None = None,
+) -> npt.NDArray[np.int64]:
+    """One integer label per node, int64 [N]; -1 (in .npy files also NaN) means no label.
+
+    Text and Parquet files have one column, or one named label, y, class or target.
+
+    Errors:
+        InputError: what is wrong, with file, line and column.
+    """
+    if is_array_file(path):
+        return _labels_of_array(path, open_npy(path))
+    table = _open(path)
+    ids = _id_field(table, id_column)
+    column = _label_column(table, ids)
+    table.settle_header([column])
+    fields = [Field("label", column, "int64")] + ([] if ids is None else [ids])
+    chunks = list(table.chunks(fields, progress))
+    labels: npt.NDArray[np.int64] = np.concatenate([c[0] for c in chunks] or [np.empty(0, "i8")])
+    if labels.size == 0:
+        raise InputError(path, "holds no labels")
+    if ids is not None:
+        labels = labels[_row_order(path, np.concatenate([c[1] for c in chunks]))]
+    return labels
+
+
+def _open(path: PathLike) -> Table:
+    table = open_table(path)
+    if isinstance(table, NpyTable):  # pragma: no cover - callers look first
+        raise InputError(path, "is a .npy file")
+    return table
+
+
+def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
+    if selector is None:
+        return None
+    if isinstance(selector, str) and not selector.isdigit():
+        table.require_header()
+    column = select_column(table.path, selector, table.names, table.num_columns, "node id")
+    table.settle_header([column])
+    return Field("node id", column, "int64", is_id=True)
+
+
+def _label_column(table: Table, ids: Field | None) -> int:
+    columns = [c for c in range(table.num_columns) if ids is None or c != ids.column]
+    if len(columns) == 1:
+        return columns[0]
+    names = [name.lower() for name in table.peek_names()]
+    for name in _LABEL_NAMES:
+        if name in names:
+            table.require_header()
+            return names.index(name)
+    raise InputError(
+        table.path,
+        f"has {len(columns)} columns and none is called label; keep one column, one line per node",
+    )
+
+
+def _labels_of_array(path: PathLike, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "iubf":
+        raise InputError(
+            path,
+            f"has shape {list(array.shape)} and dtype {array.dtype}; labels are one integer per "
+            "node, shape [N]",
+        )
+    if array.dtype.kind != "f":
+        return np.asarray(array, np.int64)
+    known = ~np.isnan(array)
+    labels = np.where(known, array, -1).astype(np.int64)
+    wrong = known & (labels != array)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        problem = f"the label {array[row]} is not an integer"
+        raise InputError(path, problem, line=row + 1, unit="row")
+    return labels
+
+
+def _row_order(path: PathLike, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Positions of the ids 0..N-1, which must all be there once."""
+    order = np.argsort(ids, kind="stable")
+    wrong = ids[order] != np.arange(ids.size)
+    if wrong.any():
+        expected = int(np.argmax(wrong))
+        found = int(ids[order[expected]])
+        what = f"the node id {expected} is missing: {ids.size} rows need the ids 0..{ids.size - 1}"
+        if found < expected:
+            what = f"the node id {found} comes twice"
+        raise InputError(os.fspath(path), what)
+    return order
