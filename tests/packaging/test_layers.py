@@ -18,7 +18,7 @@ PYTHON_LAYERS = [
     {"graph", "features", "container", "_graph_file", "_parts"},
     {"sampling"},
     {"loading"},
-    {"testing", "build"},
+    {"testing", "build", "synthetic"},
     {"pyg", "dgl"},
     {"pytorch", "demo", "cli"},
 ]
