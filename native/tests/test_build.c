@@ -96,13 +96,13 @@ static void check_build(const edges *e, uint32_t id_bytes, uint32_t order_bytes)
 }
 
 static const int thread_counts[] = {1, 2, 8};
-#define FOR_THREADS(t)                                                                                       \
-    for (int t = 0; t < 3; t++)                                                                              \
-        if (aether_set_num_threads(thread_counts[t], NULL) == 0)
+#define FOR_THREADS()                                                                                        \
+    for (int t_ = 0; t_ < 3; t_++)                                                                           \
+        if (aether_set_num_threads(thread_counts[t_], NULL) == 0)
 
 /* Long lists take the same code in every width: some combinations will do. */
 static void check_all_widths(const edges *e) {
-    FOR_THREADS(t) {
+    FOR_THREADS() {
         for (uint32_t id_bytes = 4; id_bytes <= 8; id_bytes += 4)
             for (uint32_t order_bytes = 0; order_bytes <= 8; order_bytes += 4)
                 if (e->num_edges < 50000 || id_bytes == order_bytes || order_bytes == 0)
@@ -198,7 +198,7 @@ TEST(the_smallest_bad_row_is_named_for_any_number_of_threads) {
     for (uint64_t i = 123456; i < e.num_edges; i += 4567)
         e.major[i] = -5;
     e.minor[123455] = 2000;
-    FOR_THREADS(t) for (int repeat = 0; repeat < 10; repeat++) {
+    FOR_THREADS() for (int repeat = 0; repeat < 10; repeat++) {
         CHECK_EQ(bad_ids(&e, &err), 123455);
         CHECK_EQ(err.value, 2000);
     }
@@ -296,7 +296,7 @@ TEST(id_bounds) {
     const uint64_t n = 300000;
     int64_t *ids = malloc(n * 8);
     uint64_t seed = 1;
-    FOR_THREADS(t) for (int repeat = 0; repeat < 5; repeat++) {
+    FOR_THREADS() for (int repeat = 0; repeat < 5; repeat++) {
         for (uint64_t i = 0; i < n; i++)
             ids[i] = (int64_t)(test_random(&seed) % 1000000);
         ids[test_random(&seed) % (n / 2)] = INT64_MIN;
@@ -346,7 +346,7 @@ TEST(check_lists_finds_the_first_fault_in_large_input) {
     }
     indptr[n] = n;
     uint64_t first = 250000 + (7 - 250000 % 7) % 7;
-    FOR_THREADS(t) {
+    FOR_THREADS() {
         CHECK_CODE(aether_check_lists(indptr, n, ids, 4, n, 50000, NULL, &err), AETHER_E_CORRUPT);
         CHECK_EQ(err.position, first);
         CHECK_CODE(aether_check_lists(indptr, n, wide, 8, n, 50000, NULL, &err), AETHER_E_CORRUPT);
@@ -354,7 +354,7 @@ TEST(check_lists_finds_the_first_fault_in_large_input) {
     }
     for (uint64_t i = 200000; i < n; i += 1000)
         indptr[i + 1] = 5;
-    FOR_THREADS(t) {
+    FOR_THREADS() {
         CHECK_CODE(aether_check_lists(indptr, n, ids, 4, n, 50000, NULL, &err), AETHER_E_CORRUPT);
         CHECK(err.position == 200000 && err.value == 5);
     }

@@ -41,7 +41,8 @@ static struct {
     atomic_uint state;      /* see above; futex of the sleeping owner */
     atomic_uint generation; /* counts runs; futex of sleeping workers */
     atomic_uint sleepers;
-    atomic_ullong next; /* first chunk not handed out */
+    atomic_uint first_seen; /* the generation a new worker starts from */
+    atomic_ullong next;     /* first chunk not handed out */
     ae_pool_fn fn;
     void *ctx;
     uint64_t num_chunks;
@@ -158,7 +159,8 @@ static uint32_t next_generation(uint32_t seen) {
 }
 
 static void *worker_main(void *arg) {
-    uint32_t seen = (uint32_t)(uintptr_t)arg, worker;
+    uint32_t seen = atomic_load(&pool.first_seen), worker;
+    (void)arg;
     for (;;) {
         seen = next_generation(seen);
         if (join(&worker)) {
@@ -178,7 +180,7 @@ static void worker_signals(sigset_t *set) {
         sigdelset(set, kept[i]);
 }
 
-static bool spawn(uint32_t seen) {
+static bool spawn(void) {
     pthread_attr_t attr;
     pthread_t thread;
     sigset_t blocked, old;
@@ -188,7 +190,7 @@ static bool spawn(uint32_t seen) {
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, WORKER_STACK);
     pthread_sigmask(SIG_SETMASK, &blocked, &old); /* the new thread inherits the mask */
-    int rc = pthread_create(&thread, &attr, worker_main, (void *)(uintptr_t)seen);
+    int rc = pthread_create(&thread, &attr, worker_main, NULL);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return rc == 0;
@@ -196,9 +198,9 @@ static bool spawn(uint32_t seen) {
 
 /* Have `wanted` workers, or as many as the system grants. */
 static void start_workers(uint32_t wanted) {
-    uint32_t seen = atomic_load_explicit(&pool.generation, memory_order_relaxed);
+    atomic_store(&pool.first_seen, atomic_load(&pool.generation)); /* they join the run about to open */
     while (pool.workers < wanted && !pool.spawn_failed) {
-        if (spawn(seen))
+        if (spawn())
             pool.workers++;
         else
             pool.spawn_failed = true; /* not tried again: it would cost every run a system call */

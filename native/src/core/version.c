@@ -1,5 +1,7 @@
 #include "aether.h"
 
+#include "core/simd.h"
+
 #ifndef AETHER_VERSION
 #define AETHER_VERSION "0.1.0"
 #endif
@@ -41,10 +43,6 @@ const char *aether_version(void) {
 /* What was compiled is known here; what this processor adds is found at run
  * time, so there is one constant text for each outcome. */
 const char *aether_build_info(void) {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"))
-        return COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: f16c";
-#endif
-    return COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: none";
+    return ae_core_has_f16c() ? COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: f16c"
+                              : COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: none";
 }

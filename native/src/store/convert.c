@@ -1,10 +1,10 @@
 #include "store/convert.h"
 
-#include <stdbool.h>
+#include "core/simd.h"
+
 #include <string.h>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -89,12 +89,6 @@ void ae_store_f16_to_f32_portable(void *out, const void *in, uint64_t n) {
 }
 
 #if defined(__x86_64__)
-static bool has_f16c(void) {
-    unsigned a, b, c = 0, d;
-    /* "avx" also says that the system saves the wide registers. */
-    return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-
 __attribute__((target("avx,f16c"))) static void f16_f32_f16c(void *out, const void *in, uint64_t n) {
     uint64_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -107,7 +101,7 @@ __attribute__((target("avx,f16c"))) static void f16_f32_f16c(void *out, const vo
 
 static ae_convert_fn f16_to_f32(void) {
 #if defined(__x86_64__)
-    if (has_f16c())
+    if (ae_core_has_f16c())
         return f16_f32_f16c;
 #endif
     return ae_store_f16_to_f32_portable;

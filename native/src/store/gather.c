@@ -206,12 +206,12 @@ static int check_types(const aether_rows *rows, uint32_t id_bytes, uint32_t out_
 
 /* Row sizes, and whether all extents fit in an address. */
 static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
-    uint64_t last_row, extent, total, ids;
-    bool over = __builtin_mul_overflow(rows->row_items, aether_dtype_size(rows->dtype), &g->in_bytes) |
-                __builtin_mul_overflow(rows->row_items, aether_dtype_size(out_dtype), &g->out_bytes) |
-                __builtin_mul_overflow(rows->num_rows, rows->stride, &last_row) |
-                __builtin_add_overflow(last_row, g->in_bytes, &extent) |
-                __builtin_mul_overflow(g->n, g->out_bytes, &total) |
+    uint64_t last_row = 0, extent = 0, total = 0, ids = 0;
+    bool over = __builtin_mul_overflow(rows->row_items, aether_dtype_size(rows->dtype), &g->in_bytes) ||
+                __builtin_mul_overflow(rows->row_items, aether_dtype_size(out_dtype), &g->out_bytes) ||
+                __builtin_mul_overflow(rows->num_rows, rows->stride, &last_row) ||
+                __builtin_add_overflow(last_row, g->in_bytes, &extent) ||
+                __builtin_mul_overflow(g->n, g->out_bytes, &total) ||
                 __builtin_mul_overflow(g->n, (uint64_t)g->id_bytes, &ids);
     if (over || max_u64(max_u64(extent, total), ids) > INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "%llu rows of %llu items, %llu bytes apart: sizes overflow",
