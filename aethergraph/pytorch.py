@@ -1,0 +1,33 @@
+"""The loaders for PyTorch users, by their short name.
+
+::
+
+    from aethergraph import Graph
+    from aethergraph.pytorch import NeighborLoader
+
+    graph = Graph.load("graph.bin")
+    graph.load_features("features.bin")
+    loader = NeighborLoader(graph, num_neighbors=[15, 10], batch_size=128)
+    for batch in loader:
+        out = model(batch.x, batch.edge_index)
+
+The names are those of :mod:`aethergraph.pyg`, which needs torch and torch_geometric.
+"""
+
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NeighborSampler,
+    from_data,
+)
+
+__all__ = [
+    "FeatureStore",
+    "GraphStore",
+    "LinkNeighborLoader",
+    "NeighborLoader",
+    "NeighborSampler",
+    "from_data",
+]

@@ -1,0 +1,42 @@
+"""AetherGraph for PyTorch Geometric: stores, sampler and loaders.
+
+With PyG's own loaders::
+
+    from torch_geometric.loader import NodeLoader
+    from aethergraph.pyg import FeatureStore, GraphStore, NeighborSampler
+
+    stores = FeatureStore.from_graph(graph), GraphStore(graph)
+    sampler = NeighborSampler(stores, num_neighbors=[15, 10])
+    loader = NodeLoader(stores, sampler, input_nodes=train_nodes, batch_size=128, shuffle=True)
+
+or with ours, which prefetch natively and leave nothing out::
+
+    from aethergraph.pyg import NeighborLoader
+
+    loader = NeighborLoader(graph, [15, 10], input_nodes=train_nodes, batch_size=128, shuffle=True)
+
+Works with torch 2.2 and newer and torch_geometric 2.5 and newer; needs neither pyg-lib nor
+torch-sparse.
+"""
+
+try:
+    import torch_geometric as _torch_geometric  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "aethergraph.pyg needs torch and torch_geometric: pip install 'aethergraph[pyg]'"
+    ) from error
+
+from aethergraph.pyg.convert import from_data
+from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.pyg.graph_store import GraphStore
+from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
+from aethergraph.pyg.sampler import NeighborSampler
+
+__all__ = [
+    "FeatureStore",
+    "GraphStore",
+    "LinkNeighborLoader",
+    "NeighborLoader",
+    "NeighborSampler",
+    "from_data",
+]

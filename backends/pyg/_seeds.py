@@ -1,0 +1,126 @@
+"""Which random draws a batch gets, whatever process makes it.
+
+``torch.initial_seed()`` is what ``torch.manual_seed`` set, but only in the main process: every
+``DataLoader`` worker seeds itself anew. So the main process's value is kept for its children:
+
+* fork: noted just before each fork, in a module global that the child inherits;
+* spawn and forkserver: carried by the pickle of the object that draws (:class:`MainSeed`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg._tensors import is_shared, shared_empty
+from aethergraph.sampling.keys import hash_ids, mix_key
+
+__all__ = ["MainSeed", "SharedCount", "check_seed", "generator_key", "make_generator"]
+
+_MASK = (1 << 64) - 1
+_before_fork: int | None = None
+
+
+def _note_seed() -> None:
+    global _before_fork
+    if get_worker_info() is None:
+        _before_fork = torch.initial_seed()
+
+
+os.register_at_fork(before=_note_seed)
+
+
+class MainSeed:
+    """The seed of the main process: ``seed`` if given, else its ``torch.initial_seed()``."""
+
+    __slots__ = ("_inherited", "_pid", "seed")
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = check_seed(seed)
+        self._inherited: int | None = None
+        self._pid = 0
+
+    def value(self) -> int:
+        """The seed as an unsigned 64-bit number."""
+        if self.seed is not None:
+            return self.seed
+        if get_worker_info() is not None:
+            if self._inherited is not None and self._pid == os.getpid():
+                return self._inherited
+            if _before_fork is not None:
+                return _before_fork & _MASK
+        return torch.initial_seed() & _MASK
+
+    def __getstate__(self) -> tuple[int | None, int]:
+        return self.seed, self.value()
+
+    def __setstate__(self, state: tuple[int | None, int]) -> None:
+        self.seed, self._inherited = state
+        self._pid = os.getpid()
+
+
+class SharedCount:
+    """A number that persistent workers see change: set in the main process, read anywhere."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, value: int = 0) -> None:
+        self._cell = _share(torch.tensor([value], dtype=torch.int64))
+
+    @property
+    def value(self) -> int:
+        return int(self._cell[0])
+
+    @value.setter
+    def value(self, value: int) -> None:
+        self._cell[0] = value
+
+    def __getstate__(self) -> torch.Tensor:
+        return self._cell
+
+    def __setstate__(self, cell: torch.Tensor) -> None:
+        self._cell = _share(cell)
+
+
+def _share(cell: torch.Tensor) -> torch.Tensor:
+    if is_shared(cell):
+        return cell
+    try:
+        return shared_empty((1,), torch.int64).copy_(cell)
+    except (RuntimeError, OSError):  # no shared memory here: then there can be no workers either
+        return cell
+
+
+def check_seed(seed: Any) -> int | None:
+    """A seed as an unsigned 64-bit number, or None."""
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise InvalidArgumentError(f"seed must be an integer or None, got {type(seed).__name__}")
+    value = int(seed.__index__())
+    if not -(1 << 63) <= value <= _MASK:
+        raise InvalidArgumentError(f"seed = {value} does not fit 64 bits")
+    return value & _MASK
+
+
+def generator_key(generator: torch.Generator | None) -> int:
+    """A number that stands for the state of ``generator`` (None: torch's own), read, not drawn.
+
+    So the order in which a ``DataLoader`` shuffles stays what it would be without us.
+    """
+    state = torch.get_rng_state() if generator is None else generator.get_state()
+    words = np.zeros(-(-len(state) // 8), np.int64)
+    words.view(np.uint8)[: len(state)] = state.numpy()
+    return hash_ids(words)
+
+
+def make_generator(key: int, stream: int) -> torch.Generator:
+    """A generator of its own for stream ``stream`` of ``key``."""
+    generator = torch.Generator()
+    generator.manual_seed(int(mix_key(key, stream)) & ((1 << 63) - 1))
+    return generator

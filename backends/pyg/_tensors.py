@@ -1,0 +1,96 @@
+"""Torch tensors over memory that the native core fills, and torch dtypes for its dtype names.
+
+The core knows numpy's element types and bfloat16. Every other torch dtype of 1, 2, 4, 8 or 16
+bytes (complex, float8, ...) travels as integers of its size: rows are copied, never converted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.loading.buffers import BufferPool
+
+__all__ = ["allocate", "as_numpy", "is_shared", "shared_empty", "torch_dtype"]
+
+#: Torch dtypes that numpy and the core know by the same name.
+_SHARED = frozenset(
+    {
+        torch.uint8, torch.bool, torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.float16, torch.float32, torch.float64,
+    }
+)  # fmt: skip
+_CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+#: Buffers below this many bytes come from the allocator: recycling them gains nothing.
+_POOLED_BYTES = 1 << 16
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype of a core dtype name such as ``"float32"`` or ``"bfloat16"``.
+
+    Raises:
+        UnsupportedError: this torch has no such dtype (uint32 and uint64 before torch 2.3).
+    """
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise UnsupportedError(f"torch {torch.__version__} has no dtype {name}")
+    return dtype
+
+
+def as_numpy(tensor: Tensor) -> NDArray[Any]:
+    """The memory of a contiguous CPU tensor as an array whose dtype the core knows.
+
+    The first dimension is kept; a dtype unknown to numpy shows as integers of its size.
+    """
+    if tensor.dtype in _SHARED:
+        return tensor.numpy()
+    if tensor.dtype.is_complex:
+        return torch.view_as_real(tensor).numpy()
+    carrier = _CARRIERS.get(tensor.element_size())
+    if carrier is None or tensor.is_quantized:
+        raise InvalidArgumentError(f"tensors of dtype {tensor.dtype} cannot be stored")
+    return tensor.view(carrier).numpy()
+
+
+def allocate(shape: tuple[int, ...], dtype: torch.dtype, pool: BufferPool | None = None) -> Tensor:
+    """An uninitialised contiguous CPU tensor.
+
+    In a worker process of a ``DataLoader`` it lies in shared memory, so that it reaches the main
+    process without a copy. Elsewhere, large tensors come from ``pool`` if there is one.
+    """
+    if get_worker_info() is not None:
+        return shared_empty(shape, dtype)
+    if pool is not None:
+        size = math.prod(shape) * dtype.itemsize
+        if size >= _POOLED_BYTES:
+            return torch.from_numpy(pool.empty((size,), np.uint8)).view(dtype).view(shape)
+    return torch.empty(shape, dtype=dtype)
+
+
+def shared_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """An uninitialised contiguous tensor in memory that other processes can map."""
+    size = math.prod(shape) * dtype.itemsize
+    tensor = torch.empty(0, dtype=dtype)
+    if size == 0:
+        return tensor.view(shape)
+    new_shared: Any = torch.UntypedStorage._new_shared
+    set_storage: Any = tensor.set_
+    set_storage(new_shared(size), 0, shape)
+    return tensor
+
+
+def is_shared(tensor: Tensor) -> bool:
+    """Whether the tensor's memory can be mapped by other processes."""
+    ask: Any = tensor.is_shared
+    return bool(ask())

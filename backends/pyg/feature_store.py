@@ -1,0 +1,538 @@
+"""PyG's ``FeatureStore`` over the core's feature rows, or over tensors that were put in.
+
+One tensor is a *column*: rows of one dtype and shape under a key ``(group_name, attr_name)``.
+
+==================  ====================================================================
+``group_name``      holds
+==================  ====================================================================
+``None``            node tensors of a homogeneous graph
+``(None, None)``    its edge tensors, one row per edge id (PyG's name for that group)
+``"paper"``         node tensors of one type
+``("a", "to", "b")``  edge tensors of one type
+==================  ====================================================================
+
+Source followed: ``torch_geometric/data/feature_store.py`` and the calls that
+``torch_geometric/loader/utils.py`` makes (``filter_custom_store``, ``index_select``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from multiprocessing.context import get_spawning_popen
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import FeatureStore as _PyGFeatureStore
+from torch_geometric.data import TensorAttr
+
+from aethergraph import features as core
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.loading.buffers import BufferPool
+from aethergraph.pyg._tensors import (
+    allocate,
+    as_numpy,
+    is_shared,
+    shared_empty,
+    torch_dtype,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.graph import Graph
+
+__all__ = ["EDGE_GROUP", "FeatureStore"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+Key: TypeAlias = tuple[Any, str]
+
+#: ``group_name`` of the edge tensors of a homogeneous graph.
+EDGE_GROUP = (None, None)
+
+#: Rows that are read at a time where a whole mapped tensor is asked for.
+_CHUNK_ROWS = 1 << 20
+
+
+class _Attr(TensorAttr):  # type: ignore[misc]
+    """``TensorAttr`` that also takes a numpy index.
+
+    PyG's own compares every field with a marker by ``!=``, which an array answers elementwise.
+    """
+
+    def is_set(self, key: str) -> bool:
+        return getattr(self, key) is not _UNSET
+
+
+_UNSET = TensorAttr().index
+
+
+class Column:
+    """One tensor of the store: rows in a core feature store, seen as a torch dtype.
+
+    ``tensor`` is the writable tensor whose memory the rows are, or None for rows of a file.
+    """
+
+    __slots__ = ("_address", "_raw_dtype", "dtype", "rows", "tensor")
+
+    def __init__(self, rows: core.FeatureStore, tensor: Tensor | None) -> None:
+        self.rows = rows
+        self.tensor = tensor
+        self.dtype = torch_dtype(rows.dtype_name) if tensor is None else tensor.dtype
+        # Rows of bfloat16 are uint16 to the core and int16 to torch's numpy bridge.
+        self._raw_dtype = np.dtype(np.uint16 if rows.dtype_name == "bfloat16" else rows.dtype_name)
+        self._address = 0 if tensor is None else tensor.data_ptr()
+
+    @classmethod
+    def of_tensor(cls, tensor: Tensor) -> Column:
+        """Rows that are the memory of ``tensor`` (of a contiguous copy if it is not)."""
+        tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        return cls(core.FeatureStore.from_array(as_numpy(tensor)), tensor)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.tensor is not None:
+            return tuple(self.tensor.shape)
+        return self.rows.shape
+
+    def live(self) -> Column:
+        """This column, or a new one if torch has moved the tensor (``share_memory_()``)."""
+        tensor = self.tensor
+        if tensor is None or tensor.data_ptr() == self._address:
+            return self
+        return Column.of_tensor(tensor)
+
+    def gather(self, ids: Ids, pool: BufferPool | None = None) -> Tensor:
+        """Rows of ``ids`` (contiguous int64), in that order: shape ``(len(ids), *shape[1:])``."""
+        out = allocate((len(ids), *self.shape[1:]), self.dtype, pool)
+        self._gather_into(ids, out)
+        return out
+
+    def _gather_into(self, ids: Ids, out: Tensor) -> None:
+        raw = as_numpy(out)
+        if raw.dtype != self._raw_dtype:
+            raw = raw.view(self._raw_dtype)
+        self.rows.gather(ids, out=raw)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        """A copy of the rows ``start .. stop - 1``."""
+        out = allocate((stop - start, *self.shape[1:]), self.dtype)
+        for low in range(start, stop, _CHUNK_ROWS):
+            high = min(stop, low + _CHUNK_ROWS)
+            self._gather_into(np.arange(low, high), out[low - start : high - start])
+        return out
+
+    def get(self, index: Any, pool: BufferPool | None = None) -> Tensor:
+        """What torch's ``tensor[index]`` gives, with ids checked instead of wrapped."""
+        if index is None:
+            return self.read(0, self.shape[0]) if self.tensor is None else self.tensor
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self.shape[0])
+            if step == 1:
+                return self.read(start, max(start, stop))
+            return self.gather(np.arange(start, stop, step))
+        if (row := _as_row(index)) is not None:
+            return self.gather(np.array([_wrap(row, self.shape[0])], np.int64))[0]
+        ids = as_ids(index, self.shape[0])
+        if ids.ndim == 1:
+            return self.gather(ids, pool)
+        return self.gather(ids.reshape(-1), pool).view(*ids.shape, *self.shape[1:])
+
+
+def as_ids(index: Any, num_rows: int) -> Ids:
+    """Row ids of a tensor, array or list index; a mask becomes the ids it selects.
+
+    Raises:
+        InvalidArgumentError: neither integers nor a mask of ``num_rows`` entries.
+    """
+    if isinstance(index, Tensor):
+        if index.dtype == torch.uint8:
+            raise InvalidArgumentError(
+                "an index of dtype torch.uint8 is ambiguous: use torch.bool for a mask and "
+                "torch.int64 for ids"
+            )
+        index = index.detach().cpu().numpy()
+    elif not isinstance(index, np.ndarray):
+        index = _list_to_array(index)
+    if index.dtype == np.bool_:
+        if index.shape != (num_rows,):
+            raise InvalidArgumentError(
+                f"a mask index needs shape ({num_rows},), got {tuple(index.shape)}"
+            )
+        return np.flatnonzero(index)
+    if index.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"an index must hold integers or bools, got {index.dtype}")
+    return np.ascontiguousarray(index, np.int64)
+
+
+def _list_to_array(index: Any) -> NDArray[Any]:
+    if isinstance(index, (str, bytes)) or not isinstance(index, Iterable):
+        raise InvalidArgumentError(
+            "an index must be None, a slice, an int, or a tensor, array or list of ids or bools, "
+            f"got {type(index).__name__}"
+        )
+    try:
+        array = np.asarray(index if isinstance(index, (list, tuple, range)) else list(index))
+    except ValueError as error:
+        raise InvalidArgumentError(f"the index cannot be read as an array: {error}") from error
+    return array.astype(np.int64) if array.size == 0 else array
+
+
+def _as_row(index: Any) -> int | None:
+    """A single row number, or None if ``index`` is something else."""
+    if isinstance(index, (bool, np.bool_)):
+        raise InvalidArgumentError("an index must not be a single bool")
+    if isinstance(index, (Tensor, np.ndarray)):
+        if index.ndim != 0:
+            return None
+        if index.dtype in (torch.bool, np.bool_):
+            raise InvalidArgumentError("an index must not be a single bool")
+    try:
+        return operator.index(index)
+    except TypeError:
+        return None
+
+
+def _wrap(row: int, num_rows: int) -> int:
+    """A row counted from the end if negative, as Python does."""
+    if not -num_rows <= row < num_rows:
+        raise OutOfRangeError(f"row {row} is out of range for {num_rows} rows", value=row)
+    return row + num_rows if row < 0 else row
+
+
+class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
+    """Node and edge tensors for PyG's loaders: rows on disk or in memory, gathered natively.
+
+    Empty when constructed, and filled through PyG's own calls::
+
+        store = FeatureStore()
+        store["paper", "x", None] = x                 # or store.put_tensor(x, "paper", "x", None)
+        store["paper", "x", torch.tensor([4, 1])]     # rows 4 and 1
+
+    or made over the attributes of a graph with :meth:`from_graph`.
+
+    Reading (``get_tensor``, ``multi_get_tensor``, ``store[...]``, views) takes as index None
+    (everything), a slice, an int (drops the dimension), a tensor, array or list of ids (any
+    integer dtype but uint8, any order, duplicates kept) or a mask of one bool per row. The result
+    is a new CPU tensor of shape ``(number of ids, *row shape)`` and the stored dtype; inside a
+    ``DataLoader`` worker it lies in shared memory. With index None a tensor that was put in is
+    returned itself, as PyG's ``Data`` does, while rows of a file are read into memory as a whole.
+    Single ints and slices count from the end if negative; ids in tensors must not be negative.
+
+    Writing a whole tensor keeps a reference to it and copies only what is not contiguous.
+    Writing with an index replaces those rows in place; rows that belong to a graph or a file are
+    read-only. Torch dtypes of any kind are kept as they are (bfloat16, complex, float8, ...).
+
+    Edge tensors of a homogeneous graph (group ``(None, None)``) are served by ``get_tensor`` but
+    not listed by ``get_all_tensor_attrs``: PyG's loaders index whatever is listed with node ids
+    (PyG issue #9566). :class:`aethergraph.pyg.NeighborLoader` adds them to its batches.
+
+    Args:
+        recycle: gather large results in the main process into memory that is used again once
+            nothing refers to it any more. Saves the page faults of fresh memory.
+
+    Raises (on use):
+        KeyError: the tensor is not in the store.
+        OutOfRangeError: an id is outside the rows; names the id and its position.
+        InvalidArgumentError: an index of the wrong type, dtype or shape.
+        UnsupportedError: a row update of read-only rows.
+    """
+
+    def __init__(self, *, recycle: bool = False) -> None:
+        super().__init__()
+        # PyG's base class keeps its own fields in __dict__ and has no __setattr__ of its own.
+        self._graph: Graph | None = None
+        self._columns: dict[Key, Column] = {}
+        self._from_graph: dict[Key, Column] = {}
+        self._hidden: set[Key] = set()
+        self._recycle = recycle
+        self._pool: BufferPool | None = BufferPool() if recycle else None
+        #: Values that belong to the graph as a whole (see :func:`aethergraph.pyg.from_data`).
+        self.graph_attrs: dict[str, Any] = {}
+
+    @classmethod
+    def from_graph(cls, graph: Graph, *, recycle: bool = False) -> FeatureStore:
+        """A store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
+
+        It is a live view: attributes that the graph gains or loses later appear and vanish here.
+        Tensors put into the store stay in the store; they shadow the graph's.
+
+        Args:
+            graph: the graph whose attributes are served, never changed.
+            recycle: see the class.
+        """
+        store = cls(recycle=recycle)
+        store._graph = graph
+        return store
+
+    # ---- what is there ---------------------------------------------------------------------
+
+    def columns(self) -> Iterator[tuple[Key, Column]]:
+        """Every tensor in the store with its key, edge tensors included."""
+        if self._graph is not None:
+            for group, attrs in (
+                (None, self._graph.node_attrs),
+                (EDGE_GROUP, self._graph.edge_attrs),
+            ):
+                for name in attrs:
+                    key = (group, name)
+                    if key not in self._columns and key not in self._hidden:
+                        yield key, self._graph_column(key, attrs[name])
+        for key in list(self._columns):
+            yield key, self._put_column(key)
+
+    def edge_columns(self) -> list[tuple[str, Column]]:
+        """The edge tensors of a homogeneous graph: those that PyG's loaders leave out."""
+        return [(key[1], column) for key, column in self.columns() if key[0] == EDGE_GROUP]
+
+    def node_columns(self) -> list[tuple[str, Column]]:
+        """The tensors that PyG's loaders fetch for the nodes of a homogeneous batch."""
+        return [(key[1], column) for key, column in self._listed()]
+
+    def _listed(self) -> list[tuple[Key, Column]]:
+        items = list(self.columns())
+        homogeneous = any(key[0] is None for key, _ in items)
+        return [
+            item for item in items
+            if not isinstance(item[0][0], tuple) or not (homogeneous or None in item[0][0])
+        ]  # fmt: skip
+
+    def _find(self, attr: TensorAttr) -> Column | None:
+        key = _key(attr)
+        if key in self._columns:
+            return self._put_column(key)
+        if self._graph is None or key in self._hidden:
+            return None
+        group, name = key
+        if group is None:
+            attrs = self._graph.node_attrs
+        elif group == EDGE_GROUP:
+            attrs = self._graph.edge_attrs
+        else:
+            return None
+        return self._graph_column(key, attrs[name]) if name in attrs else None
+
+    def _require(self, attr: TensorAttr) -> Column:
+        column = self._find(attr)
+        if column is None:
+            group, name = _key(attr)
+            known = ", ".join(sorted(f"{key!r}" for key, _ in self.columns())) or "nothing"
+            raise KeyError(f"no tensor {name!r} in group {group!r}; the store holds {known}")
+        return column
+
+    def _graph_column(self, key: Key, rows: core.FeatureStore) -> Column:
+        column = self._from_graph.get(key)
+        if column is None or column.rows is not rows:
+            column = self._from_graph[key] = Column(rows, None)
+        return column
+
+    def _put_column(self, key: Key) -> Column:
+        column = self._columns[key]
+        live = column.live()
+        if live is not column:
+            self._columns[key] = live
+        return live
+
+    # ---- PyG's calls -----------------------------------------------------------------------
+
+    def put_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
+        return bool(super().put_tensor(tensor, self._cast(*args, **kwargs)))
+
+    def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
+        return super().get_tensor(self._cast(*args, **kwargs), convert_type=convert_type)
+
+    def multi_get_tensor(self, attrs: list[Any], convert_type: bool = False) -> list[Any]:
+        attrs = [self._cast(attr) for attr in attrs]
+        return list(super().multi_get_tensor(attrs, convert_type=convert_type))
+
+    def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
+        """Replace a tensor, or with an index only those rows of it, in place."""
+        return self.put_tensor(tensor, *args, **kwargs)
+
+    def get_tensor_size(self, *args: Any, **kwargs: Any) -> tuple[int, ...] | None:
+        size: tuple[int, ...] | None = super().get_tensor_size(self._cast(*args, **kwargs))
+        return size
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.put_tensor(value, self._cast(key))
+
+    def __getitem__(self, key: Any) -> Any:
+        attr = self._cast(key)
+        return self.get_tensor(attr) if attr.is_fully_specified() else self.view(attr)
+
+    def _cast(self, *args: Any, **kwargs: Any) -> TensorAttr:
+        attr = self._tensor_attr_cls.cast(*args, **kwargs)
+        if isinstance(getattr(attr, "index", None), np.ndarray) and type(attr) is TensorAttr:
+            return _Attr(attr.group_name, attr.attr_name, attr.index)
+        return attr
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        tensor = _as_tensor(tensor)
+        key = _key(attr)
+        if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
+            self._check_rows(key, tensor)
+            self._columns[key] = Column.of_tensor(tensor)
+            self._hidden.discard(key)
+            return True
+        column = self._require(attr)
+        if column.tensor is None:
+            raise UnsupportedError(
+                f"{key!r} is read-only (it belongs to a graph or a file), so its rows cannot be "
+                "replaced; put a whole tensor to shadow it"
+            )
+        _write_rows(column, tensor, attr.index)
+        return True
+
+    def _check_rows(self, key: Key, tensor: Tensor) -> None:
+        if tensor.ndim == 0:
+            raise InvalidArgumentError(f"{key!r}: a scalar has no rows; give at least 1 dimension")
+        if self._graph is None or key[0] not in (None, EDGE_GROUP):
+            return
+        what, count = "num_nodes", self._graph.num_nodes
+        if key[0] == EDGE_GROUP:
+            what, count = "num_edges", self._graph.num_edges
+        if len(tensor) != count:
+            raise InvalidArgumentError(
+                f"{key!r} has {len(tensor)} rows, but the graph has {what} = {count}"
+            )
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
+        return self._require(attr).get(attr.index, self._pool)
+
+    def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Tensor]:
+        # The loaders pass one index object with every attr: make ids of it once.
+        seen: Any = None
+        ids: Ids | None = None
+        tensors = []
+        for attr in attrs:
+            column = self._require(attr)
+            index = attr.index
+            if not isinstance(index, Tensor) or index.ndim != 1 or index.dtype == torch.bool:
+                tensors.append(column.get(index, self._pool))
+                continue
+            if ids is None or index is not seen:
+                seen, ids = index, as_ids(index, column.shape[0])
+            tensors.append(column.gather(ids, self._pool))
+        return tensors
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        """Forget a tensor; one of the graph's is hidden here and stays in the graph."""
+        if self._find(attr) is None:
+            return False
+        key = _key(attr)
+        self._columns.pop(key, None)
+        self._hidden.add(key)
+        return True
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        column = self._find(attr)
+        if column is None:
+            return None
+        if attr.index is None:
+            return column.shape
+        if isinstance(attr.index, slice):
+            return (len(range(*attr.index.indices(column.shape[0]))), *column.shape[1:])
+        if _as_row(attr.index) is not None:
+            return column.shape[1:]
+        return (*as_ids(attr.index, column.shape[0]).shape, *column.shape[1:])
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """The tensors that PyG's loaders fetch per batch, as new objects with the index unset."""
+        return [TensorAttr(*key) for key, _ in self._listed()]
+
+    # ---- the rest --------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.columns())
+
+    def __bool__(self) -> bool:
+        return True  # an empty store is still a store
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            f"{key!r}: {list(column.shape)} {str(column.dtype).removeprefix('torch.')}"
+            for key, column in self.columns()
+        )
+        return f"{type(self).__name__}({parts})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if get_spawning_popen() is not None:
+            self._share_tensors()
+        state = self.__dict__.copy()
+        state["_columns"] = {key: column.tensor for key, column in self._columns.items()}
+        state["_from_graph"] = {}
+        state["_pool"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._columns = {key: Column.of_tensor(t) for key, t in state["_columns"].items()}
+        self._pool = BufferPool() if self._recycle else None
+
+    def _share_tensors(self) -> None:
+        """Before a worker process gets the tensors: work on copies in shared memory.
+
+        Torch would move the memory of the tensor itself, under arrays that still point at it.
+        """
+        for key, column in list(self._columns.items()):
+            tensor = column.tensor
+            if tensor is not None and tensor.numel() and not is_shared(tensor):
+                self._columns[key] = Column.of_tensor(
+                    shared_empty(tuple(tensor.shape), tensor.dtype).copy_(tensor)
+                )
+
+
+def _key(attr: TensorAttr) -> Key:
+    group = attr.group_name
+    return (tuple(group) if isinstance(group, list) else group, attr.attr_name)
+
+
+def _as_tensor(values: Any) -> Tensor:
+    """A CPU tensor sharing the memory of ``values`` where possible."""
+    if isinstance(values, np.ndarray):
+        if not values.flags.writeable or values.dtype.byteorder == ">":
+            values = values.astype(values.dtype.newbyteorder("="))  # torch wants neither
+        try:
+            return torch.from_numpy(values)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"torch cannot hold this array: {error}") from error
+    if not isinstance(values, Tensor):
+        raise InvalidArgumentError(
+            f"a feature store takes tensors and numpy arrays, got {type(values).__name__}"
+        )
+    if values.device.type != "cpu":
+        raise InvalidArgumentError(f"the tensor must be on the CPU, it is on {values.device}")
+    if values.layout != torch.strided or values.is_quantized:
+        raise InvalidArgumentError("sparse and quantized tensors cannot be stored")
+    return values
+
+
+def _write_rows(column: Column, rows: Tensor, index: Any) -> None:
+    """``column[index] = rows`` with ids checked, shapes and dtypes equal."""
+    target = column.tensor
+    assert target is not None
+    if isinstance(index, slice):
+        ids = np.arange(*index.indices(len(target)))
+    elif (row := _as_row(index)) is not None:
+        ids = np.array([_wrap(row, len(target))])
+        rows = rows.unsqueeze(0) if rows.ndim == target.ndim - 1 else rows
+    else:
+        ids = as_ids(index, len(target)).reshape(-1)
+    if tuple(rows.shape) != (len(ids), *target.shape[1:]):
+        raise InvalidArgumentError(
+            f"{len(ids)} rows of shape {list(target.shape[1:])} are to be replaced, got a tensor "
+            f"of shape {list(rows.shape)}"
+        )
+    if rows.dtype != target.dtype:
+        raise InvalidArgumentError(f"the rows are {target.dtype}, got {rows.dtype}")
+    bad = (ids < 0) | (ids >= len(target))
+    if bad.any():
+        at = int(bad.argmax())
+        raise OutOfRangeError(
+            f"index[{at}] = {ids[at]} is not in 0..{len(target) - 1}",
+            position=at,
+            value=int(ids[at]),
+        )
+    target[torch.from_numpy(ids)] = rows
