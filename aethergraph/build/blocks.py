@@ -62,8 +62,10 @@ class Block:
 
     def skip(self, count: int) -> None:
         """Leave out the first ``count`` bytes, which end with a line."""
-        self.line += self.buffer.count(b"\n", self.start, self.start + count)
-        self.start += count
+        stop = self.start + count
+        ends = self.buffer.count(b"\n", self.start, stop)
+        self.line += ends or self.buffer.count(b"\r", self.start, stop)
+        self.start = stop
 
 
 class BlockReader:
@@ -96,7 +98,7 @@ class BlockReader:
             while True:
                 buffer = self._buffer(len(carry) + BLOCK_BYTES)
                 buffer[: len(carry)] = carry
-                got = self._fill(stream, memoryview(buffer)[len(carry) :])
+                got = self._fill(stream, memoryview(buffer)[len(carry) : len(carry) + BLOCK_BYTES])
                 fill = len(carry) + got
                 if got == 0:
                     break

@@ -49,6 +49,7 @@ _SEARCH_BYTES = 64 << 10  # how finely a bad block is split to find the bad line
 
 _COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*")
 _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
+_LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
@@ -217,13 +218,12 @@ class TextTable:
 
     def _data_lines(self, data: bytes, count: int = 2) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
-        start = 0
-        while start < len(data) and len(found) < count:
-            end = data.find(b"\n", start) + 1 or len(data)
-            line = data[start:end]
-            start = end
+        for match in _LINE.finditer(data):
+            line = match.group(1)
             if line.strip() and not line.lstrip().startswith((b"#", b"%")):
-                found.append((line.decode("utf-8", "replace").rstrip("\r\n"), end))
+                found.append((line.decode("utf-8", "replace"), match.end()))
+                if len(found) == count:
+                    break
         return found
 
     def _split(self, line: str) -> list[str]:
@@ -263,7 +263,6 @@ class TextTable:
         ints = [f.column for f in fields if f.dtype == "int64"]
         # pyarrow reads 0x1f as 31; here it is a name like any other.
         strict = bool(ints) and _may_hold_hex(block)
-        types = {_key(f.column): pa.type_for_alias(f.dtype) for f in fields}
         options: dict[str, Any] = {
             "read_options": pacsv.ReadOptions(
                 use_threads=False,
@@ -278,18 +277,22 @@ class TextTable:
         }
         if strict:
             _refuse_hex(clean, options, ints)
-        table = pacsv.read_csv(
-            pa.py_buffer(clean),
-            convert_options=pacsv.ConvertOptions(
-                column_types=types,
-                include_columns=list(types),
-                null_values=[],
-                strings_can_be_null=False,
-                check_utf8=False,
-            ),
-            **options,
-        )
-        arrays = [_one_array(table.column(_key(f.column))) for f in fields]
+        found: dict[tuple[int, str], Array] = {}
+        for types in _passes(fields):
+            table = pacsv.read_csv(
+                pa.py_buffer(clean),
+                convert_options=pacsv.ConvertOptions(
+                    column_types={_key(c): pa.type_for_alias(t) for c, t in types.items()},
+                    include_columns=[_key(c) for c in types],
+                    null_values=[],
+                    strings_can_be_null=False,
+                    check_utf8=False,
+                ),
+                **options,
+            )
+            for column, dtype in types.items():
+                found[column, dtype] = _one_array(table.column(_key(column)))
+        arrays = [found[f.column, f.dtype] for f in fields]
         for one, array in zip(fields, arrays, strict=True):
             _check_values(one, array)
         return arrays
@@ -392,6 +395,18 @@ def _plural(count: int, word: str) -> str:
     return word if count == 1 else word + "s"
 
 
+def _passes(fields: Sequence[Field]) -> list[dict[int, str]]:
+    """Types by column; more than one such table only if a column is read as two types."""
+    passes: list[dict[int, str]] = [{}]
+    for one in fields:
+        for types in passes:
+            if types.setdefault(one.column, one.dtype) == one.dtype:
+                break
+        else:
+            passes.append({one.column: one.dtype})
+    return passes
+
+
 def _one_array(column: Any) -> Array:
     if column.num_chunks == 1:
         return column.chunk(0).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
@@ -441,7 +456,7 @@ def _explain_value(one: Field, text: str) -> str | None:
         return _explain_integer(one, text)
     if not _NUMBER.fullmatch(text):
         return f"the {one.role} {text[:80]!r} is not a number"
-    if one.finite and not np.isfinite(np.dtype(one.dtype).type(float(text))):
+    if one.finite and not abs(float(text)) <= float(np.finfo(one.dtype).max):
         return f"the {one.role} {text[:80]!r} is not a finite {one.dtype}"
     if one.minimum is not None and float(text) < one.minimum:
         return f"the {one.role} {text[:80]!r} is below {one.minimum:g}"

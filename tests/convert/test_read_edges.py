@@ -1,0 +1,514 @@
+"""Edge lists in every form: what is read, and what each mistake is called."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aethergraph.build import AttrSpec, InputError, iter_edges, read_edges
+from aethergraph.build import blocks as blocks_module
+from aethergraph.errors import (
+    FormatError,
+    InvalidArgumentError,
+    MissingFileError,
+    StorageError,
+)
+
+EDGES = [(0, 1), (1, 2), (2, 0), (5, 5)]
+
+
+def edges_of(path: Path | list[Path], **options: Any) -> list[tuple[int, int]]:
+    table = read_edges(path, **options)
+    assert table.src.dtype == table.dst.dtype == np.int64
+    return list(zip(table.src.tolist(), table.dst.tolist(), strict=True))
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def lines(separator: str, header: str = "", end: str = "\n") -> str:
+    return header + end.join(f"{u}{separator}{v}" for u, v in EDGES) + end
+
+
+# ---- forms -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", lines(",")),
+        ("a.csv", lines(",", "src,dst\n")),
+        ("a.csv", lines(",", '"source","target"\n')),
+        ("a.csv", lines(", ", "from, to\n")),
+        ("a.csv", lines(";")),
+        ("a.csv", lines("|")),
+        ("a.csv", lines("\t")),
+        ("a.csv", lines(" ")),
+        ("a.csv", lines(",", end="\r\n")),
+        ("a.csv", lines(",", end="\r")),
+        ("a.csv", lines(",").rstrip("\n")),
+        ("a.csv", lines(",", "\ufeffsrc,dst\n")),
+        ("a.csv", lines(",", "# a comment, with commas\n\n  \nsrc,dst\n")),
+        ("a.csv", "0,1\n\n   \n1,2\n# middle\n2,0\n5,5\n\n"),
+        ("a.csv", '"0","1"\n"1","2"\n2,"0"\n5,5\n'),
+        ("a.csv", "0,1\n1,2\n-0,00\n5,5\n".replace("-0,00", "2,-0")),
+        ("a.tsv", lines("\t", "u\tv\n")),
+        ("a.txt", lines("\t", "# Nodes: 6 Edges: 4\n# FromNodeId\tToNodeId\n")),
+        ("a.txt", lines("   ", "% konect\n")),
+        ("a.txt", "  0 \t 1\n1\t\t2  \n\n \t \n 2 0\n5 5 "),
+        ("a.txt", "0 1\r\n1  2 \r\n2 0\r\n5 5\r\n"),
+        ("a.txt", lines(",")),
+        ("a.edges", lines(" ")),
+        ("a", lines(",")),
+        ("a.data", lines(" ", "src dst\n")),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_text_forms(name: str, text: str, threads: int, tmp_path: Path) -> None:
+    path = write(tmp_path / name, text)
+    table = read_edges(path, threads=threads)
+    assert list(zip(table.src.tolist(), table.dst.tolist(), strict=True)) == EDGES
+    assert table.num_nodes == 6
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "tab", "space", "\\t", ":"])
+def test_delimiter_option(delimiter: str, tmp_path: Path) -> None:
+    plain = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter, delimiter)
+    path = write(tmp_path / "edges", lines(plain))
+    assert edges_of(path, delimiter=delimiter) == EDGES
+
+
+def test_compressed(tmp_path: Path) -> None:
+    text = lines(",", "src,dst\n").encode()
+    assert edges_of(write(tmp_path / "a.csv.gz", gzip.compress(text))) == EDGES
+    assert edges_of(write(tmp_path / "a.csv.bz2", bz2.compress(text))) == EDGES
+    zst = pa.compress(text, codec="zstd", asbytes=True)
+    assert edges_of(write(tmp_path / "a.csv.zst", zst)) == EDGES
+    damaged = gzip.compress(text * 100)[:-20]
+    with pytest.raises(InputError, match="cannot be read"):
+        read_edges(write(tmp_path / "bad.csv.gz", damaged))
+
+
+def test_several_files_are_concatenated(tmp_path: Path) -> None:
+    one = write(tmp_path / "1.csv", "src,dst\n0,1\n")
+    two = write(tmp_path / "2.csv", "src,dst\n1,2\n2,0\n5,5\n")
+    assert edges_of([one, two]) == EDGES
+
+
+def test_columns_by_name_and_number(tmp_path: Path) -> None:
+    text = "id,to,from,w,when,a,b,note\n9,1,0,0.5,7,1,1.5,x\n8,2,1,2,9,2,2.5,y\n"
+    path = write(tmp_path / "e.csv", text)
+    table = read_edges(path, weight="w", time="when", attrs=["a", "ab=a,b", "c=b:float64"])
+    assert table.src.tolist() == [0, 1] and table.dst.tolist() == [1, 2]
+    assert table.weight is not None and table.weight.dtype == np.float32
+    assert table.weight.tolist() == [0.5, 2]
+    assert table.time is not None and table.time.dtype == np.int64 and table.time.tolist() == [7, 9]
+    assert table.attrs["a"].dtype == np.int64 and table.attrs["a"].tolist() == [1, 2]
+    assert table.attrs["ab"].dtype == np.float32
+    assert table.attrs["ab"].tolist() == [[1, 1.5], [2, 2.5]]
+    assert table.attrs["c"].dtype == np.float64
+    assert table.unused == ("id", "note")
+    assert edges_of(path, src="from", dst="to") == [(0, 1), (1, 2)]
+    assert edges_of(path, src=2, dst="to") == [(0, 1), (1, 2)]
+    assert edges_of(path, src="2", dst="1") == [(0, 1), (1, 2)]
+    assert edges_of(write(tmp_path / "n.csv", "7,0,1\n7,1,2\n"), src=1, dst=2) == [(0, 1), (1, 2)]
+
+
+def test_header_can_be_forced_and_denied(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1\n1,2\n")
+    assert edges_of(path, header=True) == [(1, 2)]
+    assert edges_of(path, header=False) == [(0, 1), (1, 2)]
+    assert read_edges(path, src="0", dst="1", header=True).num_edges == 1
+    named = write(tmp_path / "n.csv", "src,dst\n0,1\n")
+    with pytest.raises(InputError, match=r"line 1, column 1 .source id.: the source id 'src'"):
+        read_edges(named, header=False)
+
+
+def test_fractional_times(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "u,v,t\n0,1,2\n1,2,2.5\n")
+    time = read_edges(path, time="t").time
+    assert time is not None and time.dtype == np.float64 and time.tolist() == [2, 2.5]
+    with pytest.raises(InputError, match=r"line 3, column 3 .t.: the time '2.5' is not an integer"):
+        read_edges(path, time="t", time_type="int64")
+
+
+def test_quoted_text_columns_may_hold_anything(tmp_path: Path) -> None:
+    text = 'src,dst,note\n0,1,"a, ""b""\nline two, 0x1f"\n1,2,"#"\n2,0,plain\n5,5,""\n'
+    path = write(tmp_path / "e.csv", text)
+    assert edges_of(path) == EDGES
+    with pytest.raises(InputError, match="line 7, "):
+        read_edges(write(tmp_path / "bad.csv", text + "x,1,a\n"))
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint32", "uint64", "uint8"])
+def test_parquet(kind: str, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    columns = {
+        "w": pa.array([0.5, 1, 2, 3], "float64"),
+        "dst": pa.array([v for _, v in EDGES], kind),
+        "src": pa.array([u for u, _ in EDGES], kind),
+        "t": pa.array([1, 2, 3, 4], pa.timestamp("ms")),
+        "name": pa.array(list("abcd")),
+    }
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table(columns), path)
+    table = read_edges(path, weight="w", time="t")
+    assert list(zip(table.src.tolist(), table.dst.tolist(), strict=True)) == EDGES
+    assert table.weight is not None and table.weight.dtype == np.float64
+    assert table.time is not None and table.time.tolist() == [1, 2, 3, 4]
+    assert table.unused == ("name",)
+    path.rename(tmp_path / "no_suffix")
+    assert edges_of(tmp_path / "no_suffix") == EDGES
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint16", ">i4"])
+def test_npy(dtype: str, tmp_path: Path) -> None:
+    array = np.array(EDGES, dtype)
+    for name, value in [("a.npy", array), ("b.npy", array.T), ("c", np.asfortranarray(array))]:
+        with open(tmp_path / name, "wb") as file:
+            np.save(file, value)
+        assert edges_of(tmp_path / name) == EDGES
+    two = np.array([[0, 1], [2, 3]], dtype)
+    np.save(tmp_path / "two.npy", two)
+    assert edges_of(tmp_path / "two.npy") == [(0, 2), (1, 3)]
+
+
+# ---- mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ("src,dst\n0,1\n1,x\n", "column 2 (dst): the destination id 'x' is not a number", 3, 2),
+        ("0,1\n1,2\nalice,2\n", "the source id 'alice' is not a number", 3, 1),
+        ("0,1\n1.0,2\n", "the source id '1.0' is not an integer", 2, 1),
+        ("0,1\n1e3,2\n", "not an integer written in plain digits", 2, 1),
+        ("0,1\n+1,2\n", "not an integer written in plain digits", 2, 1),
+        ("0,1\n1,-2\n", "the destination id -2 is negative", 2, 2),
+        ("0,1\n9223372036854775808,2\n", "does not fit in 64 bits", 2, 1),
+        ("0,1\n-9223372036854775809,2\n", "does not fit in 64 bits", 2, 1),
+        ("0,1\n1\n", "1 field where the first line has 2", 2, None),
+        ("0,1\n1,2,3\n", "3 fields where the first line has 2", 2, None),
+        ("0,1\n1,\n", "the destination id is missing", 2, 2),
+        ("0,1\n,2\n", "the source id is missing", 2, 1),
+        ("0,1\n0x1f,2\n", "the source id '0x1f' is not a number", 2, 1),
+        ("0,1\nNA,2\n", "the source id 'NA' is not a number", 2, 1),
+        ("0,1\nnan,2\n", "the source id 'nan' is not an integer", 2, 1),
+        ("0,1\n١,2\n", "the source id '١' is not a number", 2, 1),
+        ("# c\n\n0,1\n\n# d\n1,q\n", "'q'", 6, 2),
+        ('0,1\n"1","b"\n', "'b'", 2, 2),
+        ("0,1\r\n1,b\r\n", "'b'", 2, 2),
+    ],
+)
+def test_bad_lines(text: str, message: str, line: int, column: int | None, tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", text)
+    with pytest.raises(InputError) as caught:
+        read_edges(path)
+    assert message in str(caught.value) and str(path) in str(caught.value)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert isinstance(caught.value, FormatError) and isinstance(caught.value, ValueError)
+
+
+def test_names_are_refused_with_advice(tmp_path: Path) -> None:
+    for text in ["alice,bob\ncarol,dave\n", "src,dst\nalice,bob\n"]:
+        with pytest.raises(InputError, match=r"'alice' is not a number; .*pandas\.factorize"):
+            read_edges(write(tmp_path / "e.csv", text))
+
+
+def test_bad_line_in_a_blank_separated_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.txt", "# c\n0  1\n\n 1\t2 \n2   x\n")
+    with pytest.raises(InputError, match=r"line 5, column 2 .destination id.: .*'x'"):
+        read_edges(path)
+    with pytest.raises(InputError, match="line 5: 3 fields where the first line has 2"):
+        read_edges(write(path, "# c\n0  1\n\n 1\t2 \n2  3 4\n"))
+
+
+def test_num_nodes_limits_the_ids(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1\n1,2\n2,7\n")
+    with pytest.raises(InputError, match=r"line 3, .*id 7 is not below the number of nodes, 5"):
+        read_edges(path, num_nodes=5)
+    assert read_edges(path, num_nodes=9).num_nodes == 9
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        read_edges(path, num_nodes=-1)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("nan", "the weight 'nan' is not a finite float32"),
+        ("inf", "not a finite float32"),
+        ("1e39", "not a finite float32"),
+        ("-1", "the weight '-1' is below 0"),
+        ("heavy", "the weight 'heavy' is not a number"),
+        ("", "the weight is missing"),
+    ],
+)
+def test_bad_weights(value: str, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", f"src,dst,w\n0,1,1\n1,2,{value}\n")
+    with pytest.raises(InputError, match=f"line 3, column 3 .w.: .*{message}"):
+        read_edges(path, weight="w")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n \n# only a comment\n", "holds only comments and empty lines"),
+        (b"src,dst\n", "holds no edges"),
+        (b"1\n2\n", "has one column, but an edge needs two"),
+        (b"\x00\x01\x02", "holds zero bytes, so it is not text"),
+        ("0,1\n".encode("utf-16"), "is UTF-16 text"),
+        (b"%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n", "is a MatrixMarket file"),
+        (b"\x93NUMPY", "is not a readable .npy file"),
+        (b"PAR1PAR1", "is not a readable Parquet file"),
+    ],
+)
+def test_bad_files(data: bytes, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", data)
+    with pytest.raises(InputError, match=message) as caught:
+        read_edges(path)
+    assert str(path) in str(caught.value)
+
+
+def test_bad_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "src,dst,w\n0,1,2\n")
+    plain = write(tmp_path / "p.csv", "0,1\n1,2\n")
+    with pytest.raises(InputError, match=r"no column 'x' for the weight; columns: 'src', 'dst'"):
+        read_edges(path, weight="x")
+    with pytest.raises(InputError, match=r"no column number 7 for the weight: .* 3 columns"):
+        read_edges(path, weight=7)
+    with pytest.raises(InputError, match="no header line; give a number from 0 to 1"):
+        read_edges(plain, weight="x", header=False)
+    with pytest.raises(InvalidArgumentError, match="both columns"):
+        read_edges(path, src="src")
+    with pytest.raises(InvalidArgumentError, match="both source and destination"):
+        read_edges(path, src="src", dst="src")
+    with pytest.raises(InvalidArgumentError, match="no input file"):
+        read_edges([])
+    with pytest.raises(InvalidArgumentError, match="unknown format 'xml'"):
+        read_edges(path, format="xml")
+    with pytest.raises(InvalidArgumentError, match="delimiter must be one character"):
+        read_edges(path, delimiter="ab")
+    with pytest.raises(InvalidArgumentError, match="given twice"):
+        read_edges(path, attrs=["w", "w"])
+    with pytest.raises(InvalidArgumentError, match=r"NAME\[=COLUMN"):
+        AttrSpec.parse("w:int3")
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"none\.csv: no such file"):
+        read_edges(tmp_path / "none.csv")
+    with pytest.raises(FileNotFoundError):
+        read_edges(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        read_edges(tmp_path)
+    with pytest.raises(StorageError, match="Not a directory"):
+        read_edges(write(tmp_path / "f", "") / "x.csv")
+
+
+def parquet(path: Path, **columns: Any) -> Path:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("src", "message"),
+    [
+        (pa.array([0, 1, -4]), "row 3, column 1 (src): the source id -4 is negative"),
+        (pa.array([0, None, 1]), "row 2, column 1 (src): the source id is missing (null)"),
+        (pa.array([0, 2**63, 1], "uint64"), "row 2, column 1 (src): the source id 92"),
+        (pa.array([1.0, 2, 3]), "type double, not an integer (the first one is 1.0)"),
+        (pa.array(["ann", "b", "c"]), "(the first one is 'ann'); node ids are the integers"),
+        (pa.array([[1], [2], [3]]), "not an integer (the first one is [1])"),
+        (pa.array([True, False, True]), "type bool, not an integer"),
+    ],
+)
+def test_bad_parquet(src: Any, message: str, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "e.parquet", src=src, dst=pa.array([0, 1, 2]))
+    with pytest.raises(InputError) as caught:
+        read_edges(path)
+    assert message in str(caught.value)
+
+
+def test_bad_parquet_weights(tmp_path: Path) -> None:
+    ids = pa.array([0, 1, 2])
+    for values, message in [
+        ([1.0, float("nan"), 2.0], "row 2, .*the weight nan is not a finite"),
+        ([1.0, 2.0, -3.0], "row 3, .*the weight -3.0 is below 0"),
+        (["a", "b", "c"], "the weight is of type string, not a number .the first one is 'a'"),
+    ]:
+        path = parquet(tmp_path / "e.parquet", src=ids, dst=ids, w=pa.array(values))
+        with pytest.raises(InputError, match=message):
+            read_edges(path, weight="w")
+    path = parquet(tmp_path / "e.parquet", src=ids, dst=ids)
+    with pytest.raises(InputError, match="not below the number of nodes, 2"):
+        read_edges(path, num_nodes=2)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"not a readable Parquet file"):
+        read_edges(path)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((2, 3)), "holds float64, but node ids must be integers"),
+        (np.zeros((3, 3), int), r"has shape \[3, 3\], but edges have shape \[2, E\] or \[E, 2\]"),
+        (np.zeros(4, int), r"has shape \[4\]"),
+        (np.array([[0, 1, -7], [0, 1, 2]]), "row 3, column 1 .source id.: the source id -7"),
+        (np.array([[0, 1], [2, 2**63], [1, 1]], "u8"), "row 2, .*does not fit in 64 bits"),
+        (np.zeros((2, 0), int), "holds no edges"),
+        (np.array([["a"], ["b"]]), "must be integers"),
+    ],
+)
+def test_bad_npy(array: np.ndarray, message: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", array)
+    with pytest.raises(InputError, match=message):
+        read_edges(tmp_path / "e.npy")
+
+
+def test_npy_is_not_an_archive_and_not_cut(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", np.zeros(3))
+    with pytest.raises(InputError, match="is an archive"):
+        read_edges(tmp_path / "e.npz", format="npy")
+    np.save(tmp_path / "e.npy", np.zeros((2, 5000), int))
+    data = (tmp_path / "e.npy").read_bytes()
+    write(tmp_path / "e.npy", data[:-8])
+    with pytest.raises(InputError, match=r"not a readable .npy file"):
+        read_edges(tmp_path / "e.npy")
+    with pytest.raises(InputError, match=r"is not a .npy file"):
+        read_edges(write(tmp_path / "x.npy", "0,1\n"), format="npy")
+    with pytest.raises(InputError, match="by number, 0 or 1"):
+        write(tmp_path / "e.npy", data)
+        read_edges(tmp_path / "e.npy", src="src", dst="dst")
+
+
+# ---- blocks ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks_module, "BLOCK_BYTES", 64)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("separator", [",", "  "])
+def test_many_blocks(separator: str, tmp_path: Path) -> None:
+    edges = [(i, i * 7919 % 100_003) for i in range(2000)]
+    text = "# head\n" * 20 + "src,dst\n".replace(",", separator)
+    text += "".join(f"{u}{separator}{v}\n" for u, v in edges)
+    path = write(tmp_path / "e.txt", text)
+    seen: list[int] = []
+    table = read_edges(path, progress=lambda done, total: seen.append(done), threads=2)
+    assert list(zip(table.src.tolist(), table.dst.tolist(), strict=True)) == edges
+    assert seen == sorted(seen) and seen[-1] == path.stat().st_size
+    chunks = list(iter_edges(path))
+    assert len(chunks) > 10
+    assert np.concatenate([c.dst for c in chunks]).tolist() == table.dst.tolist()
+    write(path, text.replace(f"1500{separator}", f"oops{separator}"))
+    with pytest.raises(InputError, match=f"line {20 + 1 + 1501}, column 1"):
+        read_edges(path)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_quoted_line_ends_across_blocks(tmp_path: Path) -> None:
+    text = "src,dst,note\n" + "".join(f'{i},{i + 1},"{"x" * i}\n{i},0,y"\n' for i in range(100))
+    path = write(tmp_path / "e.csv", text)
+    assert edges_of(path) == [(i, i + 1) for i in range(100)]
+    with pytest.raises(InputError, match="line 202, column 2"):
+        read_edges(write(path, text + "7,-7,z\n"))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_line_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "e.csv", f"0,1,{'x' * 500}\n1,2,{'y' * 300}\n")
+    assert edges_of(path) == [(0, 1), (1, 2)]
+    monkeypatch.setattr(blocks_module, "_MAX_LINE_BYTES", 400)
+    with pytest.raises(InputError, match="line 1: no end of this line"):
+        read_edges(path)
+
+
+def test_capacity_follows_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "e.npy"
+    np.save(path, np.arange(2_000_000).reshape(2, -1))
+    table = read_edges(path)
+    assert table.num_edges == 1_000_000 and table.num_nodes == 2_000_000
+    assert table.src.base is not None and table.src.base.size < 1_200_000
+
+
+# ---- against a naive parser ------------------------------------------------------------------
+
+FIELD = st.one_of(
+    st.integers(0, 2**63 - 1).map(str),
+    st.integers(-3, 12).map(str),
+    st.sampled_from(["", " 4 ", "007", "x", "1.5", "0x1", "+2", '"3"', "9" * 20]),
+)
+
+
+def naive(text: str, columns: int) -> list[tuple[int, int]] | int:
+    """Edges, or the 1-based number of the first bad line."""
+    edges = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip(" ") or line.lstrip(" \t").startswith(("#", "%")):
+            continue
+        fields = [f.strip(" ") for f in line.split(",")]
+        fields = [f[1:-1] if len(f) > 1 and f[0] == f[-1] == '"' else f for f in fields]
+        if len(fields) != columns:
+            return number
+        for field in fields[:2]:
+            digits = field[1:] if field.startswith("-") else field
+            if not (digits.isascii() and digits.isdigit()) or not 0 <= int(field) < 2**63:
+                return number
+        edges.append((int(fields[0]), int(fields[1])))
+    return edges
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    body=st.lists(
+        st.one_of(
+            st.lists(FIELD, min_size=3, max_size=3).map(",".join),
+            st.lists(FIELD, min_size=1, max_size=4).map(",".join),
+            st.sampled_from(["", "  ", "# x", "%", "1,2,3", "4,5,6"]),
+        ),
+        max_size=30,
+    ),
+    block=st.sampled_from([16, 64, 1 << 20]),
+)
+def test_against_a_naive_parser(body: list[str], block: int, tmp_path: Path) -> None:
+    text = "\n".join(["8,9,1", *body])
+    path = write(tmp_path / "e.csv", text)
+    expected = naive(text, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks_module, "BLOCK_BYTES", block)
+        try:
+            found: list[tuple[int, int]] | int | None = edges_of(path, header=False)
+        except InputError as error:
+            found = error.line
+    assert found == expected
+
+
+def test_pyarrow_is_named_when_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "e.csv", "0,1\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InvalidArgumentError, match=r"need pyarrow.*aethergraph\[cli\]"):
+        read_edges(path)
+    np.save(tmp_path / "e.npy", np.array(EDGES))
+    assert edges_of(tmp_path / "e.npy") == EDGES
