@@ -206,10 +206,7 @@ class SectionTable:
         self.rows = file.sections()
         self._by_key: dict[tuple[int, int], native.Section] = {}
         for section in self.rows:
-            key = (section.kind, section.owner)
-            if key in self._by_key:
-                raise CorruptFileError(f"{self.path}: section {section.number} is there twice")
-            self._by_key[key] = section
+            self._by_key.setdefault((section.kind, section.owner), section)
         meta = self._by_key.get((native.SECTION_META, 0))
         if meta is None:
             raise FormatError(f"{self.path}: the file has no description (META)")

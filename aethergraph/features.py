@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import errno
 import logging
 import math
 import os
+import secrets
+import stat
 import struct
-import tempfile
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -30,6 +33,7 @@ from aethergraph.errors import (
     FileChangedError,
     FormatError,
     InvalidArgumentError,
+    MissingFileError,
     OutOfRangeError,
     StorageError,
     TruncatedFileError,
@@ -541,40 +545,20 @@ class FeatureStore:
                 "a .npy file cannot hold bfloat16; choose another file name for the native "
                 "format, or dtype='float32'"
             )
-        text = os.path.abspath(os.fsdecode(native.encode_path(path)[1]))
         header = {
             "descr": np.lib.format.dtype_to_descr(native.ARRAY_DTYPES[code]),
             "fortran_order": False,
             "shape": self.shape,
         }
-        temporary = None
-        try:
-            handle, temporary = tempfile.mkstemp(
-                dir=os.path.dirname(text), prefix=f".{os.path.basename(text)}.", suffix=".tmp"
-            )
-            with os.fdopen(handle, "wb") as stream:
-                np.lib.format.write_array_header_1_0(stream, header)
-                for piece in self._pieces(code):
-                    stream.write(piece.data)
-                    if task is not None:
-                        task.lend(piece.nbytes)
-                        task.check()
-                stream.flush()
-                os.fsync(stream.fileno())
+        with _replacing(path) as stream:
+            np.lib.format.write_array_header_1_0(stream, header)
+            for piece in self._pieces(code):
+                stream.write(piece.data)
+                if task is not None:
+                    task.lend(piece.nbytes)
+                    task.check()
             if self._guard is not None:
                 self._guard.check()
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, text)
-            temporary = None
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError(
-                error.errno or 0, f"cannot write {text}: {error.strerror}", text
-            ) from error
-        finally:
-            if temporary is not None and os.path.exists(temporary):
-                os.unlink(temporary)
 
     def close(self) -> None:
         """Drop this store's references. Arrays taken from it stay valid."""
@@ -634,8 +618,6 @@ def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
 def check_fingerprint(path: str, expected: str, found: str) -> None:
     """A pickle by path is only good for the very file that it was made from."""
     if expected != found:
-        import errno
-
         raise FileChangedError(
             errno.ESTALE, f"{path}: the file is not the one that was pickled", path
         )
@@ -648,10 +630,49 @@ def write_meta(writer: native.NativeWriter, meta: FileMeta) -> None:
     writer.end()
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+@contextlib.contextmanager
+def _replacing(path: native.Path) -> Iterator[IO[bytes]]:
+    """A stream beside ``path`` that takes its place, durable, when the block ends well.
+
+    Follows symbolic links and keeps the permissions of an old file, as the native writer does.
+    """
+    target = os.path.realpath(os.fsdecode(native.encode_path(path)[1]))
+    folder, name = os.path.split(target)
+    temporary = ""
+    try:
+        if os.path.exists(target) and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        beside = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.aether-tmp")
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = beside
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            if os.path.exists(target):
+                os.fchmod(handle, stat.S_IMODE(os.stat(target).st_mode))
+            os.fsync(handle)
+        os.replace(temporary, target)
+        temporary = ""
+        _sync_folder(folder)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        number = error.errno or errno.EIO
+        message = f"cannot write {target!r}: {os.strerror(number)}"
+        kind = MissingFileError if number == errno.ENOENT else StorageError
+        raise kind(number, message, target) from error
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _native_rows(values: NDArray[Any]) -> NDArray[Any]:

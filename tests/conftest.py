@@ -1,0 +1,92 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import aethergraph
+from aethergraph import Graph
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # the packaging tests run without it
+    pass
+else:
+    settings.register_profile(
+        "aethergraph",
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    settings.load_profile("aethergraph")
+
+
+@pytest.fixture
+def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a script in a new interpreter: for tests that may end the process."""
+
+    def run(
+        script: str, *args: str, check: bool = True, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), *args],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, **env},
+        )
+        if check:
+            assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.fixture(params=[1, 2, 8])
+def num_threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The native pool with 1, 2 and 8 threads."""
+    aethergraph.set_num_threads(request.param)
+    yield request.param
+    aethergraph.set_num_threads(0)
+
+
+def make_graph(
+    num_nodes: int = 200, num_edges: int = 3000, seed: int = 1, **options: object
+) -> Graph:
+    """A graph with hubs, self-loops, duplicates and isolated nodes."""
+    rng = np.random.default_rng(seed)
+    src = rng.integers(0, num_nodes, num_edges)
+    dst = (rng.random(num_edges) ** 3 * num_nodes * 0.9).astype(np.int64)
+    return Graph.from_edges(num_nodes, src, dst, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return make_graph()
+
+
+@pytest.fixture
+def full_graph() -> Graph:
+    """A graph that has everything a file can hold."""
+    num_nodes, num_edges = 120, 900
+    rng = np.random.default_rng(5)
+    graph = make_graph(
+        num_nodes,
+        num_edges,
+        layout="both",
+        keep_order=True,
+        edge_weight=rng.random(num_edges, dtype=np.float32),
+        edge_time=rng.integers(0, 10**9, num_edges),
+        node_time=rng.random(num_nodes),
+        edge_attrs={"edge_attr": rng.random((num_edges, 3), dtype=np.float32)},
+    )
+    graph.features = rng.random((num_nodes, 8), dtype=np.float32)
+    graph.node_attrs["y"] = rng.integers(0, 5, num_nodes)
+    graph.node_attrs["train_mask"] = rng.random(num_nodes) < 0.5
+    return graph

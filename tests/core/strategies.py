@@ -1,0 +1,64 @@
+"""Hypothesis strategies and comparisons for the tests of the core."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from aethergraph import Graph, Subgraph
+
+Ids = NDArray[np.int64]
+
+
+@st.composite
+def edge_lists(draw: st.DrawFn, max_nodes: int = 40, max_edges: int = 200) -> tuple[int, Ids, Ids]:
+    """``(num_nodes, src, dst)``, with hubs, self-loops, duplicates and isolated nodes."""
+    num_nodes = draw(st.integers(0, max_nodes))
+    if num_nodes == 0:
+        return 0, np.empty(0, np.int64), np.empty(0, np.int64)
+    num_edges = draw(st.integers(0, max_edges))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    skew = draw(st.sampled_from([1, 3, 8]))
+    src = (rng.random(num_edges) ** draw(st.sampled_from([1, 4])) * num_nodes).astype(np.int64)
+    dst = (rng.random(num_edges) ** skew * num_nodes).astype(np.int64)
+    return num_nodes, src, dst
+
+
+def assert_same_subgraph(found: Subgraph, expected: Subgraph) -> None:
+    for name in ("node", "row", "col", "edge", "batch"):
+        a, b = getattr(found, name), getattr(expected, name)
+        if b is None:
+            assert a is None, name
+            continue
+        assert a.dtype == np.int64, name
+        np.testing.assert_array_equal(a, b, err_msg=name)
+    assert found.num_sampled_nodes == expected.num_sampled_nodes
+    assert found.num_sampled_edges == expected.num_sampled_edges
+
+
+def assert_same_graph(found: Graph, expected: Graph) -> None:
+    assert (found.num_nodes, found.num_edges) == (expected.num_nodes, expected.num_edges)
+    assert found.layout == expected.layout
+    if expected.layout != "csr":
+        for a, b in zip(found.csc(), expected.csc(), strict=True):
+            np.testing.assert_array_equal(a, b)
+    if expected.layout != "csc":
+        for c, d in zip(found.csr(), expected.csr(), strict=True):
+            assert (c is None) == (d is None)
+            if c is not None and d is not None:
+                np.testing.assert_array_equal(c, d)
+    for name in ("edge_order", "edge_weight", "edge_time", "node_time"):
+        a, b = getattr(found, name), getattr(expected, name)
+        assert (a is None) == (b is None), name
+        if a is not None:
+            assert a.dtype == b.dtype, name
+            np.testing.assert_array_equal(a, b, err_msg=name)
+    for table, wanted in (
+        (found.node_attrs, expected.node_attrs),
+        (found.edge_attrs, expected.edge_attrs),
+    ):
+        assert sorted(table) == sorted(wanted)
+        for key, store in wanted.items():
+            assert table[key].dtype_name == store.dtype_name
+            np.testing.assert_array_equal(table[key].array, store.array, err_msg=key)

@@ -1,0 +1,72 @@
+"""Errors: one table in C and in Python, builtin parents, pickling, what they tell."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aethergraph import Graph, errors
+from aethergraph import _binding as native
+
+ALL = [getattr(errors, name) for name in errors.__all__]
+
+
+def test_the_native_table_and_the_classes_match() -> None:
+    table = native.error_table()
+    assert {code for code, _, _ in table} == set(native.ERROR_CLASSES)
+    assert len(table) == len(native.ERROR_CLASSES)
+    constants = {
+        name: getattr(native.lib, name) for name in dir(native.lib) if name.startswith("AETHER_E_")
+    }
+    assert {f"AETHER_E_{name}": code for code, name, _ in table} == constants
+    assert all(text for _, _, text in table)
+
+
+@pytest.mark.parametrize(
+    "cls", [c for c in ALL if c not in (errors.AetherError, errors.CancelledError)]
+)
+def test_each_class_is_also_a_builtin(cls: type[Exception]) -> None:
+    builtin = {c for c in cls.__mro__ if c.__module__ == builtins.__name__} - {
+        object,
+        BaseException,
+        Exception,
+    }
+    assert builtin, cls
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_each_class_takes_one_message(cls: type[Exception]) -> None:
+    assert str(cls("what happened")) == "what happened"  # torch re-raises worker errors like this
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_errors_pickle(cls: type[errors.AetherError]) -> None:
+    args = (errno.ENOSPC, "full", "file") if issubclass(cls, OSError) else ("text",)
+    error = pickle.loads(pickle.dumps(cls(*args, position=3, value=-7)))
+    assert type(error) is cls
+    assert (error.position, error.value, error.args) == (3, -7, cls(*args).args)
+    if isinstance(error, OSError):
+        assert (error.errno, error.filename) == (errno.ENOSPC, "file")
+
+
+def test_storage_errors_carry_errno_and_filename(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no such file")
+    with pytest.raises(FileNotFoundError, match="no such file") as caught:
+        Graph.load(missing)
+    assert isinstance(caught.value, errors.MissingFileError)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, missing)
+
+
+def test_errors_name_value_and_position() -> None:
+    src = np.arange(50)
+    src[17] = -3
+    with pytest.raises(errors.OutOfRangeError) as caught:
+        Graph.from_edges(100, src, np.zeros(50, int))
+    assert str(caught.value) == "src[17] = -3 is not in 0..99 (num_nodes=100)"
+    assert (caught.value.position, caught.value.value) == (17, -3)
+    assert isinstance(caught.value, IndexError)
