@@ -1,0 +1,41 @@
+"""Every example runs to its end with --quick and learns something."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+# The last line's number with --quick must be at least this.
+LEAST = {
+    "numpy_only.py": None,
+    "node_classification_pyg.py": 0.7,
+    "link_prediction_pyg.py": 0.6,
+}
+
+
+def test_every_example_is_listed() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(LEAST)
+
+
+@pytest.mark.parametrize("name", sorted(LEAST))
+def test_example(name: str, tmp_path: Path) -> None:
+    if "pyg" in name:
+        pytest.importorskip("torch_geometric")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), "--quick"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    least = LEAST[name]
+    if least is not None:
+        found = re.findall(r"0\.\d+", done.stdout.splitlines()[-1])
+        assert float(found[0]) >= least, done.stdout
