@@ -261,6 +261,78 @@ TEST(a_file_outlives_its_name) {
     aether_file_close(file);
 }
 
+/* ---- the golden file ----------------------------------------------------------- */
+
+/* One section of every kind and two arrays, all values fixed. */
+static int write_golden(const char *path, aether_error *err) {
+    static const char meta[] =
+        "{\"arrays\":[{\"dtype\":\"bfloat16\",\"name\":\"x\",\"of\":\"node\",\"shape\":[3,2],\"type\":0},"
+        "{\"dtype\":\"int8\",\"name\":\"y\",\"of\":\"edge\",\"shape\":[4],\"type\":0}],"
+        "\"edge_types\":[{\"destination\":0,\"name\":\"to\",\"num_edges\":4,\"source\":0}],"
+        "\"node_types\":[{\"name\":\"node\",\"num_nodes\":3}],\"version\":1}";
+    static const uint64_t csc_indptr[] = {0, 1, 3, 4}, csr_indptr[] = {0, 2, 3, 4};
+    static const uint32_t csc_indices[] = {2, 0, 1, 0}, csr_indices[] = {1, 2, 1, 0};
+    static const uint32_t csr_edge_ids[] = {1, 3, 2, 0};
+    static const uint64_t edge_order[] = {3, 0, 2, 1};
+    static const float weights[] = {0.5f, 1.0f, 2.0f, -4.0f};
+    static const int64_t edge_times[] = {10, 20, 30, -40};
+    static const double node_times[] = {0.25, -1.0, 1e300};
+    static const uint16_t x[] = {0x3F80, 0x4000, 0x4040, 0xBF80, 0x0000, 0x7F80};
+    static const int8_t y[] = {1, -2, 3, -128};
+    static const struct {
+        uint32_t kind, owner, dtype;
+        const void *data;
+        uint64_t size;
+    } parts[] = {
+        {AETHER_SECTION_META, 0, AETHER_U8, meta, sizeof meta - 1},
+        {AETHER_SECTION_CSC_INDPTR, 0, AETHER_U64, csc_indptr, sizeof csc_indptr},
+        {AETHER_SECTION_CSC_INDICES, 0, AETHER_U32, csc_indices, sizeof csc_indices},
+        {AETHER_SECTION_CSR_INDPTR, 0, AETHER_U64, csr_indptr, sizeof csr_indptr},
+        {AETHER_SECTION_CSR_INDICES, 0, AETHER_U32, csr_indices, sizeof csr_indices},
+        {AETHER_SECTION_CSR_EDGE_IDS, 0, AETHER_U32, csr_edge_ids, sizeof csr_edge_ids},
+        {AETHER_SECTION_EDGE_ORDER, 0, AETHER_U64, edge_order, sizeof edge_order},
+        {AETHER_SECTION_EDGE_WEIGHT, 0, AETHER_F32, weights, sizeof weights},
+        {AETHER_SECTION_EDGE_TIME, 0, AETHER_I64, edge_times, sizeof edge_times},
+        {AETHER_SECTION_NODE_TIME, 0, AETHER_F64, node_times, sizeof node_times},
+        {AETHER_SECTION_ARRAY, 0, AETHER_BF16, x, sizeof x},
+        {AETHER_SECTION_ARRAY, 1, AETHER_I8, y, sizeof y},
+    };
+    aether_writer *w;
+    int code = aether_writer_create(path, AETHER_CONTENT_GRAPH, &w, err);
+    if (code)
+        return code;
+    for (unsigned i = 0; !code && i < sizeof parts / sizeof parts[0]; i++)
+        code =
+            add_section(w, parts[i].kind, parts[i].owner, parts[i].dtype, parts[i].data, parts[i].size, err);
+    if (!code)
+        return aether_writer_commit(w, err);
+    aether_writer_abort(w);
+    return code;
+}
+
+/* Version 1 files stay readable, and writing them stays the same to the byte.
+ * After a deliberate change of the format: a new version, a new golden file
+ * (AETHER_WRITE_GOLDEN=1 writes it), and the old one goes on being read here. */
+TEST(golden_file_of_version_1) {
+    const char *golden = TEST_DATA "/graph-v1.aether";
+    char path[256];
+    aether_error err;
+    aether_file *file;
+    if (getenv("AETHER_WRITE_GOLDEN"))
+        REQUIRE_OK(write_golden(golden, &err), err);
+    REQUIRE_OK(aether_file_open(golden, &file, &err), err);
+    CHECK_EQ(aether_file_num_sections(file), 12);
+    CHECK_OK(aether_file_verify(file, NULL, &err), err);
+    CHECK_EQ(((const uint32_t *)aether_file_data(file, 5))[1], 3);
+    aether_file_close(file);
+    REQUIRE_OK(write_golden(test_path(path, sizeof path, "golden"), &err), err);
+    bytes expected = read_file(golden), written = read_file(path);
+    CHECK_EQ(written.size, expected.size);
+    CHECK(written.size == expected.size && memcmp(written.data, expected.data, expected.size) == 0);
+    free(expected.data);
+    free(written.data);
+}
+
 /* ---- things that are not files of ours ---------------------------------------- */
 
 TEST(missing_and_special_files) {

@@ -155,10 +155,11 @@ static int verify(verification *v, aether_error *err) {
     v->first = malloc(((size_t)file->num_sections + 1) * sizeof *v->first);
     uint64_t blocks = v->first ? count_blocks(v) : 0;
     v->hashes = malloc(blocks * sizeof *v->hashes + 1);
-    v->buffers = malloc(ae_pool_threads(0) * READ_SIZE);
+    uint32_t threads = ae_pool_threads(0); /* may change meanwhile: asked once */
+    v->buffers = malloc(threads * READ_SIZE);
     if (!v->first || !v->hashes || !v->buffers)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory verifying '%s'", file->path);
-    ae_pool_run(verify_block, v, blocks, ae_pool_threads(0));
+    ae_pool_run(verify_block, v, blocks, threads);
     return conclude(v, err);
 }
 
