@@ -4,29 +4,40 @@
  *   caller: if (ae_core_has_f16c()) use the function compiled with
  *           __attribute__((target("avx,f16c"))), else the portable one
  *
- * Caveats: asks the processor on every call (some 100 cycles, more in a
- * virtual machine): ask once per array, not once per row.
+ * Caveats: the answer is kept per source file that asks; the first question
+ * costs some 10 us in a virtual machine, which traps it.
  */
 #ifndef AE_CORE_SIMD_H
 #define AE_CORE_SIMD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#endif
 
-/* Conversions between float16 and float32. */
-static inline bool ae_core_has_f16c(void) {
-#if defined(__x86_64__)
+static inline bool ae_core_probe_f16c(void) {
     unsigned a, b, c = 0, d;
     /* "avx" also says that the system saves the wide registers; "f16c" itself
      * is not a name that every compiler's __builtin_cpu_supports knows. */
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
 #else
+static inline bool ae_core_probe_f16c(void) {
     return false;
+}
 #endif
+
+/* Conversions between float16 and float32. */
+static inline bool ae_core_has_f16c(void) {
+    static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!answer) {
+        answer = ae_core_probe_f16c() ? 2 : 1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
 }
 
 #endif

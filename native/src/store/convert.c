@@ -88,6 +88,15 @@ void ae_store_f16_to_f32_portable(void *out, const void *in, uint64_t n) {
     }
 }
 
+static void f16_f64_portable(void *out, const void *in, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        float x;
+        ae_store_f16_to_f32_portable(&x, (const char *)in + i * 2, 1);
+        double y = (double)x;
+        memcpy((char *)out + i * 8, &y, 8);
+    }
+}
+
 #if defined(__x86_64__)
 __attribute__((target("avx,f16c"))) static void f16_f32_f16c(void *out, const void *in, uint64_t n) {
     uint64_t i = 0;
@@ -97,24 +106,24 @@ __attribute__((target("avx,f16c"))) static void f16_f32_f16c(void *out, const vo
     }
     ae_store_f16_to_f32_portable((char *)out + i * 4, (const char *)in + i * 2, n - i);
 }
-#endif
 
-static ae_convert_fn f16_to_f32(void) {
-#if defined(__x86_64__)
-    if (ae_core_has_f16c())
-        return f16_f32_f16c;
-#endif
-    return ae_store_f16_to_f32_portable;
-}
-
-static void f16_f64(void *out, const void *in, uint64_t n) {
-    float block[256];
-    ae_convert_fn widen = f16_to_f32();
-    for (uint64_t i = 0, m; i < n; i += m) {
-        m = n - i < 256 ? n - i : 256;
-        widen(block, (const char *)in + i * 2, m);
-        f32_f64((char *)out + i * 8, block, m);
+__attribute__((target("avx,f16c"))) static void f16_f64_f16c(void *out, const void *in, uint64_t n) {
+    uint64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        __m128i half = _mm_loadl_epi64((const __m128i *)((const char *)in + i * 2));
+        _mm256_storeu_pd((double *)((char *)out + i * 8), _mm256_cvtps_pd(_mm_cvtph_ps(half)));
     }
+    f16_f64_portable((char *)out + i * 8, (const char *)in + i * 2, n - i);
+}
+#endif
+
+/* Chosen by processor, once per gather. */
+static ae_convert_fn convert_f16(uint32_t to) {
+#if defined(__x86_64__)
+    if ((to == AETHER_F32 || to == AETHER_F64) && ae_core_has_f16c())
+        return to == AETHER_F32 ? f16_f32_f16c : f16_f64_f16c;
+#endif
+    return to == AETHER_F32 ? ae_store_f16_to_f32_portable : to == AETHER_F64 ? f16_f64_portable : NULL;
 }
 
 /* ---- the table ------------------------------------------------------------------ */
@@ -133,13 +142,12 @@ static const struct {
     {AETHER_I16, AETHER_F32, i16_f32},   {AETHER_I16, AETHER_F64, i16_f64},
     {AETHER_I32, AETHER_I64, i32_i64},   {AETHER_I32, AETHER_F32, i32_f32},
     {AETHER_I32, AETHER_F64, i32_f64},   {AETHER_F32, AETHER_F64, f32_f64},
-    {AETHER_F16, AETHER_F64, f16_f64},   {AETHER_BF16, AETHER_F32, bf16_f32},
-    {AETHER_BF16, AETHER_F64, bf16_f64},
+    {AETHER_BF16, AETHER_F32, bf16_f32}, {AETHER_BF16, AETHER_F64, bf16_f64},
 };
 
 ae_convert_fn ae_store_convert(uint32_t from, uint32_t to) {
-    if (from == AETHER_F16 && to == AETHER_F32)
-        return f16_to_f32(); /* chosen by processor */
+    if (from == AETHER_F16)
+        return convert_f16(to);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].from == from && table[i].to == to)
             return table[i].convert;
