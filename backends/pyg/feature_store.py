@@ -57,13 +57,25 @@ _CHUNK_ROWS = 1 << 20
 
 
 class _Attr(TensorAttr):  # type: ignore[misc]
-    """``TensorAttr`` that also takes a numpy index.
+    """``TensorAttr`` that also takes a numpy index; equal to PyG's own of the same fields.
 
-    PyG's own compares every field with a marker by ``!=``, which an array answers elementwise.
+    PyG's compares every field with a marker by ``!=``, which an array answers elementwise.
     """
 
     def is_set(self, key: str) -> bool:
         return getattr(self, key) is not _UNSET
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorAttr):
+            return NotImplemented
+        index, wanted = self.index, other.index
+        if isinstance(index, (Tensor, np.ndarray)) or isinstance(wanted, (Tensor, np.ndarray)):
+            equal = index is wanted
+        else:
+            equal = index == wanted
+        return equal and (self.group_name, self.attr_name) == (other.group_name, other.attr_name)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 _UNSET = TensorAttr().index
@@ -241,8 +253,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     """
 
     def __init__(self, *, recycle: bool = False) -> None:
-        super().__init__()
-        # PyG's base class keeps its own fields in __dict__ and has no __setattr__ of its own.
+        super().__init__(tensor_attr_cls=_Attr)
         self._graph: Graph | None = None
         self._columns: dict[Key, Column] = {}
         self._from_graph: dict[Key, Column] = {}

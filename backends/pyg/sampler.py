@@ -321,8 +321,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         if not self.disjoint:
             seeds, inverse = torch.unique(seeds, return_inverse=True)
         out = self._sample(seeds.numpy(), key)
-        if out.batch is not None and links.num_positive:
-            out.batch = out.batch % links.num_positive
+        if out.batch is not None:
+            out.batch = links.trees()[out.batch]
         out.metadata = links.metadata(index, inverse)
         return self._finish(out)
 
@@ -503,6 +503,14 @@ class _Links:
         self._triplet = neg_sampling is not None and neg_sampling.is_triplet()
         self._num_negative = 0 if self._triplet else self._sizes[0] - num_positive
         self._negative = neg_sampling is not None
+
+    def trees(self) -> Tensor:
+        """The link that each end belongs to: end i of a side to link ``i % P``.
+
+        PyG takes ``i % P`` over both sides in a row, which is the same for whole ratios of
+        negatives and mixes up the links for others.
+        """
+        return torch.cat([torch.arange(size) % max(1, self.num_positive) for size in self._sizes])
 
     def metadata(self, index: EdgeSamplerInput, inverse: Tensor | None) -> tuple[Any, ...]:
         """PyG's metadata; ``inverse`` gives the local id of each end, None: they are in order."""

@@ -1,0 +1,125 @@
+"""What the tests of the PyG adapter share. Imported by spawned workers too, so it stays light."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from aethergraph import Graph, Subgraph
+from aethergraph.pyg import FeatureStore, GraphStore
+from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.testing import oracle
+
+NUM_NODES, NUM_EDGES = 150, 1500
+MASK = (1 << 64) - 1
+
+Stores = tuple[FeatureStore, GraphStore]
+
+
+def make_edges(seed: int = 3) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Edges with hubs, self-loops, duplicates and isolated nodes."""
+    rng = np.random.default_rng(seed)
+    src = rng.integers(0, NUM_NODES, NUM_EDGES)
+    dst = (rng.random(NUM_EDGES) ** 2 * NUM_NODES * 0.9).astype(np.int64)
+    return src, dst
+
+
+def make_graph(layout: Any = "csc") -> Graph:
+    """A graph with node and edge attributes of several dtypes."""
+    src, dst = make_edges()
+    rng = np.random.default_rng(4)
+    attrs = {
+        "edge_attr": rng.random((NUM_EDGES, 3), dtype=np.float32),
+        "kind": rng.integers(0, 9, NUM_EDGES),
+    }
+    graph = Graph.from_edges(NUM_NODES, src, dst, edge_attrs=attrs, layout=layout)
+    graph.features = rng.random((NUM_NODES, 8), dtype=np.float32)
+    graph.node_attrs["y"] = rng.integers(0, 5, NUM_NODES)
+    graph.node_attrs["train_mask"] = rng.random(NUM_NODES) < 0.5
+    return graph
+
+
+def make_stores() -> Stores:
+    graph = make_graph()
+    return FeatureStore.from_graph(graph), GraphStore(graph)
+
+
+def make_data() -> Data:
+    src, dst = make_edges()
+    generator = torch.Generator().manual_seed(5)
+    return Data(
+        x=torch.rand(NUM_NODES, 8, generator=generator),
+        y=torch.randint(5, (NUM_NODES,), generator=generator),
+        train_mask=torch.rand(NUM_NODES, generator=generator) < 0.5,
+        edge_index=torch.from_numpy(np.stack([src, dst])),
+        edge_attr=torch.rand(NUM_EDGES, 3, generator=generator),
+    )
+
+
+def node_key(seeds: Any, seed: int | None = None, epoch: int = 0) -> int:
+    """The key of a batch of seed nodes, as NeighborSampler's docstring defines it."""
+    start = torch.initial_seed() & MASK if seed is None else seed
+    return mix_key(start, epoch, hash_ids(np.ascontiguousarray(seeds, np.int64)))
+
+
+def expect(graph: Graph, seeds: Any, fanouts: Sequence[int], key: int, **options: Any) -> Subgraph:
+    indptr, indices = graph.csc()
+    return oracle.sample(indptr, indices, np.asarray(seeds), fanouts, key, **options)
+
+
+def assert_topology(batch: Data, expected: Subgraph) -> None:
+    """The batch holds exactly this sample."""
+    np.testing.assert_array_equal(batch.n_id, expected.node)
+    np.testing.assert_array_equal(batch.edge_index, np.stack([expected.row, expected.col]))
+    np.testing.assert_array_equal(batch.e_id, expected.edge)
+    for tensor in (batch.n_id, batch.edge_index, batch.e_id):
+        assert tensor.dtype == torch.int64
+    assert batch.num_nodes == len(expected.node)
+    if expected.batch is None:
+        assert batch.batch is None
+    else:
+        np.testing.assert_array_equal(batch.batch, expected.batch)
+    if expected.num_sampled_edges is not None:
+        assert batch.num_sampled_nodes == expected.num_sampled_nodes
+        assert batch.num_sampled_edges == expected.num_sampled_edges
+
+
+def assert_attrs(batch: Data, graph: Graph, edges: bool = True) -> None:
+    """The batch holds the graph's attributes of its nodes, and of its edges if they are there."""
+    for name, store in graph.node_attrs.items():
+        wanted = torch.from_numpy(np.array(store.array))[batch.n_id]
+        assert batch[name].dtype == wanted.dtype
+        assert torch.equal(batch[name], wanted), name
+    for name, store in graph.edge_attrs.items():
+        if edges:
+            assert torch.equal(batch[name], torch.from_numpy(np.array(store.array))[batch.e_id])
+        else:
+            assert name not in batch
+
+
+def assert_same_batches(found: Sequence[Data], wanted: Sequence[Data]) -> None:
+    """Two runs gave the same batches, field by field."""
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        assert sorted(a.keys()) == sorted(b.keys())
+        for name in b.keys():  # noqa: SIM118 - a Data iterates over its items
+            if isinstance(b[name], Tensor):
+                assert torch.equal(a[name], b[name]), name
+            else:
+                assert a[name] == b[name], name
+
+
+def mark(data: Data) -> Data:
+    """A transform that pickles."""
+    data.marked = data.num_nodes
+    return data
+
+
+class Batch(Data):
+    """A batch class of a user's own."""
