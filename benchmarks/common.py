@@ -1,0 +1,430 @@
+"""What the benchmarks share: arguments, conditions, the test graphs, tables, JSON and plots."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import importlib.metadata
+import importlib.util
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+Ids = NDArray[np.int64]
+
+# ---- arguments ---------------------------------------------------------------------------------
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that every benchmark has."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
+    made.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "aethergraph-benchmarks",
+        help="folder for graphs and features, kept between runs (default: %(default)s)",
+    )
+    made.add_argument(
+        "--out",
+        type=Path,
+        help="folder for results (default: benchmarks/results, with --quick DIR/results)",
+    )
+    made.add_argument(
+        "--core",
+        type=int,
+        default=max(os.sched_getaffinity(0)),
+        help="core that one-thread measurements are pinned to (default: %(default)s)",
+    )
+    return made
+
+
+def parse(made: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    args = made.parse_args(argv)
+    args.dir = args.dir.resolve()
+    args.dir.mkdir(parents=True, exist_ok=True)
+    if args.out is None:
+        args.out = args.dir / "results" if args.quick else RESULTS
+    args.out.mkdir(parents=True, exist_ok=True)
+    return args
+
+
+# ---- conditions --------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, Any]:
+    """The machine in a few words."""
+    return {
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(_meminfo("MemTotal") / 2**30, 1),
+        "virtual": "hypervisor" in (_field("/proc/cpuinfo", "flags") or ""),
+        "kernel": platform.release().split("-")[0],
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def _field(path: str, name: str) -> str | None:
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def _meminfo(name: str) -> int:
+    return int((_field("/proc/meminfo", name) or "0").split()[0]) * 1024
+
+
+def available_memory() -> int:
+    """Bytes that can be taken without pushing others out."""
+    return _meminfo("MemAvailable")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("aethergraph", "numpy", "torch", "torch_geometric", "torch_sparse", "pyg_lib"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def commit() -> str:
+    """The commit measured, with "+" when the engine's sources differ from it."""
+    git = ["git", "-C", str(HERE.parent)]
+    try:
+        name = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "--", "aethergraph", "backends", "native/src"],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return name + ("+" if changes.strip() else "")
+
+
+def importable(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def pyg_sampler() -> str | None:
+    """The library behind PyG's own NeighborLoader here, or None: then PyG cannot sample."""
+    return next((name for name in ("pyg_lib", "torch_sparse") if importable(name)), None)
+
+
+# ---- graphs ------------------------------------------------------------------------------------
+
+
+def power_law_ids(rng: np.random.Generator, num_nodes: int, count: int) -> Ids:
+    """``count`` node ids; node of rank r is drawn with probability ~ r^(-2/3).
+
+    Degrees then follow a power law with exponent 2.5. Ranks are spread over the ids by a
+    multiplicative permutation, so that hubs are not neighbours in memory.
+    """
+    rank = np.floor(num_nodes * rng.random(count) ** 3).astype(np.int64)
+    step = 1 + int(num_nodes * 0.6180339887498949)
+    while math.gcd(step, num_nodes) != 1:
+        step += 1
+    np.minimum(rank, num_nodes - 1, out=rank)
+    rank *= step
+    rank %= num_nodes
+    return rank
+
+
+def power_law_edges(num_nodes: int, num_edges: int, seed: int = 0) -> tuple[Ids, Ids]:
+    """A deterministic edge list (src, dst); both ends follow the power law."""
+    src, dst = np.empty(num_edges, np.int64), np.empty(num_edges, np.int64)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    for begin in range(0, num_edges, 1 << 22):
+        end = min(begin + (1 << 22), num_edges)
+        src[begin:end] = power_law_ids(rng, num_nodes, end - begin)
+        dst[begin:end] = power_law_ids(rng, num_nodes, end - begin)
+    return src, dst
+
+
+@dataclass(frozen=True)
+class GraphFiles:
+    """One power-law graph on disk, the same for every contender."""
+
+    folder: Path
+    num_nodes: int
+    num_edges: int
+
+    @property
+    def graph(self) -> Path:
+        return self.folder / "graph.aeg"
+
+    def config(self) -> dict[str, Any]:
+        return {"folder": str(self.folder)}
+
+    def csc(self) -> None:
+        """Also write ``indptr.npy`` and ``indices.npy``, int64, for the peers."""
+        from aethergraph import Graph
+
+        if (self.folder / "indices.npy").exists():
+            return
+        with Graph.load(self.graph) as graph:
+            for name, array in zip(("indptr", "indices"), graph.csc(), strict=True):
+                _save(self.folder / f"{name}.npy", array.astype(np.int64))
+
+    def features(self, width: int) -> Path:
+        """``x{width}.npy``, float32, and ``y.npy``, int64 in 0..15."""
+        path = self.folder / f"x{width}.npy"
+        rng = np.random.Generator(np.random.PCG64(1))
+        if not path.exists():
+            _save(self.folder / "y.npy", rng.integers(0, 16, self.num_nodes))
+            rows = np.lib.format.open_memmap(
+                path.with_suffix(".part.npy"), "w+", np.float32, (self.num_nodes, width)
+            )
+            for begin in range(0, self.num_nodes, 1 << 18):
+                piece = rows[begin : begin + (1 << 18)]
+                piece[:] = rng.standard_normal(piece.shape, np.float32)
+            rows.flush()
+            del rows
+            path.with_suffix(".part.npy").rename(path)
+        return path
+
+    def seeds(self, count: int, batch: int, seed: int = 2) -> Path:
+        """``count`` batches of distinct seeds, int64 [count, batch]."""
+        path = self.folder / f"seeds-{count}x{batch}.npy"
+        if not path.exists():
+            rng = np.random.Generator(np.random.PCG64(seed))
+            rows = [rng.choice(self.num_nodes, batch, replace=False) for _ in range(count)]
+            _save(path, np.stack(rows).astype(np.int64))
+        return path
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    part = path.with_suffix(".part.npy")
+    np.save(part, array)
+    part.rename(path)
+
+
+def power_law_graph(folder: Path, num_nodes: int, degree: int = 10) -> GraphFiles:
+    """The graph with ``num_nodes * degree`` edges, built on first use."""
+    from aethergraph import Graph
+
+    files = GraphFiles(folder / f"power-law-{short(num_nodes)}", num_nodes, num_nodes * degree)
+    files.folder.mkdir(parents=True, exist_ok=True)
+    if not files.graph.exists():
+        say(f"making a graph of {num_nodes:,} nodes and {files.num_edges:,} edges")
+        src, dst = power_law_edges(num_nodes, files.num_edges)
+        Graph.from_edges(num_nodes, src, dst).save(files.graph)
+    return files
+
+
+def drop_from_cache(path: Path) -> None:
+    """Write the file back and forget its pages: the next read is from the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+
+
+def short(number: float) -> str:
+    """12_000_000 -> "12M"."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def size(num_bytes: float) -> str:
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if num_bytes >= unit:
+            return f"{num_bytes / unit:.3g} {name}"
+    return f"{num_bytes:.0f} B"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times larger, round by round: median, and the range over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def paired(cls, above: Sequence[float], below: Sequence[float]) -> Ratio:
+        ratios = [a / b for a, b in zip(above, below, strict=True)]
+        return cls(statistics.median(ratios), min(ratios), max(ratios))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}-{self.high:.2f})"
+
+
+# ---- reports -----------------------------------------------------------------------------------
+
+Cell = str | int | float | None
+
+
+@dataclass
+class Report:
+    """Tables and notes of one benchmark: printed, and saved as NAME.json and NAME.md."""
+
+    name: str
+    title: str
+    args: argparse.Namespace
+    parameters: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    tables: list[tuple[str, list[str], list[list[Cell]]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.machine, self.versions, self.commit = machine(), versions(), commit()
+        self.started = dt.datetime.now(dt.timezone.utc)
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+        self.tables.append((title, list(columns), [list(row) for row in rows]))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def finish(self) -> None:
+        """Print and save everything."""
+        text = self.markdown()
+        print(text)
+        document = {
+            "benchmark": self.name,
+            "quick": self.args.quick,
+            "command": f"python benchmarks/{self.name}.py"
+            + (" --quick" if self.args.quick else ""),
+            "date": self.started.strftime("%Y-%m-%dT%H:%MZ"),
+            "machine": self.machine,
+            "versions": self.versions,
+            "commit": self.commit,
+            "parameters": self.parameters,
+            "data": self.data,
+            "tables": [
+                {"title": title, "columns": columns, "rows": rows}
+                for title, columns, rows in self.tables
+            ],
+            "notes": self.notes,
+        }
+        path = self.args.out / f"{self.name}.json"
+        path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+
+    def markdown(self) -> str:
+        where = self.machine
+        known = ", ".join(f"{k} {v}" for k, v in self.versions.items() if v != "absent")
+        lines = [
+            f"## {self.title}",
+            "",
+            f"{where['cpu']}, {where['cores']} cores{', virtual' if where['virtual'] else ''}, "
+            f"{where['memory_gib']} GiB, Linux {where['kernel']}; {known}; "
+            f"commit {self.commit}; load before: {where['load_at_start']}"
+            + ("; **quick run, not a result**" if self.args.quick else ""),
+        ]
+        for title, columns, rows in self.tables:
+            lines += ["", f"**{title}**", "", "| " + " | ".join(columns) + " |"]
+            lines.append("|" + "---|" * len(columns))
+            lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+        if self.notes:
+            lines += ["", *(f"- {note}" for note in self.notes)]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def caption(self) -> str:
+        return f"{self.machine['cpu']}, {self.machine['cores']} cores, commit {self.commit}"
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return "missing"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def say(text: str) -> None:
+    print(f"# {text}", file=sys.stderr, flush=True)
+
+
+# ---- plots -------------------------------------------------------------------------------------
+
+COLORS = ("#0b6e4f", "#6bbf59", "#c1121f", "#e07a5f", "#3d5a80", "#98c1d9", "#888888")
+
+
+def plot(
+    report: Report, columns: int, draw: Callable[[Sequence[Any]], None], suffix: str = ""
+) -> None:
+    """``draw(axes)`` into NAME[suffix].png; skipped with a note if matplotlib is absent."""
+    if not importable("matplotlib"):
+        report.note("no plot: matplotlib is not installed")
+        return
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, columns, figsize=(5.6 * columns, 4.2), squeeze=False)
+    draw(list(axes[0]))
+    for axis in axes[0]:
+        axis.grid(True, which="major", alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.text(0.995, 0.005, report.caption, ha="right", va="bottom", fontsize=6, color="#666666")
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    figure.savefig(report.args.out / f"{report.name}{suffix}.png", dpi=130)
+    plt.close(figure)
+
+
+def bars(axis: Any, names: Sequence[str], values: Sequence[float | None], label: str) -> None:
+    """Horizontal bars, the first at the top; a missing value is said so."""
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        axis.barh(place, value or 0, color=COLORS[0] if "aethergraph" in name else COLORS[4])
+        axis.text(value or 0, place, " missing" if value is None else f" {value:.3g}", va="center")
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.margins(x=0.15)
+    axis.set_xlabel(label)
+
+
+def lines(
+    axis: Any, series: dict[str, list[tuple[float, float]]], xlabel: str, ylabel: str
+) -> None:
+    """Log-log lines by name."""
+    for (name, points), color in zip(series.items(), _colors(), strict=False):
+        if points:
+            x, y = zip(*points, strict=True)
+            axis.plot(x, y, "o-", label=name, color=color, markersize=4)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel(xlabel)
+    axis.set_ylabel(ylabel)
+    axis.legend(fontsize=7)
+
+
+def _colors() -> Iterator[str]:
+    while True:
+        yield from COLORS
+
+
+# ---- running things ----------------------------------------------------------------------------
+
+
+def have(tool: str) -> bool:
+    return shutil.which(tool) is not None

@@ -1,0 +1,110 @@
+"""Batches per second with 128 float32 features: PyG's loader, stock loader over our stores, ours.
+
+    python benchmarks/end_to_end.py [--quick] [--nodes N]
+
+PyG's NeighborLoader has the graph and the features in memory; ours map the files (mmap) or hold
+them in huge pages (memory). All have num_workers=0 and every core of the machine.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import common
+from common import GraphFiles, Ratio, Report
+from loaders import NAMES, PYG
+from worker import Worker, WorkerError, take_turns
+
+CASES = (([15, 10], 128), ([15, 10], 1024))
+WIDTH = 128
+
+
+def start(files: GraphFiles, features: str, names: Sequence[str], stack: ExitStack) -> list[Worker]:
+    config = {**files.config(), "features": features}
+    return [stack.enter_context(Worker(name, "loaders.py", config)) for name in names]
+
+
+def contenders(report: Report) -> list[str]:
+    """PyG's loader only if PyG can sample here; says so."""
+    sampler = common.pyg_sampler()
+    if sampler is None:
+        report.note("PyG's NeighborLoader is missing: neither pyg-lib nor torch-sparse is here.")
+        return [name for name in NAMES if name != PYG]
+    report.note(f"PyG's NeighborLoader samples with {sampler.replace('_', '-')}.")
+    return list(NAMES)
+
+
+def measure(
+    workers: list[Worker], fanouts: list[int], batch: int, model: bool, quick: bool
+) -> dict[str, list[float]]:
+    """Seconds per batch by round."""
+    rounds, target = (2, 0.1) if quick else (9, 1.5)
+    arguments = {"fanouts": fanouts, "batch": batch, "model": model}
+    slowest = max(w.ask("epoch", count=4, seed=0, **arguments)["seconds"] / 4 for w in workers)
+    count = max(4, min(200, int(target / slowest)))
+    answers = take_turns(
+        workers,
+        rounds,
+        lambda worker, number: worker.ask("epoch", count=count, seed=2 + number, **arguments),
+    )
+    return {name: [r["seconds"] / count for r in rows] for name, rows in answers.items()}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--nodes", type=int, help="nodes; ten edges each (default: 1M)")
+    args = common.parse(made, argv)
+    report = Report("end_to_end", f"Loading batches with {WIDTH} float32 features", args)
+    files = common.power_law_graph(args.dir, args.nodes or (10_000 if args.quick else 1_000_000))
+    files.csc()
+    features = files.features(WIDTH).name
+    names = contenders(report)
+    rows: list[list[common.Cell]] = []
+    ratios: list[list[common.Cell]] = []
+    results: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        workers = start(files, features, names, stack)
+        for fanouts, batch in CASES:
+            for model in (False, True):
+                label = [f"{fanouts} x {batch}", "GraphSAGE step" if model else "loading only"]
+                common.say(", ".join(label))
+                times = measure(workers, fanouts, batch, model, args.quick)
+                rates = {name: 1 / statistics.median(times[name]) for name in names}
+                rows.append([*label, *(rates.get(name) for name in NAMES)])
+                over = {n: Ratio.paired(times[PYG], times[n]) for n in names if PYG in times}
+                ratios.append(
+                    [*label, *(str(over[n]) if n in over else None for n in NAMES if n != PYG)]
+                )
+                results.append({"fanouts": fanouts, "batch": batch, "model": model,
+                                "seconds_per_batch_by_round": times})  # fmt: skip
+        memories = {worker.name: worker.ask("memory") for worker in workers}
+    report.parameters = {"nodes": files.num_nodes, "edges": files.num_edges, "width": WIDTH}
+    report.data = {"cases": results, "memory": memories}
+    report.table("batches per second, medians", ["fanouts x batch", "work", *NAMES], rows)
+    report.table(
+        f"times as fast as {PYG}: median (range over rounds)",
+        ["fanouts x batch", "work", *(name for name in NAMES if name != PYG)],
+        ratios,
+    )
+    draw(report, rows)
+    report.finish()
+
+
+def draw(report: Report, rows: list[list[common.Cell]]) -> None:
+    def panels(axes: Sequence[Any]) -> None:
+        for axis, row in zip(axes, rows, strict=True):
+            values = [value if isinstance(value, float) else None for value in row[2:]]
+            common.bars(axis, NAMES, values, "batches per second")
+            axis.set_title(f"{row[0]}, {row[1]}", fontsize=9)
+
+    common.plot(report, len(rows), panels)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WorkerError as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,131 @@
+"""The contenders of loading batches, one per process (see worker.py); PyG's and ours.
+
+    PyG NeighborLoader        Data in memory, PyG's sampler (pyg-lib or torch-sparse)
+    stock NodeLoader          PyG's NodeLoader over our stores and sampler
+    aethergraph NeighborLoader  ours, prefetching in threads
+
+An epoch is a new loader over fresh seeds: it is timed from ``iter()`` to the last batch, so what
+is sampled ahead is paid for, and between turns nothing runs on.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.nn import GraphSAGE
+from worker import Commands, memory, serve
+
+# (fanouts, batch size, seeds) -> an iterable of batches
+Make = Callable[[list[int], int, Tensor], Any]
+
+PYG = "PyG NeighborLoader"
+STOCK, OURS = "stock NodeLoader, aethergraph", "aethergraph NeighborLoader"
+NAMES = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory")
+CLASSES = 16
+
+
+def pyg(folder: Path, features: str, storage: str) -> Make:
+    from torch_geometric.data import Data
+    from torch_geometric.loader import NeighborLoader
+    from torch_geometric.sampler import NeighborSampler
+
+    indptr, src = (torch.from_numpy(np.load(folder / f"{n}.npy")) for n in ("indptr", "indices"))
+    dst = torch.arange(len(indptr) - 1).repeat_interleave(indptr.diff())
+    x, y = (torch.from_numpy(np.load(folder / name)) for name in (features, "y.npy"))
+    data = Data(x=x, y=y, edge_index=torch.stack((src, dst)))
+    samplers: dict[tuple[int, ...], Any] = {}
+
+    def make(fanouts: list[int], batch: int, seeds: Tensor) -> Any:
+        key = tuple(fanouts)
+        if key not in samplers:  # keeps a CSC copy of the edges: made once
+            samplers[key] = NeighborSampler(data, fanouts, is_sorted=True)
+        return NeighborLoader(
+            data, fanouts, seeds, batch_size=batch, shuffle=True, neighbor_sampler=samplers[key]
+        )
+
+    return make
+
+
+def open_graph(folder: Path, features: str, storage: str) -> Any:
+    from aethergraph import FeatureStore, Graph
+
+    place: Any = storage
+    graph = Graph.load(folder / "graph.aeg", storage=place)
+    graph.load_features(folder / features, storage=place)
+    graph.node_attrs["y"] = FeatureStore.load(folder / "y.npy", storage=place)
+    return graph
+
+
+def stock(folder: Path, features: str, storage: str) -> Make:
+    from torch_geometric.loader import NodeLoader
+
+    from aethergraph.pyg import FeatureStore, GraphStore, NeighborSampler
+
+    graph = open_graph(folder, features, storage)
+    stores = FeatureStore.from_graph(graph), GraphStore(graph)
+
+    def make(fanouts: list[int], batch: int, seeds: Tensor) -> Any:
+        sampler = NeighborSampler(stores, fanouts)
+        return NodeLoader(stores, sampler, seeds, batch_size=batch, shuffle=True)
+
+    return make
+
+
+def ours(folder: Path, features: str, storage: str) -> Make:
+    from aethergraph.pytorch import NeighborLoader
+
+    graph = open_graph(folder, features, storage)
+    return lambda fanouts, batch, seeds: NeighborLoader(
+        graph, fanouts, seeds, batch_size=batch, shuffle=True
+    )
+
+
+def make_step(width: int) -> Callable[[Any], None]:
+    """One training step of a small GraphSAGE."""
+    torch.manual_seed(0)
+    model = GraphSAGE(width, 64, num_layers=2, out_channels=CLASSES)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def step(batch: Any) -> None:
+        out = model(batch.x, batch.edge_index)[: batch.batch_size]
+        loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step
+
+
+def setup(config: dict[str, Any]) -> Commands:
+    name, features, folder = config["contender"], config["features"], Path(config["folder"])
+    before = memory()
+    build = pyg if name == PYG else stock if name.startswith(STOCK) else ours
+    make = build(folder, features, name.rsplit(" ", 1)[-1])
+    num_nodes = len(np.load(folder / "y.npy", mmap_mode="r"))
+    step = make_step(np.load(folder / features, mmap_mode="r").shape[1])
+
+    def epoch(fanouts: list[int], batch: int, count: int, seed: int, model: bool) -> dict[str, Any]:
+        """Seconds for ``count`` batches, and their edges."""
+        ids = np.random.Generator(np.random.PCG64(seed)).integers(0, num_nodes, count * batch)
+        loader = make(fanouts, batch, torch.from_numpy(ids))
+        gc.collect()
+        edges = 0
+        start = time.perf_counter()
+        for data in loader:
+            edges += data.edge_index.shape[1]
+            if model:
+                step(data)
+        return {"seconds": time.perf_counter() - start, "edges": edges / count}
+
+    return {"epoch": epoch, "memory": lambda: {"before": before, "now": memory()}}
+
+
+if __name__ == "__main__":
+    serve(setup)

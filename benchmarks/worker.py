@@ -1,0 +1,158 @@
+"""Contenders run in processes of their own; the parent gives them turns.
+
+One process per contender keeps allocators, thread pools and memory apart, lets DGL run under an
+interpreter of its own, and lets the parent interleave: A, B, A, B... over pipes with one line of
+JSON per message. Standard library only, because every contender imports it.
+
+A contender's script ends with ``serve(setup)``: ``setup(config)`` returns its commands by name,
+functions of keyword arguments that return a JSON value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+Commands = Mapping[str, Callable[..., Any]]
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "AETHERGRAPH_NUM_THREADS": "1"}
+
+
+class WorkerError(RuntimeError):
+    """The contender failed; the text is its traceback or how it ended."""
+
+
+class Worker:
+    """A contender's process.
+
+    Args:
+        name: the contender.
+        script: file in this folder.
+        config: goes to ``setup`` there; ``config["core"]``, if not None, pins the process.
+        python: its interpreter.
+        env: added to the environment.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        script: str,
+        config: Mapping[str, Any],
+        *,
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [python, str(HERE / script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            text=True,
+        )
+        try:
+            self._send({**config, "contender": name})
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """The answer to one command; blocks until it is there."""
+        return self._send([command, arguments])
+
+    def _send(self, message: Any) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        line = self._process.stdout.readline()
+        if not line:
+            raise WorkerError(f"{self.name} ended with status {self._process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(f"{self.name}: {answer['error']}")
+        return answer["value"]
+
+    def close(self) -> None:
+        """End the process and wait for it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def take_turns(
+    workers: Sequence[Worker], rounds: int, ask: Callable[[Worker, int], Any]
+) -> dict[str, list[Any]]:
+    """``ask(worker, round)`` for every worker in each round, the first one changing by round.
+
+    Round -1 warms up and is thrown away.
+    """
+    answers: dict[str, list[Any]] = {worker.name: [] for worker in workers}
+    for number in range(-1, rounds):
+        shift = (number + 1) % len(workers)
+        for worker in [*workers[shift:], *workers[:shift]]:
+            answer = ask(worker, number)
+            if number >= 0:
+                answers[worker.name].append(answer)
+    return answers
+
+
+def memory() -> dict[str, int]:
+    """Resident bytes of this process: "anonymous", "file" (mapped pages), and "peak" of both."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return {
+        name: int(fields[key].split()[0]) * 1024
+        for name, key in (("anonymous", "RssAnon"), ("file", "RssFile"), ("peak", "VmHWM"))
+    }
+
+
+def serve(setup: Callable[[dict[str, Any]], Commands]) -> None:
+    """Answer the parent until it closes the pipe."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print goes to stderr
+
+    def reply(answer: dict[str, Any]) -> None:
+        print(json.dumps(answer), file=out, flush=True)
+
+    config = json.loads(sys.stdin.readline())
+    if config.get("core") is not None:
+        os.sched_setaffinity(0, {config["core"]})
+    try:
+        commands = setup(config)
+        reply({"value": None})
+        for line in sys.stdin:
+            name, arguments = json.loads(line)
+            reply({"value": commands[name](**arguments)})
+    except Exception:
+        reply({"error": traceback.format_exc()})
