@@ -51,12 +51,12 @@ def positions(degree: int, fanout: int, replace: bool, start: int) -> list[int]:
         return list(range(degree))
     if replace:
         return [(stream_draw(start, i) * degree) >> 64 for i in range(fanout)]
-    chosen: list[int] = []  # Floyd's method: a uniform subset without a table of the list
+    chosen: dict[int, None] = {}  # Floyd's method: a uniform subset without a table of the list
     for i in range(fanout):
         last = degree - fanout + i
         t = (stream_draw(start, i) * (last + 1)) >> 64
-        chosen.append(last if t in chosen else t)
-    return chosen
+        chosen[last if t in chosen else t] = None
+    return list(chosen)
 
 
 # ---- adjacency -------------------------------------------------------------------------------
