@@ -47,26 +47,35 @@ static uint32_t quota_cpus(long long quota, long long period) {
     return cpus < UINT32_MAX ? (uint32_t)cpus : UINT32_MAX;
 }
 
+/* The number at *text, which moves past it; 0 if there is none ("max"). */
+static long long take_number(char **text) {
+    char *end;
+    long long number = strtoll(*text, &end, 10);
+    *text = end;
+    return number;
+}
+
 /* cpu.max holds "quota period" or "max period". */
 static uint32_t quota_v2(const char *dir) {
-    char path[PATH_ROOM + 64], line[128];
+    char path[PATH_ROOM + 64], line[128], *text = line;
     snprintf(path, sizeof path, "%s/cpu.max", dir);
-    long long quota, period;
-    if (!read_line(path, line, sizeof line) || sscanf(line, "%lld %lld", &quota, &period) != 2)
+    if (!read_line(path, line, sizeof line))
         return UINT32_MAX;
-    return quota_cpus(quota, period);
+    long long quota = take_number(&text);
+    return quota_cpus(quota, take_number(&text));
 }
 
 static uint32_t quota_v1(const char *dir) {
-    char path[PATH_ROOM + 64], line[128];
+    char path[PATH_ROOM + 64], line[128], *text = line;
     snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", dir);
     if (!read_line(path, line, sizeof line))
         return UINT32_MAX;
-    long long quota = atoll(line);
+    long long quota = take_number(&text);
     snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
     if (!read_line(path, line, sizeof line))
         return UINT32_MAX;
-    return quota_cpus(quota, atoll(line));
+    text = line;
+    return quota_cpus(quota, take_number(&text));
 }
 
 /* The smallest limit of mount/group and its ancestors up to the mount. In a

@@ -77,9 +77,10 @@ static int open_directory(ae_replace *r, char *path, aether_error *err) {
     const char *name = slash ? slash + 1 : path;
     if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return ae_error_os(err, EISDIR, "cannot write '%s'", r->path);
-    if (strlen(name) >= sizeof r->name)
+    size_t length = strlen(name);
+    if (length >= sizeof r->name)
         return ae_error_os(err, ENAMETOOLONG, "cannot write '%s'", r->path);
-    strcpy(r->name, name);
+    memcpy(r->name, name, length + 1);
     if (slash)
         slash[slash == path] = '\0'; /* keep the root's own slash */
     const char *dir = slash ? path : ".";

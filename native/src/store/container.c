@@ -157,73 +157,84 @@ static int take_entries(aether_file *file, const ae_format_header *h, const ae_f
     return check_unique(file, err);
 }
 
+static int load_table(aether_file *file, int fd, const ae_format_header *h, ae_format_entry *entries,
+                      aether_error *err) {
+    int code = ae_mapping_read(fd, file->path, entries, h->table_size, h->table_offset, err);
+    if (code)
+        return code;
+    if (ae_hash(entries, h->table_size) != h->table_checksum)
+        return ae_error_set(err, AETHER_E_CORRUPT, "'%s' has a damaged section table (checksum mismatch)",
+                            file->path);
+    return take_entries(file, h, entries, err);
+}
+
 static int read_table(aether_file *file, int fd, const ae_format_header *h, aether_error *err) {
     ae_format_entry *entries = malloc(h->table_size + 1);
     file->sections = calloc((size_t)h->num_sections + 1, sizeof *file->sections);
     file->num_sections = h->num_sections;
-    int code = AETHER_OK;
-    if (!entries || !file->sections)
-        code = ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", file->path);
-    code = code ? code : ae_mapping_read(fd, file->path, entries, h->table_size, h->table_offset, err);
-    if (!code && ae_hash(entries, h->table_size) != h->table_checksum)
-        code = ae_error_set(err, AETHER_E_CORRUPT, "'%s' has a damaged section table (checksum mismatch)",
-                            file->path);
-    code = code ? code : take_entries(file, h, entries, err);
+    int code = entries && file->sections
+                   ? load_table(file, fd, h, entries, err)
+                   : ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", file->path);
     free(entries);
     return code;
 }
 
 /* ---- open and close ------------------------------------------------------------ */
 
-static int new_file(const char *path, aether_file **out, aether_error *err) {
-    if (!path || !*path || !out)
-        return ae_error_set(err, AETHER_E_INVALID, "no path given");
-    *out = NULL;
+static aether_file *new_file(const char *path, aether_error *err) {
     aether_file *file = calloc(1, sizeof *file);
-    if (file)
-        file->path = strdup(path);
-    if (!file || !file->path) {
+    char *copy = strdup(path);
+    if (!file || !copy) {
         free(file);
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
+        free(copy);
+        ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
+        return NULL;
     }
+    file->path = copy;
     file->map.fd = -1;
-    *out = file;
-    return AETHER_OK;
-}
-
-static int finish_open(aether_file **out, int code) {
-    if (code) {
-        aether_file_close(*out);
-        *out = NULL;
-    }
-    return code;
+    return file;
 }
 
 /* The descriptor goes into map.fd at once, so that closing the file closes it. */
-int aether_file_open(const char *path, aether_file **out, aether_error *err) {
-    int code = new_file(path, out, err);
-    if (code)
-        return code;
-    aether_file *file = *out;
-    ae_format_header header;
+static int open_container(aether_file *file, aether_error *err) {
+    ae_format_header header = {.content = 0};
     uint64_t size = 0;
-    code = ae_mapping_open(path, &file->map.fd, &size, err);
-    code = code ? code : read_header(path, file->map.fd, size, &header, err);
+    int code = ae_mapping_open(file->path, &file->map.fd, &size, err);
+    code = code ? code : read_header(file->path, file->map.fd, size, &header, err);
     code = code ? code : read_table(file, file->map.fd, &header, err);
-    code = code ? code : ae_mapping_create(path, file->map.fd, size, &file->map, err);
-    if (!code)
-        file->content = header.content;
-    return finish_open(out, code);
+    code = code ? code : ae_mapping_create(file->path, file->map.fd, size, &file->map, err);
+    file->content = header.content;
+    return code;
+}
+
+static int open_raw(aether_file *file, aether_error *err) {
+    uint64_t size = 0;
+    int code = ae_mapping_open(file->path, &file->map.fd, &size, err);
+    return code ? code : ae_mapping_create(file->path, file->map.fd, size, &file->map, err);
+}
+
+static int open_with(int (*work)(aether_file *, aether_error *), const char *path, aether_file **out,
+                     aether_error *err) {
+    if (!path || !*path || !out)
+        return ae_error_set(err, AETHER_E_INVALID, "no path given");
+    *out = NULL;
+    aether_file *file = new_file(path, err);
+    if (!file)
+        return AETHER_E_NO_MEMORY;
+    int code = work(file, err);
+    if (code)
+        aether_file_close(file);
+    else
+        *out = file;
+    return code;
+}
+
+int aether_file_open(const char *path, aether_file **out, aether_error *err) {
+    return open_with(open_container, path, out, err);
 }
 
 int aether_file_map_raw(const char *path, aether_file **out, aether_error *err) {
-    int code = new_file(path, out, err);
-    if (code)
-        return code;
-    uint64_t size = 0;
-    code = ae_mapping_open(path, &(*out)->map.fd, &size, err);
-    code = code ? code : ae_mapping_create(path, (*out)->map.fd, size, &(*out)->map, err);
-    return finish_open(out, code);
+    return open_with(open_raw, path, out, err);
 }
 
 void aether_file_close(aether_file *file) {

@@ -174,10 +174,10 @@ static int take(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *
 int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aether_task *task,
                          aether_error *err) {
     int code = check_state(w, true, err);
-    if (!code && !data && size)
-        code = ae_error_set(err, AETHER_E_INVALID, "no data given");
     if (code)
         return code;
+    if (!data && size)
+        return ae_error_set(err, AETHER_E_INVALID, "no data given");
     const uint8_t *from = data;
     while (size > 0) {
         if (ae_task_cancelled(task))
