@@ -53,20 +53,20 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------ */
 
-#define AETHER_OK 0
-#define AETHER_E_INVALID (-1)
-#define AETHER_E_RANGE (-2)
-#define AETHER_E_NO_MEMORY (-3)
-#define AETHER_E_IO (-4)
-#define AETHER_E_NOT_FOUND (-5)
-#define AETHER_E_FORMAT (-6)
-#define AETHER_E_VERSION (-7)
-#define AETHER_E_TRUNCATED (-8)
-#define AETHER_E_CORRUPT (-9)
+#define AETHER_OK             0
+#define AETHER_E_INVALID      (-1)
+#define AETHER_E_RANGE        (-2)
+#define AETHER_E_NO_MEMORY    (-3)
+#define AETHER_E_IO           (-4)
+#define AETHER_E_NOT_FOUND    (-5)
+#define AETHER_E_FORMAT       (-6)
+#define AETHER_E_VERSION      (-7)
+#define AETHER_E_TRUNCATED    (-8)
+#define AETHER_E_CORRUPT      (-9)
 #define AETHER_E_FILE_CHANGED (-10)
-#define AETHER_E_UNSUPPORTED (-11)
-#define AETHER_E_CANCELLED (-12)
-#define AETHER_E_LIMIT (-13)
+#define AETHER_E_UNSUPPORTED  (-11)
+#define AETHER_E_CANCELLED    (-12)
+#define AETHER_E_LIMIT        (-13)
 
 typedef struct aether_error {
     int32_t code;      /* AETHER_E_* */
@@ -105,18 +105,18 @@ typedef struct aether_task {
 
 /* ---- element types ----------------------------------------------------- */
 
-#define AETHER_U8 1
+#define AETHER_U8   1
 #define AETHER_BOOL 2
-#define AETHER_I8 3
-#define AETHER_I16 4
-#define AETHER_I32 5
-#define AETHER_I64 6
-#define AETHER_U32 7
-#define AETHER_U64 8
-#define AETHER_F16 9
+#define AETHER_I8   3
+#define AETHER_I16  4
+#define AETHER_I32  5
+#define AETHER_I64  6
+#define AETHER_U32  7
+#define AETHER_U64  8
+#define AETHER_F16  9
 #define AETHER_BF16 10
-#define AETHER_F32 11
-#define AETHER_F64 12
+#define AETHER_F32  11
+#define AETHER_F64  12
 
 uint32_t aether_dtype_size(uint32_t dtype); /* bytes; 0 if unknown */
 
@@ -131,20 +131,20 @@ int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, ae
 
 /* ---- container files (FORMAT.md) --------------------------------------- */
 
-#define AETHER_CONTENT_GRAPH 1
+#define AETHER_CONTENT_GRAPH    1
 #define AETHER_CONTENT_FEATURES 2
 
-#define AETHER_SECTION_META 1        /* JSON, UTF-8 */
-#define AETHER_SECTION_CSC_INDPTR 2  /* u64[num_dst + 1] */
-#define AETHER_SECTION_CSC_INDICES 3 /* u32|u64[num_edges]: sources */
-#define AETHER_SECTION_CSR_INDPTR 4  /* u64[num_src + 1] */
-#define AETHER_SECTION_CSR_INDICES 5 /* u32|u64[num_edges]: destinations */
-#define AETHER_SECTION_CSR_EDGE_IDS 6 /* u32|u64[num_edges]: edge id by CSR position, if not the identity */
-#define AETHER_SECTION_EDGE_ORDER 7  /* u32|u64[num_edges]: input row by edge id */
-#define AETHER_SECTION_EDGE_WEIGHT 8 /* f32|f64[num_edges] */
-#define AETHER_SECTION_EDGE_TIME 9   /* i64|f64[num_edges] */
-#define AETHER_SECTION_NODE_TIME 10  /* i64|f64[num_nodes] */
-#define AETHER_SECTION_ARRAY 11      /* any rows; named and shaped by META */
+#define AETHER_SECTION_META         1  /* JSON, UTF-8 */
+#define AETHER_SECTION_CSC_INDPTR   2  /* u64[num_dst + 1] */
+#define AETHER_SECTION_CSC_INDICES  3  /* u32|u64[num_edges]: sources */
+#define AETHER_SECTION_CSR_INDPTR   4  /* u64[num_src + 1] */
+#define AETHER_SECTION_CSR_INDICES  5  /* u32|u64[num_edges]: destinations */
+#define AETHER_SECTION_CSR_EDGE_IDS 6  /* u32|u64[num_edges]: edge id by CSR position, if not the identity */
+#define AETHER_SECTION_EDGE_ORDER   7  /* u32|u64[num_edges]: input row by edge id */
+#define AETHER_SECTION_EDGE_WEIGHT  8  /* f32|f64[num_edges] */
+#define AETHER_SECTION_EDGE_TIME    9  /* i64|f64[num_edges] */
+#define AETHER_SECTION_NODE_TIME    10 /* i64|f64[num_nodes] */
+#define AETHER_SECTION_ARRAY        11 /* any rows; named and shaped by META */
 
 typedef struct aether_section {
     uint32_t kind;     /* AETHER_SECTION_* */
@@ -153,7 +153,7 @@ typedef struct aether_section {
     uint32_t reserved; /* 0 */
     uint64_t offset;   /* bytes from the file's start, a multiple of 4096 */
     uint64_t size;     /* bytes */
-    uint64_t checksum; /* XXH3-64 of the bytes */
+    uint64_t checksum; /* XXH3-64 of the XXH3-64s of its 4 MiB blocks (FORMAT.md) */
 } aether_section;
 
 typedef struct aether_file aether_file;
@@ -183,10 +183,13 @@ void aether_advise(const void *data, uint64_t size, int32_t advice);
 typedef struct aether_writer aether_writer;
 
 /* Write beside `path` and rename over it in commit, after fsync: a crash at any
- * moment leaves the old file or the new one. `abort` removes the temporary. */
+ * moment leaves the old file or the new one. `abort` removes the temporary.
+ * After a failed append or end only commit and abort make sense: both clean up.
+ * `append` adds its bytes to task->done and leaves task->total to the caller. */
 int aether_writer_create(const char *path, uint32_t content, aether_writer **out, aether_error *err);
 int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, aether_error *err);
-int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aether_task *task, aether_error *err);
+int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aether_task *task,
+                         aether_error *err);
 int aether_writer_end(aether_writer *w, aether_error *err);
 int aether_writer_commit(aether_writer *w, aether_error *err); /* releases w, also on failure */
 void aether_writer_abort(aether_writer *w);                    /* releases w */
@@ -199,11 +202,9 @@ void aether_writer_abort(aether_writer *w);                    /* releases w */
  *   (4|8; may be NULL): input row at each output position.
  * AETHER_E_RANGE names the first bad id: position is the row, value the id.
  * err->message says whether it was major or minor. */
-int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_edges,
-                       uint64_t num_major, uint64_t num_minor,
-                       uint64_t *indptr, void *indices, uint32_t id_bytes,
-                       void *order, uint32_t order_bytes,
-                       aether_task *task, aether_error *err);
+int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_edges, uint64_t num_major,
+                       uint64_t num_minor, uint64_t *indptr, void *indices, uint32_t id_bytes, void *order,
+                       uint32_t order_bytes, aether_task *task, aether_error *err);
 
 /* Smallest and largest of n ids (n = 0: both -1). */
 int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max, aether_error *err);
@@ -215,7 +216,7 @@ int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *i
 /* ---- gather ------------------------------------------------------------ */
 
 typedef struct aether_rows {
-    const void *data;   /* row 0; borrowed for the call */
+    const void *data; /* row 0; borrowed for the call */
     uint64_t num_rows;
     uint64_t row_items; /* elements per row */
     uint64_t stride;    /* bytes from row to row */
@@ -226,14 +227,14 @@ typedef struct aether_rows {
 /* out[i] = rows[ids[i]], converted to out_dtype: the same dtype, or a widening
  * one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64).
  * ids of id_bytes (4 unsigned | 8 signed). AETHER_E_RANGE names id and position. */
-int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n,
-                  void *out, uint32_t out_dtype, aether_task *task, aether_error *err);
+int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
+                  uint32_t out_dtype, aether_task *task, aether_error *err);
 
 /* ---- topology ---------------------------------------------------------- */
 
 typedef struct aether_lists {
-    uint64_t num_major;     /* lists */
-    uint64_t num_minor;     /* ids are below this */
+    uint64_t num_major; /* lists */
+    uint64_t num_minor; /* ids are below this */
     uint64_t num_edges;
     const uint64_t *indptr; /* borrowed for the topology's life */
     const void *indices;    /* borrowed for the topology's life */
@@ -253,21 +254,21 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
                             aether_error *err);
 /* Lists of n nodes, one after the other, into neighbors/edges (either may be
  * NULL); `capacity` is their length and must be the sum of the degrees. */
-int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n,
-                              int64_t *neighbors, int64_t *edges, uint64_t capacity, aether_error *err);
+int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
+                              int64_t *edges, uint64_t capacity, aether_error *err);
 
 /* ---- sampling ---------------------------------------------------------- */
 
-#define AETHER_SAMPLE_REPLACE 1
+#define AETHER_SAMPLE_REPLACE  1
 #define AETHER_SAMPLE_DISJOINT 2
-#define AETHER_SAMPLE_INDUCED 4
+#define AETHER_SAMPLE_INDUCED  4
 
 typedef struct aether_sample_options {
     uint64_t key;           /* the sample is a pure function of key, seeds and graph */
     const int64_t *fanouts; /* num_hops values; -1 takes every neighbour */
     uint32_t num_hops;
-    uint32_t flags;         /* AETHER_SAMPLE_* */
-    uint32_t num_threads;   /* 0: the pool's; 1: the calling thread only */
+    uint32_t flags;       /* AETHER_SAMPLE_* */
+    uint32_t num_threads; /* 0: the pool's; 1: the calling thread only */
     uint32_t reserved;
 } aether_sample_options;
 
@@ -283,14 +284,14 @@ uint64_t aether_sampler_memory(const aether_sampler *s); /* bytes of scratch hel
  *   hop_edges[num_hops]    edges per hop (induced: zeros, see num_edges)
  *   totals[2]              nodes, edges */
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
-                  const aether_sample_options *options,
-                  uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *totals, aether_error *err);
+                  const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
+                  uint64_t *totals, aether_error *err);
 
 /* Copy the last result out, as int64 (out_bytes 8) or int32 (4):
  *   node[N] ids; row[E] local source; col[E] local destination, non-decreasing;
  *   edge[E] edge ids; batch[N] seed slot (disjoint only). NULL skips one. */
-int aether_sample_export(const aether_sampler *s, uint32_t out_bytes,
-                         void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
+int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
+                         void *edge, void *batch, aether_error *err);
 
 /* The generator behind sampling (src/core/rng.h), for oracles and tests:
  * out[i] = draw i of the stream (key, hop, node, seed). */

@@ -20,7 +20,8 @@
 int ae_error_set(aether_error *err, int code, const char *fmt, ...) AE_PRINTF(3, 4);
 
 /* The offending `value` stands at `position` (index or byte offset). */
-int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, const char *fmt, ...) AE_PRINTF(5, 6);
+int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, const char *fmt, ...)
+    AE_PRINTF(5, 6);
 
 /* An OS call failed: the text of `os_errno` is appended. ENOENT becomes
  * AETHER_E_NOT_FOUND, ENOMEM AETHER_E_NO_MEMORY, all others AETHER_E_IO. */
