@@ -314,7 +314,7 @@ static int write_golden(const char *path, aether_error *err) {
  * After a deliberate change of the format: a new version, a new golden file
  * (AETHER_WRITE_GOLDEN=1 writes it), and the old one goes on being read here. */
 TEST(golden_file_of_version_1) {
-    const char *golden = TEST_DATA "/graph-v1.aether";
+    const char *golden = TEST_DATA "/graph-v1.aeg";
     char path[256];
     aether_error err;
     aether_file *file;
