@@ -33,7 +33,8 @@ void ae_idmap_restart(ae_idmap *m, uint64_t count) {
 
 static int clear(ae_idmap *m, uint64_t bytes, aether_error *err) {
     if (bytes <= m->memory.bytes) {
-        memset(m->memory.data, 0, m->memory.bytes);
+        if (m->memory.bytes) /* a graph without nodes: data is NULL */
+            memset(m->memory.data, 0, m->memory.bytes);
     } else {
         int rc = ae_scratch_reserve(&m->memory, bytes, 0, err);
         if (rc)
