@@ -169,7 +169,8 @@ int aether_file_section(const aether_file *file, uint32_t i, aether_section *out
 const void *aether_file_data(const aether_file *file, uint32_t i); /* NULL if i is out of range */
 /* Read every section and compare checksums; names the first bad section. */
 int aether_file_verify(const aether_file *file, aether_task *task, aether_error *err);
-/* AETHER_E_FILE_CHANGED if a page of the mapping could not be read any more. */
+/* AETHER_E_FILE_CHANGED if a page of the mapping could not be read any more, the
+ * file shrank, or (containers) it was written to since it was opened. */
 int aether_file_check(const aether_file *file, aether_error *err);
 
 /* Map any file read-only under the same guard (features in .npy files). */

@@ -129,6 +129,30 @@ static int shrink_container(void) {
     return 0;
 }
 
+/* As cp does it: the same inode, other content, in the end the same size. */
+static int overwrite_in_place(void) {
+    aether_error err;
+    aether_file *file;
+    EXPECT(shrink_container() == 0); /* makes the path; starts over below */
+    aether_writer *w;
+    EXPECT(aether_writer_create(path, AETHER_CONTENT_FEATURES, &w, &err) == AETHER_OK);
+    EXPECT(aether_writer_commit(w, &err) == AETHER_OK);
+    EXPECT(aether_file_open(path, &file, &err) == AETHER_OK);
+    EXPECT(aether_file_check(file, &err) == AETHER_OK);
+    usleep(20000); /* more than the grain of file times */
+    int fd = open(path, O_WRONLY);
+    EXPECT(fd >= 0 && pwrite(fd, "x", 1, 5) == 1);
+    EXPECT(aether_file_check(file, &err) == AETHER_E_FILE_CHANGED);
+    EXPECT(strstr(err.message, "was written to while it was open"));
+    EXPECT(aether_file_verify(file, NULL, &err) == AETHER_E_FILE_CHANGED);
+    aether_file_close(file);
+    return 0;
+}
+
+TEST(a_container_written_to_in_place) {
+    CHECK_EQ(in_child(overwrite_in_place), 0);
+}
+
 TEST(a_container_that_shrinks) {
     CHECK_EQ(in_child(shrink_container), 0);
 }

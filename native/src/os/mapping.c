@@ -21,30 +21,35 @@ static int refuse_special(const struct stat *st, const char *path, aether_error 
     return ae_error_set(err, AETHER_E_IO, "cannot open '%s': it is %s, not a regular file", path, what);
 }
 
-int ae_mapping_open(const char *path, int *fd, uint64_t *size, aether_error *err) {
+static int examine(const char *path, ae_mapping *m, aether_error *err) {
     struct stat st;
-    do
-        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    while (*fd < 0 && errno == EINTR);
-    if (*fd < 0)
+    if (fstat(m->fd, &st) != 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
-    int code = AETHER_OK;
-    if (fstat(*fd, &st) != 0)
-        code = ae_error_os(err, errno, "cannot open '%s'", path);
-    else if (!S_ISREG(st.st_mode))
-        code = refuse_special(&st, path, err);
-    if (code) {
-        close(*fd);
-        *fd = -1;
-        return code;
-    }
-    *size = (uint64_t)st.st_size;
+    if (!S_ISREG(st.st_mode))
+        return refuse_special(&st, path, err);
+    m->size = (uint64_t)st.st_size;
+    m->modified = st.st_mtim;
     return AETHER_OK;
+}
+
+int ae_mapping_open(const char *path, ae_mapping *m, aether_error *err) {
+    *m = (ae_mapping){.fd = -1};
+    do
+        m->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (m->fd < 0 && errno == EINTR);
+    if (m->fd < 0)
+        return ae_error_os(err, errno, "cannot open '%s'", path);
+    int code = examine(path, m, err);
+    if (code)
+        ae_mapping_close(m);
+    return code;
 }
 
 /* ---- mapping --------------------------------------------------------------- */
 
-static int map_and_guard(const char *path, ae_mapping *m, aether_error *err) {
+int ae_mapping_map(ae_mapping *m, const char *path, aether_error *err) {
+    if (m->size == 0)
+        return AETHER_OK;
     if (m->size > (uint64_t)PTRDIFF_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "'%s' is too large to map (%" PRIu64 " bytes)", path,
                             m->size);
@@ -59,15 +64,7 @@ static int map_and_guard(const char *path, ae_mapping *m, aether_error *err) {
     return AETHER_OK;
 }
 
-int ae_mapping_create(const char *path, int fd, uint64_t size, ae_mapping *m, aether_error *err) {
-    *m = (ae_mapping){.size = size, .fd = fd};
-    int code = size ? map_and_guard(path, m, err) : AETHER_OK;
-    if (code)
-        ae_mapping_destroy(m);
-    return code;
-}
-
-void ae_mapping_destroy(ae_mapping *m) {
+void ae_mapping_close(ae_mapping *m) {
     ae_sigbus_remove(m->slot);
     if (m->data)
         munmap((void *)(uintptr_t)m->data, m->size);
@@ -78,9 +75,13 @@ void ae_mapping_destroy(ae_mapping *m) {
 
 /* ---- checking -------------------------------------------------------------- */
 
+static bool is_modified(const ae_mapping *m, const struct stat *st) {
+    return st->st_mtim.tv_sec != m->modified.tv_sec || st->st_mtim.tv_nsec != m->modified.tv_nsec;
+}
+
 int ae_mapping_check(const ae_mapping *m, const char *path, aether_error *err) {
     struct stat st;
-    if (m->size == 0)
+    if (!m->data)
         return AETHER_OK;
     ae_sigbus_install(); /* another library may have put its handler on top */
     if (fstat(m->fd, &st) != 0)
@@ -96,13 +97,19 @@ int ae_mapping_check(const ae_mapping *m, const char *path, aether_error *err) {
                            "'%s' could not be read at byte %" PRId64
                            " (it shrank for a while, or its disk failed); what was read since may be zeros",
                            path, damage);
+    if (m->constant && is_modified(m, &st))
+        return ae_error_set(err, AETHER_E_FILE_CHANGED,
+                            "'%s' was written to while it was open: open it again, and replace files "
+                            "instead of overwriting them",
+                            path);
     return AETHER_OK;
 }
 
-int ae_mapping_read(int fd, const char *path, void *out, uint64_t size, uint64_t offset, aether_error *err) {
+int ae_mapping_read(const ae_mapping *m, const char *path, void *out, uint64_t size, uint64_t offset,
+                    aether_error *err) {
     char *to = out;
     while (size > 0) {
-        ssize_t got = pread(fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)offset);
+        ssize_t got = pread(m->fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)

@@ -9,8 +9,8 @@
  * Caveats
  *   - Regular files only. Directories, pipes and devices are refused.
  *   - An empty file maps to data NULL, size 0.
- *   - A file overwritten in place (not replaced) changes under the mapping;
- *     that is not noticed here unless it becomes shorter.
+ *   - A file written into in place (not replaced) changes under the mapping. The
+ *     time of its last modification tells, if `constant` asks for that.
  */
 #ifndef AE_OS_MAPPING_H
 #define AE_OS_MAPPING_H
@@ -18,24 +18,29 @@
 #include "aether.h"
 #include "os/sigbus.h"
 
+#include <time.h>
+
 typedef struct ae_mapping {
-    const uint8_t *data;
-    uint64_t size;
-    ae_sigbus_slot *slot; /* NULL if size is 0 */
-    int fd;
+    const uint8_t *data; /* NULL until mapped, and if size is 0 */
+    uint64_t size;       /* of the file when it was opened */
+    ae_sigbus_slot *slot;
+    struct timespec modified; /* as it was when the file was opened */
+    int fd;                   /* -1: closed */
+    bool constant;            /* checks report any modification, not only a loss */
 } ae_mapping;
 
-/* Open a regular file: its descriptor and size. Does not block on pipes. */
-int ae_mapping_open(const char *path, int *fd, uint64_t *size, aether_error *err);
+/* Open a regular file, without blocking on a pipe. Only fd, size and modified
+ * are set: the file can be read before it is mapped. */
+int ae_mapping_open(const char *path, ae_mapping *m, aether_error *err);
+int ae_mapping_map(ae_mapping *m, const char *path, aether_error *err);
+void ae_mapping_close(ae_mapping *m); /* unmaps, also after a failure or twice */
 
-/* Map all of `fd`, which belongs to `m` from then on, also on failure. */
-int ae_mapping_create(const char *path, int fd, uint64_t size, ae_mapping *m, aether_error *err);
-void ae_mapping_destroy(ae_mapping *m);
-
-/* AETHER_E_FILE_CHANGED if a page was lost or the file is shorter than mapped. */
+/* AETHER_E_FILE_CHANGED if a page was lost, the file is shorter than mapped, or
+ * it should be constant and was modified. */
 int ae_mapping_check(const ae_mapping *m, const char *path, aether_error *err);
 
 /* Exactly `size` bytes at `offset`; AETHER_E_FILE_CHANGED if the file ends first. */
-int ae_mapping_read(int fd, const char *path, void *out, uint64_t size, uint64_t offset, aether_error *err);
+int ae_mapping_read(const ae_mapping *m, const char *path, void *out, uint64_t size, uint64_t offset,
+                    aether_error *err);
 
 #endif

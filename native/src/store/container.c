@@ -74,9 +74,11 @@ static int check_layout(const char *path, const ae_format_header *h, aether_erro
     return AETHER_OK;
 }
 
-static int read_header(const char *path, int fd, uint64_t size, ae_format_header *h, aether_error *err) {
+static int read_header(const aether_file *file, ae_format_header *h, aether_error *err) {
+    const char *path = file->path;
+    uint64_t size = file->map.size;
     memset(h, 0, sizeof *h);
-    int code = ae_mapping_read(fd, path, h, size < sizeof *h ? size : sizeof *h, 0, err);
+    int code = ae_mapping_read(&file->map, path, h, size < sizeof *h ? size : sizeof *h, 0, err);
     code = code ? code : check_preamble(path, h, size, err);
     if (code)
         return code;
@@ -157,9 +159,9 @@ static int take_entries(aether_file *file, const ae_format_header *h, const ae_f
     return check_unique(file, err);
 }
 
-static int load_table(aether_file *file, int fd, const ae_format_header *h, ae_format_entry *entries,
+static int load_table(aether_file *file, const ae_format_header *h, ae_format_entry *entries,
                       aether_error *err) {
-    int code = ae_mapping_read(fd, file->path, entries, h->table_size, h->table_offset, err);
+    int code = ae_mapping_read(&file->map, file->path, entries, h->table_size, h->table_offset, err);
     if (code)
         return code;
     if (ae_hash(entries, h->table_size) != h->table_checksum)
@@ -168,12 +170,12 @@ static int load_table(aether_file *file, int fd, const ae_format_header *h, ae_f
     return take_entries(file, h, entries, err);
 }
 
-static int read_table(aether_file *file, int fd, const ae_format_header *h, aether_error *err) {
+static int read_table(aether_file *file, const ae_format_header *h, aether_error *err) {
     ae_format_entry *entries = malloc(h->table_size + 1);
     file->sections = calloc((size_t)h->num_sections + 1, sizeof *file->sections);
     file->num_sections = h->num_sections;
     int code = entries && file->sections
-                   ? load_table(file, fd, h, entries, err)
+                   ? load_table(file, h, entries, err)
                    : ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", file->path);
     free(entries);
     return code;
@@ -195,22 +197,20 @@ static aether_file *new_file(const char *path, aether_error *err) {
     return file;
 }
 
-/* The descriptor goes into map.fd at once, so that closing the file closes it. */
 static int open_container(aether_file *file, aether_error *err) {
     ae_format_header header = {.content = 0};
-    uint64_t size = 0;
-    int code = ae_mapping_open(file->path, &file->map.fd, &size, err);
-    code = code ? code : read_header(file->path, file->map.fd, size, &header, err);
-    code = code ? code : read_table(file, file->map.fd, &header, err);
-    code = code ? code : ae_mapping_create(file->path, file->map.fd, size, &file->map, err);
+    int code = ae_mapping_open(file->path, &file->map, err);
+    code = code ? code : read_header(file, &header, err);
+    code = code ? code : read_table(file, &header, err);
+    code = code ? code : ae_mapping_map(&file->map, file->path, err);
+    file->map.constant = true; /* offsets found now must stay true */
     file->content = header.content;
     return code;
 }
 
 static int open_raw(aether_file *file, aether_error *err) {
-    uint64_t size = 0;
-    int code = ae_mapping_open(file->path, &file->map.fd, &size, err);
-    return code ? code : ae_mapping_create(file->path, file->map.fd, size, &file->map, err);
+    int code = ae_mapping_open(file->path, &file->map, err);
+    return code ? code : ae_mapping_map(&file->map, file->path, err);
 }
 
 static int open_with(int (*work)(aether_file *, aether_error *), const char *path, aether_file **out,
@@ -240,7 +240,7 @@ int aether_file_map_raw(const char *path, aether_file **out, aether_error *err) 
 void aether_file_close(aether_file *file) {
     if (!file)
         return;
-    ae_mapping_destroy(&file->map);
+    ae_mapping_close(&file->map);
     free(file->sections);
     free(file->path);
     free(file);

@@ -16,6 +16,10 @@
 #include <stdint.h>
 #include <xxhash.h>
 
+#if XXH_VERSION_NUMBER < 800
+#error "xxHash 0.8 or later is needed: before, XXH3 was another function"
+#endif
+
 #define AE_HASH_BLOCK ((uint64_t)4 << 20)
 
 static inline uint64_t ae_hash(const void *data, size_t size) {

@@ -55,7 +55,7 @@ static int hash_range(const verification *v, uint64_t offset, uint64_t size, uin
     XXH3_64bits_reset(&state);
     while (size > 0) {
         uint64_t step = size < READ_SIZE ? size : READ_SIZE;
-        int code = ae_mapping_read(v->file->map.fd, v->file->path, buffer, step, offset, err);
+        int code = ae_mapping_read(&v->file->map, v->file->path, buffer, step, offset, err);
         if (code)
             return code;
         XXH3_64bits_update(&state, buffer, step);
@@ -110,7 +110,7 @@ static int compare_section(const verification *v, uint32_t i, aether_error *err)
 static int check_padding(const verification *v, uint32_t i, aether_error *err) {
     const aether_section *s = &v->file->sections[i];
     uint64_t end = s->offset + s->size, size = ae_format_page_up(end) - end;
-    int code = ae_mapping_read(v->file->map.fd, v->file->path, v->buffers, size, end, err);
+    int code = ae_mapping_read(&v->file->map, v->file->path, v->buffers, size, end, err);
     for (uint64_t k = 0; !code && k < size; k++)
         if (v->buffers[k])
             code = ae_error_at(err, AETHER_E_CORRUPT, (int64_t)(end + k), v->buffers[k],
@@ -127,12 +127,12 @@ static int conclude(const verification *v, aether_error *err) {
             *err = v->error;
         return v->error.code;
     }
-    int code = AETHER_OK;
+    int code = aether_file_check(v->file, err); /* modified since it was opened: no wonder then */
     for (uint32_t i = 0; !code && i < v->file->num_sections; i++) {
         code = compare_section(v, i, err);
         code = code ? code : check_padding(v, i, err);
     }
-    return code ? code : aether_file_check(v->file, err);
+    return code;
 }
 
 /* ---- the plan ------------------------------------------------------------------ */
