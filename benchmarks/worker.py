@@ -16,10 +16,12 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+WORKER_ROLE = "--worker"  # tells a script that is both benchmark and contender what it is
 HERE = Path(__file__).resolve().parent
 Commands = Mapping[str, Callable[..., Any]]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "AETHERGRAPH_NUM_THREADS": "1"}
@@ -30,7 +32,7 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A contender's process.
+    """A contender's process. It sets itself up while the others do; the first ``ask`` waits.
 
     Args:
         name: the contender.
@@ -51,17 +53,14 @@ class Worker:
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [python, str(HERE / script)],
+            [python, str(HERE / script), WORKER_ROLE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
             text=True,
         )
-        try:
-            self._send({**config, "contender": name})
-        except BaseException:
-            self.close()
-            raise
+        self._ready = False
+        self._write({**config, "contender": name})
 
     @property
     def pid(self) -> int:
@@ -69,15 +68,20 @@ class Worker:
 
     def ask(self, command: str, **arguments: Any) -> Any:
         """The answer to one command; blocks until it is there."""
-        return self._send([command, arguments])
+        if not self._ready:
+            self._read()
+            self._ready = True
+        self._write([command, arguments])
+        return self._read()
 
-    def _send(self, message: Any) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
+    def _write(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it died: _read says how
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise WorkerError(f"{self.name} ended with status {self._process.wait()}")
@@ -89,7 +93,8 @@ class Worker:
     def close(self) -> None:
         """End the process and wait for it."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:

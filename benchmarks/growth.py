@@ -1,0 +1,122 @@
+"""Cost against graph size: time per batch and memory, 10K to 10M nodes.
+
+    python benchmarks/growth.py [--quick] [--nodes 10K 1M ...]
+
+128 float32 features, fanouts [15, 10], batch 1024, loading only, no workers. Memory is what the
+process holds after the batches, less what it held before opening: "anonymous" memory cannot be
+taken back; "mapped" file pages are the page cache's and the kernel takes them back at need.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import common
+import end_to_end
+import sampling
+from common import Report
+from worker import WorkerError, take_turns
+
+FANOUTS, BATCH = [15, 10], 1024
+
+
+@dataclass(frozen=True)
+class Point:
+    """One contender at one size."""
+
+    num_nodes: int
+    name: str
+    ms: float
+    anonymous: int
+    mapped: int
+
+
+def measure(args: Any, names: list[str], num_nodes: int) -> list[Point]:
+    files = common.power_law_graph(args.dir, num_nodes)
+    files.csc()
+    features = files.features(end_to_end.WIDTH).name
+    rounds, count = (1, 4) if args.quick else (7, 20)
+    with ExitStack() as stack:
+        workers = end_to_end.start(files, features, names, stack)
+        arguments = {"fanouts": FANOUTS, "batch": min(BATCH, num_nodes // 8), "model": False}
+        answers = take_turns(
+            workers,
+            rounds,
+            lambda worker, number: worker.ask("epoch", count=count, seed=2 + number, **arguments),
+        )
+        points = []
+        for worker in workers:
+            held = worker.ask("memory")
+            grown = {key: held["now"][key] - held["before"][key] for key in ("anonymous", "file")}
+            points.append(
+                Point(
+                    num_nodes,
+                    worker.name,
+                    1e3 * statistics.median(a["seconds"] / count for a in answers[worker.name]),
+                    grown["anonymous"],
+                    grown["file"],
+                )
+            )
+    return points
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--nodes", nargs="+", type=sampling.parse_nodes, help="graph sizes")
+    args = common.parse(made, argv)
+    report = Report("growth", "Cost against graph size", args)
+    # Files for ours, memory for PyG: three copies of the largest graph would not fit many machines.
+    names = [name for name in end_to_end.contenders(report) if not name.endswith("memory")]
+    sizes = args.nodes or ((2_000, 20_000) if args.quick else sampling.NODES)
+    points = []
+    for num_nodes in sizes:
+        common.say(f"{common.short(num_nodes)} nodes")
+        points += measure(args, names, num_nodes)
+    report.parameters = {"fanouts": FANOUTS, "batch": BATCH, "width": end_to_end.WIDTH}
+    report.data = {"points": [vars(point) for point in points]}
+    by = {(point.num_nodes, point.name): point for point in points}
+    in_all = [num_nodes * (4 * end_to_end.WIDTH + 80) for num_nodes in sizes]
+    for title, value in (
+        ("ms per batch, medians", lambda p: p.ms),
+        ("anonymous memory, MiB", lambda p: p.anonymous / 2**20),
+        ("mapped file pages, MiB", lambda p: p.mapped / 2**20),
+    ):
+        report.table(
+            title,
+            ["nodes", "graph + features", *names],
+            [
+                [common.short(n), common.size(total), *(value(by[n, name]) for name in names)]
+                for n, total in zip(sizes, in_all, strict=True)
+            ],
+        )
+
+    def draw(axes: Sequence[Any]) -> None:
+        def series(value: Any) -> dict[str, list[tuple[float, float]]]:
+            return {
+                name: [(p.num_nodes, max(value(p), 1e-3)) for p in points if p.name == name]
+                for name in names
+            }
+
+        common.lines(axes[0], series(lambda p: p.ms), "nodes (10 edges each)", "ms per batch")
+        common.lines(
+            axes[1],
+            series(lambda p: p.anonymous / 2**20),
+            "nodes (10 edges each)",
+            "anonymous memory, MiB",
+        )
+        axes[1].plot(sizes, [b / 2**20 for b in in_all], "k:", label="graph + features")
+        axes[1].legend(fontsize=7)
+
+    common.plot(report, 2, draw)
+    report.finish()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WorkerError as error:
+        raise SystemExit(str(error)) from None
