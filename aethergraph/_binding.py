@@ -35,7 +35,7 @@ except ImportError as error:  # pragma: no cover - a broken installation
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-Path = str | os.PathLike[str]
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Ids = NDArray[np.int64]
 
 # ---- errors ----------------------------------------------------------------------------------

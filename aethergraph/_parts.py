@@ -239,7 +239,7 @@ def build_parts(
     if layout == "both":
         indptr, indices, rows = edges.sort(True, num_nodes, True, task)
         assert rows is not None
-        parts.csr = Lists((indptr, indices, _edge_ids_by_row(order, rows)), num_nodes, None)
+        parts.csr = Lists((indptr, indices, _edge_ids_at(order, rows, task)), num_nodes, None)
     _carry_values(parts, edges, order, task)
     if keep_order:
         parts.edge_order = read_only(order)
@@ -267,9 +267,10 @@ def _take(store: FeatureStore, order: NDArray[Any], task: native.Task | None) ->
     return out
 
 
-def _edge_ids_by_row(order: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+def _edge_ids_at(
+    order: NDArray[Any], rows: NDArray[Any], task: native.Task | None
+) -> NDArray[Any]:  # fmt: skip
     """Edge id by CSR position: ``rows`` are input rows, ``order`` the input row by edge id."""
     edge_of_row = empty(len(order), order.dtype, f"{len(order)} edge ids")
     edge_of_row[order] = np.arange(len(order), dtype=order.dtype)
-    edge_ids: NDArray[Any] = edge_of_row[rows]
-    return edge_ids
+    return _take(FeatureStore.from_array(edge_of_row), rows, task)

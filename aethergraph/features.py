@@ -179,9 +179,8 @@ class FeatureStore:
             UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
         """
         check_storage(storage)
-        _, encoded = native.encode_path(path)
-        if _starts_with(encoded, _NPY_MAGIC):
-            file = native.NativeFile(path, raw=True)
+        file = native.NativeFile(path, raw=True)
+        if _is_npy(file):
             header = _read_npy_header(file)
             guard = file.guard()
             array = _map_npy(file, header, storage)
@@ -737,13 +736,11 @@ class _NpyHeader:
         self.fingerprint = text
 
 
-def _starts_with(path: bytes, magic: bytes) -> bool:
-    """Whether the file's first bytes are ``magic``; False for one that cannot be read."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(len(magic)) == magic
-    except OSError:
-        return False  # opening it natively gives the named error
+def _is_npy(file: native.NativeFile) -> bool:
+    length = len(_NPY_MAGIC)
+    if file.size < length:
+        return False
+    return file.array(0, (length,), np.dtype(np.uint8)).tobytes() == _NPY_MAGIC
 
 
 def _read_npy_header(file: native.NativeFile) -> _NpyHeader:

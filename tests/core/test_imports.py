@@ -1,0 +1,81 @@
+"""The core needs numpy and cffi, and nothing of any framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+FRAMEWORKS = ["torch", "torch_geometric", "dgl", "pyarrow", "typer", "rich", "pandas", "scipy"]
+
+
+def test_the_core_imports_no_framework(run_python: Callable[..., Any]) -> None:
+    run_python(
+        f"""
+        import sys
+        for name in {FRAMEWORKS!r}:
+            sys.modules[name] = None  # importing it would fail
+        import numpy as np
+        import aethergraph
+        import aethergraph.loading, aethergraph.sampling, aethergraph.testing
+        graph = aethergraph.Graph.from_edges(3, [0, 1], [1, 2])
+        graph.features = np.eye(3)
+        for batch in aethergraph.loading.SubgraphLoader(graph, [2], batch_size=2):
+            assert batch.x is not None
+        loaded = {{m for m in sys.modules if m.split(".")[0] in {FRAMEWORKS!r}}}
+        assert loaded == set({FRAMEWORKS!r}), loaded
+        """
+    )
+
+
+def test_importing_is_quick_and_starts_no_threads(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        """
+        import numpy, threading, sys
+        before = set(sys.modules)
+        import aethergraph
+        assert threading.active_count() == 1
+        ours = sorted(set(sys.modules) - before)
+        print(len(ours))
+        """
+    )
+    assert int(done.stdout) < 120
+
+
+def test_a_missing_native_core_is_explained(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        "import sys; sys.modules['aethergraph._native'] = None; import aethergraph", check=False
+    )
+    assert done.returncode == 1
+    assert "the compiled core aethergraph._native cannot be loaded" in done.stderr
+    assert "pip install" in done.stderr
+
+
+def test_the_names_that_users_import() -> None:
+    import aethergraph
+
+    for name in aethergraph.__all__:
+        assert hasattr(aethergraph, name), name
+    assert aethergraph.__version__ == aethergraph.native_version()
+    assert aethergraph.build_info()
+    assert aethergraph.get_num_threads() >= 1
+    aethergraph.set_num_threads(3)
+    assert aethergraph.get_num_threads() == 3
+    aethergraph.set_num_threads(0)
+
+
+def test_the_environment_sets_the_threads(run_python: Callable[..., Any]) -> None:
+    script = "import aethergraph; print(aethergraph.get_num_threads())"
+    assert run_python(script, AETHERGRAPH_NUM_THREADS="5").stdout == "5\n"
+
+
+@pytest.mark.parametrize("name", ["Graph", "FeatureStore", "NeighborSampler", "Subgraph"])
+def test_the_public_classes_are_documented(name: str) -> None:
+    import aethergraph
+
+    cls = getattr(aethergraph, name)
+    assert cls.__doc__
+    for attribute, value in vars(cls).items():
+        if not attribute.startswith("_") and (callable(value) or isinstance(value, property)):
+            assert getattr(cls, attribute).__doc__, f"{name}.{attribute}"

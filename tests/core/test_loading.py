@@ -1,0 +1,372 @@
+"""Loading: order, errors and endings of the prefetch pipeline, recycled buffers, batches."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import make_graph
+from core.strategies import assert_same_subgraph
+
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
+from aethergraph.loading.buffers import SMALL_BYTES, size_class
+
+THREADS = [0, 1, 2, 5]
+
+
+def prefetch_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "aethergraph-prefetch"]
+
+
+# ---- prefetch_map ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_threads", THREADS)
+@pytest.mark.parametrize("depth", [1, 2, 7])
+def test_results_come_in_order(num_threads: int, depth: int) -> None:
+    def slow(i: int) -> int:
+        time.sleep((i * 7 % 5) / 5000)
+        return i * i
+
+    found = list(prefetch_map(slow, range(40), num_threads=num_threads, depth=depth))
+    assert found == [i * i for i in range(40)]
+    assert prefetch_threads() == []
+    assert list(prefetch_map(slow, [], num_threads=num_threads, depth=depth)) == []
+
+
+@pytest.mark.parametrize("num_threads", THREADS)
+def test_an_exception_comes_at_its_place(num_threads: int) -> None:
+    def fail(i: int) -> int:
+        if i == 3:
+            raise KeyError("three")
+        return i
+
+    results = prefetch_map(fail, range(10), num_threads=num_threads, depth=4)
+    found = []
+    with pytest.raises(KeyError, match="three") as caught:
+        for value in results:
+            found.append(value)
+    assert found == [0, 1, 2]
+    assert any(entry.name == "fail" for entry in caught.traceback)
+    assert list(results) == []
+    assert prefetch_threads() == []
+
+
+@pytest.mark.parametrize("num_threads", THREADS)
+def test_an_exception_of_the_items_comes_at_its_place(num_threads: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise ZeroDivisionError
+
+    found = []
+    with pytest.raises(ZeroDivisionError):
+        for value in prefetch_map(lambda i: i, items(), num_threads=num_threads, depth=2):
+            found.append(value)
+    assert found == [0, 1, 2]
+    assert prefetch_threads() == []
+
+
+def test_it_runs_ahead_by_depth_and_no_further() -> None:
+    started: list[int] = []
+    results = prefetch_map(started.append, itertools.count(), num_threads=2, depth=3)
+    assert started == []  # nothing runs before the first result is asked for
+    next(results)
+    deadline = time.time() + 10
+    while len(started) < 4 and time.time() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    assert sorted(started) == [0, 1, 2, 3]
+    results.close()
+
+
+def test_results_are_let_go() -> None:
+    """Neither the workers nor the iterator keep a result that was handed out."""
+
+    class Result:
+        pass
+
+    alive: list[int] = []
+
+    def make(i: int) -> Result:
+        result = Result()
+        import weakref
+
+        alive.append(1)
+        weakref.finalize(result, alive.pop)
+        return result
+
+    with prefetch_map(make, range(20), num_threads=1, depth=2) as results:
+        for _ in results:
+            assert len(alive) <= 4
+
+
+def test_closing_stops_the_threads() -> None:
+    ran: list[int] = []
+
+    def slow(i: int) -> int:
+        time.sleep(0.01)
+        ran.append(i)
+        return i
+
+    with prefetch_map(slow, range(1000), num_threads=2, depth=50) as results:
+        assert next(results) == 0
+        assert len(prefetch_threads()) == 2
+    assert prefetch_threads() == []
+    assert len(ran) < 20
+    assert list(results) == []
+    results.close()
+    results = prefetch_map(slow, range(1000), num_threads=1, depth=2)
+    next(results)
+    del results  # dropping it is closing it
+    gc.collect()
+    assert prefetch_threads() == []
+    for value in prefetch_map(slow, range(1000), num_threads=1, depth=2):
+        if value == 2:
+            break
+    gc.collect()
+    assert prefetch_threads() == []
+
+
+def test_options_that_are_refused() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="num_threads = -1"):
+        prefetch_map(int, [], num_threads=-1)
+    with pytest.raises(errors.InvalidArgumentError, match="depth = 0"):
+        prefetch_map(int, [], depth=0)
+
+
+def test_the_interpreter_ends_while_it_runs(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        """
+        import itertools
+        import numpy as np
+        from aethergraph import Graph, NeighborSampler
+        from aethergraph.loading import prefetch_map
+        rng = np.random.default_rng(0)
+        graph = Graph.from_edges(20_000, *rng.integers(0, 20_000, (2, 400_000)))
+        sampler = NeighborSampler(graph, [10, 10])
+        results = prefetch_map(lambda k: sampler.sample(np.arange(2000), k), itertools.count(),
+                               num_threads=3, depth=5)
+        next(results)
+        print("end")
+        """
+    )
+    assert done.stdout == "end\n" and done.stderr == ""
+
+
+def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        """
+        import os, signal, threading, time
+        from aethergraph.loading import prefetch_map
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        begin = time.time()
+        try:
+            for _ in prefetch_map(time.sleep, [0.4] * 100, num_threads=1, depth=2):
+                pass
+        except KeyboardInterrupt:
+            print("interrupted", time.time() - begin < 2, threading.active_count())
+        """
+    )
+    assert done.stdout == "interrupted True 1\n"
+
+
+def test_a_forked_child_is_told(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        """
+        import os, sys
+        from aethergraph import errors
+        from aethergraph.loading import prefetch_map
+        results = prefetch_map(lambda i: i, range(100), num_threads=1, depth=2)
+        next(results)
+        if os.fork() == 0:
+            try:
+                next(results)
+            except errors.ClosedError:
+                fresh = list(prefetch_map(lambda i: i, range(5), num_threads=1))
+                os._exit(7 if fresh == [0, 1, 2, 3, 4] else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+        assert list(results) == list(range(1, 100))
+        """
+    )
+    assert done.stderr == ""
+
+
+# ---- BufferPool ------------------------------------------------------------------------------
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def test_memory_is_used_again_when_nothing_references_it() -> None:
+    pool = BufferPool()
+    first = pool.empty((1000, 128))
+    first[:] = 1
+    place, view = address(first), first[10:].reshape(-1)[::2]
+    del first
+    gc.collect()
+    assert pool.idle_bytes == 0  # the view still uses it
+    other = pool.empty((1000, 128))
+    assert address(other) != place
+    assert view.sum() == view.size
+    del view
+    assert pool.idle_bytes == size_class(1000 * 128 * 4)
+    again = pool.empty((999, 128), np.float32)
+    assert address(again) == place
+    assert again.flags.writeable and again.flags.c_contiguous
+    assert again.shape == (999, 128)
+
+
+def test_tensors_keep_their_memory() -> None:
+    torch = pytest.importorskip("torch")
+    pool = BufferPool()
+    tensor = torch.from_numpy(pool.empty((1000, 128)))
+    tensor.fill_(3)
+    part = tensor[5]
+    del tensor
+    pool.empty((1000, 128))[:] = 4
+    assert part.sum() == 3 * 128
+    del part
+    assert pool.idle_bytes > 0
+
+
+def test_small_and_empty_arrays() -> None:
+    pool = BufferPool()
+    for shape in (0, (0, 5), (3, 0), 10, (2, 3)):
+        assert pool.empty(shape, "int64").shape == np.empty(shape).shape
+    del shape
+    assert pool.idle_bytes == 0
+    assert pool.empty(5, np.dtype("uint8")).dtype == np.uint8
+
+
+def test_idle_memory_is_bounded() -> None:
+    pool = BufferPool(max_idle="3M")
+    arrays = [pool.empty(1 << 20, np.uint8) for _ in range(10)]
+    arrays.clear()
+    assert 0 < pool.idle_bytes <= 3 << 20
+    pool.clear()
+    assert pool.idle_bytes == 0
+
+
+def test_size_classes_waste_at_most_an_eighth() -> None:
+    for size in [SMALL_BYTES, 1 << 20, (1 << 20) + 1, 12_345_678, 10**10]:
+        assert size <= size_class(size) <= size * 1.125 + 4096
+        assert size_class(size) % 4096 == 0
+        assert size_class(size_class(size)) == size_class(size)
+
+
+def test_the_pool_is_safe_to_share() -> None:
+    pool = BufferPool()
+    failures: list[str] = []
+
+    def work(mark: int) -> None:
+        for i in range(200):
+            array = pool.empty((1 << 16) + i, np.int64)
+            array[:] = mark
+            time.sleep(0)
+            if not (array == mark).all():
+                failures.append(f"{mark} was overwritten")
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+# ---- SubgraphLoader --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def attributed() -> Graph:
+    graph = make_graph(300, 4000, edge_attrs={"w": np.arange(4000.0)})
+    rng = np.random.default_rng(0)
+    graph.features = rng.random((300, 5), dtype=np.float32)
+    graph.node_attrs["y"] = np.arange(300) % 7
+    half = FeatureStore.from_array(np.full((300, 2), 0x3F80, np.uint16), dtype="bfloat16")
+    graph.node_attrs["half"] = half
+    return graph
+
+
+@pytest.mark.parametrize("num_threads", THREADS)
+def test_batches_carry_their_rows(attributed: Graph, num_threads: int) -> None:
+    loader = SubgraphLoader(attributed, [4, 3], batch_size=32, num_threads=num_threads, prefetch=3)
+    assert len(loader) == 10
+    seen = []
+    for batch in loader:
+        sub = batch.subgraph
+        np.testing.assert_array_equal(sub.node[: batch.batch_size], batch.seeds)
+        np.testing.assert_array_equal(batch.x, attributed.features.array[sub.node])  # type: ignore[arg-type,union-attr]
+        np.testing.assert_array_equal(batch.y, sub.node % 7)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(
+            batch.edge_attrs["w"], attributed.edge_attrs["w"].array[sub.edge]
+        )
+        assert batch.node_attrs["half"].dtype == np.float32
+        assert (batch.node_attrs["half"] == 1).all()
+        assert batch.edge_index.shape == (2, sub.num_edges)
+        seen.append(batch.seeds)
+    np.testing.assert_array_equal(np.concatenate(seen), np.arange(300))
+
+
+def test_threads_change_nothing_and_epochs_do(attributed: Graph) -> None:
+    def epochs(num_threads: int) -> list[list[Any]]:
+        loader = SubgraphLoader(
+            attributed, [4, 3], batch_size=50, shuffle=True, seed=3, num_threads=num_threads
+        )
+        return [list(loader) for _ in range(2)]
+
+    expected = epochs(0)
+    for num_threads in (1, 4):
+        for epoch, wanted in zip(epochs(num_threads), expected, strict=True):
+            for batch, other in zip(epoch, wanted, strict=True):
+                assert_same_subgraph(batch.subgraph, other.subgraph)
+                np.testing.assert_array_equal(batch.x, other.x)
+    assert not np.array_equal(expected[0][0].seeds, expected[1][0].seeds)
+    for epoch in expected:
+        order = np.concatenate([batch.index for batch in epoch])
+        np.testing.assert_array_equal(np.sort(order), np.arange(300))
+    loader = SubgraphLoader(attributed, [4, 3], batch_size=50, shuffle=True, seed=3)
+    loader.set_epoch(1)
+    np.testing.assert_array_equal(next(iter(loader)).seeds, expected[1][0].seeds)
+
+
+def test_seeds_of_all_kinds(attributed: Graph) -> None:
+    mask = np.arange(300) % 3 == 0
+    for seeds in (mask, np.flatnonzero(mask), np.flatnonzero(mask).tolist()):
+        loader = SubgraphLoader(attributed, [2], seeds, batch_size=60, node_attrs=["y"])
+        assert [batch.batch_size for batch in loader] == [60, 40]
+        assert [sorted(batch.node_attrs) for batch in loader] == [["y"], ["y"]]
+    short = SubgraphLoader(attributed, [2], mask, batch_size=60, drop_last=True)
+    assert len(short) == len(list(short)) == 1
+    assert list(SubgraphLoader(attributed, [2], [], batch_size=60)) == []
+
+
+def test_loader_options_that_are_refused(attributed: Graph) -> None:
+    for options, text in [
+        ({"batch_size": 0}, "batch_size = 0"),
+        ({"prefetch": 0}, "prefetch = 0"),
+        ({"num_threads": -1}, "num_threads = -1"),
+        ({"node_attrs": ["z"]}, "node_attrs: 'z' does not exist; there are: x, y, half"),
+        ({"seeds": [True, False]}, r"mask of shape \(2,\)"),
+        ({"seeds": [0.5]}, "seeds must hold integer ids"),
+    ]:
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            SubgraphLoader(attributed, [2], **options)  # type: ignore[arg-type]
+    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 300"):
+        list(SubgraphLoader(attributed, [2], [0, 300], batch_size=2))
+
+
+def test_loaders_pickle_by_their_parts(attributed: Graph) -> None:
+    sampler = pickle.loads(pickle.dumps(NeighborSampler(attributed, [3])))
+    assert sampler.graph.features.shape == (300, 5)
