@@ -3,10 +3,10 @@
 #include <string.h>
 
 int ae_scratch_reserve(ae_scratch *s, uint64_t bytes, uint64_t keep, aether_error *err) {
-    if (bytes <= s->bytes)
+    if (s->data && bytes <= s->bytes) /* data is never NULL after this, not even for 0 bytes */
         return AETHER_OK;
     uint64_t size = bytes > 2 * s->bytes ? bytes : 2 * s->bytes;
-    size = (size + 4095) & ~UINT64_C(4095);
+    size = ((size ? size : 1) + 4095) & ~UINT64_C(4095);
     void *data = aether_buffer_alloc(size, err);
     if (!data)
         return AETHER_E_NO_MEMORY;
