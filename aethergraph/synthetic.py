@@ -94,8 +94,8 @@ class CommunityGraph(_Edges):
     num_edges: int
     num_classes: int = 16
     num_features: int = 128
-    homophily: float = 0.5
-    signal: float = 1.0
+    homophily: float = 0.65
+    signal: float = 1.2
     seed: int = 0
 
     def __post_init__(self) -> None:

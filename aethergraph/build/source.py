@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
+from aethergraph.errors import (
+    FormatError,
+    InvalidArgumentError,
+    MissingFileError,
+    StorageError,
+    UnsupportedError,
+)
 
 __all__ = [
     "ColumnSelector",
@@ -230,7 +236,7 @@ def require_pyarrow() -> None:
     try:
         import pyarrow as pa  # noqa: F401
     except ImportError as error:
-        raise InvalidArgumentError(
+        raise UnsupportedError(
             f"text and Parquet inputs need pyarrow, which cannot be imported ({error}): "
             "pip install 'aethergraph[cli]', or give the edges as .npy"
         ) from None

@@ -21,6 +21,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
     StorageError,
+    UnsupportedError,
 )
 
 EDGES = [(0, 1), (1, 2), (2, 0), (5, 5)]
@@ -508,7 +509,7 @@ def test_pyarrow_is_named_when_it_is_missing(
 ) -> None:
     path = write(tmp_path / "e.csv", "0,1\n")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InvalidArgumentError, match=r"need pyarrow.*aethergraph\[cli\]"):
+    with pytest.raises(UnsupportedError, match=r"need pyarrow.*aethergraph\[cli\]"):
         read_edges(path)
     np.save(tmp_path / "e.npy", np.array(EDGES))
     assert edges_of(tmp_path / "e.npy") == EDGES

@@ -1,0 +1,166 @@
+"""``aethergraph convert``: edge lists, features and labels into files."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aethergraph.build.convert import ConvertResult, convert
+from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
+
+__all__ = ["convert_command"]
+
+
+class Layout(str, Enum):
+    csc = "csc"
+    csr = "csr"
+    both = "both"
+
+
+class Format(str, Enum):
+    auto = "auto"
+    csv = "csv"
+    tsv = "tsv"
+    whitespace = "whitespace"
+    parquet = "parquet"
+    npy = "npy"
+
+
+class TimeType(str, Enum):
+    auto = "auto"
+    int64 = "int64"
+    float64 = "float64"
+
+
+class DType(str, Enum):
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    float32 = "float32"
+    float64 = "float64"
+
+
+_COLUMN = "name, or number from 0"
+
+
+@command
+def convert_command(
+    inputs: Annotated[
+        list[Path],
+        typer.Option("-i", "--input", help="Edge list; give it again for several files."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Graph file to write.")],
+    num_nodes: Annotated[
+        int | None,
+        typer.Option("-n", "--num-nodes", min=0, help="Nodes; default: the largest id + 1."),
+    ] = None,
+    src: Annotated[str | None, typer.Option(help=f"Column of source ids: {_COLUMN}.")] = None,
+    dst: Annotated[str | None, typer.Option(help="Column of destination ids.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of edge weights.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of edge times.")] = None,
+    time_type: Annotated[TimeType, typer.Option(help="Type of the times.")] = TimeType.auto,
+    attr: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Edge attribute to carry along: NAME[=COLUMN,...][:int64|float32|float64]."
+        ),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="Input format; auto: by its name.")] = Format.auto,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between fields: one character, or 'tab', 'space'.")
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Does the first line hold names? [auto]"),
+    ] = None,
+    layout: Annotated[
+        Layout, typer.Option(help="Lists to store: csc in-edges (for training), csr out-edges.")
+    ] = Layout.csc,
+    keep_order: Annotated[
+        bool, typer.Option("--keep-order", help="Keep the input row of every edge.")
+    ] = False,
+    undirected: Annotated[
+        bool, typer.Option("--undirected", help="Add the reverse of every edge.")
+    ] = False,
+    dedup: Annotated[
+        bool, typer.Option("--dedup", help="Keep one edge for each source and destination.")
+    ] = False,
+    features: Annotated[
+        Path | None, typer.Option(help="Table of features, a row per node: .npy, CSV, Parquet.")
+    ] = None,
+    features_out: Annotated[
+        Path | None,
+        typer.Option(help="Where they go: .npy, or native format by any other name."),
+    ] = None,
+    dtype: Annotated[DType | None, typer.Option(help="Store the features as this type.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="One integer per node: .npy, CSV, Parquet.")
+    ] = None,
+    labels_out: Annotated[Path | None, typer.Option(help="Where they go (.npy).")] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(help="Column with the node id in CSV or Parquet features and labels."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Parsing threads.")] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite outputs.")] = False,
+) -> None:
+    """Convert edge lists (CSV, TSV, blank-separated, Parquet, .npy) into a graph file.
+
+    Example: aethergraph convert -i edges.csv -o graph.bin --features features.npy
+    """
+    with Stages() as stages:
+        result = convert(
+            list(inputs),
+            output,
+            num_nodes=num_nodes,
+            src=src,
+            dst=dst,
+            weight=weight,
+            time_column=time,
+            time_type=time_type.value,
+            attrs=attr or (),
+            format=None if format is Format.auto else format.value,
+            delimiter=delimiter,
+            header=header,
+            layout=layout.value,
+            keep_order=keep_order,
+            undirected=undirected,
+            dedup=dedup,
+            features=features,
+            features_out=features_out,
+            dtype=None if dtype is None else dtype.value,
+            labels=labels,
+            labels_out=labels_out,
+            id_column=id_column,
+            force=force,
+            threads=threads,
+            stages=stages,
+        )
+    _report(result)
+
+
+def _report(result: ConvertResult) -> None:
+    for text in result.notes:
+        note(text)
+    seconds = sum(result.seconds.values())
+    speed = result.read_edges / max(result.seconds["read"], 1e-9)
+    out = stdout()
+    out.print(
+        f"{result.graph}: {result.num_nodes:,} nodes, {result.num_edges:,} edges, "
+        f"{result.layout}, {size(os.path.getsize(result.graph))}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if result.features is not None:
+        shape = " x ".join(f"{n:,}" for n in result.feature_shape)
+        out.print(f"{result.features}: features {shape}", markup=False, soft_wrap=True)
+    if result.labels is not None:
+        out.print(f"{result.labels}: labels", markup=False, soft_wrap=True)
+    out.print(
+        f"done in {duration(seconds)}, edges read at {count(speed)}/s",
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,82 @@
+"""``aethergraph demo``: the options; the work is in :mod:`aethergraph.demo`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aethergraph.cli.terminal import command
+from aethergraph.demo import DemoOptions, run_demo
+
+__all__ = ["demo_command"]
+
+
+class Storage(str, Enum):
+    mmap = "mmap"
+    memory = "memory"
+    auto = "auto"
+
+
+@command
+def demo_command(
+    folder: Annotated[
+        Path, typer.Option("--dir", help="Folder for the graph (1.2 GB), the report and the plot.")
+    ] = Path("data/demo"),
+    edges: Annotated[
+        list[Path] | None, typer.Option(help="Your own edges instead (anything convert reads).")
+    ] = None,
+    features: Annotated[Path | None, typer.Option(help="Your features, with --edges.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Your labels, with --edges; -1 means no label.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=100, help="Nodes of the generated graph.")] = 2_000_000,
+    degree: Annotated[int, typer.Option(min=1, help="Edges per node of it.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1)] = 5,
+    batches: Annotated[int, typer.Option(min=1, help="Training batches per epoch.")] = 50,
+    batch_size: Annotated[int, typer.Option(min=1, help="Seed nodes per batch.")] = 512,
+    fanout: Annotated[str, typer.Option(help="Neighbours to sample per hop.")] = "10,5",
+    hidden: Annotated[int, typer.Option(min=1, help="Width of the hidden layer.")] = 64,
+    learning_rate: Annotated[float, typer.Option(min=0)] = 0.003,
+    storage: Annotated[
+        Storage, typer.Option(help="Where our runs keep the adjacency.")
+    ] = Storage.mmap,
+    compare: Annotated[
+        bool, typer.Option("--compare/--no-compare", help="Also run PyG on in-memory data.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small graph and little training: some seconds.")
+    ] = False,
+) -> None:
+    """Train GraphSAGE on a graph that stays on disk, beside the in-memory way."""
+    try:
+        fanouts = tuple(int(k) for k in fanout.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{fanout!r} is not a list of numbers such as 10,5", param_hint="--fanout"
+        ) from None
+    if edges and (features is None or labels is None):
+        raise typer.BadParameter("needs --features and --labels as well", param_hint="--edges")
+    if not edges and (features is not None or labels is not None):
+        raise typer.BadParameter("need --edges as well", param_hint="--features, --labels")
+    options = DemoOptions(
+        folder=folder,
+        edges=tuple(edges or ()),
+        features=features,
+        labels=labels,
+        num_nodes=nodes,
+        num_edges=nodes * degree,
+        epochs=epochs,
+        batches=batches,
+        batch_size=batch_size,
+        fanouts=fanouts,
+        hidden=hidden,
+        learning_rate=learning_rate,
+        storage=storage.value,
+        compare=compare,
+        seed=seed,
+    )
+    run_demo(options.quick() if quick else options)

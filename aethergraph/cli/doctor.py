@@ -1,0 +1,220 @@
+"""``aethergraph doctor``: what is installed, what the machine offers, why a part is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import resource
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import aethergraph
+from aethergraph import _binding as native
+from aethergraph._memory import available_memory
+from aethergraph.cli.terminal import command, print_json, print_table, size
+
+__all__ = ["doctor_command"]
+
+#: (module, distribution, what for, how to get it)
+PARTS = (
+    ("numpy", "numpy", "arrays", "pip install numpy"),
+    ("cffi", "cffi", "the binding to the compiled core", "pip install cffi"),
+    ("pyarrow", "pyarrow", "convert: CSV and Parquet", "pip install 'aethergraph[cli]'"),
+    ("typer", "typer", "the command line", "pip install 'aethergraph[cli]'"),
+    ("rich", "rich", "tables and progress bars", "pip install 'aethergraph[cli]'"),
+    ("matplotlib", "matplotlib", "stats --plot, demo", "pip install 'aethergraph[plot]'"),
+    ("torch", "torch", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
+    ("torch_geometric", "torch_geometric", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
+    ("pyg_lib", "pyg-lib", "PyG's own sampler, for comparisons", "see PyG's installation page"),
+    ("torch_sparse", "torch-sparse", "PyG's own sampler, for comparisons", "pip install it"),
+    ("dgl", "dgl", "aethergraph.dgl, a later release", "pip install dgl"),
+)
+_IMPORT_SECONDS = 60
+
+
+@command
+def doctor_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Show versions, the compiled core, the machine, and which optional parts work."""
+    report = collect()
+    if as_json:
+        print_json(report)
+        return
+    for title, section in report.items():
+        print_table([(k.replace("_", " "), _text(k, v)) for k, v in section.items()], title=title)
+        typer.echo()
+
+
+def collect() -> dict[str, dict[str, Any]]:
+    """Everything, by section."""
+    return {
+        "aethergraph": _package(),
+        "machine": _machine(),
+        "memory": _memory(),
+        "packages": _packages(),
+    }
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
+        return size(value)
+    if isinstance(value, dict):
+        if value.get("version"):
+            return str(value["version"])
+        return f"not usable: {value['problem']} (for {value['used_for']}; {value['remedy']})"
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value) or "none"
+    return "unknown" if value is None else str(value)
+
+
+def _package() -> dict[str, Any]:
+    folder = Path(aethergraph.__file__).parent
+    modules = {
+        ".".join(p.relative_to(folder.parent).parts).split(".cpython")[0]
+        for p in folder.rglob("*.cpython*.so")
+    }
+    return {
+        "version": aethergraph.__version__,
+        "folder": str(folder),
+        "core": f"{native.native_version()} ({native.build_info()})",
+        "core_threads": native.get_num_threads(),
+        "compiled_modules": sorted(modules - {"aethergraph._native"}),
+        "environment": [f"{k}={v}" for k, v in os.environ.items() if k.startswith("AETHERGRAPH_")],
+    }
+
+
+def _machine() -> dict[str, Any]:
+    glibc = platform.libc_ver()
+    return {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{_os_name()}, kernel {platform.release()}, {' '.join(glibc)}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "cores_allowed": len(os.sched_getaffinity(0)),
+        "cpu_quota": _cpu_quota(),
+        "open_files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    }
+
+
+def _os_name() -> str:
+    for line in _read("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.split("=", 1)[1].strip('"')
+    return platform.system()
+
+
+def _processor() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return f"{line.split(':', 1)[1].strip()} ({platform.machine()})"
+    return platform.machine()
+
+
+def _cpu_quota() -> str:
+    """Cores' worth of time that the control group allows."""
+    quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
+    if not period:
+        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    if quota.strip().isdigit() and period.strip().isdigit() and int(period):
+        return f"{int(quota) / int(period):g} cores"
+    return "none"
+
+
+def _memory() -> dict[str, Any]:
+    lines = [line.split() for line in _read("/proc/meminfo").splitlines()]
+    info = {words[0].rstrip(":"): words[1] for words in lines if len(words) > 1}
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return {
+        "total_bytes": _kilobytes(info.get("MemTotal")),
+        "available_bytes": available_memory(),
+        "swap_bytes": _kilobytes(info.get("SwapTotal")),
+        "cgroup_limit": _cgroup_limit(),
+        "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "reserved_huge_pages": int(info.get("HugePages_Total", 0)),
+        "page_bytes": resource.getpagesize(),
+        "locked_memory_limit": "unlimited" if soft == resource.RLIM_INFINITY else size(soft),
+    }
+
+
+def _kilobytes(text: str | None) -> int | None:
+    return int(text) * 1024 if text is not None else None
+
+
+def _chosen(path: str) -> str:
+    """The word in brackets: ``always [madvise] never``."""
+    text = _read(path)
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else "not available"
+
+
+def _cgroup_limit() -> str:
+    """The tightest memory limit of the control groups above this process."""
+    limits = []
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, names, group = line.split(":", 2)
+        if names == "":
+            root, file = "/sys/fs/cgroup", "memory.max"
+        elif "memory" in names.split(","):
+            root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        folder = Path(root) / group.lstrip("/")
+        for place in [folder, *folder.parents]:
+            text = _read(str(place / file)).strip()
+            if text.isdigit() and int(text) < 1 << 60:
+                limits.append(int(text))
+            if str(place) == root:
+                break
+    return size(min(limits)) if limits else "none"
+
+
+def _packages() -> dict[str, dict[str, Any]]:
+    """Each part's version, or why it cannot be used. Importing in a child survives crashes."""
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda part: _probe(part[0], part[1]), PARTS))
+    return {
+        module: {**result, "used_for": used_for, "remedy": remedy}
+        for (module, _, used_for, remedy), result in zip(PARTS, found, strict=True)
+    }
+
+
+def _probe(module: str, distribution: str) -> dict[str, Any]:
+    try:
+        if importlib.util.find_spec(module) is None:
+            return {"version": None, "problem": "not installed"}
+    except (ImportError, ValueError) as error:
+        return {"version": None, "problem": str(error)}
+    try:
+        version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        version = "of unknown version"
+    if module in sys.modules:
+        return {"version": version, "problem": None}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {module}"],
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return {"version": None, "problem": f"importing {version} hangs"}
+    if done.returncode == 0:
+        return {"version": version, "problem": None}
+    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return {"version": None, "problem": f"importing {version} fails: {lines[-1][:300]}"}
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,134 @@
+"""``aethergraph info`` and ``aethergraph verify``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aethergraph import _binding as native
+from aethergraph.build.source import check_readable
+from aethergraph.cli.terminal import (
+    Stages,
+    command,
+    duration,
+    print_json,
+    print_table,
+    size,
+    stdout,
+)
+from aethergraph.features import FeatureStore
+from aethergraph.graph import Graph
+
+__all__ = ["info_command", "verify_command"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+def file_kind(path: Path) -> str:
+    """ "graph", "features" or "npy"; the named error of opening it if it is none of them."""
+    check_readable(path)
+    with open(path, "rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            return "npy"
+    content = native.NativeFile(path).content
+    return "graph" if content == native.CONTENT_GRAPH else "features"
+
+
+def _feature_info(path: Path) -> dict[str, Any]:
+    with FeatureStore.load(path) as store:
+        return {
+            "path": store.path,
+            "file_bytes": path.stat().st_size,
+            "shape": list(store.shape),
+            "dtype": store.dtype_name,
+            "bytes": store.nbytes,
+        }
+
+
+def _graph_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("file", f"{info['path']} ({size(info['file_bytes'])})"),
+        ("nodes", f"{info['num_nodes']:,}"),
+        ("edges", f"{info['num_edges']:,}"),
+        ("layout", f"{info['layout']} ({_LAYOUTS[info['layout']]})"),
+        ("adjacency", f"{size(info['adjacency_bytes'])}, ids {info['id_dtype']}"),
+    ]
+    for name, text in (
+        ("edge_weight", "edge weights"),
+        ("edge_time", "edge times"),
+        ("node_time", "node times"),
+    ):
+        if info[name]:
+            rows.append((text, str(info[name])))
+    if info["edge_order"]:
+        rows.append(("edge order", "the input row of every edge is kept"))
+    for kind in ("node", "edge"):
+        for name, about in info[f"{kind}_attrs"].items():
+            shape = " x ".join(f"{n:,}" for n in about["shape"])
+            rows.append((f"{kind} attribute", f"{name}: {about['dtype']}, {shape}"))
+    return rows
+
+
+_LAYOUTS = {
+    "csc": "in-edges by destination",
+    "csr": "out-edges by source",
+    "both": "in-edges and out-edges",
+}
+
+
+@command
+def info_command(
+    path: Annotated[Path, typer.Argument(help="Graph, feature file or .npy.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a file holds; reads its header only."""
+    kind = file_kind(path)
+    if kind == "graph":
+        with Graph.load(path) as graph:
+            info = graph.info()
+        rows = _graph_rows(info)
+    else:
+        info = _feature_info(path)
+        rows = [
+            ("file", f"{info['path']} ({size(info['file_bytes'])})"),
+            ("format", "numpy array" if kind == "npy" else "native features"),
+            ("shape", " x ".join(f"{n:,}" for n in info["shape"])),
+            ("dtype", str(info["dtype"])),
+        ]
+    if as_json:
+        print_json({"kind": kind, **info})
+    else:
+        print_table(rows)
+
+
+@command
+def verify_command(
+    paths: Annotated[list[Path], typer.Argument(help="Graph and feature files.")],
+) -> None:
+    """Read whole files and compare every checksum, id and offset."""
+    with Stages() as stages:
+        for path in paths:
+            began = time.perf_counter()
+            found = _verify(path, stages)
+            seconds = time.perf_counter() - began
+            text = f"{path}: {found} ({size(path.stat().st_size)}, {duration(seconds)})"
+            stdout().print(text, markup=False, soft_wrap=True)
+
+
+def _verify(path: Path, stages: Stages) -> str:
+    kind = file_kind(path)
+    if kind == "npy":
+        FeatureStore.load(path).close()
+        return "header and size are right; .npy files have no checksums"
+    progress = stages("Verifying", "B")
+    if kind == "graph":
+        with Graph.load(path) as graph:
+            graph.verify(progress)
+        return "all checksums, ids and offsets are right"
+    with FeatureStore.load(path) as store:
+        file = native.NativeFile(path)
+        native.run_long(file.verify, progress, file.size)
+        return f"all checksums of {store.num_rows:,} rows are right"

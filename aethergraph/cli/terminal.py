@@ -1,0 +1,240 @@
+"""What all commands share: consoles, progress bars, JSON, and errors as one line."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from aethergraph.build.source import ProgressFn
+from aethergraph.errors import AetherError, InvalidArgumentError
+
+__all__ = [
+    "Stages",
+    "command",
+    "count",
+    "duration",
+    "note",
+    "print_json",
+    "print_table",
+    "rate",
+    "set_debug",
+    "size",
+    "stdout",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SHOW_AFTER_SECONDS = 1.0
+_debug = False
+
+
+def set_debug(value: bool) -> None:
+    """Whether errors print a traceback."""
+    global _debug
+    _debug = value or os.environ.get("AETHERGRAPH_DEBUG", "") not in ("", "0")
+
+
+def stdout() -> Console:
+    """A console on the current standard output; wide enough for tables when piped."""
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def stderr() -> Console:
+    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """A remark on stderr."""
+    stderr().print(f"[dim]note:[/dim] {escape(text)}")
+
+
+def print_json(value: Any) -> None:
+    """Plain JSON on stdout (NaN becomes null)."""
+    json.dump(_jsonable(value), sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(v) for v in value]
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def print_table(rows: list[tuple[str, str]], title: str | None = None) -> None:
+    """Two columns without lines."""
+    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(escape(name), escape(value))
+    stdout().print(table)
+
+
+# ---- numbers for people ----------------------------------------------------------------------
+
+
+def size(value: float) -> str:
+    """Bytes: ``1.5 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def count(value: float) -> str:
+    """Items: ``12,345``, ``1.2 M``."""
+    if value < 100_000:
+        return f"{value:,.0f}"
+    for scale, unit in ((1e3, "K"), (1e6, "M")):
+        if value < 1000 * scale:
+            return f"{value / scale:.1f} {unit}"
+    return f"{value / 1e9:.1f} G"
+
+
+def rate(value: float, unit: str) -> str:
+    return f"{size(value)}/s" if unit == "B" else f"{count(value)} {unit}/s"
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``2 min 05 s``."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+
+
+# ---- progress --------------------------------------------------------------------------------
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        text = "" if not speed else rate(speed, task.fields["unit"])
+        return Text(text, style="cyan")
+
+
+class Stages:
+    """Progress bars on stderr, one per stage, shown only for stages longer than a second.
+
+    Quiet when stderr is not a terminal. Use as a context manager; call it with a name and a unit
+    ("B", "edges"...) to begin a stage and get the function that takes (done, total). The functions
+    may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._console = stderr()
+        self._quiet = not self._console.is_terminal
+        self._progress: Progress | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, name: str, unit: str) -> ProgressFn:
+        began = time.monotonic()
+        task: TaskID | None = None
+
+        def report(done: int, total: int) -> None:
+            nonlocal task
+            if self._quiet or (task is None and time.monotonic() - began < SHOW_AFTER_SECONDS):
+                return
+            with self._lock:
+                progress = self._shown()
+                if task is None:
+                    task = progress.add_task(name, total=total, unit=unit)
+                progress.update(task, completed=done, total=max(total, 1))
+
+        return report
+
+    def _shown(self) -> Progress:
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("{task.description:<18}"),
+                BarColumn(bar_width=30),
+                TaskProgressColumn(),
+                _Rate(),
+                TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+                console=self._console,
+            )
+            self._progress.start()
+        return self._progress
+
+
+# ---- errors ----------------------------------------------------------------------------------
+
+
+def command(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a command so that every failure becomes one line on stderr and an exit code."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            _fail("interrupted", 130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except InvalidArgumentError as error:
+            _fail(str(error), 2)
+        except (AetherError, OSError) as error:
+            _fail(str(error), 1)
+        except MemoryError as error:
+            _fail(f"out of memory {error}".rstrip(), 1)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            _fail(f"unexpected {what} (run aethergraph --debug ... for the traceback)", 1)
+
+    return run
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    if _debug:
+        traceback.print_exc()
+    line = " ".join(text.split())
+    stderr().print(f"[bold red]aethergraph: error:[/bold red] {escape(line)}")
+    raise typer.Exit(code) from None

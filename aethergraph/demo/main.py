@@ -1,0 +1,207 @@
+"""The course of the demonstration, and what it prints."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from aethergraph._memory import available_memory, format_size
+from aethergraph.build.source import ProgressFn
+from aethergraph.demo.dataset import Dataset, prepare
+from aethergraph.demo.options import DemoOptions
+from aethergraph.demo.report import (
+    EXPLANATION,
+    NAMES,
+    memory_lines,
+    result_table,
+    save_json,
+    save_plot,
+    speed_lines,
+)
+from aethergraph.demo.runs import RunResult, run
+from aethergraph.demo.train import RunSpec
+from aethergraph.errors import UnsupportedError
+
+__all__ = ["run_demo"]
+
+Stages = Callable[[str, str], ProgressFn]
+_WORKING_MEMORY = 2 << 30  # libraries, model and batches beside the data
+
+
+def run_demo(options: DemoOptions) -> list[RunResult]:
+    """Prepare the files, run every mode in its own process, print and save the comparison.
+
+    Writes ``report.json`` and ``demo.png`` into ``options.folder``.
+
+    Errors:
+        UnsupportedError: torch or torch_geometric is missing.
+        StorageError, InputError: the files cannot be made or read.
+        RunFailed: a run ended with an error.
+    """
+    _require("torch", "torch_geometric")
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
+    dataset = _prepare(options, console)
+    console.print()
+    for line in memory_lines(dataset):
+        console.print(line, markup=False)
+    console.print()
+    results = []
+    for mode in ("mlp", "stock", "native", "pyg"):
+        results.append(_run_mode(mode, options, dataset, console))
+    console.print()
+    console.print(result_table(results))
+    console.print()
+    for line in [*speed_lines(results), EXPLANATION]:
+        console.print(line, markup=False)
+    save_json(options.folder / "report.json", dataset, results)
+    problem = save_plot(options.folder / "demo.png", dataset, results)
+    saved = f"saved: {options.folder / 'report.json'}"
+    saved += f", {options.folder / 'demo.png'}" if problem is None else f"; {problem}"
+    console.print(saved, markup=False, soft_wrap=True)
+    return results
+
+
+def _require(*modules: str) -> None:
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnsupportedError(
+            f"the demonstration needs {' and '.join(missing)}: pip install 'aethergraph[pyg]'"
+        )
+
+
+def _prepare(options: DemoOptions, console: Console) -> Dataset:
+    what = "Converting your files" if options.edges else "Making the graph"
+    console.print(f"[bold]{what}[/bold] in {escape(str(options.folder))}", soft_wrap=True)
+    began = time.perf_counter()
+    with _Bars(console) as bars:
+        dataset = prepare(options, bars.stage)
+    seconds = time.perf_counter() - began
+    how = f"made in {seconds:.1f} s" if dataset.made else "found from an earlier run"
+    disk = os.path.getsize(dataset.graph) + os.path.getsize(dataset.features)
+    console.print(
+        f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, {dataset.num_features} "
+        f"features, {dataset.num_classes} classes; {format_size(disk)} on disk; {how}"
+    )
+    return dataset
+
+
+def _run_mode(mode: str, options: DemoOptions, dataset: Dataset, console: Console) -> RunResult:
+    console.print(f"[bold]{NAMES[mode]}[/bold]")
+    reason = _why_not(mode, options, dataset)
+    if reason is None:
+        result = _run_shown(_spec(mode, options, dataset), console)
+        reason = result.skipped
+    else:
+        result = RunResult(mode, skipped=reason)
+    if reason is not None:
+        console.print(f"  skipped: {reason}", markup=False)
+    return result
+
+
+def _why_not(mode: str, options: DemoOptions, dataset: Dataset) -> str | None:
+    if mode != "pyg":
+        return None
+    if not options.compare:
+        return "not asked for (--no-compare)"
+    needed = sum(dataset.in_memory_bytes.values()) + _WORKING_MEMORY
+    available = available_memory()
+    if needed > available:
+        return f"it needs {format_size(needed)}, {format_size(available)} are available"
+    return None
+
+
+def _spec(mode: str, options: DemoOptions, dataset: Dataset) -> RunSpec:
+    return RunSpec(
+        mode=mode,
+        graph=dataset.graph,
+        features=dataset.features,
+        labels=dataset.labels,
+        num_classes=dataset.num_classes,
+        fanouts=options.fanouts,
+        batch_size=options.batch_size,
+        epochs=options.epochs,
+        batches=options.batches,
+        eval_nodes=options.eval_nodes,
+        hidden=options.hidden,
+        learning_rate=options.learning_rate,
+        storage=options.storage,
+        seed=options.seed,
+    )
+
+
+def _run_shown(spec: RunSpec, console: Console) -> RunResult:
+    """Run, with a bar for the batches and a line for every epoch."""
+    with _Bars(console) as bars:
+        report = bars.stage("  training", "batches", after=0)
+        total = spec.epochs * spec.batches
+
+        def show(event: dict[str, Any]) -> None:
+            if event["event"] == "batch":
+                done = event["epoch"] * spec.batches + event["number"]
+                report(done, total)
+            elif event["event"] == "epoch":
+                console.print(
+                    f"  epoch {event['epoch'] + 1}/{spec.epochs}: loss {event['loss']:.3f}, "
+                    f"accuracy {event['accuracy']:.1%}, "
+                    f"{event['batches'] / event['seconds']:.1f} batches/s"
+                )
+
+        result = run(spec, show)
+    if result.skipped is None:
+        data = max(0, result.anon_bytes - result.base_bytes)
+        console.print(
+            f"  peak memory: {format_size(result.anon_bytes)} allocated "
+            f"({format_size(data)} beyond the libraries), "
+            f"{format_size(result.file_bytes)} of mapped file pages"
+        )
+    return result
+
+
+class _Bars:
+    """Progress bars on a terminal; nothing elsewhere. Gone when done."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:<16}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:>3.0f}%  {task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, unit: str, after: float = 1.0) -> ProgressFn:
+        began = time.perf_counter()
+        task: Any = None
+
+        def report(done: int, total: int) -> None:
+            nonlocal task
+            seconds = time.perf_counter() - began
+            if seconds < after and task is None:
+                return
+            if task is None:
+                task = self._progress.add_task(name, rate="")
+            speed = done / max(seconds, 1e-9)
+            rate = f"{format_size(int(speed))}/s" if unit == "B" else f"{speed:,.0f} {unit}/s"
+            self._progress.update(task, completed=done, total=max(total, 1), rate=rate)
+            if done >= total:
+                self._progress.remove_task(task)
+                task = None
+
+        return report

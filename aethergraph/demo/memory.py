@@ -1,0 +1,66 @@
+"""Peak memory of this process, told apart by kind.
+
+Linux counts resident pages by what backs them (``/proc/self/status``):
+
+* RssAnon: memory that was allocated. It stays until the process frees it; this is what makes a
+  process run out of memory.
+* RssFile: pages of mapped files. They are the page cache: the kernel takes them back, unwritten,
+  the moment something else needs the room, and other processes share them.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+__all__ = ["MemoryWatch", "Resident", "resident"]
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Resident bytes: anonymous (with shared memory) and file-backed."""
+
+    anon: int
+    file: int
+
+
+def resident() -> Resident:
+    """What this process holds now."""
+    found = {"RssAnon": 0, "RssFile": 0, "RssShmem": 0}
+    with open("/proc/self/status") as status:
+        for line in status:
+            name, _, rest = line.partition(":")
+            if name in found:
+                found[name] = int(rest.split()[0]) * 1024
+    return Resident(found["RssAnon"] + found["RssShmem"], found["RssFile"])
+
+
+class MemoryWatch:
+    """Samples :func:`resident` in a thread; ``peak`` is the largest of each kind so far."""
+
+    def __init__(self, interval: float = 0.02) -> None:
+        self._interval = interval
+        self._anon = 0
+        self._file = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
+        self._look()
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            self._look()
+
+    def _look(self) -> None:
+        now = resident()
+        self._anon = max(self._anon, now.anon)
+        self._file = max(self._file, now.file)
+
+    @property
+    def peak(self) -> Resident:
+        self._look()
+        return Resident(self._anon, self._file)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(1)

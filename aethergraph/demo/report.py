@@ -1,0 +1,165 @@
+"""The result of the demonstration: a table, a JSON file, a plot."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from aethergraph._memory import format_size
+from aethergraph.demo.dataset import Dataset
+from aethergraph.demo.runs import RunResult
+
+__all__ = ["NAMES", "memory_lines", "result_table", "save_json", "save_plot", "speed_lines"]
+
+NAMES = {
+    "mlp": "features alone (MLP)",
+    "stock": "NodeLoader of PyG, our stores",
+    "native": "our NeighborLoader",
+    "pyg": "NeighborLoader of PyG, in memory",
+}
+
+
+def result_table(results: list[RunResult]) -> Table:
+    """All runs side by side."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run")
+    for name in (
+        "batches/s",
+        "wait/batch",
+        "accuracy",
+        "start",
+        "RssAnon",
+        "of it data",
+        "RssFile",
+    ):
+        table.add_column(name, justify="right")
+    for one in results:
+        if one.skipped is not None:
+            table.add_row(NAMES[one.mode], *["-"] * 7)
+            continue
+        table.add_row(
+            NAMES[one.mode],
+            f"{one.batches_per_second:.1f}",
+            f"{one.wait_ms:.1f} ms",
+            f"{one.accuracy:.1%}",
+            f"{one.open_seconds:.2f} s",
+            format_size(one.anon_bytes),
+            format_size(max(0, one.anon_bytes - one.base_bytes)),
+            format_size(one.file_bytes),
+        )
+    return table
+
+
+def memory_lines(dataset: Dataset) -> list[str]:
+    """What the in-memory way holds, and what the columns of the table mean."""
+    parts = dataset.in_memory_bytes
+    lines = [f"The in-memory way needs {format_size(sum(parts.values()))}:"]
+    lines += [f"  {format_size(size):>10}  {name}" for name, size in parts.items()]
+    return lines
+
+
+EXPLANATION = (
+    "wait: time per batch that training stood still for lack of a batch; batches/s without the "
+    "first epoch. RssAnon: peak of allocated memory, which only the process can give back; 'of it "
+    "data': without the libraries (torch, PyG). RssFile: peak of mapped file pages (libraries "
+    "and, on disk, graph and features): page cache, which the kernel takes back when memory is "
+    "needed."
+)
+
+
+def speed_lines(results: list[RunResult]) -> list[str]:
+    """Ratios to the in-memory way, if that ran."""
+    ran = {one.mode: one for one in results if one.skipped is None}
+    base = ran.get("pyg")
+    lines = []
+    for mode in ("stock", "native"):
+        if base is None or mode not in ran:
+            continue
+        one = ran[mode]
+        lines.append(
+            f"{NAMES[mode]}: {one.batches_per_second / base.batches_per_second:.2f} times the "
+            f"batches/s of the in-memory way, waiting {one.wait_ms:.1f} ms per batch "
+            f"instead of {base.wait_ms:.1f} ms"
+        )
+    return lines
+
+
+def save_json(path: Path, dataset: Dataset, results: list[RunResult]) -> None:
+    """Everything that was measured."""
+    runs = [
+        {
+            **asdict(one),
+            "batches_per_second": one.batches_per_second,
+            "wait_ms": one.wait_ms,
+            "accuracy": one.accuracy,
+        }
+        for one in results
+    ]
+    report = {"dataset": asdict(dataset), "in_memory_bytes": dataset.in_memory_bytes, "runs": runs}
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report, indent=2))
+    os.replace(temporary, path)
+
+
+def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | None:
+    """Accuracy, throughput and memory as a picture; returns why not, if it was not possible."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        return f"no plot: matplotlib cannot be imported ({error}): pip install 'aethergraph[plot]'"
+    ran = [one for one in results if one.skipped is None and one.epochs]
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
+    for one in ran:
+        epochs = range(1, len(one.epochs) + 1)
+        style = ":" if one.mode == "mlp" else "-"
+        color = _COLORS[one.mode]
+        left.plot(
+            epochs,
+            [100 * e.accuracy for e in one.epochs],
+            style,
+            marker="o",
+            color=color,
+            label=NAMES[one.mode],
+        )
+    left.set(
+        xlabel="epoch", ylabel="accuracy on held-out nodes, %", title="Accuracy", ylim=(0, 100)
+    )
+    left.xaxis.get_major_locator().set_params(integer=True)
+    left.legend(fontsize=8)
+    left.grid(alpha=0.3)
+    graphs = [one for one in ran if one.mode != "mlp"]
+    names = [NAMES[one.mode].replace(", ", ",\n") for one in graphs]
+    colors = [_COLORS[one.mode] for one in graphs]
+    bars = middle.bar(names, [one.batches_per_second for one in graphs], color=colors)
+    middle.bar_label(bars, fmt="%.1f")
+    middle.set(ylabel="training batches per second", title="Throughput")
+    _plot_memory(right, names, colors, dataset, graphs)
+    for axes in (middle, right):
+        axes.tick_params(axis="x", labelsize=8)
+        axes.margins(y=0.15)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return None
+
+
+_COLORS = {"mlp": "C7", "stock": "C0", "native": "C2", "pyg": "C1"}
+
+
+def _plot_memory(
+    axes: Any, names: list[str], colors: list[str], dataset: Dataset, runs: list[RunResult]
+) -> None:
+    gigabytes = [one.anon_bytes / 2**30 for one in runs]
+    bars = axes.bar(names, gigabytes, color=colors)
+    axes.bar_label(bars, fmt="%.2f")
+    needed = sum(dataset.in_memory_bytes.values()) / 2**30
+    axes.axhline(needed, color="C3", linestyle="--", label="data of the in-memory way")
+    axes.set(ylabel="GiB", title="Peak allocated memory (RssAnon, torch included)")
+    axes.legend(fontsize=8)

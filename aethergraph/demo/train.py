@@ -1,0 +1,321 @@
+"""One run of the demonstration, in a process of its own: ``python -m aethergraph.demo.train``.
+
+Reads a JSON specification from standard input (:class:`RunSpec`) and writes one JSON object per
+line to standard output: ``open``, ``batch``, ``epoch``, ``done``, or ``skipped`` with a reason.
+
+All modes train the same model from the same seeds in the same order; they differ in where batches
+come from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from aethergraph.demo.memory import MemoryWatch
+from aethergraph.features import FeatureStore
+from aethergraph.graph import Graph
+from aethergraph.sampling.keys import permutation
+
+__all__ = ["MODES", "RunSpec", "main", "split_nodes"]
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run needs to know."""
+
+    mode: str
+    graph: str
+    features: str
+    labels: str
+    num_classes: int
+    fanouts: tuple[int, ...]
+    batch_size: int
+    epochs: int
+    batches: int
+    eval_nodes: int
+    hidden: int
+    learning_rate: float
+    storage: str
+    seed: int
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> RunSpec:
+        values = json.loads(text)
+        return cls(**{**values, "fanouts": tuple(values["fanouts"])})
+
+
+class Skipped(Exception):
+    """This run is not possible here; the message says why."""
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    num_features: int
+
+    def batches(self, nodes: Any) -> Iterable[Any]:
+        """Batches of the seed nodes (int64 tensor), in their order."""
+
+    def predict(self, model: Any, batch: Any) -> tuple[Any, Any]:
+        """(logits, labels) of the batch's seeds."""
+
+    def make_model(self, spec: RunSpec) -> Any:
+        """A fresh model."""
+
+
+# ---- models ----------------------------------------------------------------------------------
+
+
+class _GraphSource:
+    """Predicts with a GraphSAGE that skips what does not reach the seeds any more."""
+
+    num_features: int
+
+    def make_model(self, spec: RunSpec) -> Any:
+        from torch_geometric.nn import GraphSAGE
+
+        return GraphSAGE(self.num_features, spec.hidden, len(spec.fanouts), spec.num_classes)
+
+    def predict(self, model: Any, batch: Any) -> tuple[Any, Any]:
+        out = model(
+            batch.x.float(),
+            batch.edge_index,
+            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+            num_sampled_edges_per_hop=batch.num_sampled_edges,
+        )
+        return out[: batch.batch_size], batch.y[: batch.batch_size].long()
+
+
+def _open_graph(spec: RunSpec) -> Graph:
+    storage: Any = spec.storage
+    graph = Graph.load(spec.graph, storage=storage)
+    graph.load_features(spec.features)
+    graph.node_attrs["y"] = FeatureStore.load(spec.labels)
+    return graph
+
+
+class StockSource(_GraphSource):
+    """PyG's own NodeLoader, over our feature store, graph store and sampler."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        from aethergraph.pyg import FeatureStore as Features
+        from aethergraph.pyg import GraphStore, NeighborSampler
+
+        graph = _open_graph(spec)
+        self._stores = Features.from_graph(graph), GraphStore(graph)
+        self._sampler = NeighborSampler(self._stores, num_neighbors=list(spec.fanouts))
+        self._batch_size = spec.batch_size
+        self.num_features = FeatureStore.load(spec.features).shape[1]
+
+    def batches(self, nodes: Any) -> Iterable[Any]:
+        from torch_geometric.loader import NodeLoader
+
+        return NodeLoader(  # type: ignore[no-any-return]
+            self._stores,
+            node_sampler=self._sampler,
+            input_nodes=nodes,
+            batch_size=self._batch_size,
+        )
+
+
+class NativeSource(_GraphSource):
+    """Our NeighborLoader, which samples and gathers ahead of the training step."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._graph = _open_graph(spec)
+        self._spec = spec
+        self.num_features = FeatureStore.load(spec.features).shape[1]
+
+    def batches(self, nodes: Any) -> Iterable[Any]:
+        from aethergraph.pyg import NeighborLoader
+
+        return NeighborLoader(
+            self._graph,
+            num_neighbors=list(self._spec.fanouts),
+            input_nodes=nodes,
+            batch_size=self._spec.batch_size,
+        )
+
+
+class InMemorySource(_GraphSource):
+    """PyG's NeighborLoader on a Data object that holds everything."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        import torch
+        import torch_geometric.typing as pyg_typing
+        from torch_geometric.data import Data
+        from torch_geometric.loader import NeighborLoader
+
+        if not (pyg_typing.WITH_PYG_LIB or pyg_typing.WITH_TORCH_SPARSE):
+            raise Skipped("PyG's NeighborLoader needs pyg-lib or torch-sparse; neither imports")
+        with Graph.load(spec.graph) as graph:
+            edge_index = torch.empty((2, graph.num_edges), dtype=torch.int64)
+            for row, ids in zip(edge_index, graph.edge_index(), strict=True):
+                row.numpy()[:] = ids
+        store = FeatureStore.load(spec.features)
+        if store.dtype == "bfloat16":
+            x = torch.from_numpy(np.array(store.array).view(np.int16)).view(torch.bfloat16)
+        else:
+            x = torch.from_numpy(np.array(store.array))
+        y = torch.from_numpy(np.load(spec.labels))
+        self._data = Data(x=x, edge_index=edge_index, y=y)
+        self._loader = NeighborLoader
+        self._spec = spec
+        self._sampler: Any = None
+        self.num_features = int(x.shape[1])
+
+    def batches(self, nodes: Any) -> Iterable[Any]:
+        loader = self._loader(
+            self._data,
+            num_neighbors=list(self._spec.fanouts),
+            input_nodes=nodes,
+            batch_size=self._spec.batch_size,
+            neighbor_sampler=self._sampler,
+        )
+        self._sampler = loader.node_sampler  # its CSC copy is made once
+        return loader  # type: ignore[no-any-return]
+
+
+class FeatureOnlySource:
+    """Rows of the seeds alone, for a model that does not see the graph."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._features = FeatureStore.load(spec.features)
+        self._labels = np.load(spec.labels, mmap_mode="r")
+        self._batch_size = spec.batch_size
+        self.num_features = self._features.shape[1]
+
+    def make_model(self, spec: RunSpec) -> Any:
+        import torch
+
+        return torch.nn.Sequential(
+            torch.nn.Linear(self.num_features, spec.hidden),
+            torch.nn.ReLU(),
+            torch.nn.Linear(spec.hidden, spec.num_classes),
+        )
+
+    def batches(self, nodes: Any) -> Iterator[Any]:
+        import torch
+
+        for ids in torch.split(nodes, self._batch_size):
+            dtype = "float32" if self._features.dtype == "bfloat16" else None
+            x = torch.from_numpy(self._features.gather(ids.numpy(), dtype=dtype))
+            yield x.float(), torch.from_numpy(self._labels[ids.numpy()])
+
+    def predict(self, model: Any, batch: Any) -> tuple[Any, Any]:
+        return model(batch[0]), batch[1]
+
+
+MODES: dict[str, Callable[[RunSpec], Source]] = {
+    "mlp": FeatureOnlySource,
+    "stock": StockSource,
+    "native": NativeSource,
+    "pyg": InMemorySource,
+}
+
+
+# ---- training --------------------------------------------------------------------------------
+
+
+def split_nodes(spec: RunSpec) -> tuple[Any, Any]:
+    """(training seeds of all epochs, evaluation nodes): the same for every mode."""
+    labels = np.load(spec.labels, mmap_mode="r")
+    labelled = np.flatnonzero(labels >= 0)
+    order = labelled[permutation(labelled.size, spec.seed)]
+    few = min(spec.eval_nodes, max(1, labelled.size // 5))
+    pool = order[few:]
+    if pool.size == 0:
+        raise Skipped("there are too few labelled nodes to train on")
+    wanted = spec.epochs * spec.batches * spec.batch_size
+    rounds = -(-wanted // pool.size)
+    return np.tile(pool, rounds)[:wanted], order[:few]
+
+
+def train(spec: RunSpec, emit: Callable[..., None]) -> None:
+    """Open the source, train, evaluate after every epoch; everything is reported by ``emit``."""
+    watch = MemoryWatch()
+    import torch
+    import torch.nn.functional as functional
+
+    if spec.mode != "mlp":
+        importlib.import_module("torch_geometric")  # before memory is looked at
+    before = watch.peak
+    began = time.perf_counter()
+    seeds, held_out = (torch.from_numpy(ids) for ids in split_nodes(spec))
+    source = MODES[spec.mode](spec)
+    emit("open", seconds=time.perf_counter() - began, anon=before.anon, file=before.file)
+    torch.manual_seed(spec.seed)
+    model = source.make_model(spec)
+    optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate)
+    for epoch, nodes in enumerate(torch.chunk(seeds, spec.epochs)):
+        began = time.perf_counter()
+        waited, losses = 0.0, []
+        arrived = began
+        for number, batch in enumerate(source.batches(nodes)):
+            waited += time.perf_counter() - arrived
+            logits, labels = source.predict(model, batch)
+            loss = functional.cross_entropy(logits, labels)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(float(loss.detach()))
+            emit("batch", epoch=epoch, number=number + 1, loss=losses[-1])
+            arrived = time.perf_counter()
+        seconds = time.perf_counter() - began
+        accuracy = _evaluate(source, model, held_out)
+        emit(
+            "epoch",
+            epoch=epoch,
+            loss=float(np.mean(losses)),
+            accuracy=accuracy,
+            batches=len(losses),
+            seconds=seconds,
+            wait_seconds=waited,
+        )
+    emit("done", anon=watch.peak.anon, file=watch.peak.file)
+    watch.close()
+
+
+def _evaluate(source: Source, model: Any, nodes: Any) -> float:
+    import torch
+
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for batch in source.batches(nodes):
+            logits, labels = source.predict(model, batch)
+            right += int((logits.argmax(dim=1) == labels).sum())
+    model.train()
+    return right / len(nodes)
+
+
+def main(specification: IO[str], out: IO[str]) -> None:
+    """Run the specification; one JSON object per line goes to ``out``."""
+
+    def emit(event: str, **values: Any) -> None:
+        out.write(json.dumps({"event": event, **values}) + "\n")
+        out.flush()
+
+    try:
+        train(RunSpec.decode(specification.read()), emit)
+    except Skipped as reason:
+        emit("skipped", reason=str(reason))
+
+
+if __name__ == "__main__":
+    # What libraries print must not mix with the events.
+    events = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    main(sys.stdin, events)
