@@ -94,6 +94,9 @@ class BufferPool:
         """Bytes of the blocks that no array uses."""
         return sum(size * len(blocks) for size, blocks in list(self._idle.items()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BufferPool, (self._max_idle,)  # memory stays in its process
+
     def clear(self) -> None:
         """Return all idle blocks to the system."""
         self._idle.clear()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._arrays import as_ids
+from aethergraph._arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import AttributeTable, Graph
@@ -109,12 +109,10 @@ class SubgraphLoader:
         prefetch: int = 2,
         buffers: BufferPool | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise InvalidArgumentError(f"batch_size = {batch_size} is not at least 1")
-        if prefetch < 1:
-            raise InvalidArgumentError(f"prefetch = {prefetch} is not at least 1")
-        if num_threads < 0:
-            raise InvalidArgumentError(f"num_threads = {num_threads} is negative")
+        for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
+            if as_count(value, name) < 1:
+                raise InvalidArgumentError(f"{name} = {value} is not at least 1")
+        as_count(num_threads, "num_threads")
         self.graph = graph
         self.sampler = NeighborSampler(
             graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=subgraph_type

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_ids
+from aethergraph._arrays import as_count, as_ids
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -75,7 +75,7 @@ class NeighborSampler:
             raise InvalidArgumentError(f"subgraph_type = {subgraph_type!r} is not one of {known}")
         if subgraph_type == "induced" and disjoint:
             raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
-        if isinstance(num_threads, bool) or not 0 <= int(num_threads) <= 256:
+        if as_count(num_threads, "num_threads") > 256:
             raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
         self.graph = graph
         self.fanouts = _as_fanouts(fanouts)

@@ -250,6 +250,7 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
         ({"subgraph_type": "undirected"}, "subgraph_type = 'undirected' is not one of"),
         ({"subgraph_type": "induced", "disjoint": True}, "does not go with disjoint"),
         ({"num_threads": -1}, "num_threads = -1"),
+        ({"num_threads": "2"}, "num_threads must be an integer"),
         ({"num_threads": 1000}, "num_threads = 1000"),
         ({"graph": "graph"}, "graph must be a Graph"),
     ],

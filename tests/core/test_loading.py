@@ -15,7 +15,7 @@ import pytest
 from conftest import make_graph
 from core.strategies import assert_same_subgraph
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import FeatureStore, Graph, errors
 from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
 from aethergraph.loading.buffers import SMALL_BYTES, size_class
 
@@ -357,6 +357,7 @@ def test_loader_options_that_are_refused(attributed: Graph) -> None:
         ({"batch_size": 0}, "batch_size = 0"),
         ({"prefetch": 0}, "prefetch = 0"),
         ({"num_threads": -1}, "num_threads = -1"),
+        ({"batch_size": 2.5}, "batch_size must be an integer, got float"),
         ({"node_attrs": ["z"]}, "node_attrs: 'z' does not exist; there are: x, y, half"),
         ({"seeds": [True, False]}, r"mask of shape \(2,\)"),
         ({"seeds": [0.5]}, "seeds must hold integer ids"),
@@ -368,5 +369,10 @@ def test_loader_options_that_are_refused(attributed: Graph) -> None:
 
 
 def test_loaders_pickle_by_their_parts(attributed: Graph) -> None:
-    sampler = pickle.loads(pickle.dumps(NeighborSampler(attributed, [3])))
-    assert sampler.graph.features.shape == (300, 5)
+    loader = SubgraphLoader(attributed, [3], batch_size=100, shuffle=True, seed=4)
+    loader.buffers.empty((1000, 128))
+    copied = pickle.loads(pickle.dumps(loader))
+    assert copied.buffers.idle_bytes == 0
+    for batch, other in zip(copied, loader, strict=True):
+        assert_same_subgraph(batch.subgraph, other.subgraph)
+        np.testing.assert_array_equal(batch.x, other.x)
