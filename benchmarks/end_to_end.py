@@ -27,14 +27,19 @@ def start(files: GraphFiles, features: str, names: Sequence[str], stack: ExitSta
     return [stack.enter_context(Worker(name, "loaders.py", config)) for name in names]
 
 
+def shown(quick: bool) -> list[str]:
+    """Quick runs spare the memory variants: starting processes is what takes time there."""
+    return [name for name in NAMES if not (quick and name.endswith("memory"))]
+
+
 def contenders(report: Report) -> list[str]:
-    """PyG's loader only if PyG can sample here; says so."""
+    """Those shown, PyG's loader only if PyG can sample here; says so."""
     sampler = common.pyg_sampler()
     if sampler is None:
         report.note("PyG's NeighborLoader is missing: neither pyg-lib nor torch-sparse is here.")
-        return [name for name in NAMES if name != PYG]
+        return [name for name in shown(report.args.quick) if name != PYG]
     report.note(f"PyG's NeighborLoader samples with {sampler.replace('_', '-')}.")
-    return list(NAMES)
+    return shown(report.args.quick)
 
 
 def measure(
@@ -61,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     files = common.power_law_graph(args.dir, args.nodes or (10_000 if args.quick else 1_000_000))
     files.csc()
     features = files.features(WIDTH).name
-    names = contenders(report)
+    names, columns = contenders(report), shown(args.quick)
+    ours = [name for name in columns if name != PYG]
     rows: list[list[common.Cell]] = []
     ratios: list[list[common.Cell]] = []
     results: list[dict[str, Any]] = []
@@ -73,31 +79,29 @@ def main(argv: Sequence[str] | None = None) -> None:
                 common.say(", ".join(label))
                 times = measure(workers, fanouts, batch, model, args.quick)
                 rates = {name: 1 / statistics.median(times[name]) for name in names}
-                rows.append([*label, *(rates.get(name) for name in NAMES)])
+                rows.append([*label, *(rates.get(name) for name in columns)])
                 over = {n: Ratio.paired(times[PYG], times[n]) for n in names if PYG in times}
-                ratios.append(
-                    [*label, *(str(over[n]) if n in over else None for n in NAMES if n != PYG)]
-                )
+                ratios.append([*label, *(str(over[n]) if n in over else None for n in ours)])
                 results.append({"fanouts": fanouts, "batch": batch, "model": model,
                                 "seconds_per_batch_by_round": times})  # fmt: skip
         memories = {worker.name: worker.ask("memory") for worker in workers}
     report.parameters = {"nodes": files.num_nodes, "edges": files.num_edges, "width": WIDTH}
     report.data = {"cases": results, "memory": memories}
-    report.table("batches per second, medians", ["fanouts x batch", "work", *NAMES], rows)
+    report.table("batches per second, medians", ["fanouts x batch", "work", *columns], rows)
     report.table(
         f"times as fast as {PYG}: median (range over rounds)",
-        ["fanouts x batch", "work", *(name for name in NAMES if name != PYG)],
+        ["fanouts x batch", "work", *ours],
         ratios,
     )
-    draw(report, rows)
+    draw(report, columns, rows)
     report.finish()
 
 
-def draw(report: Report, rows: list[list[common.Cell]]) -> None:
+def draw(report: Report, columns: list[str], rows: list[list[common.Cell]]) -> None:
     def panels(axes: Sequence[Any]) -> None:
         for axis, row in zip(axes, rows, strict=True):
             values = [value if isinstance(value, float) else None for value in row[2:]]
-            common.bars(axis, NAMES, values, "batches per second")
+            common.bars(axis, columns, values, "batches per second")
             axis.set_title(f"{row[0]}, {row[1]}", fontsize=9)
 
     common.plot(report, len(rows), panels)

@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             os.sched_setaffinity(0, {args.core} if threads == 1 else cores)
             times = measure(calls, table_rows, count, rounds)
             os.sched_setaffinity(0, cores)
-            label = [f"{common.short(table_rows)} x {width}", threads]
+            label: list[common.Cell] = [f"{common.short(table_rows)} x {width}", threads]
             rows.append([*label, *(count / statistics.median(t) / 1e6 for t in times.values())])
             ratios.append([*label, *(str(Ratio.paired(times[TORCH], times[n])) for n in OURS)])
             names = list(times)

@@ -10,7 +10,7 @@ taken back; "mapped" file pages are the page cache's and the kernel takes them b
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     report = Report("growth", "Cost against graph size", args)
     # Files for ours, memory for PyG: three copies of the largest graph would not fit many machines.
     names = [name for name in end_to_end.contenders(report) if not name.endswith("memory")]
-    sizes = args.nodes or ((2_000, 20_000) if args.quick else sampling.NODES)
+    sizes = args.nodes or ((2_000,) if args.quick else sampling.NODES)
     points = []
     for num_nodes in sizes:
         common.say(f"{common.short(num_nodes)} nodes")
@@ -80,11 +80,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.data = {"points": [vars(point) for point in points]}
     by = {(point.num_nodes, point.name): point for point in points}
     in_all = [num_nodes * (4 * end_to_end.WIDTH + 80) for num_nodes in sizes]
-    for title, value in (
-        ("ms per batch, medians", lambda p: p.ms),
-        ("anonymous memory, MiB", lambda p: p.anonymous / 2**20),
-        ("mapped file pages, MiB", lambda p: p.mapped / 2**20),
-    ):
+    columns: dict[str, Callable[[Point], float]] = {
+        "ms per batch, medians": lambda p: p.ms,
+        "anonymous memory, MiB": lambda p: p.anonymous / 2**20,
+        "mapped file pages, MiB": lambda p: p.mapped / 2**20,
+    }
+    for title, value in columns.items():
         report.table(
             title,
             ["nodes", "graph + features", *names],
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
 
     def draw(axes: Sequence[Any]) -> None:
-        def series(value: Any) -> dict[str, list[tuple[float, float]]]:
+        def series(value: Callable[[Point], float]) -> dict[str, list[tuple[float, float]]]:
             return {
                 name: [(p.num_nodes, max(value(p), 1e-3)) for p in points if p.name == name]
                 for name in names

@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         report.note("PyG's first batch is missing: neither pyg-lib nor torch-sparse is here.")
     rounds = 1 if args.quick else 3
     found = {}
-    for cold in (False, True):
+    for cold in (False,) if args.quick else (False, True):
         label = "cold" if cold else "warm"
         common.say(f"{label} page cache")
         if not cold and not args.quick:
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             common.bars(axis, NAMES, values, f"{COLUMNS[column]}, {label}")
             axis.set_xscale("symlog", linthresh=1)
 
-    common.plot(report, 4, draw)
+    common.plot(report, 2 * len(found), draw)
     report.finish()
 
 

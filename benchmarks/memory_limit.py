@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+import numpy as np
 from common import GraphFiles, Report
 
 WIDTH = 128
@@ -117,8 +118,8 @@ def train(name: str, folder: Path, count: int) -> None:
         build = load_only
     make = build(folder, f"x{WIDTH}.npy", "mmap")
     say("opened")
-    rng = common.np.random.Generator(common.np.random.PCG64(3))
-    num_nodes = len(common.np.load(folder / "y.npy", mmap_mode="r"))
+    rng = np.random.Generator(np.random.PCG64(3))
+    num_nodes = len(np.load(folder / "y.npy", mmap_mode="r"))
     seeds = torch.from_numpy(rng.integers(0, num_nodes, count * BATCH))
     step = loaders.make_step(WIDTH)
     start = time.perf_counter()
@@ -130,7 +131,7 @@ def train(name: str, folder: Path, count: int) -> None:
 
 def load_only(folder: Path, features: str, storage: str) -> Any:
     """Without PyG's sampler: load what PyG would need, which is where it dies."""
-    kept = [common.np.load(folder / n) for n in ("indptr.npy", "indices.npy", features)]
+    kept = [np.load(folder / n) for n in ("indptr.npy", "indices.npy", features)]
     return lambda *_: kept[:0]
 
 

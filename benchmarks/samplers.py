@@ -28,7 +28,7 @@ Make = Callable[[list[int]], Sampler]
 def aethergraph(config: dict[str, Any]) -> Make:
     from aethergraph import Graph, NeighborSampler
 
-    storage = "memory" if "memory" in config["contender"] else "mmap"
+    storage: Any = "memory" if "memory" in config["contender"] else "mmap"
     graph = Graph.load(Path(config["folder"]) / "graph.aeg", storage=storage)
     config["graph"] = graph
 

@@ -1,0 +1,59 @@
+"""Every benchmark, one after the other; each is a command of its own as well.
+
+    python benchmarks/run_all.py --quick                          does everything run? minutes
+    python benchmarks/run_all.py --full [--dgl-python PATH]       the numbers; an hour or two
+    python benchmarks/run_all.py --full --only sampling gather
+
+Goes on when one fails, and says at the end which did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# In the order of what they build upon: the graphs of the earlier ones are used again.
+BENCHMARKS = (
+    "floor", "sampling", "gather", "build", "end_to_end", "growth", "load_time", "memory_limit",
+    "accuracy",
+)  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    size = made.add_mutually_exclusive_group(required=True)
+    size.add_argument("--quick", action="store_true", help="tiny sizes")
+    size.add_argument("--full", action="store_true", help="the sizes of the claims")
+    made.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
+    made.add_argument("--dir", type=Path, help="see any benchmark's --help")
+    made.add_argument("--out", type=Path, help="see any benchmark's --help")
+    made.add_argument("--dgl-python", type=Path, help="interpreter that has DGL (sampling)")
+    args = made.parse_args(argv)
+    common = ["--quick"] if args.quick else []
+    for name in ("dir", "out"):
+        if getattr(args, name) is not None:
+            common += [f"--{name}", str(getattr(args, name))]
+    ended: dict[str, str] = {}
+    for name in args.only:
+        extra = []
+        if name == "sampling":
+            extra = ["--profile"] if args.full else []
+            if args.dgl_python is not None:
+                extra += ["--dgl-python", str(args.dgl_python)]
+        start = time.monotonic()
+        done = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *common, *extra])
+        state = "ok" if done.returncode == 0 else f"FAILED with status {done.returncode}"
+        ended[name] = f"{state}, {time.monotonic() - start:.0f} s"
+    print("\n".join(f"{name:13}{state}" for name, state in ended.items()))
+    return int(any("FAILED" in state for state in ended.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

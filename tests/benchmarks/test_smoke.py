@@ -1,0 +1,92 @@
+"""Every benchmark runs with --quick and writes JSON, a Markdown table and, mostly, a plot."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+pytest.importorskip("pyarrow")
+
+ROOT = Path(__file__).resolve().parents[2] / "benchmarks"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.pyg,
+    pytest.mark.skipif(not ROOT.exists(), reason="the benchmarks are not in this tree"),
+]
+# PYTHONSAFEPATH, which the test runner may set, would hide the scripts' shared modules.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("benchmarks")
+
+
+def run(name: str, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / f"{name}.py"), *args],
+        capture_output=True, text=True, timeout=280, env=ENVIRONMENT,
+    )  # fmt: skip
+
+
+def run_quick(name: str, data: Path, *args: str) -> dict[str, Any]:
+    done = run(name, "--quick", "--dir", str(data), "--out", str(data), *args)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document: dict[str, Any] = json.loads((data / f"{name}.json").read_text())
+    assert done.stdout.startswith("## ") and "|---|" in done.stdout
+    assert str(data) not in json.dumps(document), "results name no folders"
+    return document
+
+
+def check(document: dict[str, Any], name: str) -> None:
+    assert document["benchmark"] == name and document["quick"] is True
+    assert document["versions"]["aethergraph"] != "absent"
+    assert document["machine"]["cores"] >= 1 and document["commit"]
+    assert document["tables"]
+    for table in document["tables"]:
+        assert table["rows"], table["title"]
+        assert all(len(row) == len(table["columns"]) for row in table["rows"]), table["title"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["floor", "sampling", "gather", "build", "end_to_end", "growth", "load_time", "accuracy"],
+)
+def test_quick_run(name: str, data: Path) -> None:
+    check(run_quick(name, data), name)
+    assert (data / f"{name}.png").stat().st_size > 1000
+
+
+def test_sampling_is_above_the_floor(data: Path) -> None:
+    document = run_quick("sampling", data)
+    for case in document["data"]["cases"]:
+        ours = case["contenders"]["aethergraph memory"]
+        assert 0 < case["lower_bound"]["ns_per_edge"] < ours["ns_per_edge"]
+        assert ours["edges_per_batch"] == case["contenders"]["aethergraph mmap"]["edges_per_batch"]
+
+
+def test_memory_limit(data: Path) -> None:
+    done = run(
+        "memory_limit", "--quick", "--dir", str(data), "--out", str(data),
+        "--nodes", "20000", "--limit", "3G",
+    )  # fmt: skip
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "memory_limit.json").read_text())
+    check(document, "memory_limit")
+    ours = document["data"]["stock NodeLoader, aethergraph mmap"]
+    assert ours["status"] == 0 and ours["batches"] == 5
+
+
+def test_run_all_goes_on_and_reports(data: Path) -> None:
+    done = run("run_all", "--quick", "--only", "floor", "--dir", str(data), "--out", str(data))
+    assert done.returncode == 0 and "floor        ok" in done.stdout
