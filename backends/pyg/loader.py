@@ -17,7 +17,9 @@ link_neighbor_loader,utils}.py`` and ``torch/utils/data/dataloader.py``.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterator
+from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,6 +109,35 @@ class _PrefetchIterator(_SingleProcessDataLoaderIter):
         return pin(data, self._pin_memory_device) if self._pin_memory else data
 
 
+class _Keeping:
+    """An iterator that keeps its loader alive, which itself refers to the loader weakly."""
+
+    def __init__(self, loader: _LoaderMixin, iterator: Iterator[Any]) -> None:
+        self._loader = loader
+        self._iterator = iterator
+
+    def __iter__(self) -> _Keeping:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
+
+    def __len__(self) -> int:
+        return len(self._iterator)  # type: ignore[arg-type]
+
+
+def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``method`` without a strong reference to its object."""
+    reference = weakref.WeakMethod(method)
+
+    def call(value: Any) -> Any:
+        found = reference()
+        assert found is not None
+        return found(value)
+
+    return call
+
+
 class _LoaderMixin:
     """What our two loaders do alike. Comes before PyG's loader class in the bases."""
 
@@ -127,9 +158,7 @@ class _LoaderMixin:
     generator: torch.Generator | None
     _iterator: Any
 
-    def _set_up(
-        self, seed: int | None, prefetch_batches: int, num_sample_threads: int
-    ) -> None:  # fmt: skip
+    def _set_up(self, seed: int | None, prefetch_batches: int, num_sample_threads: int) -> None:
         self.seed = check_seed(seed)
         self.prefetch_batches = _check_count(prefetch_batches, "prefetch_batches", 0)
         self.num_sample_threads = _check_count(num_sample_threads, "num_sample_threads", 1)
@@ -137,6 +166,10 @@ class _LoaderMixin:
         self._iterations = 0
         self._key: int | None = None
         self._shared_key = SharedCount()
+
+    def _drop_cycle(self) -> None:
+        """Forget the bound method that torch keeps in the loader: the class has it as well."""
+        self.__dict__.pop("collate_fn", None)
 
     # ---- an epoch begins -------------------------------------------------------------------
 
@@ -156,7 +189,8 @@ class _LoaderMixin:
             # torch draws a seed for new workers; draw it here too, so that the order of seeds of
             # the epochs to come does not depend on the kind of workers.
             torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-        return super().__iter__()  # type: ignore[misc, no-any-return]
+        iterator = super().__iter__()  # type: ignore[misc]
+        return _Keeping(self, iterator) if iterator is self._iterator else iterator
 
     def _epoch_key(self) -> int | None:
         """The key of the epoch; None if the loader is not iterated (PyG's ``ZipLoader``)."""
@@ -169,10 +203,14 @@ class _LoaderMixin:
             if self._can_prefetch():
                 return _PrefetchIterator(self)
             return super()._get_iterator()  # type: ignore[misc]
-        iterator = DataLoader._get_iterator(self)  # type: ignore[arg-type]
+        iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
+        # The workers have it. A persistent iterator must not refer back to the loader that owns
+        # it: torch takes 5 seconds per worker to end one that the garbage collector finds.
+        iterator._collate_fn = None
         if self.filter_per_worker:
             return iterator
-        return DataLoaderIterator(iterator, self._filter_and_pin)
+        finish = self._filter_and_pin
+        return DataLoaderIterator(iterator, _weakly(finish) if self.persistent_workers else finish)
 
     def _can_prefetch(self) -> bool:
         return self.prefetch_batches > 0 and isinstance(self._sampler(), NeighborSampler)
@@ -257,8 +295,11 @@ class _LoaderMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_pool"] = None  # workers gather into shared memory
+        state["_pool"] = BufferPool()
         state["_iterator"] = None
+        if get_spawning_popen() is not None:
+            # A worker needs none of these, and torch cannot send a generator to it.
+            state["sampler"] = state["batch_sampler"] = state["generator"] = None
         return state
 
 
@@ -372,6 +413,7 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
             neighbor_sampler=sampler,
             **kwargs,
         )
+        self._drop_cycle()
 
     def _sampler(self) -> BaseSampler:
         return self.node_sampler
@@ -480,6 +522,7 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
             neighbor_sampler=sampler,
             **kwargs,
         )
+        self._drop_cycle()
 
     def _can_prefetch(self) -> bool:
         # A subclass of NegativeSampling may draw from torch's generator: keep it in this thread.
@@ -596,7 +639,7 @@ def _to_tensor(values: Any, name: str) -> Tensor:
         return values.detach().cpu().as_subclass(Tensor)
     try:
         array = np.asarray(values)
-        if array.size == 0 and not hasattr(values, "dtype"):
+        if array.dtype.kind == "u" or (array.size == 0 and not hasattr(values, "dtype")):
             array = array.astype(np.int64)
         return torch.from_numpy(np.array(array))
     except (TypeError, ValueError) as error:

@@ -17,6 +17,7 @@ from aethergraph.sampling.keys import hash_ids, mix_key
 from aethergraph.testing import oracle
 
 NUM_NODES, NUM_EDGES = 150, 1500
+FANOUTS = [4, 3]
 MASK = (1 << 64) - 1
 
 Stores = tuple[FeatureStore, GraphStore]

@@ -1,0 +1,623 @@
+"""Our NeighborLoader and LinkNeighborLoader: PyG's, and what they do beyond."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import itertools
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pyg.common import (
+    NUM_EDGES,
+    NUM_NODES,
+    Batch,
+    assert_attrs,
+    assert_same_batches,
+    assert_topology,
+    expect,
+    make_data,
+    make_graph,
+    make_stores,
+    mark,
+)
+from pyg.test_sampler import EvenOnly, ForeignStore
+from torch import Tensor
+from torch_geometric.data import Data, FeatureStore, HeteroData
+from torch_geometric.loader import LinkNeighborLoader as PyGLinkNeighborLoader
+from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
+from torch_geometric.loader import NodeLoader, ZipLoader
+from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
+
+from aethergraph import Graph, errors
+from aethergraph.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler
+from aethergraph.pyg._seeds import generator_key
+from aethergraph.sampling.keys import hash_ids, mix_key
+
+pytestmark = pytest.mark.pyg
+
+FANOUTS = [4, 3]
+GRAPH = make_graph()
+SEEDS = torch.tensor([4, 4, 17, 80, 149, 0, 33, 21, 5, 120])
+
+
+def loader_key(start: int, seeds: Tensor) -> int:
+    return mix_key(start, 0, hash_ids(seeds.numpy()))
+
+
+@pytest.mark.parametrize("prefetch_batches", [0, 1, 3])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_every_field(prefetch_batches: int, disjoint: bool) -> None:
+    torch.manual_seed(8)
+    start = generator_key(None)
+    loader = NeighborLoader(
+        GRAPH, FANOUTS, SEEDS, batch_size=4, disjoint=disjoint, transform=mark, custom_cls=Batch,
+        prefetch_batches=prefetch_batches,
+    )  # fmt: skip
+    assert len(loader) == 3
+    batches = list(loader)
+    assert len(batches) == 3
+    for number, batch in enumerate(batches):
+        seeds = SEEDS[4 * number : 4 * number + 4]
+        key = loader_key(start, seeds)
+        assert_topology(batch, expect(GRAPH, seeds, FANOUTS, key, disjoint=disjoint))
+        assert_attrs(batch, GRAPH)
+        assert batch.input_id.tolist() == list(range(4 * number, 4 * number + len(seeds)))
+        assert batch.batch_size == len(seeds)
+        assert "seed_time" not in batch
+        assert type(batch) is Batch
+        assert batch.marked == batch.num_nodes
+        batch.validate()
+
+
+def test_the_readme_snippet(tmp_path: Path) -> None:
+    from aethergraph import FeatureStore as Rows
+    from aethergraph.pytorch import NeighborLoader as Loader
+
+    plain = Graph.from_edges(NUM_NODES, *GRAPH.edge_index())
+    plain.save(tmp_path / "graph.bin")
+    assert GRAPH.features is not None
+    Rows.from_array(GRAPH.features.array).save(tmp_path / "features.bin")
+    graph = Graph.load(tmp_path / "graph.bin")
+    graph.load_features(tmp_path / "features.bin")
+    loader = Loader(graph, num_neighbors=[15, 10], batch_size=128)
+    count = 0
+    for batch in loader:
+        np.testing.assert_array_equal(batch.x, GRAPH.features.array[batch.n_id])
+        count += batch.batch_size
+    assert count == NUM_NODES
+    batch = next(iter(Loader(tmp_path / "graph.bin", [2])))  # and by path, without features
+    assert "x" not in batch
+    assert batch.num_nodes == len(batch.n_id)
+
+
+def test_they_are_pygs_loaders() -> None:
+    loader = NeighborLoader(GRAPH, FANOUTS)
+    assert isinstance(loader, PyGNeighborLoader)
+    assert isinstance(loader, NodeLoader)
+    assert isinstance(LinkNeighborLoader(GRAPH, FANOUTS), PyGLinkNeighborLoader)
+    for ours, theirs in (
+        (NeighborLoader, PyGNeighborLoader), (LinkNeighborLoader, PyGLinkNeighborLoader),
+    ):  # fmt: skip
+        names = [n for n in inspect.signature(theirs).parameters if n != "kwargs"]
+        assert list(inspect.signature(ours).parameters)[: len(names)] == names
+    assert loader.data.num_nodes == NUM_NODES
+    assert torch.equal(loader.data.x, torch.from_numpy(np.array(GRAPH.node_attrs["x"].array)))
+    with pytest.raises(AttributeError, match="'pos'"):
+        loader.data.pos
+
+
+# ---- seeds and epochs ------------------------------------------------------------------------
+
+
+def epochs(count: int = 3, **options: Any) -> list[Any]:
+    """Several epochs of a new loader, the seed set before."""
+    torch.manual_seed(3)
+    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=4, **options)
+    return [batch for _ in range(count) for batch in loader]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_are_the_same_for_every_kind_of_worker(shuffle: bool) -> None:
+    wanted = epochs(shuffle=shuffle)
+    fork = {"num_workers": 2, "multiprocessing_context": "fork"}
+    for options in (
+        {"prefetch_batches": 0},
+        {"prefetch_batches": 5, "num_sample_threads": 3},
+        {**fork},
+        {**fork, "filter_per_worker": False},
+        {**fork, "persistent_workers": True},
+        {**fork, "persistent_workers": True, "filter_per_worker": False},
+    ):
+        assert_same_batches(epochs(shuffle=shuffle, **options), wanted)
+    per_epoch = len(wanted) // 3
+    for epoch in range(1, 3):
+        a, b = wanted[0], wanted[epoch * per_epoch]
+        assert a.e_id.tolist() != b.e_id.tolist()  # each epoch draws anew
+
+
+def test_a_generator_of_ones_own() -> None:
+    def run(**options: Any) -> list[Any]:
+        generator = torch.Generator().manual_seed(6)
+        loader = NeighborLoader(
+            GRAPH, FANOUTS, SEEDS, batch_size=4, shuffle=True, generator=generator, **options
+        )
+        return [batch for _ in range(2) for batch in loader]
+
+    torch.manual_seed(1)
+    wanted = run()
+    torch.manual_seed(2)
+    assert_same_batches(run(), wanted)
+    assert_same_batches(run(num_workers=1, multiprocessing_context="fork"), wanted)
+    spawn = {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True}
+    assert_same_batches(run(**spawn), wanted)
+
+
+def test_seeds_come_in_the_order_of_pygs_loader() -> None:
+    """Nothing more is drawn from torch's generator than the stock loader draws."""
+    stores = make_stores()
+    for workers in ({}, {"num_workers": 1, "multiprocessing_context": "fork"}):
+        orders, states = [], []
+        for make in (
+            lambda **o: NodeLoader(stores, NeighborSampler(stores, [1]), SEEDS, **o),
+            lambda **o: NeighborLoader(stores, [1], SEEDS, **o),
+        ):
+            torch.manual_seed(5)
+            loader = make(batch_size=4, shuffle=True, **workers)
+            orders.append([b.input_id.tolist() for _ in range(2) for b in loader])
+            states.append(torch.get_rng_state())
+        assert orders[0] == orders[1]
+        assert torch.equal(states[0], states[1])
+
+
+def test_seed_makes_a_run_independent_of_torchs_generator() -> None:
+    def run(torch_seed: int, epoch: int = 0, **options: Any) -> list[Any]:
+        torch.manual_seed(torch_seed)
+        loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=4, seed=9, **options)
+        loader.set_epoch(epoch)
+        return [batch for _ in range(2) for batch in loader]
+
+    wanted = run(1)
+    assert_same_batches(run(2), wanted)
+    assert_same_batches(run(2, num_workers=1, multiprocessing_context="fork"), wanted)
+    assert wanted[0].e_id.tolist() != wanted[3].e_id.tolist()
+    assert_same_batches(run(3, epoch=1)[:3], wanted[3:])
+    seeds = SEEDS[:4]
+    assert_topology(wanted[0], expect(GRAPH, seeds, FANOUTS, loader_key(mix_key(9, 0), seeds)))
+
+
+def test_two_iterators_at_once() -> None:
+    torch.manual_seed(1)
+    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=2)
+    first = iter(loader)
+    found = [next(first)]
+    second = list(loader)
+    found += list(first)
+    torch.manual_seed(1)
+    assert_same_batches(found, list(loader))
+    assert_same_batches(second, list(loader))
+
+
+# ---- prefetching -----------------------------------------------------------------------------
+
+
+def prefetch_threads() -> int:
+    return sum(t.name == "aethergraph-prefetch" for t in threading.enumerate())
+
+
+def test_leaving_early_stops_the_threads() -> None:
+    loader = NeighborLoader(GRAPH, FANOUTS, batch_size=2, prefetch_batches=4, num_sample_threads=2)
+    for batch in itertools.islice(loader, 3):
+        assert batch.batch_size == 2
+    for _ in loader:
+        assert prefetch_threads() == 2
+        break
+    iterator = iter(loader)
+    next(iterator)
+    del iterator
+    gc.collect()
+    assert prefetch_threads() == 0
+    assert len(list(loader)) == NUM_NODES // 2
+    assert prefetch_threads() == 0
+
+
+def test_an_error_comes_at_its_batch() -> None:
+    data = make_data()
+    loader = NeighborLoader(data, [2], SEEDS.clone(), batch_size=2, prefetch_batches=3)
+    loader.input_data.node[5] = NUM_NODES + 5  # behind the constructor's back
+    iterator = iter(loader)
+    assert [next(iterator).batch_size for _ in range(2)] == [2, 2]
+    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 155"):
+        next(iterator)
+    with pytest.raises(StopIteration):
+        next(iterator)
+    assert prefetch_threads() == 0
+
+
+def test_transforms_run_in_the_thread_that_iterates() -> None:
+    threads = set()
+
+    def note(value: Any) -> Any:
+        threads.add(threading.get_ident())
+        return value
+
+    wanted = epochs(1)
+    assert_same_batches(epochs(1, transform=note, transform_sampler_output=note), wanted)
+    assert threads == {threading.get_ident()}
+
+
+def test_transform_sampler_output_comes_before_features() -> None:
+    def drop(out: SamplerOutput) -> SamplerOutput:
+        out.node = out.node[: out.num_sampled_nodes[0]]
+        out.row = out.col = out.edge = torch.empty(0, dtype=torch.int64)
+        return out
+
+    for workers in ({}, {"num_workers": 1, "multiprocessing_context": "fork"}):
+        batch = next(iter(NeighborLoader(
+            GRAPH, FANOUTS, SEEDS, batch_size=10, transform_sampler_output=drop, **workers
+        )))  # fmt: skip
+        assert torch.equal(batch.n_id, SEEDS)
+        assert batch.x.shape == (10, 8)
+        assert batch.edge_attr.shape == (0, 3)
+
+
+def test_sampling_runs_ahead() -> None:
+    started = []
+
+    class Slow(NeighborSampler):
+        def sample_from_nodes(self, index: Any, **options: Any) -> SamplerOutput:
+            started.append(time.perf_counter())
+            return super().sample_from_nodes(index, **options)
+
+    sampler = Slow(GRAPH, [2])
+    loader = NeighborLoader(GRAPH, [2], SEEDS, neighbor_sampler=sampler, prefetch_batches=4)
+    iterator = iter(loader)
+    next(iterator)
+    deadline = time.perf_counter() + 10
+    while len(started) < 5 and time.perf_counter() < deadline:
+        time.sleep(0.005)
+    assert len(started) == 5
+    time.sleep(0.02)
+    assert len(started) == 5  # and no further
+
+
+def test_batches_may_be_kept() -> None:
+    """Recycled memory is never taken from a batch, or from a view of it, that is alive."""
+    graph = make_graph()
+    wide = np.random.default_rng(0).random((NUM_NODES, 2000), dtype=np.float32)
+    graph.features = wide
+    loader = NeighborLoader(graph, [5, 5], batch_size=16, shuffle=True)
+    kept = []
+    for _ in range(2):
+        for number, batch in enumerate(loader):
+            kept.append((batch.x[3:5] if number % 2 else batch.x, batch.n_id.clone()))
+    for number, (x, n_id) in enumerate(kept):
+        ids = n_id[3:5] if number % (len(kept) // 2) % 2 else n_id
+        np.testing.assert_array_equal(x, wide[ids])
+
+
+def test_a_loader_is_freed_at_once() -> None:
+    """No cycles: memory, threads and persistent workers do not wait for the garbage collector."""
+    fork = {"num_workers": 1, "multiprocessing_context": "fork", "persistent_workers": True}
+    gc.collect()
+    gc.disable()
+    try:
+        for options in ({}, {"prefetch_batches": 0}, fork, {**fork, "filter_per_worker": False}):
+            loader = NeighborLoader(GRAPH, [2], SEEDS, batch_size=4, **options)
+            assert len(list(loader)) == 3
+            gone = weakref.ref(loader)
+            del loader
+            assert gone() is None, options
+            count = sum(1 for _ in NeighborLoader(GRAPH, [2], SEEDS, batch_size=4, **options))
+            assert count == 3
+    finally:
+        gc.enable()
+
+
+# ---- what a loader may be given --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ids", "input_id"),
+    [
+        (None, range(NUM_NODES), None),
+        (slice(None, None, 7), range(0, NUM_NODES, 7), range(0, NUM_NODES, 7)),
+        (slice(-3, None), range(147, 150), range(147, 150)),
+        ([5, 1, 5], [5, 1, 5], range(3)),
+        (range(3, 6), [3, 4, 5], range(3)),
+        (np.array([5, 1], np.uint16), [5, 1], range(2)),
+        (torch.tensor([5, 1], dtype=torch.int32), [5, 1], range(2)),
+        (torch.arange(NUM_NODES) % 50 == 1, [1, 51, 101], [1, 51, 101]),
+        (np.arange(NUM_NODES) % 50 == 1, [1, 51, 101], [1, 51, 101]),
+        ([i == 4 for i in range(NUM_NODES)], [4], [4]),
+    ],
+)
+def test_input_nodes(nodes: Any, ids: Any, input_id: Any) -> None:
+    (batch,) = NeighborLoader(GRAPH, [2], nodes, batch_size=1000)
+    assert batch.n_id[: batch.batch_size].tolist() == list(ids)
+    assert batch.input_id.tolist() == list(ids if input_id is None else input_id)
+
+
+def test_input_id_of_ones_own() -> None:
+    (batch,) = NeighborLoader(GRAPH, [2], [5, 1], input_id=torch.tensor([70, 80]), batch_size=9)
+    assert batch.input_id.tolist() == [70, 80]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "text"),
+    [
+        ([], errors.InvalidArgumentError, "empty"),
+        (torch.zeros(NUM_NODES, dtype=torch.bool), errors.InvalidArgumentError, "empty"),
+        (slice(0, 0), errors.InvalidArgumentError, "empty"),
+        ([0, 150], errors.OutOfRangeError, r"input_nodes\[1\] = 150"),
+        ([0, 3, -1], errors.OutOfRangeError, r"input_nodes\[2\] = -1"),
+        ([0.5], errors.InvalidArgumentError, "float64"),
+        (torch.zeros(3, dtype=torch.bool), errors.InvalidArgumentError, r"shape \(150,\)"),
+        ([[1], [2]], errors.InvalidArgumentError, "one-dimensional"),
+        ("paper", errors.UnsupportedError, "'paper'"),
+        (("paper", None), errors.UnsupportedError, "'paper'"),
+        ([[1], [2, 3]], errors.InvalidArgumentError, "cannot be read"),
+    ],
+)
+def test_bad_input_nodes_are_named(nodes: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        NeighborLoader(GRAPH, [2], nodes)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"data": None}, errors.InvalidArgumentError, "data must be"),
+        ({"data": HeteroData()}, errors.UnsupportedError, "typed"),
+        ({"data": "/no/such/graph"}, FileNotFoundError, "no/such"),
+        ({"time_attr": "time"}, errors.UnsupportedError, "time_attr"),
+        ({"weight_attr": "w"}, errors.UnsupportedError, "weight_attr"),
+        ({"prefetch_batches": -1}, errors.InvalidArgumentError, "prefetch_batches"),
+        ({"num_sample_threads": 0}, errors.InvalidArgumentError, "num_sample_threads"),
+        ({"seed": "a"}, errors.InvalidArgumentError, "seed"),
+        ({"sample_direction": "backward"}, errors.LayoutError, "layout"),
+    ],
+)
+def test_bad_options_are_named(options: Any, error: type[Exception], text: str) -> None:
+    for loader in (NeighborLoader, LinkNeighborLoader):
+        if "time_attr" in options and loader is LinkNeighborLoader:
+            options = {**options, "edge_label_time": torch.ones(NUM_EDGES)}
+            text = "edge_label_time"
+        with pytest.raises(error, match=text):
+            loader(**{"data": GRAPH, "num_neighbors": [2], **options})
+
+
+class Plain(FeatureStore):  # type: ignore[misc]
+    """A feature store of somebody else's making."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: dict[Any, Any] = {}
+
+    def _put_tensor(self, tensor: Any, attr: Any) -> bool:
+        self.tensors[attr.group_name, attr.attr_name] = tensor
+        return True
+
+    def _get_tensor(self, attr: Any) -> Any:
+        tensor = self.tensors[attr.group_name, attr.attr_name]
+        return tensor if attr.index is None else tensor[attr.index]
+
+    def _remove_tensor(self, attr: Any) -> bool:
+        return False
+
+    def _get_tensor_size(self, attr: Any) -> Any:
+        return self._get_tensor(attr).shape
+
+    def get_all_tensor_attrs(self) -> Any:
+        return [self._tensor_attr_cls(*key) for key in self.tensors]
+
+
+class AllNeighbors(BaseSampler):  # type: ignore[misc]
+    """A sampler of somebody else's making: the seeds and nothing else."""
+
+    def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
+        none = torch.empty(0, dtype=torch.int64)
+        return SamplerOutput(index.node, none, none, None, metadata=(index.input_id, index.time))
+
+    def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> SamplerOutput:
+        none = torch.empty(0, dtype=torch.int64)
+        node = torch.cat([index.row, index.col])
+        local = torch.arange(len(node)).view(2, -1)
+        metadata = (index.input_id, local, index.label, index.time)
+        return SamplerOutput(node, none, none, None, metadata=metadata)
+
+
+def test_stores_and_samplers_of_other_makers() -> None:
+    data = make_data()
+    assert data.edge_index is not None
+    features, graph = Plain(), ForeignStore()
+    features.put_tensor(data.x, None, "x", None)
+    graph.put_edge_index(tuple(data.edge_index), None, "coo", size=(NUM_NODES, NUM_NODES))
+    for batch in NeighborLoader((features, graph), FANOUTS, batch_size=50):
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        ends = torch.stack([batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]]])
+        assert torch.equal(data.edge_index[:, batch.e_id], ends)
+    own = AllNeighbors()
+    for batch in NeighborLoader(data, [], [4, 5, 6], neighbor_sampler=own, batch_size=2):
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert "e_id" not in batch
+    links = LinkNeighborLoader(data, [], [[4], [5]], neighbor_sampler=own)
+    assert next(iter(links)).n_id.tolist() == [4, 5]
+    with pytest.raises(errors.InvalidArgumentError, match="number of nodes"):
+        NeighborLoader((features, graph), [], None, neighbor_sampler=own)
+
+
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}])
+def test_data_gives_what_pygs_own_loader_gives(workers: dict[str, Any]) -> None:
+    data = make_data()
+    data.name = "graph-level"
+    data.edge_kind = torch.arange(NUM_EDGES)
+    assert data.edge_index is not None
+    for filter_per_worker in (True, False):
+        loader = NeighborLoader(
+            data, [-1, -1], batch_size=40, filter_per_worker=filter_per_worker, **workers
+        )
+        for batch in loader:
+            assert torch.equal(batch.x, data.x[batch.n_id])
+            assert torch.equal(batch.y, data.y[batch.n_id])
+            assert torch.equal(batch.train_mask, data.train_mask[batch.n_id])
+            assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+            assert torch.equal(batch.edge_kind, batch.e_id)
+            ends = torch.stack([batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]]])
+            assert torch.equal(data.edge_index[:, batch.e_id], ends)
+            assert batch.name == "graph-level"
+            seeds = batch.n_id[: batch.batch_size]
+            inside = torch.isin(data.edge_index[1], seeds)
+            assert set(inside.nonzero().view(-1).tolist()) <= set(batch.e_id.tolist())
+
+
+def test_zip_loader_drives_them() -> None:
+    torch.manual_seed(1)
+    loaders = [NeighborLoader(GRAPH, [2], SEEDS), NeighborLoader(GRAPH, [3], SEEDS)]
+    for filter_per_worker in (True, False):
+        zipped = ZipLoader(loaders, filter_per_worker=filter_per_worker, batch_size=5)
+        pairs = list(zipped)
+        assert len(pairs) == 2
+        for a, b in pairs:
+            assert torch.equal(a.input_id, b.input_id)
+            assert_attrs(a, GRAPH)
+    direct = loaders[0](torch.tensor([1, 2]))
+    assert direct.input_id.tolist() == [1, 2]
+
+
+def test_a_subclass_keeps_its_hooks() -> None:
+    class Tagged(NeighborLoader):
+        def filter_fn(self, out: Any) -> Any:
+            batch = super().filter_fn(out)
+            batch.tag = 7
+            return batch
+
+    for workers in ({}, {"num_workers": 1, "multiprocessing_context": "fork"}):
+        assert all(b.tag == 7 for b in Tagged(GRAPH, [2], SEEDS, batch_size=4, **workers))
+
+
+# ---- links -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [None, "binary", "triplet"])
+def test_links(mode: str | None) -> None:
+    src, dst = (torch.from_numpy(ids) for ids in GRAPH.edge_index())
+
+    def run(**options: Any) -> list[Any]:
+        torch.manual_seed(4)
+        kind = None if mode is None else NegativeSampling(mode, 2)
+        loader = LinkNeighborLoader(
+            GRAPH, FANOUTS, neg_sampling=kind, batch_size=600, shuffle=True, **options
+        )
+        return [batch for _ in range(2) for batch in loader]
+
+    wanted = run()
+    assert len(wanted) == 6
+    for batch in wanted:
+        assert_attrs(batch, GRAPH)
+        count = len(batch.input_id)
+        if mode == "triplet":
+            ends = batch.src_index, batch.dst_pos_index
+            assert batch.dst_neg_index.shape == (count, 2)
+        else:
+            ends = batch.edge_label_index[0, :count], batch.edge_label_index[1, :count]
+        assert torch.equal(batch.n_id[ends[0]], src[batch.input_id])
+        assert torch.equal(batch.n_id[ends[1]], dst[batch.input_id])
+    if mode == "binary":
+        assert wanted[0].edge_label.tolist() == [1.0] * 600 + [0.0] * 1200
+    fork = {"num_workers": 2, "multiprocessing_context": "fork"}
+    for options in ({"prefetch_batches": 0}, fork, {**fork, "persistent_workers": True}):
+        assert_same_batches(run(**options), wanted)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        torch.tensor([[3, 5, 3], [4, 4, 4]]),
+        (None, torch.tensor([[3, 5, 3], [4, 4, 4]])),
+        np.array([[3, 5, 3], [4, 4, 4]], np.int32),
+        [[3, 5, 3], [4, 4, 4]],
+        (torch.tensor([3, 5, 3]), torch.tensor([4, 4, 4])),
+    ],
+)
+def test_edge_label_index(links: Any) -> None:
+    (batch,) = LinkNeighborLoader(GRAPH, [2], links, edge_label=[7, 8, 9], batch_size=10)
+    assert batch.n_id[batch.edge_label_index].tolist() == [[3, 5, 3], [4, 4, 4]]
+    assert batch.edge_label.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"edge_label_index": [[], []]}, errors.InvalidArgumentError, "empty"),
+        ({"edge_label_index": [[1], [1, 2]]}, errors.InvalidArgumentError, "destinations"),
+        ({"edge_label_index": torch.ones(3, 2).long()}, errors.InvalidArgumentError, r"\(3, 2\)"),
+        ({"edge_label_index": torch.ones(2, 2)}, errors.InvalidArgumentError, "float32"),
+        ({"edge_label_index": [[1, 2], [3, 150]]}, errors.OutOfRangeError, r"\[1\]\[1\] = 150"),
+        ({"edge_label_index": [[-1], [3]]}, errors.OutOfRangeError, r"index\[0\]\[0\] = -1"),
+        ({"edge_label_index": ("a", "to", "b")}, errors.UnsupportedError, "typed"),
+        ({"edge_label_index": (("a", "to", "b"), None)}, errors.UnsupportedError, "typed"),
+        ({"edge_label": torch.ones(3)}, errors.InvalidArgumentError, "3 rows"),
+        ({"edge_label_time": torch.ones(3)}, errors.UnsupportedError, "edge_label_time"),
+        (
+            {"edge_label": torch.ones(NUM_EDGES), "neg_sampling": "triplet"},
+            ValueError,
+            "edge_label",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_links_are_named(options: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        LinkNeighborLoader(GRAPH, [2], **options)
+
+
+def test_forms_of_neg_sampling() -> None:
+    links = [[3, 5, 3], [4, 4, 4]]
+    for options in (
+        {"neg_sampling": "binary"}, {"neg_sampling_ratio": 1.0},
+        {"neg_sampling": {"mode": "binary", "amount": 1}},
+    ):  # fmt: skip
+        batch = next(iter(LinkNeighborLoader(GRAPH, [2], links, batch_size=3, **options)))
+        assert batch.edge_label.tolist() == [1, 1, 1, 0, 0, 0]
+    loader = LinkNeighborLoader(GRAPH, [2], links, batch_size=3, neg_sampling=EvenOnly("binary"))
+    batch = next(iter(loader))
+    assert all(v % 2 == 0 for v in batch.n_id[batch.edge_label_index[:, 3:]].flatten().tolist())
+
+
+# ---- the rest --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="pinned memory needs a CUDA device")
+@pytest.mark.parametrize(
+    "options", [{}, {"prefetch_batches": 0}, {"num_workers": 1},
+                {"num_workers": 1, "filter_per_worker": False}],
+)  # fmt: skip
+def test_pin_memory(options: dict[str, Any]) -> None:
+    for batch in NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=4, pin_memory=True, **options):
+        assert batch.x.is_pinned()
+        assert batch.edge_index.is_pinned()
+        assert_attrs(batch, GRAPH)
+
+
+def test_pin_memory_without_a_device_changes_nothing() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    assert_same_batches(epochs(1, pin_memory=True), epochs(1))
+
+
+def test_attributes_called_like_the_loaders_own() -> None:
+    data = Data(
+        x=torch.rand(4, 2),
+        n_id=torch.tensor([10, 11, 12, 13]),
+        edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        e_id=torch.tensor([20, 21, 22]),
+    )
+    (batch,) = NeighborLoader(data, [-1], [3], batch_size=4)
+    assert batch.n_id.tolist() == [13, 12]  # as in PyG: the user's own stay
+    assert batch.e_id.tolist() == [22]
