@@ -7,6 +7,7 @@
  *   read       independent loads: the out-of-order engine overlaps them
  *   update     independent read-modify-writes (an id map's accesses)
  *   dependent  each address needs the value loaded before
+ *   write      whole lines one after the other: how a result is written
  * in nanoseconds per line, and last the bytes that really lie in huge pages.
  *
  * The lines are drawn anew for every repeat and read from an array, as a
@@ -53,6 +54,12 @@ static void update_lines(uint64_t *data, const uint32_t *lines, uint64_t add) {
         data[(uint64_t)lines[i] * LINE_WORDS] += add;
 }
 
+static void write_lines(uint64_t *data, uint64_t num_lines, uint64_t value) {
+    for (uint64_t i = 0, line = 0; i < ACCESSES; i++, line = line + 1 == num_lines ? 0 : line + 1)
+        for (int j = 0; j < LINE_WORDS; j++)
+            data[line * LINE_WORDS + j] = value;
+}
+
 /* Every word is 0, which the processor cannot know before it has loaded it. */
 static uint64_t chase_lines(const uint64_t *data, const uint32_t *lines) {
     uint64_t value = 0;
@@ -78,8 +85,12 @@ static void measure(uint64_t *data, uint32_t *lines, uint64_t bytes, uint64_t st
     start = now_ns();
     *zero += chase_lines(data, lines);
     double dependent = now_ns() - start;
-    printf("{\"bytes\": %" PRIu64 ", \"read\": %.3f, \"update\": %.3f, \"dependent\": %.3f}\n", bytes,
-           read / ACCESSES, update / ACCESSES, dependent / ACCESSES);
+    start = now_ns();
+    write_lines(data, num_lines, *zero);
+    double write = now_ns() - start;
+    printf("{\"bytes\": %" PRIu64
+           ", \"read\": %.3f, \"update\": %.3f, \"dependent\": %.3f, \"write\": %.3f}\n",
+           bytes, read / ACCESSES, update / ACCESSES, dependent / ACCESSES, write / ACCESSES);
 }
 
 static uint64_t huge_bytes(void) {

@@ -3,7 +3,8 @@
     python benchmarks/floor.py [--quick]
 
 Every other number is judged against it: a sampler that keeps independent accesses in flight pays
-``read`` per line and no less; one that waits for each access pays ``dependent``.
+``read`` per line and no less; one that waits for each access pays ``dependent``. ``write`` is
+sequential: what writing a result costs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import common
 
-KINDS = ("read", "update", "dependent")
+KINDS = ("read", "update", "dependent", "write")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.data = {pages: floor.to_json() for pages, floor in floors.items()}
     huge, small = floors["huge"], floors["small"]
     report.table(
-        "ns per random line, median",
+        "ns per line, median",
         ["working set", *(f"{kind}, huge pages" for kind in KINDS),
          *(f"{kind}, 4 KiB pages" for kind in KINDS)],
         [
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     common.plot(
         report,
         1,
-        lambda axes: common.lines(axes[0], series, "working set, bytes", "ns per random line"),
+        lambda axes: common.lines(axes[0], series, "working set, bytes", "ns per line"),
     )
     report.finish()
 

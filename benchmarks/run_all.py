@@ -1,7 +1,7 @@
 """Every benchmark, one after the other; each is a command of its own as well.
 
     python benchmarks/run_all.py --quick                          does everything run? minutes
-    python benchmarks/run_all.py --full [--dgl-python PATH]       the numbers; an hour or two
+    python benchmarks/run_all.py --full [--dgl-python PATH]       the numbers; about an hour
     python benchmarks/run_all.py --full --only sampling gather
 
 Goes on when one fails, and says at the end which did.
