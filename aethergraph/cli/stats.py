@@ -107,8 +107,8 @@ def degree_summary(degrees: Counts) -> dict[str, Any]:
 
     ``tail_exponent`` is the maximum-likelihood exponent of a power law for the tenth of the nodes
     with the highest degrees (Clauset, Shalizi, Newman: "Power-law distributions in empirical data",
-    2009, equation 3.7), None if it has fewer than 50 nodes or no spread. ``top_share`` is the share
-    of the edges that belongs to the 1% of nodes with the most.
+    2009, equation 3.7), None if it has fewer than 50 nodes or falls faster than d^-5.
+    ``top_share`` is the share of the edges that belongs to the 1% of nodes with the most.
     """
     if degrees.size == 0:
         return {"mean": 0.0, "std": 0.0, "zero": 0, "max": 0, "max_node": None, "percentiles": {}}
@@ -137,7 +137,8 @@ def _tail_exponent(degrees: Counts) -> float | None:
     if tail.size < 50:
         return None
     logs = float(np.log(tail / (least - 0.5)).sum())
-    return 1 + tail.size / logs if tail.max() > least else None
+    exponent = 1 + tail.size / logs
+    return exponent if tail.max() > least and exponent < 5 else None
 
 
 def _histogram(degrees: Counts) -> list[dict[str, int]]:

@@ -42,6 +42,7 @@ class RunResult:
         open_seconds: from nothing to the first batch request (reading and building included).
         anon_bytes, file_bytes: peak resident memory, see :mod:`aethergraph.demo.memory`.
         base_bytes: anonymous memory after the imports, before any data.
+        loads_per_second: batches/s of the loader alone, without a model.
     """
 
     mode: str
@@ -50,6 +51,7 @@ class RunResult:
     anon_bytes: int = 0
     file_bytes: int = 0
     base_bytes: int = 0
+    loads_per_second: float = 0.0
     epochs: list[Epoch] = field(default_factory=list)
 
     @property
@@ -123,6 +125,8 @@ def _record(result: RunResult, event: dict[str, Any]) -> None:
                 event["wait_seconds"],
             )
         )
+    elif kind == "loaded":
+        result.loads_per_second = event["batches"] / max(event["seconds"], 1e-9)
     elif kind == "done":
         result.anon_bytes = event["anon"]
         result.file_bytes = event["file"]

@@ -1,7 +1,8 @@
 """One run of the demonstration, in a process of its own: ``python -m aethergraph.demo.train``.
 
 Reads a JSON specification from standard input (:class:`RunSpec`) and writes one JSON object per
-line to standard output: ``open``, ``batch``, ``epoch``, ``done``, or ``skipped`` with a reason.
+line to standard output: ``open``, ``batch``, ``epoch``, ``loaded``, ``done``, or ``skipped`` with
+a reason.
 
 All modes train the same model from the same seeds in the same order; they differ in where batches
 come from.
@@ -10,6 +11,7 @@ come from.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -78,24 +80,49 @@ class Source(Protocol):
 # ---- models ----------------------------------------------------------------------------------
 
 
+def make_graphsage(num_features: int, hidden: int, num_layers: int, num_classes: int) -> Any:
+    """GraphSAGE (mean) on a batch; each layer computes only what still reaches the seeds.
+
+    That needs nothing but PyG's order of nodes (seeds first, then by hop), so every loader gets
+    the same model at the same cost.
+    """
+    import torch
+    from torch_geometric.nn import SAGEConv
+
+    class GraphSage(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            widths = [num_features, *[hidden] * (num_layers - 1), num_classes]
+            self.layers = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(widths))
+
+        def forward(self, x: Any, edge_index: Any, num_seeds: int) -> Any:
+            plans = []
+            outputs = num_seeds
+            for _ in self.layers:  # from the last one backwards
+                edges = edge_index[:, edge_index[1] < outputs]
+                inputs = max(outputs, int(edges[0].max()) + 1 if edges.numel() else 0)
+                plans.append((edges, inputs, outputs))
+                outputs = inputs
+            for layer, (edges, inputs, outputs) in zip(self.layers, plans[::-1], strict=True):
+                if layer is not self.layers[0]:
+                    x = x.relu()
+                x = layer((x[:inputs], x[:outputs]), edges)
+            return x
+
+    return GraphSage()
+
+
 class _GraphSource:
-    """Predicts with a GraphSAGE that skips what does not reach the seeds any more."""
+    """Batches of a graph, for GraphSAGE."""
 
     num_features: int
 
     def make_model(self, spec: RunSpec) -> Any:
-        from torch_geometric.nn import GraphSAGE
-
-        return GraphSAGE(self.num_features, spec.hidden, len(spec.fanouts), spec.num_classes)
+        return make_graphsage(self.num_features, spec.hidden, len(spec.fanouts), spec.num_classes)
 
     def predict(self, model: Any, batch: Any) -> tuple[Any, Any]:
-        out = model(
-            batch.x.float(),
-            batch.edge_index,
-            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-            num_sampled_edges_per_hop=batch.num_sampled_edges,
-        )
-        return out[: batch.batch_size], batch.y[: batch.batch_size].long()
+        logits = model(batch.x.float(), batch.edge_index, batch.batch_size)
+        return logits, batch.y[: batch.batch_size].long()
 
 
 def _open_graph(spec: RunSpec) -> Graph:
@@ -284,6 +311,7 @@ def train(spec: RunSpec, emit: Callable[..., None]) -> None:
             seconds=seconds,
             wait_seconds=waited,
         )
+    emit("loaded", **_load_only(source, seeds[: spec.batches * spec.batch_size]))
     emit("done", anon=watch.peak.anon, file=watch.peak.file)
     watch.close()
 
@@ -299,6 +327,13 @@ def _evaluate(source: Source, model: Any, nodes: Any) -> float:
             right += int((logits.argmax(dim=1) == labels).sum())
     model.train()
     return right / len(nodes)
+
+
+def _load_only(source: Source, nodes: Any) -> dict[str, float]:
+    """The same batches once more without a model: what the loader alone can deliver."""
+    began = time.perf_counter()
+    batches = sum(1 for _ in source.batches(nodes))
+    return {"batches": batches, "seconds": time.perf_counter() - began}
 
 
 def main(specification: IO[str], out: IO[str]) -> None:
