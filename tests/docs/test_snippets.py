@@ -90,6 +90,8 @@ def run_console(block: Block, page: str) -> None:
     for offset, line in enumerate(block.text.splitlines()):
         if not line.startswith("$ "):
             continue
+        for output in re.findall(r"convert .*-o (\S+)", line):
+            Path(output).unlink(missing_ok=True)  # convert overwrites nothing
         done = subprocess.run(
             ["bash", "-c", line[2:]],
             capture_output=True,
