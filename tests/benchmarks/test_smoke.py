@@ -21,8 +21,10 @@ pytestmark = [
     pytest.mark.pyg,
     pytest.mark.skipif(not ROOT.exists(), reason="the benchmarks are not in this tree"),
 ]
-# PYTHONSAFEPATH, which the test runner may set, would hide the scripts' shared modules.
+# PYTHONSAFEPATH, which the test runner may set, would hide the scripts' shared modules. One OpenMP
+# thread, because others would spin for cores that parallel tests occupy.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+ENVIRONMENT["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="module")
