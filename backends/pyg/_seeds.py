@@ -67,24 +67,25 @@ class MainSeed:
 class SharedCount:
     """A number that persistent workers see change: set in the main process, read anywhere."""
 
-    __slots__ = ("_cell",)
+    __slots__ = ("_array", "_cell")
 
     def __init__(self, value: int = 0) -> None:
-        self._cell = _share(torch.tensor([value], dtype=torch.int64))
+        self.__setstate__(torch.tensor([value], dtype=torch.int64))
 
     @property
     def value(self) -> int:
-        return int(self._cell[0])
+        return int(self._array[0])
 
     @value.setter
     def value(self, value: int) -> None:
-        self._cell[0] = value
+        self._array[0] = value
 
     def __getstate__(self) -> torch.Tensor:
         return self._cell
 
     def __setstate__(self, cell: torch.Tensor) -> None:
         self._cell = _share(cell)
+        self._array = self._cell.numpy()  # the memory stays where it is: it is shared already
 
 
 def _share(cell: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -18,8 +17,6 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from aethergraph.loading.buffers import BufferPool
 
 __all__ = ["allocate", "as_numpy", "is_shared", "shared_empty", "torch_dtype"]
 
@@ -31,9 +28,6 @@ _SHARED = frozenset(
     }
 )  # fmt: skip
 _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-#: Buffers below this many bytes come from the allocator: recycling them gains nothing.
-_POOLED_BYTES = 1 << 16
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -63,18 +57,14 @@ def as_numpy(tensor: Tensor) -> NDArray[Any]:
     return tensor.view(carrier).numpy()
 
 
-def allocate(shape: tuple[int, ...], dtype: torch.dtype, pool: BufferPool | None = None) -> Tensor:
+def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """An uninitialised contiguous CPU tensor.
 
     In a worker process of a ``DataLoader`` it lies in shared memory, so that it reaches the main
-    process without a copy. Elsewhere, large tensors come from ``pool`` if there is one.
+    process without a copy.
     """
     if get_worker_info() is not None:
         return shared_empty(shape, dtype)
-    if pool is not None:
-        size = math.prod(shape) * dtype.itemsize
-        if size >= _POOLED_BYTES:
-            return torch.from_numpy(pool.empty((size,), np.uint8)).view(dtype).view(shape)
     return torch.empty(shape, dtype=dtype)
 
 

@@ -26,7 +26,7 @@ log = logging.getLogger("aethergraph")
 _TOPOLOGY = ("edge_index", "num_nodes", "adj", "adj_t")
 
 
-def from_data(data: Data, *, recycle: bool = False) -> tuple[FeatureStore, GraphStore]:
+def from_data(data: Data, *, recycle: bool = True) -> tuple[FeatureStore, GraphStore]:
     """Turn a PyG ``Data`` into stores that any PyG loader takes::
 
         feature_store, graph_store = from_data(data)
@@ -105,14 +105,14 @@ def _group(data: Data, name: str, value: Any) -> object:
     return EDGE_GROUP if data.is_edge_attr(name) else _WHOLE
 
 
-def as_stores(data: Any, *, recycle: bool = False) -> tuple[Any, Any]:
+def as_stores(data: Any) -> tuple[Any, Any]:
     """``(feature_store, graph_store)`` from whatever our loaders take as ``data``."""
     if isinstance(data, (str, os.PathLike)):
         data = Graph.load(data)
     if isinstance(data, Graph):
-        return FeatureStore.from_graph(data, recycle=recycle), GraphStore(data)
+        return FeatureStore.from_graph(data), GraphStore(data)
     if isinstance(data, (Data, HeteroData)):
-        return from_data(data, recycle=recycle)
+        return from_data(data)
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return data[0], data[1]
     raise InvalidArgumentError(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import get_worker_info
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 
@@ -87,15 +88,18 @@ class Column:
     ``tensor`` is the writable tensor whose memory the rows are, or None for rows of a file.
     """
 
-    __slots__ = ("_address", "_raw_dtype", "dtype", "rows", "tensor")
+    __slots__ = ("_address", "_core_dtype", "_raw_dtype", "_raw_shape", "dtype", "rows", "tensor")
 
     def __init__(self, rows: core.FeatureStore, tensor: Tensor | None) -> None:
         self.rows = rows
         self.tensor = tensor
         self.dtype = torch_dtype(rows.dtype_name) if tensor is None else tensor.dtype
-        # Rows of bfloat16 are uint16 to the core and int16 to torch's numpy bridge.
-        self._raw_dtype = np.dtype(np.uint16 if rows.dtype_name == "bfloat16" else rows.dtype_name)
         self._address = 0 if tensor is None else tensor.data_ptr()
+        # Results are arrays of `raw` dtype and shape, which torch and numpy both know; the core
+        # has another name for one of them: bfloat16 is uint16 to it and int16 to torch.
+        raw = as_numpy(torch.empty((0, *self.shape[1:]), dtype=self.dtype))
+        self._raw_shape, self._raw_dtype = raw.shape[1:], raw.dtype
+        self._core_dtype = rows.array.dtype
 
     @classmethod
     def of_tensor(cls, tensor: Tensor) -> Column:
@@ -118,22 +122,28 @@ class Column:
 
     def gather(self, ids: Ids, pool: BufferPool | None = None) -> Tensor:
         """Rows of ``ids`` (contiguous int64), in that order: shape ``(len(ids), *shape[1:])``."""
-        out = allocate((len(ids), *self.shape[1:]), self.dtype, pool)
-        self._gather_into(ids, out)
-        return out
+        if pool is None or get_worker_info() is not None:
+            out = allocate((len(ids), *self.shape[1:]), self.dtype)
+            self._gather_into(ids, as_numpy(out))
+            return out
+        raw = pool.empty((len(ids), *self._raw_shape), self._raw_dtype)
+        self._gather_into(ids, raw)
+        out = torch.from_numpy(raw)
+        if out.dtype == self.dtype:
+            return out
+        return torch.view_as_complex(out) if self.dtype.is_complex else out.view(self.dtype)
 
-    def _gather_into(self, ids: Ids, out: Tensor) -> None:
-        raw = as_numpy(out)
-        if raw.dtype != self._raw_dtype:
-            raw = raw.view(self._raw_dtype)
-        self.rows.gather(ids, out=raw)
+    def _gather_into(self, ids: Ids, raw: NDArray[Any]) -> None:
+        self.rows.gather(
+            ids, out=raw if raw.dtype == self._core_dtype else raw.view(self._core_dtype)
+        )
 
     def read(self, start: int, stop: int) -> Tensor:
         """A copy of the rows ``start .. stop - 1``."""
         out = allocate((stop - start, *self.shape[1:]), self.dtype)
         for low in range(start, stop, _CHUNK_ROWS):
             high = min(stop, low + _CHUNK_ROWS)
-            self._gather_into(np.arange(low, high), out[low - start : high - start])
+            self._gather_into(np.arange(low, high), as_numpy(out[low - start : high - start]))
         return out
 
     def get(self, index: Any, pool: BufferPool | None = None) -> Tensor:
@@ -243,7 +253,8 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
 
     Args:
         recycle: gather large results in the main process into memory that is used again once
-            nothing refers to it any more. Saves the page faults of fresh memory.
+            nothing refers to it any more, no tensor and no view. Saves the page faults of fresh
+            memory, which cost more than the gather; keeps up to 512 MiB for later.
 
     Raises (on use):
         KeyError: the tensor is not in the store.
@@ -252,7 +263,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         UnsupportedError: a row update of read-only rows.
     """
 
-    def __init__(self, *, recycle: bool = False) -> None:
+    def __init__(self, *, recycle: bool = True) -> None:
         super().__init__(tensor_attr_cls=_Attr)
         self._graph: Graph | None = None
         self._columns: dict[Key, Column] = {}
@@ -263,8 +274,13 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         #: Values that belong to the graph as a whole (see :func:`aethergraph.pyg.from_data`).
         self.graph_attrs: dict[str, Any] = {}
 
+    @property
+    def pool(self) -> BufferPool | None:
+        """Where results are gathered into, or None: fresh memory."""
+        return self._pool
+
     @classmethod
-    def from_graph(cls, graph: Graph, *, recycle: bool = False) -> FeatureStore:
+    def from_graph(cls, graph: Graph, *, recycle: bool = True) -> FeatureStore:
         """A store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
 
         It is a live view: attributes that the graph gains or loses later appear and vanish here.
@@ -294,13 +310,15 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         for key in list(self._columns):
             yield key, self._put_column(key)
 
-    def edge_columns(self) -> list[tuple[str, Column]]:
-        """The edge tensors of a homogeneous graph: those that PyG's loaders leave out."""
-        return [(key[1], column) for key, column in self.columns() if key[0] == EDGE_GROUP]
+    def batch_columns(self) -> tuple[list[tuple[str, Column]], list[tuple[str, Column]]]:
+        """What a homogeneous batch holds: tensors to index by node and by edge, with their names.
 
-    def node_columns(self) -> list[tuple[str, Column]]:
-        """The tensors that PyG's loaders fetch for the nodes of a homogeneous batch."""
-        return [(key[1], column) for key, column in self._listed()]
+        The first are those that PyG's loaders fetch, the second those that they leave out.
+        """
+        items = list(self.columns())
+        nodes = [(key[1], column) for key, column in items if not isinstance(key[0], tuple)]
+        edges = [(key[1], column) for key, column in items if key[0] == EDGE_GROUP]
+        return nodes, edges
 
     def _listed(self) -> list[tuple[Key, Column]]:
         items = list(self.columns())

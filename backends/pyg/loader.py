@@ -17,6 +17,7 @@ link_neighbor_loader,utils}.py`` and ``torch/utils/data/dataloader.py``.
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing.context import get_spawning_popen
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 from torch.utils.data._utils import pin_memory as _pin_memory
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 from torch_geometric.data import Data
@@ -41,7 +42,6 @@ from torch_geometric.sampler import (
 
 from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.pyg._seeds import SharedCount, check_seed, generator_key
 from aethergraph.pyg.convert import as_stores
@@ -99,7 +99,7 @@ class _PrefetchIterator(_SingleProcessDataLoaderIter):
         self._loader = loader
         self._samples = prefetch_map(
             functools.partial(loader._sample_ahead, loader._epoch_key()),
-            self._sampler_iter,
+            _number_batches(loader, self._sampler_iter),
             num_threads=loader.num_sample_threads,
             depth=loader.prefetch_batches,
         )
@@ -107,6 +107,38 @@ class _PrefetchIterator(_SingleProcessDataLoaderIter):
     def _next_data(self) -> Any:
         data = self._loader.filter_fn(next(self._samples))
         return pin(data, self._pin_memory_device) if self._pin_memory else data
+
+
+def _number_batches(loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
+    """The numbers of the seeds of each batch, as torch's samplers give them, without lists."""
+    sampler = loader.batch_sampler
+    if type(sampler) is not BatchSampler:
+        yield from batches
+        return
+    numbers = iter(sampler.sampler)
+    while True:
+        batch = np.fromiter(itertools.islice(numbers, sampler.batch_size), np.int64)
+        if len(batch) < sampler.batch_size and (sampler.drop_last or not len(batch)):
+            return
+        yield batch
+
+
+class _Positions:
+    """``range(count)`` as a dataset that hands over a whole batch of numbers as it is."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> int:
+        return range(self._count)[number]
+
+    def __getitems__(self, numbers: list[int]) -> list[int]:
+        return numbers
 
 
 class _Keeping:
@@ -156,20 +188,25 @@ class _LoaderMixin:
     persistent_workers: bool
     pin_memory: bool
     generator: torch.Generator | None
+    dataset: Any
     _iterator: Any
 
     def _set_up(self, seed: int | None, prefetch_batches: int, num_sample_threads: int) -> None:
         self.seed = check_seed(seed)
         self.prefetch_batches = _check_count(prefetch_batches, "prefetch_batches", 0)
         self.num_sample_threads = _check_count(num_sample_threads, "num_sample_threads", 1)
-        self._pool = BufferPool()
         self._iterations = 0
         self._key: int | None = None
         self._shared_key = SharedCount()
 
-    def _drop_cycle(self) -> None:
-        """Forget the bound method that torch keeps in the loader: the class has it as well."""
+    def _lighten(self) -> None:
+        """Replace what PyG and torch have put into the loader by something lighter.
+
+        The bound method ``collate_fn`` makes a cycle, and the class has it as well. A range as
+        dataset has torch look up every number of every batch.
+        """
         self.__dict__.pop("collate_fn", None)
+        self.__dict__["dataset"] = _Positions(len(self.dataset))
 
     # ---- an epoch begins -------------------------------------------------------------------
 
@@ -242,12 +279,12 @@ class _LoaderMixin:
             names = [attr.attr_name for attr in attrs]
             return _Fetched(list(zip(names, tensors, strict=True)), [])
         node = out.node.numpy()
-        nodes = [(name, column.gather(node, self._pool)) for name, column in store.node_columns()]
+        node_columns, edge_columns = store.batch_columns()
+        nodes = [(name, column.gather(node, store.pool)) for name, column in node_columns]
         edges = []
-        if out.edge is not None:
-            columns = store.edge_columns()
+        if edge_columns and out.edge is not None:
             ids = out.edge.numpy()
-            edges = [(name, column.gather(ids, self._pool)) for name, column in columns]
+            edges = [(name, column.gather(ids, store.pool)) for name, column in edge_columns]
         return _Fetched(nodes, edges)
 
     def filter_fn(self, out: Any) -> Any:
@@ -259,29 +296,25 @@ class _LoaderMixin:
             out = self.transform_sampler_output(out)
         if fetched is None:
             fetched = self._fetch(out)
-        data = Data() if self.custom_cls is None else self.custom_cls()
-        data.edge_index = _stack(out.row, out.col)
-        data.num_nodes = out.node.size(0)
+        batch: dict[str, Any] = {"edge_index": _stack(out.row, out.col)}
+        batch["num_nodes"] = out.node.size(0)
         store = self.data[0]
         if isinstance(store, FeatureStore):
-            for name, value in store.graph_attrs.items():
-                data[name] = value
-        for name, tensor in fetched.nodes:
-            data[name] = tensor
-        for name, tensor in fetched.edges:
-            data[name] = tensor
-        if "n_id" not in data:
-            data.n_id = out.node
-        if out.edge is not None and "e_id" not in data:
-            edge = out.edge.to(torch.long)
+            batch.update(store.graph_attrs)
+        batch.update(fetched.nodes)
+        batch.update(fetched.edges)
+        batch.setdefault("n_id", out.node)
+        if out.edge is not None and "e_id" not in batch:
             order = self._sampler().edge_permutation
-            data.e_id = edge if order is None else order[edge]
-        data.batch = out.batch
-        data.num_sampled_nodes = out.num_sampled_nodes
-        data.num_sampled_edges = out.num_sampled_edges
+            edge = out.edge.to(torch.long)
+            batch["e_id"] = edge if order is None else order[edge]
+        batch["batch"] = out.batch
+        batch["num_sampled_nodes"] = out.num_sampled_nodes
+        batch["num_sampled_edges"] = out.num_sampled_edges
         if out.orig_row is not None and out.orig_col is not None:
-            data._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-        self._add_metadata(data, out.metadata)
+            batch["_orig_edge_index"] = torch.stack([out.orig_row, out.orig_col])
+        self._add_metadata(batch, out.metadata)
+        data = _make_data(batch, self.custom_cls)
         return data if self.transform is None else self.transform(data)
 
     def _sampler(self) -> BaseSampler:
@@ -290,12 +323,11 @@ class _LoaderMixin:
     def _sample(self, seeds: Any, key: int | None) -> Any:
         raise NotImplementedError
 
-    def _add_metadata(self, data: Data, metadata: tuple[Any, ...]) -> None:
+    def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_pool"] = BufferPool()
         state["_iterator"] = None
         if get_spawning_popen() is not None:
             # A worker needs none of these, and torch cannot send a generator to it.
@@ -413,7 +445,7 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
             neighbor_sampler=sampler,
             **kwargs,
         )
-        self._drop_cycle()
+        self._lighten()
 
     def _sampler(self) -> BaseSampler:
         return self.node_sampler
@@ -424,10 +456,10 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
             return sampler.sample_from_nodes(seeds, loader_key=key)
         return sampler.sample_from_nodes(seeds)
 
-    def _add_metadata(self, data: Data, metadata: tuple[Any, ...]) -> None:
-        data.input_id = metadata[0]
-        data.seed_time = metadata[1]
-        data.batch_size = metadata[0].size(0)
+    def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
+        batch["input_id"] = metadata[0]
+        batch["seed_time"] = metadata[1]
+        batch["batch_size"] = metadata[0].size(0)
 
 
 class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: ignore[misc]
@@ -522,7 +554,7 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
             neighbor_sampler=sampler,
             **kwargs,
         )
-        self._drop_cycle()
+        self._lighten()
 
     def _can_prefetch(self) -> bool:
         # A subclass of NegativeSampling may draw from torch's generator: keep it in this thread.
@@ -539,12 +571,15 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
             return sampler.sample_from_edges(seeds, neg_sampling=self.neg_sampling, loader_key=key)
         return sampler.sample_from_edges(seeds, neg_sampling=self.neg_sampling)
 
-    def _add_metadata(self, data: Data, metadata: tuple[Any, ...]) -> None:
-        data.input_id = metadata[0]
-        if self.neg_sampling is None or self.neg_sampling.is_binary():
-            data.edge_label_index, data.edge_label, data.edge_label_time = metadata[1:4]
-        else:
-            data.src_index, data.dst_pos_index, data.dst_neg_index, data.seed_time = metadata[1:5]
+    def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
+        names: tuple[str, ...] = (
+            "input_id", "edge_label_index", "edge_label", "edge_label_time",
+        )  # fmt: skip
+        if self.neg_sampling is not None and self.neg_sampling.is_triplet():
+            names = ("input_id", "src_index", "dst_pos_index", "dst_neg_index", "seed_time")
+            batch.pop("edge_label_index", None)  # of the graph that was split, as PyG does
+            batch.pop("edge_label_time", None)
+        batch.update(zip(names, metadata, strict=True))
 
 
 # ---- input -----------------------------------------------------------------------------------
@@ -681,6 +716,22 @@ def _as_index(index: Any) -> Tensor:
     if isinstance(index, Tensor):
         return index
     return torch.from_numpy(np.asarray(index, np.int64))
+
+
+def _make_data(batch: dict[str, Any], custom_cls: Any) -> Any:
+    """A ``Data`` of these attributes; what is None is left out."""
+    if custom_cls is None:
+        data = Data()
+        store = data.stores[0]
+        # Straight into the new storage's dict: looking for properties of Data and for cached
+        # kinds of attributes takes longer than all else here.
+        items = getattr(store, "_mapping", store)
+        items.update({name: value for name, value in batch.items() if value is not None})
+        return data
+    data = custom_cls()
+    for name, value in batch.items():
+        setattr(data, name, value)
+    return data
 
 
 def _stack(row: Tensor, col: Tensor) -> Tensor:

@@ -334,14 +334,15 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         node, row, col, edge, batch, hop_nodes, hop_edges = self._current_walker().sample(
             seeds, key
         )
+        sources, targets, edges = _as_tensors(row, col, edge)
         if self._sample_direction == "backward":
-            row, col = col, row
+            sources, targets = targets, sources
         counted = self._subgraph_type != SubgraphType.induced
         return SamplerOutput(
             node=torch.from_numpy(node),
-            row=torch.from_numpy(row),
-            col=torch.from_numpy(col),
-            edge=torch.from_numpy(edge),
+            row=sources,
+            col=targets,
+            edge=edges,
             batch=None if batch is None else torch.from_numpy(batch),
             num_sampled_nodes=hop_nodes if counted else None,
             num_sampled_edges=hop_edges if counted else None,
@@ -470,6 +471,22 @@ class _Walker:
             ) from None
         finally:
             self._idle.append(sampler)
+
+
+def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
+    """Tensors over the vectors; of one storage if they are the rows of one array.
+
+    So ``row`` over ``col`` is an ``edge_index`` without a copy, and all go to another process in
+    one piece.
+    """
+    table = vectors[0].base
+    if (
+        isinstance(table, np.ndarray)
+        and table.shape == (len(vectors), len(vectors[0]))
+        and all(vector.base is table for vector in vectors)
+    ):
+        return torch.from_numpy(table).unbind()
+    return tuple(torch.from_numpy(vector) for vector in vectors)
 
 
 def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:

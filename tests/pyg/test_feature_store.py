@@ -179,7 +179,7 @@ def test_edge_tensors_of_a_homogeneous_graph_are_served_but_not_listed() -> None
     ids = torch.tensor([5, 5, 7])
     edge_attr = torch.from_numpy(np.array(graph.edge_attrs["edge_attr"].array))
     assert torch.equal(store[(None, None), "edge_attr", ids], edge_attr[ids])
-    assert sorted(name for name, _ in store.edge_columns()) == ["edge_attr", "kind"]
+    assert sorted(name for name, _ in store.batch_columns()[1]) == ["edge_attr", "kind"]
 
 
 def test_typed_groups_are_all_listed() -> None:

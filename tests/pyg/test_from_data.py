@@ -29,7 +29,7 @@ def test_attributes_go_to_their_groups(caplog: pytest.LogCaptureFixture) -> None
         features, graph = from_data(data)
     names = [(a.group_name, a.attr_name) for a in features.get_all_tensor_attrs()]
     assert names == [(None, n) for n in ("x", "y", "train_mask", "pos")]
-    assert sorted(name for name, _ in features.edge_columns()) == ["edge_attr", "edge_weight"]
+    assert sorted(name for name, _ in features.batch_columns()[1]) == ["edge_attr", "edge_weight"]
     assert sorted(features.graph_attrs) == ["label_index", "names", "num_classes_", "scalar"]
     assert "label_index" in caplog.text
     assert features[None, "x", None].data_ptr() == data.x.data_ptr()
@@ -77,7 +77,7 @@ def test_an_attribute_of_as_many_rows_as_nodes_and_edges() -> None:
     )
     features, _ = from_data(data)
     assert [a.attr_name for a in features.get_all_tensor_attrs()] == ["x"]
-    assert [name for name, _ in features.edge_columns()] == ["edge_attr"]
+    assert [name for name, _ in features.batch_columns()[1]] == ["edge_attr"]
 
 
 def test_bad_data_is_named() -> None:
