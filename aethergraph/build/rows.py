@@ -32,11 +32,8 @@ def is_array_file(path: PathLike) -> bool:
     """Whether a file is a .npy array or a native feature file, to be opened as it is."""
     check_readable(path)
     with open(path, "rb") as file:
-        magic = file.read(6)
-    if magic == b"\x93NUMPY":
-        return True
-    text = str(path).lower()
-    return text.endswith(".npy") or (b"\0" in magic and not magic.startswith(b"PAR1"))
+        magic = file.read(7)
+    return magic.startswith((b"\x93NUMPY", b"AETHERG")) or str(path).lower().endswith(".npy")
 
 
 def iter_rows(

@@ -235,8 +235,8 @@ def _plot(path: Path, title: str, inward: Counts, outward: Counts) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for degrees, name, color in ((inward, "in-degree", "C0"), (outward, "out-degree", "C1")):
         bins = _histogram(degrees) if degrees.size else []
-        shown = [b for b in bins if b["nodes"]]
-        middle = [max((b["from"] + b["to"]) / 2, 0.5) for b in shown]
+        shown = [b for b in bins if b["nodes"] and b["from"] > 0]
+        middle = [(b["from"] + b["to"]) / 2 for b in shown]
         density = [b["nodes"] / (b["to"] - b["from"] + 1) for b in shown]
         axes[0].loglog(middle, density, "o-", label=name, color=color)
         values, nodes = np.unique(degrees, return_counts=True)

@@ -181,5 +181,5 @@ def _plot_memory(
     axes.bar_label(bars, fmt="%.2f")
     needed = sum(dataset.in_memory_bytes.values()) / 2**30
     axes.axhline(needed, color="C3", linestyle="--", label="data of the in-memory way")
-    axes.set(ylabel="GiB", title="Peak allocated memory (RssAnon, torch included)")
+    axes.set(ylabel="GiB", title="Peak allocated memory, torch included")
     axes.legend(fontsize=8)

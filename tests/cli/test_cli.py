@@ -1,0 +1,412 @@
+"""The command line: what each command prints, and one clean line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from aethergraph import FeatureStore, Graph
+from aethergraph.cli import terminal
+from aethergraph.cli.app import app
+from aethergraph.cli.stats import degree_summary
+
+runner = CliRunner()
+MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
+
+
+def ae(*args: object, code: int = 0) -> Any:
+    """Run a command in this process."""
+    result = runner.invoke(app, [str(a) for a in args])
+    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
+    return result
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def fails(*args: object, code: int = 1) -> str:
+    """The one line of an error."""
+    result = ae(*args, code=code)
+    assert result.stdout == ""
+    assert result.stderr.startswith("aethergraph: error: ")
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    return str(result.stderr.strip())
+
+
+@pytest.fixture
+def edges(tmp_path: Path) -> Path:
+    path = tmp_path / "edges.csv"
+    path.write_text("src,dst,w\n0,1,1\n1,2,2\n2,0,3\n2,2,4\n0,1,5\n")
+    return path
+
+
+@pytest.fixture
+def graph_file(edges: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "graph.bin"
+    ae("convert", "-i", edges, "-o", path)
+    return path
+
+
+# ---- convert ---------------------------------------------------------------------------------
+
+
+def test_convert(edges: Path, tmp_path: Path) -> None:
+    out = tmp_path / "g.bin"
+    result = ae("convert", "-i", edges, "-o", out, "-n", 5, "--weight", "w", "--layout", "both")
+    assert f"{out}: 5 nodes, 5 edges, both, " in result.stdout
+    assert "edges read at" in result.stdout and result.stderr == ""
+    graph = Graph.load(out)
+    assert graph.num_nodes == 5 and graph.layout == "both" and graph.edge_weight is not None
+    assert graph.edge_weight.tolist() == [3, 1, 5, 2, 4]
+
+
+def test_convert_with_everything(edges: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,a,b\n2,5,6\n0,1,2\n1,3,4\n")
+    (tmp_path / "y.csv").write_text("id,label\n0,7\n1,8\n2,9\n")
+    result = ae(
+        *("convert", "-i", edges, "-i", edges, "--output", tmp_path / "g.bin"),
+        *("--src", "1", "--dst", "src", "--attr", "w:float64", "--header", "--keep-order"),
+        *("--features", tmp_path / "x.csv", "--dtype", "bfloat16", "--labels"),
+        *(tmp_path / "y.csv", "--id-column", "id", "--undirected", "--dedup", "--threads", 1),
+    )
+    assert "3 nodes, 7 edges" in result.stdout
+    assert "features 3 x 2" in result.stdout
+    assert "note: 11 duplicate edges dropped" in result.stderr
+    x = FeatureStore.load(tmp_path / "g.features.bin")
+    assert x.gather([0, 1, 2], dtype="float32").tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert np.load(tmp_path / "g.labels.npy").tolist() == [7, 8, 9]
+
+
+def test_convert_notes_unused_columns(edges: Path, tmp_path: Path) -> None:
+    result = ae("convert", "-i", edges, "-o", tmp_path / "g.bin")
+    assert result.stderr.strip() == "note: columns not used: w"
+
+
+def test_convert_mistakes(edges: Path, tmp_path: Path) -> None:
+    out = tmp_path / "g.bin"
+    assert f"{tmp_path / 'no.csv'}: no such file" in fails(
+        "convert", "-i", tmp_path / "no.csv", "-o", out
+    )
+    assert "there is no column 'q' for the weight" in fails(
+        "convert", "-i", edges, "-o", out, "--weight", "q"
+    )
+    assert "id 2 is not below the number of nodes, 2" in fails(
+        "convert", "-i", edges, "-o", out, "-n", 2
+    )
+    edges.write_text(edges.read_text() + "x,1,1\n")
+    assert f"{edges}, line 7, column 1 (src): the source id 'x'" in fails(
+        "convert", "-i", edges, "-o", out
+    )
+    assert "both columns" in fails("convert", "-i", edges, "-o", out, "--src", "src", code=2)
+    assert not out.exists()
+
+
+def test_convert_does_not_overwrite(edges: Path, graph_file: Path) -> None:
+    assert "exists already; --force overwrites it" in fails(
+        "convert", "-i", edges, "-o", graph_file
+    )
+    ae("convert", "-i", edges, "-o", graph_file, "--force")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("convert",),
+        ("convert", "-i", "x.csv"),
+        ("convert", "-i", "a", "-o", "b", "-n", "many"),
+        ("convert", "-i", "a", "-o", "b", "-n", "-1"),
+        ("convert", "-i", "a", "-o", "b", "--layout", "coo"),
+        ("convert", "-i", "a", "-o", "b", "--dtype", "int4"),
+        ("info",),
+        ("verify",),
+        ("nonsense",),
+        ("info", "--nonsense", "x"),
+        ("demo", "--fanout", "a,b"),
+        ("demo", "--edges", "x.csv"),
+        ("demo", "--labels", "x.csv"),
+    ],
+)
+def test_usage_errors(args: tuple[str, ...]) -> None:
+    result = ae(*args, code=2)
+    assert "Usage" in result.stderr or "Error" in result.stderr
+
+
+# ---- info, verify ----------------------------------------------------------------------------
+
+
+def test_info(graph_file: Path, tmp_path: Path) -> None:
+    text = flat(ae("info", graph_file).stdout)
+    assert "nodes 3 edges 5 layout csc (in-edges by destination)" in text
+    facts = json.loads(ae("info", graph_file, "--json").stdout)
+    assert facts["kind"] == "graph" and facts["num_edges"] == 5
+    store = FeatureStore.from_array(np.zeros((3, 4), np.float32))
+    store.save(tmp_path / "x.bin", dtype="bfloat16")
+    store.save(tmp_path / "x.npy")
+    facts = json.loads(ae("info", tmp_path / "x.bin", "--json").stdout)
+    assert facts["kind"] == "features" and facts["dtype"] == "bfloat16" and facts["shape"] == [3, 4]
+    assert "numpy array shape 3 x 4 dtype float32" in flat(ae("info", tmp_path / "x.npy").stdout)
+
+
+def test_info_of_a_full_graph(full_graph: Graph, tmp_path: Path) -> None:
+    full_graph.save(tmp_path / "g.bin")
+    text = flat(ae("info", tmp_path / "g.bin").stdout)
+    for part in (
+        "layout both",
+        "edge weights float32",
+        "edge times int64",
+        "node times float64",
+        "the input row of every edge is kept",
+        "node attribute x: float32, 120 x 8",
+        "edge attribute edge_attr: float32, 900 x 3",
+    ):
+        assert part in text, text
+
+
+def test_verify(graph_file: Path, tmp_path: Path) -> None:
+    FeatureStore.from_array(np.ones((3, 4), np.float32)).save(tmp_path / "x.bin")
+    np.save(tmp_path / "x.npy", np.ones(3))
+    result = ae("verify", graph_file, tmp_path / "x.bin", tmp_path / "x.npy")
+    lines = result.stdout.splitlines()
+    assert "all checksums, ids and offsets are right" in lines[0]
+    assert "all checksums of 3 rows are right" in lines[1]
+    assert ".npy files have no checksums" in lines[2]
+
+
+def test_damaged_and_foreign_files(graph_file: Path, tmp_path: Path) -> None:
+    data = bytearray(graph_file.read_bytes())
+    data[-1] ^= 1
+    flipped = tmp_path / "flipped.bin"
+    flipped.write_bytes(data)
+    assert str(flipped) in fails("verify", flipped)
+    short = tmp_path / "short.bin"
+    short.write_bytes(data[:-1])
+    for command in ("info", "stats", "verify"):
+        assert str(short) in fails(command, short)
+        assert "no such file" in fails(command, tmp_path / "none.bin").lower()
+        assert "is a folder" in fails(command, tmp_path) or command == "stats"
+    (tmp_path / "text.bin").write_text("hello, I am no graph\n" * 9)
+    assert str(tmp_path / "text.bin") in fails("info", tmp_path / "text.bin")
+    np.save(tmp_path / "x.npy", np.ones(3))
+    assert str(tmp_path / "x.npy") in fails("stats", tmp_path / "x.npy")
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-2])
+    assert str(tmp_path / "cut.npy") in fails("verify", tmp_path / "cut.npy")
+
+
+# ---- stats -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["csc", "csr", "both"])
+def test_stats(layout: str, edges: Path, tmp_path: Path) -> None:
+    out = tmp_path / "g.bin"
+    ae("convert", "-i", edges, "-o", out, "--layout", layout, "-n", 5)
+    facts = json.loads(ae("stats", out, "--json").stdout)
+    assert facts["self_loops"] == 1 and facts["isolated_nodes"] == 2
+    assert facts["in_degree"]["mean"] == 1 and facts["in_degree"]["max"] == 2
+    assert facts["in_degree"]["max_node"] == 1 and facts["out_degree"]["max_node"] == 0
+    assert facts["out_degree"]["histogram"] == [
+        {"from": 0, "to": 0, "nodes": 2},
+        {"from": 1, "to": 1, "nodes": 1},
+        {"from": 2, "to": 3, "nodes": 2},
+    ]
+    text = flat(ae("stats", out).stdout)
+    assert "5 nodes, 5 edges, 1 self-loops, 2 isolated nodes" in text
+    assert "nodes with none 2 2" in text and "█" in text
+
+
+def test_stats_agree_with_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from aethergraph.cli import stats
+
+    monkeypatch.setattr(stats, "_CHUNK_EDGES", 100)
+    rng = np.random.default_rng(0)
+    dst = (rng.pareto(1.5, 20_000) * 3).astype(np.int64) % 1000
+    src = rng.integers(0, 1000, 20_000)
+    for layout in ("csc", "csr"):
+        graph = Graph.from_edges(1000, src, dst, layout=layout)
+        facts = stats._scan(graph, lambda done, total: None)
+        assert (facts.inward == np.bincount(dst, minlength=1000)).all()
+        assert (facts.outward == np.bincount(src, minlength=1000)).all()
+        assert facts.self_loops == int((src == dst).sum())
+
+
+def test_tail_exponent_of_a_power_law() -> None:
+    rng = np.random.default_rng(1)
+    degrees = (5 * rng.random(200_000) ** (-1 / 1.5)).astype(np.int64)  # P(d) ~ d^-2.5
+    found = degree_summary(degrees)["tail_exponent"]
+    assert found is not None and abs(found - 2.5) < 0.1
+    assert degree_summary(rng.poisson(10, 10_000))["tail_exponent"] is None
+    assert degree_summary(np.full(1000, 7))["tail_exponent"] is None
+    assert degree_summary(np.zeros(0, np.int64))["max_node"] is None
+
+
+def test_stats_of_an_empty_graph(tmp_path: Path) -> None:
+    Graph.from_edges(3, [], []).save(tmp_path / "g.bin")
+    assert "3 nodes, 0 edges" in ae("stats", tmp_path / "g.bin").stdout
+
+
+def test_plot(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ae("stats", graph_file, "--plot", tmp_path / "p.png")
+    assert "plot: " in result.stdout
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "p.xyz" in fails("stats", graph_file, "--plot", tmp_path / "p.xyz")
+    assert "No such file" in fails("stats", graph_file, "--plot", tmp_path / "none" / "p.png")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install 'aethergraph[plot]'" in fails("stats", graph_file, "--plot", "p.png")
+
+
+# ---- doctor ----------------------------------------------------------------------------------
+
+
+def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aethergraph.cli import doctor
+
+    parts = (
+        ("numpy", "numpy", "arrays", "pip install numpy"),
+        ("no_such_module", "no-such", "nothing", "pip install no-such"),
+        ("this", "no-such", "the zen", "-"),
+        ("antigravity_broken", "no-such", "flying", "-"),
+    )
+    monkeypatch.setattr(doctor, "PARTS", parts)
+    real = doctor.importlib.util.find_spec
+    monkeypatch.setattr(
+        doctor.importlib.util,
+        "find_spec",
+        lambda name: real(name.replace("_broken", "")),
+    )
+    report = json.loads(ae("doctor", "--json").stdout)
+    assert report["packages"]["numpy"]["version"] == np.__version__
+    assert report["packages"]["no_such_module"]["problem"] == "not installed"
+    assert report["packages"]["this"]["version"] == "of unknown version"
+    broken = report["packages"]["antigravity_broken"]
+    assert broken["version"] is None and "ModuleNotFoundError" in broken["problem"]
+    assert report["memory"]["total_bytes"] > report["memory"]["available_bytes"] > 0
+    assert report["machine"]["cores_allowed"] >= 1
+    assert report["aethergraph"]["core"]
+    text = flat(ae("doctor").stdout)
+    assert "not usable: not installed (for nothing; pip install no-such)" in text
+    assert "transparent huge pages" in text
+
+
+# ---- errors, progress, formatting ------------------------------------------------------------
+
+
+def test_unexpected_errors_are_one_line_too(
+    graph_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a bug\nover two lines")
+
+    monkeypatch.setattr(Graph, "load", broken)
+    line = fails("stats", graph_file)
+    assert "unexpected ZeroDivisionError: a bug over two lines" in line and "--debug" in line
+    result = ae("--debug", "stats", graph_file, code=1)
+    assert "Traceback" in result.stderr
+    terminal.set_debug(False)
+
+    def exhausted(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Graph, "load", exhausted)
+    assert "out of memory" in fails("stats", graph_file)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Graph, "load", interrupted)
+    assert "interrupted" in fails("stats", graph_file, code=130)
+
+
+def test_bars_appear_after_a_second_and_only_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "SHOW_AFTER_SECONDS", 0.05)
+    for quiet in (True, False):
+        with terminal.Stages() as stages:
+            stages._quiet = quiet
+            report = stages("Reading edges", "B")
+            report(1, 100)
+            assert stages._progress is None
+            time.sleep(0.06)
+            report(50 << 20, 100 << 20)
+            assert (stages._progress is None) == quiet
+            report(100 << 20, 100 << 20)
+    assert "Reading edges" in capsys.readouterr().err
+
+
+def test_numbers_for_people() -> None:
+    assert [terminal.size(n) for n in (0, 1023, 1536, 3 << 30, 5 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "3.0 GiB",
+        "5.0 TiB",
+    ]
+    assert [terminal.count(n) for n in (5, 99_999, 123_456, 2.5e6, 7e9)] == [
+        "5",
+        "99,999",
+        "123.5 K",
+        "2.5 M",
+        "7.0 G",
+    ]
+    assert terminal.duration(125) == "2 min 05 s" and terminal.duration(1.25) == "1.2 s"
+
+
+# ---- as a process ----------------------------------------------------------------------------
+
+
+def test_as_a_process(edges: Path, tmp_path: Path) -> None:
+    out = tmp_path / "g.bin"
+    done = subprocess.run(
+        [*MAIN, "convert", "-i", edges, "-o", out], capture_output=True, text=True, check=True
+    )
+    assert "3 nodes, 5 edges" in done.stdout and "\x1b" not in done.stdout + done.stderr
+    done = subprocess.run([*MAIN, "info", tmp_path / "none"], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr == f"aethergraph: error: {tmp_path / 'none'}: no such file\n"
+    done = subprocess.run([*MAIN, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("aethergraph 0.")
+    assert subprocess.run([*MAIN], capture_output=True).returncode == 2
+
+
+def test_a_missing_typer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('no', name='typer')")
+    done = subprocess.run(
+        [*MAIN, "info"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "aethergraph: error: the command line needs typer: pip install 'aethergraph[cli]'\n"
+    )
+
+
+def test_interrupting_a_conversion_leaves_nothing(tmp_path: Path) -> None:
+    pipe = tmp_path / "edges.csv"
+    pipe.write_text("0,1\n" * 4_000_000)
+    child = subprocess.Popen(
+        [*MAIN, "convert", "-i", pipe, "-o", tmp_path / "g.bin", "--threads", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(200):  # until pyarrow is loaded: the interpreter has started by then
+        if "pyarrow" in Path(f"/proc/{child.pid}/maps").read_text():
+            break
+        time.sleep(0.05)
+    time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    if child.returncode != 0:  # else it was done already
+        assert child.returncode == 130 and "interrupted" in err
+        assert [p.name for p in tmp_path.iterdir()] == ["edges.csv"]

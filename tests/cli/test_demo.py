@@ -1,0 +1,278 @@
+"""The demonstration: small runs in real child processes, and its parts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from aethergraph import FeatureStore, Graph
+from aethergraph.build import InputError
+from aethergraph.cli.app import app
+from aethergraph.demo import DemoOptions, dataset, main, report, runs
+from aethergraph.demo.memory import MemoryWatch, resident
+from aethergraph.demo.train import RunSpec, Skipped, split_nodes
+from aethergraph.errors import StorageError, UnsupportedError
+
+TINY = {"num_nodes": 3000, "num_edges": 30_000, "num_features": 16}
+
+
+def no_stages(name: str, unit: str) -> Any:
+    return lambda done, total: None
+
+
+def spec_for(made: dataset.Dataset, mode: str, **changes: Any) -> RunSpec:
+    values: dict[str, Any] = {
+        "mode": mode,
+        "graph": made.graph,
+        "features": made.features,
+        "labels": made.labels,
+        "num_classes": made.num_classes,
+        "fanouts": (5, 3),
+        "batch_size": 100,
+        "epochs": 2,
+        "batches": 3,
+        "eval_nodes": 200,
+        "hidden": 8,
+        "learning_rate": 0.01,
+        "storage": "mmap",
+        "seed": 0,
+    }
+    return RunSpec(**{**values, **changes})
+
+
+# ---- the files -------------------------------------------------------------------------------
+
+
+def test_dataset_is_made_once(tmp_path: Path) -> None:
+    options = DemoOptions(tmp_path / "d", **TINY)
+    made = dataset.prepare(options, no_stages)
+    assert made.made and made.num_nodes == 3000 and made.num_edges == 30_000
+    graph = Graph.load(made.graph)
+    assert (graph.num_nodes, graph.num_edges) == (3000, 30_000)
+    assert FeatureStore.load(made.features).shape == (3000, 16)
+    assert np.load(made.labels).max() + 1 == made.num_classes
+    again = dataset.prepare(options, no_stages)
+    assert not again.made and again.graph == made.graph
+    other = dataset.prepare(DemoOptions(tmp_path / "d", **{**TINY, "seed": 1}), no_stages)
+    assert other.made
+    Path(made.labels).unlink()
+    assert dataset.prepare(DemoOptions(tmp_path / "d", **{**TINY, "seed": 1}), no_stages).made
+    needed = made.in_memory_bytes
+    assert needed["features"] == 4 * 16 * 3000
+    assert needed["edge_index (2 x int64 per edge)"] == 16 * 30_000
+
+
+def own_files(folder: Path) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 400)
+    dst = rng.integers(0, 400, 4000)
+    near = np.array([rng.choice(np.flatnonzero(labels == labels[v])) for v in dst])
+    np.savetxt(folder / "e.csv", np.stack([near, dst], 1), "%d", ",", header="src,dst", comments="")
+    np.save(folder / "x.npy", rng.normal(size=(400, 8)) + labels[:, None])
+    np.savetxt(folder / "y.csv", np.where(np.arange(400) % 7, labels, -1), "%d")
+    return {
+        "edges": (folder / "e.csv",),
+        "features": folder / "x.npy",
+        "labels": folder / "y.csv",
+    }
+
+
+def test_own_files(tmp_path: Path) -> None:
+    options = DemoOptions(tmp_path / "d", **own_files(tmp_path))
+    made = dataset.prepare(options, no_stages)
+    assert (made.num_nodes, made.num_features, made.num_classes) == (400, 8, 3)
+    assert made.features == str(tmp_path / "x.npy")
+    assert not dataset.prepare(options, no_stages).made
+    seeds, held_out = split_nodes(spec_for(made, "mlp"))
+    labels = np.load(made.labels)
+    assert seeds.size == 600 and (labels[seeds] >= 0).all() and (labels[held_out] >= 0).all()
+    assert not set(seeds.tolist()) & set(held_out.tolist())
+    np.save(tmp_path / "x.npy", np.zeros((400, 2, 2), np.float32))
+    with pytest.raises(InputError, match="features are"):
+        dataset.prepare(options, no_stages)
+    (tmp_path / "y.csv").write_text("0\n" * 400)
+    with pytest.raises(InputError, match="at least two classes"):
+        dataset.prepare(options, no_stages)
+    (tmp_path / "e.csv").unlink()
+    with pytest.raises(StorageError, match=r"e\.csv"):
+        dataset.prepare(options, no_stages)
+
+
+def test_one_labelled_node_is_too_few(tmp_path: Path) -> None:
+    made = dataset.prepare(DemoOptions(tmp_path, **TINY), no_stages)
+    labels = np.full(3000, -1)
+    labels[7] = 1
+    np.save(made.labels, labels)
+    with pytest.raises(Skipped, match="too few labelled nodes"):
+        split_nodes(spec_for(made, "mlp"))
+
+
+def test_disk_space_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="of disk"):
+        dataset.prepare(DemoOptions(tmp_path, num_nodes=10**11, num_edges=10), no_stages)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file"):
+        dataset.prepare(DemoOptions(tmp_path / "file" / "x"), no_stages)
+
+
+# ---- runs ------------------------------------------------------------------------------------
+
+
+def fake_child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Runs ``script`` instead of the training module."""
+    real = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> Any:
+        assert command[1:] == ["-m", "aethergraph.demo.train"]
+        return real([sys.executable, "-c", script], **options)
+
+    monkeypatch.setattr(runs.subprocess, "Popen", start)
+
+
+SPEC = RunSpec("stock", "g", "x", "y", 2, (2,), 1, 2, 1, 1, 1, 0.1, "mmap", 0)
+
+EVENTS = """
+import json, sys
+spec = json.loads(sys.stdin.read())
+assert spec["mode"] == "stock" and spec["fanouts"] == [2]
+def emit(event, **values): print(json.dumps({"event": event, **values}), flush=True)
+emit("open", seconds=0.5, anon=100, file=7)
+emit("batch", epoch=0, number=1, loss=1.0)
+emit("epoch", epoch=0, loss=1.0, accuracy=0.5, batches=4, seconds=4.0, wait_seconds=1.0)
+emit("epoch", epoch=1, loss=0.5, accuracy=0.75, batches=4, seconds=2.0, wait_seconds=0.2)
+emit("loaded", batches=10, seconds=0.5)
+emit("done", anon=500, file=900)
+"""
+
+
+def test_events_become_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_child(monkeypatch, EVENTS)
+    seen: list[str] = []
+    result = runs.run(SPEC, lambda event: seen.append(event["event"]))
+    assert seen == ["open", "batch", "epoch", "epoch", "loaded", "done"]
+    assert (result.accuracy, result.batches_per_second, result.wait_ms) == (0.75, 2.0, 50.0)
+    assert (result.anon_bytes, result.base_bytes, result.loads_per_second) == (500, 100, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("raise ValueError('something')", "'stock' failed: ValueError: something"),
+        ("import sys; sys.exit(3)", "ended with code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "killed, most likely for lack of memory"),
+    ],
+)
+def test_failing_runs(script: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_child(monkeypatch, "import sys; sys.stdin.read()\n" + script)
+    with pytest.raises(runs.RunFailed, match=message):
+        runs.run(SPEC, lambda event: None)
+
+
+def test_a_run_that_is_interrupted_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_child(
+        monkeypatch, EVENTS.replace('emit("batch"', 'import time; time.sleep(60)\nemit("batch"')
+    )
+
+    def stop(event: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(SPEC, stop)
+
+
+def test_memory_is_told_apart() -> None:
+    watch = MemoryWatch(0.001)
+    before = resident()
+    block = np.ones(40 << 17)  # 40 MiB
+    watch.close()
+    assert watch.peak.anon - before.anon > 35 << 20
+    assert before.file > 0 and block.size
+
+
+# ---- the report ------------------------------------------------------------------------------
+
+
+def results() -> list[runs.RunResult]:
+    epochs = [runs.Epoch(1.0, 0.5, 10, 2.0, 1.0), runs.Epoch(0.5, 0.8, 10, 1.0, 0.1)]
+    return [
+        runs.RunResult("mlp", None, 0.1, 100, 100, 50, 900.0, epochs),
+        runs.RunResult("stock", None, 0.1, 200, 100, 50, 60.0, epochs),
+        runs.RunResult("native", None, 0.1, 200, 100, 50, 90.0, epochs),
+        runs.RunResult("pyg", None, 0.1, 900, 100, 50, 30.0, epochs),
+    ]
+
+
+def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = dataset.Dataset("g", "x", "y", 10, 20, 4, 2, 160)
+    assert report.speed_lines(results())[0].endswith(
+        "training 1.00 times as fast, loading only 2.00 times"
+    )
+    skipped = [*results()[:3], runs.RunResult("pyg", "no sampler")]
+    assert report.speed_lines(skipped) == []
+    report.save_json(tmp_path / "r.json", made, skipped)
+    saved = json.loads((tmp_path / "r.json").read_text())
+    assert saved["runs"][1]["batches_per_second"] == 10 and saved["runs"][3]["skipped"]
+    assert report.save_plot(tmp_path / "p.png", made, skipped) is None
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "aethergraph[plot]" in str(report.save_plot(tmp_path / "q.png", made, skipped))
+
+
+def test_the_comparison_needs_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = dataset.Dataset("g", "x", "y", 10, 20, 4, 2, 1 << 60)
+    options = DemoOptions(tmp_path)
+    assert "are available" in str(main._why_not("pyg", options, made))
+    assert main._why_not("stock", options, made) is None
+    off = DemoOptions(tmp_path, compare=False)
+    assert "--no-compare" in str(main._why_not("pyg", off, made))
+
+
+def test_missing_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError, match=r"needs torch and torch_geometric: .*\[pyg\]"):
+        main.run_demo(DemoOptions(tmp_path))
+
+
+# ---- all of it -------------------------------------------------------------------------------
+
+
+@pytest.mark.pyg
+def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # torch's threads crawl on a busy machine
+    args = ["demo", "--quick", "--dir", str(tmp_path), "--batches", "12", "--no-compare"]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, f"{result.stdout}\n{result.stderr}"
+    text = result.stdout
+    assert "20,000 nodes, 200,000 edges, 128 features, 16 classes" in text
+    assert "The in-memory way needs 16.2 MiB" in text
+    assert "skipped: not asked for (--no-compare)" in text
+    saved = json.loads((tmp_path / "report.json").read_text())
+    mlp, stock, native, pyg = saved["runs"]
+    assert pyg["skipped"] and len(stock["epochs"]) == 2
+    # The same seeds, the same samples: both loaders train the same model.
+    assert stock["accuracy"] == pytest.approx(native["accuracy"], abs=0.02)
+    assert stock["epochs"][1]["accuracy"] > stock["epochs"][0]["accuracy"]
+    assert stock["accuracy"] > 0.5 > mlp["accuracy"]
+    assert stock["anon_bytes"] > stock["base_bytes"] > 0
+    assert (tmp_path / "demo.png").exists()
+
+
+@pytest.mark.pyg
+def test_in_memory_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    options = DemoOptions(tmp_path / "d", **own_files(tmp_path))
+    made = dataset.prepare(options, no_stages)
+    result = runs.run(spec_for(made, "pyg"), lambda event: None)
+    if result.skipped is not None:
+        assert "pyg-lib or torch-sparse" in result.skipped
+    else:
+        assert len(result.epochs) == 2 and result.accuracy > 0.4
