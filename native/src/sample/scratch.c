@@ -10,7 +10,7 @@ int ae_scratch_reserve(ae_scratch *s, uint64_t bytes, uint64_t keep, aether_erro
     void *data = aether_buffer_alloc(size, err);
     if (!data)
         return AETHER_E_NO_MEMORY;
-    if (keep)
+    if (keep && s->data)
         memcpy(data, s->data, keep);
     ae_scratch_free(s);
     *s = (ae_scratch){data, size};
