@@ -30,7 +30,7 @@ STAGES=(
     "python|Python tests on the compiled build"
     "interpreted|the same tests on the build without mypyc"
     "python-asan|core tests with the extension under AddressSanitizer"
-    "wheel|the wheel in a fresh environment, without torch; the source archive's contents"
+    "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "versions|core tests on the other CPython versions found (3.10 to 3.13)"
 )
 # Stages that are there on request only.
@@ -180,6 +180,12 @@ stage_wheel() {
     run "$PYTHON" -m venv "$fresh"
     run "$fresh/bin/python" -m pip install -q "$(echo "$DIST"/compiled/*.whl)[cli,plot]" pytest pytest-timeout pytest-xdist
     PYTEST_JOBS=0 run_pytest "$fresh" compiled tests/packaging
+    # An editable installation, compiled in place, instead of the wheel.
+    run "$fresh/bin/python" -m pip install -q 'setuptools>=77' wheel 'mypy>=1.18'
+    run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
+    run "$fresh/bin/python" -c 'import aethergraph.loading.pipeline as p; assert p.__file__.startswith("'"$BASE/src"'") and p.__file__.endswith(".so"), p.__file__'
+    AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
+    run "$fresh/bin/python" -c 'import aethergraph.loading.pipeline as p; assert p.__file__.endswith(".py"), p.__file__'
 }
 
 stage_versions() {
