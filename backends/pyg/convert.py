@@ -32,8 +32,8 @@ def from_data(data: Data, *, recycle: bool = True) -> tuple[FeatureStore, GraphS
         feature_store, graph_store = from_data(data)
 
     Every node-level attribute (``x``, ``y``, masks, ...) goes under group None and every
-    edge-level one (``edge_attr``, ...) under group ``(None, None)``, without a copy; which is
-    which is what ``data.is_node_attr`` and ``data.is_edge_attr`` say. Edge ids are columns of
+    edge-level one (``edge_attr``, ...) under group ``(None, None)``, without a copy; which one
+    is which, ``data.is_node_attr`` and ``data.is_edge_attr`` say. Edge ids are columns of
     ``data.edge_index``. Everything else belongs to the graph as a whole: it is kept in
     ``feature_store.graph_attrs``, which :class:`aethergraph.pyg.NeighborLoader` puts into every
     batch as PyG does for ``Data``, and which PyG's stock loader over stores leaves out. Its names

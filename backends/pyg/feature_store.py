@@ -122,7 +122,8 @@ class Column:
 
     def gather(self, ids: Ids, pool: BufferPool | None = None) -> Tensor:
         """Rows of ``ids`` (contiguous int64), in that order: shape ``(len(ids), *shape[1:])``."""
-        if pool is None or get_worker_info() is not None:
+        empty = not len(ids) or 0 in self._raw_shape
+        if pool is None or empty or get_worker_info() is not None:
             out = allocate((len(ids), *self.shape[1:]), self.dtype)
             self._gather_into(ids, as_numpy(out))
             return out

@@ -83,7 +83,9 @@ def reference(values: Tensor, index: Any) -> Tensor:
     return take(values, index)
 
 
-@given(index=indices(), dtype=st.sampled_from(DTYPES), shape=st.sampled_from([(), (3,), (2, 2)]))
+@given(
+    index=indices(), dtype=st.sampled_from(DTYPES), shape=st.sampled_from([(), (3,), (2, 2), (0,)])
+)
 @settings(max_examples=300)
 def test_every_index_kind_agrees_with_torch(index: Any, dtype: torch.dtype, shape: Any) -> None:
     values = table(dtype, (SIZE, *shape))
