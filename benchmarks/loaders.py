@@ -11,19 +11,17 @@ is sampled ahead is paid for, and between turns nothing runs on.
 from __future__ import annotations
 
 import gc
+import importlib
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch_geometric.nn import GraphSAGE
 from worker import Commands, memory, serve
 
-# (fanouts, batch size, seeds) -> an iterable of batches
-Make = Callable[[list[int], int, Tensor], Any]
+# (fanouts, batch size, tensor of seeds) -> an iterable of batches
+Make = Callable[[list[int], int, Any], Any]
 
 PYG = "PyG NeighborLoader"
 STOCK, OURS = "stock NodeLoader, aethergraph", "aethergraph NeighborLoader"
@@ -32,6 +30,7 @@ CLASSES = 16
 
 
 def pyg(folder: Path, features: str, storage: str) -> Make:
+    import torch
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
     from torch_geometric.sampler import NeighborSampler
@@ -42,7 +41,7 @@ def pyg(folder: Path, features: str, storage: str) -> Make:
     data = Data(x=x, y=y, edge_index=torch.stack((src, dst)))
     samplers: dict[tuple[int, ...], Any] = {}
 
-    def make(fanouts: list[int], batch: int, seeds: Tensor) -> Any:
+    def make(fanouts: list[int], batch: int, seeds: Any) -> Any:
         key = tuple(fanouts)
         if key not in samplers:  # keeps a CSC copy of the edges: made once
             samplers[key] = NeighborSampler(data, fanouts, is_sorted=True)
@@ -71,7 +70,7 @@ def stock(folder: Path, features: str, storage: str) -> Make:
     graph = open_graph(folder, features, storage)
     stores = FeatureStore.from_graph(graph), GraphStore(graph)
 
-    def make(fanouts: list[int], batch: int, seeds: Tensor) -> Any:
+    def make(fanouts: list[int], batch: int, seeds: Any) -> Any:
         sampler = NeighborSampler(stores, fanouts)
         return NodeLoader(stores, sampler, seeds, batch_size=batch, shuffle=True)
 
@@ -89,6 +88,9 @@ def ours(folder: Path, features: str, storage: str) -> Make:
 
 def make_step(width: int) -> Callable[[Any], None]:
     """One training step of a small GraphSAGE."""
+    import torch
+    from torch_geometric.nn import GraphSAGE
+
     torch.manual_seed(0)
     model = GraphSAGE(width, 64, num_layers=2, out_channels=CLASSES)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -104,7 +106,11 @@ def make_step(width: int) -> Callable[[Any], None]:
 
 
 def setup(config: dict[str, Any]) -> Commands:
+    import torch
+
     name, features, folder = config["contender"], config["features"], Path(config["folder"])
+    for module in ("torch_geometric.loader", "torch_geometric.nn", "aethergraph.pyg"):
+        importlib.import_module(module)  # before memory is counted
     before = memory()
     build = pyg if name == PYG else stock if name.startswith(STOCK) else ours
     make = build(folder, features, name.rsplit(" ", 1)[-1])
