@@ -6,6 +6,7 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections import deque
@@ -388,16 +389,18 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     ) -> Tensor:
         num_nodes = self.num_nodes
         if type(neg_sampling).sample is not NegativeSampling.sample:
-            drawn: Tensor = neg_sampling.sample(count, side, num_nodes)
+            args = (count, side, num_nodes) if _WEIGHT_PER_SIDE else (count, num_nodes)
+            drawn: Tensor = neg_sampling.sample(*args)
             return drawn.to(torch.int64)
-        weight = neg_sampling.src_weight if side == "src" else neg_sampling.dst_weight
+        name = f"{side}_weight" if _WEIGHT_PER_SIDE else "weight"
+        weight = getattr(neg_sampling, name)
         if weight is None:
             if num_nodes == 0 and count:
                 raise InvalidArgumentError("negatives cannot be drawn from a graph without nodes")
             return torch.randint(max(1, num_nodes), (count,), generator=generator)
         table = self._weight_tables.get(side)
         if table is None or not table.is_for(weight):
-            table = self._weight_tables[side] = _WeightTable(weight, num_nodes, f"{side}_weight")
+            table = self._weight_tables[side] = _WeightTable(weight, num_nodes, name)
         return table.draw(count, generator)
 
     # ---- the rest --------------------------------------------------------------------------
@@ -414,6 +417,9 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         state["_weight_tables"] = {}
         return state
 
+
+#: Whether NegativeSampling has a weight for either side (PyG 2.6), or one for both.
+_WEIGHT_PER_SIDE = "endpoint" in inspect.signature(NegativeSampling.sample).parameters
 
 #: Streams of a batch's key, besides the native sampler's own.
 _NEGATIVES = 1

@@ -394,11 +394,18 @@ def test_triplet_negatives(disjoint: bool, amount: int) -> None:
         )
 
 
+WEIGHT_PER_SIDE = hasattr(NegativeSampling, "src_weight")  # since PyG 2.6
+
+
+def weighted(mode: str, side: str, weight: Tensor | None) -> NegativeSampling:
+    return NegativeSampling(mode, 1, **{f"{side}_weight" if WEIGHT_PER_SIDE else "weight": weight})
+
+
 def negatives(weight: Tensor | None, count: int, seed: int = 1) -> np.ndarray[Any, Any]:
     """How often each node was drawn as a negative destination."""
     sampler = NeighborSampler(GRAPH, [0], seed=seed)
     row = torch.zeros(count, dtype=torch.int64)
-    kind = NegativeSampling("triplet", 1, dst_weight=weight)
+    kind = weighted("triplet", "dst", weight)
     out = sampler.sample_from_edges(links(row, row), kind)
     return np.bincount(out.node[out.metadata[3]], minlength=NUM_NODES)
 
@@ -408,11 +415,11 @@ def test_negatives_have_the_distribution_that_was_asked_for() -> None:
     uniform = negatives(None, count)
     weight = torch.rand(NUM_NODES, generator=torch.Generator().manual_seed(1))
     weight[::3] = 0
-    weighted = negatives(weight, count)
-    assert weighted[::3].sum() == 0
+    biased = negatives(weight, count)
+    assert biased[::3].sum() == 0
     for found, probability in (
         (uniform, np.full(NUM_NODES, 1 / NUM_NODES)),
-        (weighted, (weight / weight.sum()).double().numpy()),
+        (biased, (weight / weight.sum()).double().numpy()),
     ):
         some = probability > 0
         expected = probability[some] * count
@@ -427,18 +434,18 @@ def test_source_weights_only_matter_for_binary() -> None:
     weight[[10, 20]] = torch.tensor([1.0, 3.0])
     sampler = NeighborSampler(GRAPH, [0], seed=1)
     index = links([0] * 400, [1] * 400)
-    out = sampler.sample_from_edges(index, NegativeSampling("binary", 1, src_weight=weight))
+    out = sampler.sample_from_edges(index, weighted("binary", "src", weight))
     drawn = out.node[out.metadata[1][0, 400:]]
     assert set(drawn.tolist()) == {10, 20}
     assert 250 < int((drawn == 20).sum()) < 350
     weight[10] = 0  # changed in place: noticed
-    out = sampler.sample_from_edges(index, NegativeSampling("binary", 1, src_weight=weight))
+    out = sampler.sample_from_edges(index, weighted("binary", "src", weight))
     assert set(out.node[out.metadata[1][0, 400:]].tolist()) == {20}
 
 
 class EvenOnly(NegativeSampling):  # type: ignore[misc]
-    def sample(self, num_samples: int, endpoint: str, num_nodes: int | None = None) -> Tensor:
-        assert num_nodes is not None
+    def sample(self, num_samples: int, *args: Any, **_: Any) -> Tensor:
+        num_nodes = args[-1]
         return 2 * torch.randint(num_nodes // 2, (num_samples,))
 
 
@@ -453,13 +460,13 @@ def test_negatives_of_a_users_own() -> None:
     [
         (torch.ones(3), r"shape \(150,\)"),
         (torch.zeros(NUM_NODES), "no positive"),
-        (torch.full((NUM_NODES,), float("nan")), r"dst_weight\[0\] = nan"),
-        (-torch.ones(NUM_NODES), r"dst_weight\[0\] = -1"),
+        (torch.full((NUM_NODES,), float("nan")), r"weight\[0\] = nan"),
+        (-torch.ones(NUM_NODES), r"weight\[0\] = -1"),
     ],
 )
 def test_bad_weights_are_named(weight: Tensor, text: str) -> None:
     sampler = NeighborSampler(GRAPH, [1])
-    kind = NegativeSampling("triplet", 1, dst_weight=weight)
+    kind = weighted("triplet", "dst", weight)
     with pytest.raises(errors.InvalidArgumentError, match=text):
         sampler.sample_from_edges(links([1], [2]), kind)
 
