@@ -83,7 +83,7 @@ def run(spec: RunSpec, on_event: Callable[[dict[str, Any]], None]) -> RunResult:
     result = RunResult(spec.mode)
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(
-            [sys.executable, "-m", "aethergraph.demo.train"],
+            [sys.executable, "-m", "aethergraph.demo"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

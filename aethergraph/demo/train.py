@@ -1,4 +1,4 @@
-"""One run of the demonstration, in a process of its own: ``python -m aethergraph.demo.train``.
+"""One run of the demonstration, in a process of its own: ``python -m aethergraph.demo``.
 
 Reads a JSON specification from standard input (:class:`RunSpec`) and writes one JSON object per
 line to standard output: ``open``, ``batch``, ``epoch``, ``loaded``, ``done``, or ``skipped`` with
@@ -13,8 +13,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -347,10 +345,3 @@ def main(specification: IO[str], out: IO[str]) -> None:
         train(RunSpec.decode(specification.read()), emit)
     except Skipped as reason:
         emit("skipped", reason=str(reason))
-
-
-if __name__ == "__main__":
-    # What libraries print must not mix with the events.
-    events = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    main(sys.stdin, events)

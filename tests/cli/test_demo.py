@@ -130,7 +130,7 @@ def fake_child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     real = subprocess.Popen
 
     def start(command: list[str], **options: Any) -> Any:
-        assert command[1:] == ["-m", "aethergraph.demo.train"]
+        assert command[1:] == ["-m", "aethergraph.demo"]
         return real([sys.executable, "-c", script], **options)
 
     monkeypatch.setattr(runs.subprocess, "Popen", start)

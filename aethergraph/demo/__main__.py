@@ -1,0 +1,13 @@
+"""One run as a process: a specification on standard input, events on standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from aethergraph.demo.train import main
+
+# What libraries print must not mix with the events.
+events = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+main(sys.stdin, events)
