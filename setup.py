@@ -75,6 +75,8 @@ class BuildExt(build_ext):
         runpy.run_path("native/build_cffi.py", run_name="check")["check_toolchain"]()
         if self.inplace:
             self.remove_stale()
+        if self.parallel is None:
+            self.parallel = True  # the extensions beside each other
         super().run()
 
     def remove_stale(self) -> None:

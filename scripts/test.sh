@@ -183,9 +183,17 @@ stage_wheel() {
     # An editable installation, compiled in place, instead of the wheel.
     run "$fresh/bin/python" -m pip install -q 'setuptools>=77' wheel 'mypy>=1.18'
     run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
-    run "$fresh/bin/python" -c 'import aethergraph.loading.pipeline as p; assert p.__file__.startswith("'"$BASE/src"'") and p.__file__.endswith(".so"), p.__file__'
+    editable_pipeline "$fresh" .so
     AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
-    run "$fresh/bin/python" -c 'import aethergraph.loading.pipeline as p; assert p.__file__.endswith(".py"), p.__file__'
+    editable_pipeline "$fresh" .py
+}
+
+# editable_pipeline VENV SUFFIX: the module that is imported lies in the source copy, with that suffix.
+editable_pipeline() {
+    local file
+    file=$(cd "$1" && bin/python -c 'import aethergraph.loading.pipeline as p; print(p.__file__)')
+    note "imports $file"
+    case $file in "$BASE/src/"*"$2") ;; *) die "expected a $2 file in $BASE/src" ;; esac
 }
 
 stage_versions() {
