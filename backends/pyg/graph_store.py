@@ -133,6 +133,11 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return Graph.from_edges(num_nodes, row, col, layout=layout, keep_order=keep_order)
 
     @property
+    def holds_graph(self) -> bool:
+        """Whether the store is over a graph that was given, so that edge ids are the graph's."""
+        return self._graph is not None
+
+    @property
     def num_nodes(self) -> int:
         """Nodes of the homogeneous graph."""
         return self.graph.num_nodes

@@ -53,6 +53,8 @@ from aethergraph.sampling.keys import mix_key
 if TYPE_CHECKING:
     from torch_geometric.sampler import BaseSampler
 
+    from aethergraph.graph import Graph
+
 __all__ = ["LinkNeighborLoader", "NeighborLoader"]
 
 #: Pages the tensors of a batch into pinned memory, as torch's iterators do.
@@ -134,7 +136,9 @@ class _Positions:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, number: int) -> int:
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, (list, tuple)):  # a sampler that makes the batches itself
+            return number
         return range(self._count)[number]
 
     def __getitems__(self, numbers: list[int]) -> list[int]:
@@ -416,20 +420,22 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
         **kwargs: Any,
     ) -> None:
         stores = _Stores(as_stores(data))
-        sampler = neighbor_sampler or NeighborSampler(
-            stores,
-            num_neighbors,
-            subgraph_type=subgraph_type,
-            replace=replace,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            directed=directed,
-            sample_direction=sample_direction,
-            num_threads=num_threads,
-        )
+        sampler = neighbor_sampler
+        if sampler is None:
+            sampler = NeighborSampler(
+                stores,
+                num_neighbors,
+                subgraph_type=subgraph_type,
+                replace=replace,
+                disjoint=disjoint,
+                temporal_strategy=temporal_strategy,
+                time_attr=time_attr,
+                weight_attr=weight_attr,
+                is_sorted=is_sorted,
+                directed=directed,
+                sample_direction=sample_direction,
+                num_threads=num_threads,
+            )
         self._set_up(seed, prefetch_batches, num_sample_threads)
         nodes, ids = _input_nodes(input_nodes, _num_nodes(sampler, stores))
         kwargs.setdefault("input_id", ids)
@@ -445,6 +451,7 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
             neighbor_sampler=sampler,
             **kwargs,
         )
+        self.input_nodes = input_nodes  # what Lightning makes a loader from again
         self._lighten()
 
     def _sampler(self) -> BaseSampler:
@@ -525,20 +532,22 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
                 "edge_label_time: temporal sampling is not available yet; it comes in a later "
                 "release"
             )
-        sampler = neighbor_sampler or NeighborSampler(
-            stores,
-            num_neighbors,
-            subgraph_type=subgraph_type,
-            replace=replace,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            directed=directed,
-            sample_direction=sample_direction,
-            num_threads=num_threads,
-        )
+        sampler = neighbor_sampler
+        if sampler is None:
+            sampler = NeighborSampler(
+                stores,
+                num_neighbors,
+                subgraph_type=subgraph_type,
+                replace=replace,
+                disjoint=disjoint,
+                temporal_strategy=temporal_strategy,
+                time_attr=time_attr,
+                weight_attr=weight_attr,
+                is_sorted=is_sorted,
+                directed=directed,
+                sample_direction=sample_direction,
+                num_threads=num_threads,
+            )
         self._set_up(seed, prefetch_batches, num_sample_threads)
         links = _input_links(edge_label_index, stores, _num_nodes(sampler, stores))
         super().__init__(
@@ -554,6 +563,7 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
             neighbor_sampler=sampler,
             **kwargs,
         )
+        self.edge_label_index = edge_label_index  # what Lightning makes a loader from again
         self._lighten()
 
     def _can_prefetch(self) -> bool:
@@ -627,7 +637,44 @@ def _input_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | No
     return ids, None
 
 
-def _input_links(links: Any, stores: _Stores, num_nodes: int | None) -> Tensor:
+class _EveryEdge:
+    """The edges of a graph as seed links, looked up when a batch asks for some.
+
+    Stands for a tensor [2, num_edges] where PyG's loader takes one: 16 bytes per edge, and as much
+    again for copies of it, are not spent.
+    """
+
+    def __init__(self, graph: Graph, side: int | None = None) -> None:
+        self._graph = graph
+        self._side = side
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 2, self._graph.num_edges
+
+    def size(self, dim: int) -> int:
+        return self.shape[dim]
+
+    def clone(self) -> _EveryEdge:
+        return self
+
+    def cpu(self) -> _EveryEdge:
+        return self
+
+    def __getitem__(self, index: Any) -> Any:
+        """One side of the edges (0: sources, 1: destinations); of a side, some edges."""
+        if self._side is None:
+            return _EveryEdge(self._graph, index)
+        edges = index.numpy()
+        by_source = self._graph.layout == "csr"
+        indptr, indices = self._graph.csr()[:2] if by_source else self._graph.csc()
+        if by_source == (self._side == 1):
+            return torch.from_numpy(indices[edges].astype(np.int64))
+        lists = np.searchsorted(indptr, edges.astype(np.uint64), side="right") - 1
+        return torch.from_numpy(lists.astype(np.int64, copy=False))
+
+
+def _input_links(links: Any, stores: _Stores, num_nodes: int | None) -> Tensor | _EveryEdge:
     """Seed links as int64 [2, P]."""
     if isinstance(links, tuple) and len(links) in (2, 3) and isinstance(links[0], (str, tuple)):
         raise UnsupportedError(
@@ -637,6 +684,8 @@ def _input_links(links: Any, stores: _Stores, num_nodes: int | None) -> Tensor:
     if isinstance(links, tuple) and len(links) == 2 and links[0] is None:
         links = links[1]
     if links is None:
+        if isinstance(stores[1], GraphStore) and stores[1].holds_graph:
+            return _EveryEdge(stores[1].graph)
         row, col, _ = stores[1].coo()
         links = (row, col)
     if isinstance(links, (tuple, list)) and len(links) == 2:
@@ -657,7 +706,7 @@ def _input_links(links: Any, stores: _Stores, num_nodes: int | None) -> Tensor:
     return tensor.to(torch.int64)
 
 
-def _input_labels(labels: Any, links: Tensor) -> Tensor | None:
+def _input_labels(labels: Any, links: Tensor | _EveryEdge) -> Tensor | None:
     if labels is None:
         return None
     tensor = _to_tensor(labels, "edge_label")
@@ -715,7 +764,7 @@ def _as_index(index: Any) -> Tensor:
     """Numbers of seeds as torch wants them; converting a list by way of numpy is faster."""
     if isinstance(index, Tensor):
         return index
-    return torch.from_numpy(np.asarray(index, np.int64))
+    return torch.from_numpy(np.atleast_1d(np.asarray(index, np.int64)))
 
 
 def _make_data(batch: dict[str, Any], custom_cls: Any) -> Any:

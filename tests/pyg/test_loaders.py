@@ -29,6 +29,7 @@ from pyg.common import (
 )
 from pyg.test_sampler import EvenOnly, ForeignStore
 from torch import Tensor
+from torch.utils.data import BatchSampler, SubsetRandomSampler
 from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.loader import LinkNeighborLoader as PyGLinkNeighborLoader
 from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
@@ -37,6 +38,7 @@ from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 
 from aethergraph import Graph, errors
 from aethergraph.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler
+from aethergraph.pyg import loader as loader_module
 from aethergraph.pyg._seeds import generator_key
 from aethergraph.sampling.keys import hash_ids, mix_key
 
@@ -502,7 +504,61 @@ def test_a_subclass_keeps_its_hooks() -> None:
         assert all(b.tag == 7 for b in Tagged(GRAPH, [2], SEEDS, batch_size=4, **workers))
 
 
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}])
+def test_samplers_and_batch_samplers_of_torch(workers: dict[str, Any]) -> None:
+    some = torch.tensor([7, 3, 5])
+    for options in (
+        {"sampler": SubsetRandomSampler(some)},  # type: ignore[arg-type]
+        {"sampler": some.tolist()},
+        {"sampler": list(some)},
+        {"batch_sampler": [[7, 3], [5]]},
+        {"batch_sampler": BatchSampler(some.tolist(), 2, True)},
+        {"sampler": some.tolist(), "batch_size": 2, "drop_last": True},
+        {"sampler": some.tolist(), "batch_size": None},
+        {"sampler": [[7, 3], [5]], "batch_size": None},
+    ):
+        found = [
+            b.input_id.tolist() for b in NeighborLoader(GRAPH, [2], None, **options, **workers)
+        ]
+        flat = sorted(itertools.chain.from_iterable(found))
+        assert flat == ([3, 7] if len(flat) == 2 else [3, 5, 7])
+        if "batch_sampler" in options:
+            assert found[0] == [7, 3]
+
+
+def test_workers_forked_while_batches_are_prefetched() -> None:
+    """As in a validation pass in the middle of an epoch."""
+    torch.manual_seed(1)
+    graph = make_graph()
+    graph.features = np.random.default_rng(0).random((NUM_NODES, 3000), dtype=np.float32)
+    inner = NeighborLoader(
+        graph, [5, 5], SEEDS, batch_size=5, num_workers=2, multiprocessing_context="fork"
+    )
+    outer = NeighborLoader(graph, [20, 20], batch_size=10, prefetch_batches=8, num_threads=0)
+    count = 0
+    for batch in itertools.islice(outer, 6):
+        assert_attrs(batch, graph)
+        for other in inner:
+            assert_attrs(other, graph)
+            count += 1
+    assert count == 12
+
+
 # ---- links -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["csc", "both", "csr"])
+def test_every_edge_is_looked_up_and_not_held(layout: Any) -> None:
+    graph = make_graph(layout)
+    direction = "backward" if layout == "csr" else "forward"
+    loader = LinkNeighborLoader(graph, [0], batch_size=400, sample_direction=direction)
+    assert len(loader) == 4
+    src, dst = graph.edge_index()
+    for batch in loader:
+        ends = batch.n_id[batch.edge_label_index]
+        np.testing.assert_array_equal(ends[0], src[batch.input_id])
+        np.testing.assert_array_equal(ends[1], dst[batch.input_id])
+    assert not isinstance(loader.input_data.row, Tensor)
 
 
 @pytest.mark.parametrize("mode", [None, "binary", "triplet"])
@@ -603,6 +659,25 @@ def test_pin_memory(options: dict[str, Any]) -> None:
         assert batch.x.is_pinned()
         assert batch.edge_index.is_pinned()
         assert_attrs(batch, GRAPH)
+
+
+def test_batches_are_pinned_where_torch_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path to torch's pin_memory, without a device."""
+    pinned = []
+
+    def pin(batch: Data, *_: Any) -> Data:
+        pinned.append(batch)
+        return batch
+
+    monkeypatch.setattr(loader_module, "pin", pin)
+    loader = NeighborLoader(GRAPH, [2], SEEDS, batch_size=5)
+    iterator: Any = iter(loader)
+    iterator._pin_memory = True  # as torch sets it with pin_memory=True and a device
+    assert pinned == list(iterator)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    loader.pin_memory = True
+    batch = loader._filter_and_pin(loader._sample(loader.input_data[[1, 2]], None))
+    assert pinned[-1] is batch
 
 
 def test_pin_memory_without_a_device_changes_nothing() -> None:

@@ -14,6 +14,7 @@ from pyg.common import (
     assert_same_batches,
     assert_topology,
     expect,
+    make_data,
     make_stores,
     mark,
     node_key,
@@ -74,6 +75,18 @@ def test_masks_and_disjoint() -> None:
     assert torch.equal(batch.input_id, seeds)
     wanted = expect(stores[1].graph, seeds, [3], node_key(seeds), disjoint=True)
     assert_topology(batch, wanted)
+
+
+def test_data_of_pyg_with_our_sampler() -> None:
+    """PyG's loader keeps edge attributes of a Data, and our sampler speaks of its edges."""
+    data = make_data()
+    assert data.edge_index is not None
+    loader = NodeLoader(data, NeighborSampler(data, FANOUTS), SEEDS, batch_size=4)
+    for batch in loader:
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        ends = torch.stack([batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]]])
+        assert torch.equal(data.edge_index[:, batch.e_id], ends)
 
 
 def test_edge_tensors_by_a_transform() -> None:
