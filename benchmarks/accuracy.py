@@ -159,7 +159,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def draw(axes: Sequence[Any]) -> None:
         for place, values in enumerate(scores.values()):
-            axes[0].plot(values, [place] * len(values), "o", color=common.COLORS[place], alpha=0.6)
+            axes[0].plot(
+                values, [place] * len(values), "o", color=common.PEER_COLORS[place], alpha=0.6
+            )
             axes[0].plot(statistics.mean(values), place, "|", color="k", markersize=18)
         axes[0].set_yticks(range(len(scores)), list(scores))
         axes[0].set_ylim(-0.5, len(scores) - 0.5)

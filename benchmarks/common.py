@@ -6,6 +6,7 @@ import argparse
 import datetime as dt
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -366,7 +367,8 @@ def say(text: str) -> None:
 
 # ---- plots -------------------------------------------------------------------------------------
 
-COLORS = ("#0b6e4f", "#6bbf59", "#c1121f", "#e07a5f", "#3d5a80", "#98c1d9", "#888888")
+COLORS = ("#0b6e4f", "#6bbf59", "#a7c957")  # ours
+PEER_COLORS = ("#c1121f", "#3d5a80", "#e07a5f", "#98c1d9", "#7b2cbf")
 
 
 def plot(
@@ -395,7 +397,7 @@ def plot(
 def bars(axis: Any, names: Sequence[str], values: Sequence[float | None], label: str) -> None:
     """Horizontal bars, the first at the top; a missing value is said so."""
     for place, (name, value) in enumerate(zip(names, values, strict=True)):
-        axis.barh(place, value or 0, color=COLORS[0] if "aethergraph" in name else COLORS[4])
+        axis.barh(place, value or 0, color=COLORS[0] if "aethergraph" in name else PEER_COLORS[1])
         axis.text(value or 0, place, " missing" if value is None else f" {value:.3g}", va="center")
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
@@ -406,21 +408,19 @@ def bars(axis: Any, names: Sequence[str], values: Sequence[float | None], label:
 def lines(
     axis: Any, series: dict[str, list[tuple[float, float]]], xlabel: str, ylabel: str
 ) -> None:
-    """Log-log lines by name."""
-    for (name, points), color in zip(series.items(), _colors(), strict=False):
+    """Log-log lines by name: ours in greens, peers in other colors, the floor dashed."""
+    ours, peers = itertools.cycle(COLORS), itertools.cycle(PEER_COLORS)
+    for name, points in series.items():
+        style = {"color": next(ours if "aethergraph" in name else peers)}
+        if name == "floor":
+            style = {"color": "#888888", "linestyle": "--"}
         if points:
-            x, y = zip(*points, strict=True)
-            axis.plot(x, y, "o-", label=name, color=color, markersize=4)
+            axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name, **style)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
     axis.legend(fontsize=7)
-
-
-def _colors() -> Iterator[str]:
-    while True:
-        yield from COLORS
 
 
 # ---- running things ----------------------------------------------------------------------------
