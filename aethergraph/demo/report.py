@@ -31,7 +31,7 @@ _COLUMNS = (
     "accuracy",
     "start",
     "RssAnon",
-    "of it data",
+    "beyond libs",
     "RssFile",
 )
 
@@ -71,8 +71,8 @@ def memory_lines(dataset: Dataset) -> list[str]:
 EXPLANATION = (
     "batches/s: training, without the first epoch; wait: time per batch that training stood still "
     "for lack of a batch; loading only: batches/s of the loader without a model. RssAnon: peak of "
-    "allocated memory, which only the process can give back; 'of it data': without the libraries "
-    "(torch, PyG). RssFile: peak of mapped file pages (libraries and, on disk, graph and "
+    "allocated memory, which only the process can give back; beyond libs: without what the imports "
+    "of torch and PyG took. RssFile: peak of mapped file pages (libraries and, on disk, graph and "
     "features): page cache, which the kernel takes back when memory is needed."
 )
 

@@ -189,11 +189,7 @@ class InMemorySource(_GraphSource):
             edge_index = torch.empty((2, graph.num_edges), dtype=torch.int64)
             for row, ids in zip(edge_index, graph.edge_index(), strict=True):
                 row.numpy()[:] = ids
-        store = FeatureStore.load(spec.features)
-        if store.dtype == "bfloat16":
-            x = torch.from_numpy(np.array(store.array).view(np.int16)).view(torch.bfloat16)
-        else:
-            x = torch.from_numpy(np.array(store.array))
+        x = _read_features(spec.features)
         y = torch.from_numpy(np.load(spec.labels))
         self._data = Data(x=x, edge_index=edge_index, y=y)
         self._loader = NeighborLoader
@@ -211,6 +207,19 @@ class InMemorySource(_GraphSource):
         )
         self._sampler = loader.node_sampler  # its CSC copy is made once
         return loader  # type: ignore[no-any-return]
+
+
+def _read_features(path: str) -> Any:
+    """All features as a tensor in allocated memory; nothing stays mapped."""
+    import torch
+
+    with open(path, "rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            return torch.from_numpy(np.load(path))
+    with FeatureStore.load(path) as store:
+        if store.dtype == "bfloat16":
+            return torch.from_numpy(np.array(store.array).view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(np.array(store.array))
 
 
 class FeatureOnlySource:
