@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import pickle
 import threading
 import time
 import weakref
@@ -320,6 +321,21 @@ def test_a_loader_is_freed_at_once() -> None:
             assert count == 3
     finally:
         gc.enable()
+
+
+def test_a_loader_over_files_pickles_by_their_paths(tmp_path: Path) -> None:
+    """What a spawned worker gets: not the arrays."""
+    graph = make_graph()
+    graph.features = np.ones((NUM_NODES, 5000), np.float32)
+    graph.save(tmp_path / "graph.bin")
+    loader = NeighborLoader(tmp_path / "graph.bin", FANOUTS, SEEDS, batch_size=4, seed=1)
+    wanted = list(loader)
+    data = pickle.dumps(loader)
+    assert len(data) < 20_000
+    other = pickle.loads(data)
+    other.set_epoch(0)
+    assert_same_batches(list(other), wanted)
+    assert wanted[0].x.shape[1] == 5000
 
 
 # ---- what a loader may be given --------------------------------------------------------------
