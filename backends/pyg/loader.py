@@ -254,7 +254,11 @@ class _LoaderMixin:
         return DataLoaderIterator(iterator, _weakly(finish) if self.persistent_workers else finish)
 
     def _can_prefetch(self) -> bool:
-        return self.prefetch_batches > 0 and isinstance(self._sampler(), NeighborSampler)
+        # Other people's samplers and collate functions may not be safe to run in a thread.
+        own = "collate_fn" not in self.__dict__ and (
+            type(self).collate_fn is _LoaderMixin.collate_fn
+        )
+        return own and self.prefetch_batches > 0 and isinstance(self._sampler(), NeighborSampler)
 
     def _filter_and_pin(self, out: Any) -> Any:
         data = self.filter_fn(out)

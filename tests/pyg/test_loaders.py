@@ -510,14 +510,21 @@ def test_zip_loader_drives_them() -> None:
 
 
 def test_a_subclass_keeps_its_hooks() -> None:
-    class Tagged(NeighborLoader):
+    class Filtering(NeighborLoader):
         def filter_fn(self, out: Any) -> Any:
             batch = super().filter_fn(out)
             batch.tag = 7
             return batch
 
+    class Collating(NeighborLoader):
+        def collate_fn(self, index: Any) -> Any:
+            batch = super().collate_fn(index)
+            batch.tag = 7
+            return batch
+
     for workers in ({}, {"num_workers": 1, "multiprocessing_context": "fork"}):
-        assert all(b.tag == 7 for b in Tagged(GRAPH, [2], SEEDS, batch_size=4, **workers))
+        for kind in (Filtering, Collating):
+            assert all(b.tag == 7 for b in kind(GRAPH, [2], SEEDS, batch_size=4, **workers))
 
 
 @pytest.mark.parametrize("workers", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}])
