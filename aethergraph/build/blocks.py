@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator
 from typing import IO, Any
 
+import numpy as np
+
 from aethergraph.build.source import InputError, PathLike, check_readable, is_compressed
 
 __all__ = ["Block", "BlockReader"]
@@ -63,8 +65,8 @@ class Block:
     def skip(self, count: int) -> None:
         """Leave out the first ``count`` bytes, which end with a line."""
         stop = self.start + count
-        ends = self.buffer.count(b"\n", self.start, stop)
-        self.line += ends or self.buffer.count(b"\r", self.start, stop)
+        ends = count_byte(self.buffer, self.start, stop, 10)
+        self.line += ends or count_byte(self.buffer, self.start, stop, 13)
         self.start = stop
 
 
@@ -106,12 +108,12 @@ class BlockReader:
                 first = False
                 cut = buffer.rfind(b"\n", len(carry), fill) + 1
                 # An odd number of quotes: a quoted field goes on behind the cut.
-                if cut == 0 or (self._quotes and buffer.count(b'"', 0, cut) % 2):
+                if cut == 0 or (self._quotes and _ends_inside_quotes(buffer, cut)):
                     self._check_length(fill, line)
                     carry = bytes(memoryview(buffer)[start:fill])
                     continue
                 carry = bytes(memoryview(buffer)[cut:fill])
-                ends = buffer.count(b"\n", 0, cut)
+                ends = count_byte(buffer, 0, cut, 10)
                 yield Block(buffer, start, cut, line, raw.tell())
                 line += ends
         if carry:
@@ -149,6 +151,16 @@ class BlockReader:
             )
             raise InputError(self._path, problem)
         return 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
+
+
+def count_byte(buffer: bytes | bytearray, start: int, stop: int, value: int) -> int:
+    """How often a byte occurs; many times faster than ``bytes.count`` where it is frequent."""
+    part = np.frombuffer(buffer, np.uint8, stop - start, start)
+    return int(np.count_nonzero(part == value))
+
+
+def _ends_inside_quotes(buffer: bytearray, stop: int) -> bool:
+    return buffer.find(b'"', 0, stop) >= 0 and count_byte(buffer, 0, stop, ord('"')) % 2 == 1
 
 
 def _decompressed(path: PathLike, raw: IO[bytes]) -> Any:
