@@ -31,7 +31,7 @@ from setuptools.command.build_ext import build_ext
 #   _arrays.py            1.2-1.4x of 0.3 us, but it judges users' values, and a compiled function
 #                         refuses a numpy integer where it says int
 #
-# Never compiled: protocols.py and every class that users subclass, _binding.py (cffi calls get
+# Never compiled: protocols.py and every class that users subclass, _binding (cffi calls get
 # slower), and the adapters in backends/ (they subclass the framework's classes).
 MYPYC_MODULES: dict[str, str] = {
     "aethergraph/loading/pipeline.py": "runs once per batch: slots, queues, small methods",

@@ -1,0 +1,148 @@
+"""Building adjacency lists and gathering rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._arrays import empty
+from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._binding.files import FileGuard
+from aethergraph._binding.memory import address_of
+from aethergraph._binding.tasks import Task, lend
+
+# ---- building --------------------------------------------------------------------------------
+
+
+def id_bytes_for(count: int) -> int:
+    """Bytes of an id below ``count``: 4 up to 2^32 - 1 of them, else 8."""
+    return 4 if count <= 0xFFFFFFFF else 8
+
+
+def id_dtype(id_bytes: int) -> np.dtype[Any]:
+    """The unsigned dtype of 4 or 8 bytes."""
+    return np.dtype(np.uint32 if id_bytes == 4 else np.uint64)
+
+
+def build_lists(
+    major: Ids, minor: Ids, num_major: int, num_minor: int, *,
+    id_bytes: int, with_order: bool, task: Task | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:  # fmt: skip
+    """Group an edge list by ``major``, keeping the input order within a list.
+
+    Returns:
+        ``indptr`` uint64 [num_major + 1], ``indices`` [E] of ``id_bytes``, and ``order`` [E] (the
+        input row at each position, uint32 or uint64) or None.
+
+    Raises:
+        OutOfRangeError: an id is outside its range; ``position`` is the row.
+    """
+    num_edges = len(major)
+    indptr = empty(num_major + 1, np.uint64, f"the offsets of {num_major} lists")
+    indices = empty(num_edges, id_dtype(id_bytes), f"{num_edges} edges")
+    order_bytes = id_bytes_for(num_edges)
+    order = empty(num_edges, id_dtype(order_bytes), f"{num_edges} edges") if with_order else None
+    err = new_error()
+    code = lib.aether_build_lists(
+        ffi.from_buffer("int64_t[]", major),
+        ffi.from_buffer("int64_t[]", minor),
+        num_edges,
+        num_major,
+        num_minor,
+        ffi.from_buffer("uint64_t[]", indptr),
+        ffi.from_buffer(indices),
+        id_bytes,
+        ffi.NULL if order is None else ffi.from_buffer(order),
+        order_bytes,
+        lend(task, 16 * num_edges),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return indptr, indices, order
+
+
+def id_bounds(ids: Ids) -> tuple[int, int]:
+    """Smallest and largest id; (-1, -1) for none."""
+    out = ffi.new("int64_t[2]")
+    err = new_error()
+    code = lib.aether_id_bounds(ffi.from_buffer("int64_t[]", ids), len(ids), out, out + 1, err)
+    if code:
+        raise_error(code, err)
+    return int(out[0]), int(out[1])
+
+
+def check_lists(
+    indptr: NDArray[np.uint64], indices: NDArray[Any], num_minor: int, task: Task | None = None
+) -> None:
+    """Check that ``indptr`` is monotone and ends at E, and that every index is < num_minor.
+
+    Raises:
+        CorruptFileError or OutOfRangeError: with the position of the first fault.
+    """
+    err = new_error()
+    code = lib.aether_check_lists(
+        ffi.from_buffer("uint64_t[]", indptr),
+        len(indptr) - 1,
+        ffi.from_buffer(indices),
+        indices.dtype.itemsize,
+        len(indices),
+        num_minor,
+        lend(task, indices.nbytes),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+
+
+# ---- gather ----------------------------------------------------------------------------------
+
+
+class NativeRows:
+    """Rows of an array, ready to be gathered. Keeps the array (and its mapping) alive."""
+
+    __slots__ = ("_array", "_guard", "_rows", "code")
+
+    def __init__(self, array: NDArray[Any], code: int, guard: FileGuard | None = None) -> None:
+        items = 1
+        for extent in array.shape[1:]:
+            items *= extent
+        self._array = array
+        self._guard = guard
+        self.code = code
+        self._rows = ffi.new("aether_rows *")
+        self._rows.data = ffi.cast("void *", address_of(array))
+        self._rows.num_rows = array.shape[0]
+        self._rows.row_items = items
+        self._rows.stride = array.strides[0] if array.size else items * array.dtype.itemsize
+        self._rows.dtype = code
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
+    ) -> None:
+        """``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous and writable."""
+        err = new_error()
+        code = lib.aether_gather(
+            self._rows,
+            ffi.from_buffer(ids),
+            ids.itemsize,
+            ids.shape[0],
+            ffi.from_buffer(out),
+            out_code,
+            lend(task, out.nbytes),
+            err,
+        )
+        if code:
+            raise_error(code, err)
+        if self._guard is not None:
+            self._guard.check()
+
+
+def gather(
+    array: NDArray[Any], ids: NDArray[Any], out: NDArray[Any], task: Task | None = None
+) -> None:
+    """``out[i] = array[ids[i]]`` for plain arrays, with the dtype of ``out``."""
+    rows = NativeRows(array, dtype_code(array.dtype))
+    rows.gather(ids, out, dtype_code(out.dtype), task)

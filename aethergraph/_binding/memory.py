@@ -1,0 +1,93 @@
+"""Memory that the core owns, as numpy arrays that keep it alive."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import errors
+from aethergraph._binding.core import ffi, lib, new_error, raise_error
+from aethergraph._binding.tasks import Task, lend
+
+
+class MemoryView:
+    """Memory of a native owner, as numpy's array interface: becomes the ``base`` of arrays."""
+
+    __slots__ = ("__array_interface__", "_owner")
+
+    def __init__(
+        self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object, *,
+        writable: bool = False,
+    ) -> None:  # fmt: skip
+        self._owner = owner
+        self.__array_interface__ = {
+            "data": (address, not writable),
+            "shape": shape,
+            "typestr": dtype.str,
+            "version": 3,
+        }
+
+
+def view_memory(
+    address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object, *,
+    writable: bool = False,
+) -> NDArray[Any]:  # fmt: skip
+    """An array over native memory that keeps ``owner`` alive, and through it the memory."""
+    return np.asarray(MemoryView(address, shape, dtype, owner, writable=writable))
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Address of the array's first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+_free_buffer = lib.aether_buffer_free
+
+
+def buffer_alloc(size: int) -> NDArray[np.uint8]:
+    """Zeroed anonymous memory (huge pages where the system grants them) as a uint8 array.
+
+    The memory is given back when the last array that views it is gone.
+
+    Raises:
+        OutOfMemoryError: the system refuses.
+    """
+    if size == 0:
+        return np.empty(0, np.uint8)
+    err = new_error()
+    data = lib.aether_buffer_alloc(size, err)
+    if data == ffi.NULL:
+        raise_error(err.code or lib.AETHER_E_NO_MEMORY, err)
+    owner = ffi.gc(data, lambda p, free=_free_buffer: free(p, size), size)
+    address = int(ffi.cast("uintptr_t", data))
+    return view_memory(address, (size,), np.dtype(np.uint8), owner, writable=True)
+
+
+def copy(dst: NDArray[Any], src: NDArray[Any], task: Task | None = None) -> None:
+    """Copy ``src`` over ``dst`` (equal byte sizes, both contiguous) with all threads."""
+    if dst.nbytes != src.nbytes:
+        raise errors.InvalidArgumentError(f"cannot copy {src.nbytes} bytes over {dst.nbytes}")
+    err = new_error()
+    code = lib.aether_copy(
+        ffi.from_buffer(dst, require_writable=True),
+        ffi.from_buffer(src),
+        src.nbytes,
+        lend(task, src.nbytes),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+
+
+ADVICE_RANDOM: Final = 1
+ADVICE_SEQUENTIAL: Final = 2
+ADVICE_WILL_NEED: Final = 3
+ADVICE_DROP: Final = 4
+
+
+def advise(array: NDArray[Any], advice: int) -> None:
+    """Tell the system how the mapped memory under ``array`` will be used. Never fails."""
+    if array.nbytes:
+        lib.aether_advise(ffi.from_buffer(array), array.nbytes, advice)

@@ -1,0 +1,127 @@
+"""Long native calls: Ctrl-C and progress while they run in a worker thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aethergraph import errors
+from aethergraph._binding.core import ffi
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+
+
+class Task:
+    """The shared state of a long call: cancel, and progress summed over its native calls.
+
+    Each native call counts its own items from 0; here it stands for the ``size`` bytes that it
+    was lent the task for, so that one operation made of many calls has one measure.
+    """
+
+    __slots__ = ("_base", "_handle", "_size", "total")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._handle = ffi.new("aether_task *")
+        self._base = 0
+        self._size = 0
+
+    def lend(self, size: int) -> Any:
+        """The ``aether_task *`` for a native call that stands for ``size`` bytes."""
+        self._base += self._size
+        self._size = 0
+        self._handle.done = 0
+        self._handle.total = 0
+        self._size = size
+        return self._handle
+
+    @property
+    def done(self) -> int:
+        """Bytes done so far, of ``total``."""
+        part, whole = self._handle.done, self._handle.total
+        inside = self._size * min(part, whole) // whole if whole else 0
+        return int(min(self._base + inside, self.total))
+
+    def cancel(self) -> None:
+        """Ask the running native call, and those that follow, to stop."""
+        self._handle.cancel = 1
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+        return bool(self._handle.cancel)
+
+    def check(self) -> None:
+        """Raise CancelledError if the task is to stop: for loops between native calls."""
+        if self._handle.cancel:
+            raise errors.CancelledError("cancelled")
+
+
+def lend(task: Task | None, size: int) -> Any:
+    """``task.lend(size)``, or NULL for no task."""
+    return ffi.NULL if task is None else task.lend(size)
+
+
+def run_task(
+    call: Callable[[Task], T],
+    progress: Progress | None = None,
+    total: int = 0,
+    *,
+    interval: float = 0.1,
+) -> T:
+    """Run ``call(task)`` in a worker thread and wait for it.
+
+    ``call`` hands ``task`` to the native functions it uses. Meanwhile this thread stays
+    responsive: Ctrl-C (or an exception out of ``progress``) asks the call to stop, waits until it
+    has let go of the memory lent to it, and is raised again.
+
+    Args:
+        call: the work; runs once, in another thread.
+        progress: called with (done, total) about every ``interval`` seconds and at the end.
+        total: bytes that the work moves in all.
+        interval: seconds between two progress calls.
+    """
+    task = Task(total)
+    result: list[T] = []
+    failure: list[BaseException] = []
+    finished = threading.Event()
+
+    def work() -> None:
+        try:
+            result.append(call(task))
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            finished.set()
+
+    interrupt: BaseException | None = None
+    shown = 0
+    threading.Thread(target=work, name="aethergraph-task", daemon=True).start()
+    while not finished.is_set():
+        try:
+            if not finished.wait(interval) and progress is not None and interrupt is None:
+                shown = max(shown, task.done)
+                progress(shown, total)
+        except BaseException as error:
+            task.cancel()
+            interrupt = interrupt or error
+    if interrupt is not None:
+        raise interrupt
+    if failure:
+        raise failure[0]
+    if progress is not None:
+        progress(total, total)
+    return result[0]
+
+
+def run_long(call: Callable[[Task | None], T], progress: Progress | None, size: int) -> T:
+    """:func:`run_task` when ``size`` bytes are many or progress is asked for; else just call."""
+    if progress is None and size < LONG_CALL_BYTES:
+        return call(None)
+    return run_task(call, progress, size)
+
+
+#: Calls that move fewer bytes go straight: they end before a person notices.
+LONG_CALL_BYTES = 64 << 20
