@@ -121,6 +121,22 @@ def test_dedup_of_many_nodes_agrees(edges: Path) -> None:
     assert small.time.tolist() == large.time.tolist()
 
 
+def test_five_million_edges(tmp_path: Path) -> None:
+    """Many blocks, two threads; how fast is for the benchmarks to say."""
+    count = 5_000_000
+    src = (np.arange(count) * 7919) % 1_000_003
+    dst = (np.arange(count) * 104_729 + 5) % 1_000_003
+    path = tmp_path / "edges.csv"
+    pacsv.write_csv(pa.table({"src": src, "dst": dst}), path)
+    result = convert(path, tmp_path / "g.bin", keep_order=True, threads=2)
+    assert (result.num_nodes, result.num_edges) == (1_000_003, count)
+    graph = Graph.load(tmp_path / "g.bin")
+    order = graph.edge_order
+    assert order is not None
+    back_src, back_dst = graph.edge_index()
+    assert (back_src == src[order]).all() and (back_dst == dst[order]).all()
+
+
 # ---- features and labels ---------------------------------------------------------------------
 
 X = np.arange(18, dtype=np.float32).reshape(6, 3) / 4
