@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph import _binding as native
 from aethergraph.build.outputs import NpyWriter, check_outputs
 from aethergraph.build.readers import AttrSpec, EdgeTable, read_edges
 from aethergraph.build.rows import is_array_file, read_labels, write_rows
@@ -157,7 +158,7 @@ def _build(
         table = with_reverses(table)
     if dedup:
         before = table.num_edges
-        table = drop_duplicates(table)
+        table = drop_duplicates(table, show("Finding duplicates", "B"))
         result.notes.append(f"{before - table.num_edges:,} duplicate edges dropped")
     result.num_edges = table.num_edges
     return Graph.from_edges(
@@ -312,18 +313,12 @@ def with_reverses(table: EdgeTable) -> EdgeTable:
     )
 
 
-def drop_duplicates(table: EdgeTable) -> EdgeTable:
-    """The first of the edges with the same source and destination, in their order."""
-    nodes = table.num_nodes
-    if nodes <= 1 << 31:
-        _, first = np.unique(table.src * np.int64(nodes) + table.dst, return_index=True)
-        first.sort()
-    else:
-        order = np.lexsort((table.dst, table.src))
-        src, dst = table.src[order], table.dst[order]
-        new = np.ones(order.size, np.bool_)
-        new[1:] = (src[1:] != src[:-1]) | (dst[1:] != dst[:-1])
-        first = np.sort(order[new])
+def drop_duplicates(table: EdgeTable, progress: ProgressFn | None = None) -> EdgeTable:
+    """The first of the edges with the same source and destination, in their order.
+
+    Two stable counting sorts, by source and then by destination, bring equal edges together.
+    """
+    first = np.flatnonzero(_first_of_equal(table.src, table.dst, table.num_nodes, progress))
 
     def pick(array: Array | None) -> Array | None:
         return None if array is None else array[first]
@@ -334,9 +329,36 @@ def drop_duplicates(table: EdgeTable) -> EdgeTable:
         pick(table.weight),
         pick(table.time),
         {name: array[first] for name, array in table.attrs.items()},
-        nodes,
+        table.num_nodes,
         table.unused,
     )
+
+
+def _first_of_equal(
+    src: Array, dst: Array, num_nodes: int, progress: ProgressFn | None
+) -> npt.NDArray[np.bool_]:
+    def sort(major: Array, minor: Array, half: int) -> Array:
+        def report(done: int, total: int) -> None:
+            if progress is not None:
+                progress(half * total + done, 2 * total)
+
+        def call(task: native.Task | None) -> Array:
+            order = native.build_lists(
+                major, minor, num_nodes, num_nodes, id_bytes=8, with_order=True, task=task
+            )[2]
+            assert order is not None
+            return order
+
+        return native.run_long(call, report, 16 * len(major))
+
+    order = sort(src, dst, 0)
+    order = order[sort(dst[order], src[order], 1)]
+    some_src, some_dst = src[order], dst[order]
+    new = np.ones(order.size, np.bool_)
+    new[1:] = (some_src[1:] != some_src[:-1]) | (some_dst[1:] != some_dst[:-1])
+    first = np.zeros(order.size, np.bool_)
+    first[order[new]] = True
+    return first
 
 
 def _silent(_name: str, _unit: str) -> ProgressFn:
