@@ -10,7 +10,7 @@
  * nothing is cleared from batch to batch.
  *
  * Hashed slots: Fibonacci hashing, range by multiplication (so capacities need
- * not be powers of two), linear probing, at most two thirds full.
+ * not be powers of two), linear probing, at most a third full.
  *
  * Caveats: `add` assumes a reserve that covers it, and that keys are below the
  * bound given to reserve.
