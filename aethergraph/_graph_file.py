@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._parts import AttributeTable, GraphParts, Lists, RawLists
+from aethergraph._storage import choose_storage, copy_array
 from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType, SectionTable
 from aethergraph.errors import AetherError, CorruptFileError, UnsupportedError
-from aethergraph.features import FeatureStore, choose_storage, copy_array, write_meta
+from aethergraph.features import FeatureStore, write_meta
 
 __all__ = ["GraphReader", "GraphWriter", "verify_parts"]
 

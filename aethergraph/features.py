@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import errno
 import logging
 import math
 import os
-import secrets
-import stat
-import struct
 from collections.abc import Iterator
-from typing import IO, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -26,17 +21,17 @@ from aethergraph._arrays import (
     read_only,
     to_array,
 )
-from aethergraph._memory import available_memory, format_size, parse_size
+from aethergraph._bfloat16 import bfloat16_to_float32, convert
+from aethergraph._npy import is_npy, map_npy, read_npy_header
+from aethergraph._replace import replacing
+from aethergraph._storage import Storage, check_storage, choose_storage, copy_to_memory
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable
 from aethergraph.errors import (
     ClosedError,
     FileChangedError,
     FormatError,
     InvalidArgumentError,
-    MissingFileError,
     OutOfRangeError,
-    StorageError,
-    TruncatedFileError,
     UnsupportedError,
 )
 
@@ -44,59 +39,8 @@ __all__ = ["FeatureStore", "Storage"]
 
 log = logging.getLogger("aethergraph")
 
-Storage = Literal["mmap", "memory", "auto"]
-_STORAGES = ("mmap", "memory", "auto")
 #: Rows are converted and written in pieces of about this size.
 _PIECE_BYTES = 16 << 20
-
-
-def check_storage(storage: str) -> None:
-    """``storage`` must be one of the three words."""
-    if storage not in _STORAGES:
-        raise InvalidArgumentError(f"storage = {storage!r} is not one of {', '.join(_STORAGES)}")
-
-
-def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
-    """Resolve ``"auto"``: memory if ``size`` bytes fit ``budget`` or half of what is available."""
-    check_storage(storage)
-    limit = None if budget is None else parse_size(budget)
-    if storage != "auto":
-        if storage == "memory" and limit is not None and size > limit:
-            raise InvalidArgumentError(
-                f"{what} needs {format_size(size)}, more than memory_budget = {format_size(limit)}"
-            )
-        return storage
-    room = available_memory() // 2 if limit is None else limit
-    chosen = "memory" if size <= room else "mmap"
-    source = "half of the available memory" if limit is None else "the budget"
-    log.info(
-        "%s: storage=auto takes %s (%s; %s is %s)",
-        what,
-        chosen,
-        format_size(size),
-        source,
-        format_size(room),
-    )
-    return chosen
-
-
-def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
-    """A copy of a contiguous array in anonymous memory with huge pages."""
-    if array.nbytes == 0:
-        return array
-    target = native.buffer_alloc(array.nbytes).view(array.dtype).reshape(array.shape)
-    native.copy(target, array, task)
-    return target
-
-
-def copy_to_memory(
-    array: NDArray[Any], guard: native.FileGuard | None, progress: native.Progress | None = None
-) -> NDArray[Any]:
-    """A copy of a mapped array in huge pages, made so that Ctrl-C works."""
-    copied = native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)
-    if guard is not None:
-        guard.check()
-    return copied
 
 
 class FeatureStore:
@@ -180,10 +124,10 @@ class FeatureStore:
         """
         check_storage(storage)
         file = native.NativeFile(path, raw=True)
-        if _is_npy(file):
-            header = _read_npy_header(file)
+        if is_npy(file):
+            header = read_npy_header(file)
             guard = file.guard()
-            array = _map_npy(file, header, storage)
+            array = map_npy(file, header, storage)
             code = native.dtype_code(header.dtype, file.path)
             origin = _Origin(file.path, "npy", 0, storage, header.fingerprint)
         else:
@@ -549,7 +493,7 @@ class FeatureStore:
             "fortran_order": False,
             "shape": self.shape,
         }
-        with _replacing(path) as stream:
+        with replacing(path) as stream:
             np.lib.format.write_array_header_1_0(stream, header)
             for piece in self._pieces(code):
                 stream.write(piece.data)
@@ -629,51 +573,6 @@ def write_meta(writer: native.NativeWriter, meta: FileMeta) -> None:
     writer.end()
 
 
-@contextlib.contextmanager
-def _replacing(path: native.Path) -> Iterator[IO[bytes]]:
-    """A stream beside ``path`` that takes its place, durable, when the block ends well.
-
-    Follows symbolic links and keeps the permissions of an old file, as the native writer does.
-    """
-    target = os.path.realpath(os.fsdecode(native.encode_path(path)[1]))
-    folder, name = os.path.split(target)
-    temporary = ""
-    try:
-        if os.path.exists(target) and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        beside = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.aether-tmp")
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        temporary = beside
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            if os.path.exists(target):
-                os.fchmod(handle, stat.S_IMODE(os.stat(target).st_mode))
-            os.fsync(handle)
-        os.replace(temporary, target)
-        temporary = ""
-        _sync_folder(folder)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        number = error.errno or errno.EIO
-        message = f"cannot write {target!r}: {os.strerror(number)}"
-        kind = MissingFileError if number == errno.ENOENT else StorageError
-        raise kind(number, message, target) from error
-    finally:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
     """Native byte order, aligned, contiguous inside a row; rows may lie apart."""
     if not values.dtype.isnative or not values.flags.aligned:
@@ -685,134 +584,6 @@ def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
     if row.flags.c_contiguous and values.strides[0] >= row_bytes:
         return values
     return np.ascontiguousarray(values)
-
-
-# ---- bfloat16 --------------------------------------------------------------------------------
-
-
-def float32_to_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
-    """Bit patterns of ``values`` rounded to nearest even; NaN stays NaN."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
-    halves: NDArray[np.uint16] = np.where(nan, quiet, rounded).astype(np.uint16)
-    return halves
-
-
-def bfloat16_to_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
-    """Values of bfloat16 bit patterns."""
-    wide: NDArray[np.uint32] = bits.astype(np.uint32) << np.uint32(16)
-    return wide.view(np.float32)
-
-
-def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:
-    """``rows`` of native dtype ``code`` as native dtype ``to``."""
-    if code == to:
-        return rows
-    if code == native.BFLOAT16:
-        rows = bfloat16_to_float32(rows)
-    if to == native.BFLOAT16:
-        return float32_to_bfloat16(rows)
-    return rows.astype(native.ARRAY_DTYPES[to], copy=False)
-
-
-# ---- .npy files ------------------------------------------------------------------------------
-
-_NPY_MAGIC = b"\x93NUMPY"
-_NPY_MAX_HEADER = 1 << 16
-
-
-class _NpyHeader:
-    __slots__ = ("dtype", "fingerprint", "fortran", "offset", "shape")
-
-    def __init__(
-        self, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, offset: int, text: str
-    ) -> None:  # fmt: skip
-        self.dtype = dtype
-        self.shape = shape
-        self.fortran = fortran
-        self.offset = offset
-        self.fingerprint = text
-
-
-def _is_npy(file: native.NativeFile) -> bool:
-    length = len(_NPY_MAGIC)
-    if file.size < length:
-        return False
-    return file.array(0, (length,), np.dtype(np.uint8)).tobytes() == _NPY_MAGIC
-
-
-def _read_npy_header(file: native.NativeFile) -> _NpyHeader:
-    """Parse numpy's header (versions 1 to 3) without trusting it."""
-    path = file.path
-    start = file.array(0, (min(file.size, 12),), np.dtype(np.uint8)).tobytes()
-    if len(start) < 10:
-        raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
-    major = start[6]
-    if major not in (1, 2, 3):
-        raise FormatError(f"{path}: .npy format version {major}.{start[7]} is not known")
-    begin = 10 if major == 1 else 12
-    if len(start) < begin:
-        raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
-    (length,) = struct.unpack_from("<H" if major == 1 else "<I", start, 8)
-    if length > _NPY_MAX_HEADER:
-        raise FormatError(f"{path}: a .npy header of {length} bytes is not plausible")
-    if begin + length > file.size:
-        raise TruncatedFileError(f"{path}: the .npy header is cut off")
-    data = file.array(begin, (length,), np.dtype(np.uint8)).tobytes()
-    file.check()
-    try:
-        fields = ast.literal_eval(data.decode("utf-8" if major == 3 else "latin1").strip())
-        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
-    except Exception as error:
-        raise FormatError(f"{path}: the .npy header cannot be read: {error}") from error
-    proper = (
-        isinstance(fortran, bool)
-        and isinstance(shape, tuple)
-        and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
-    )
-    if not proper:
-        raise FormatError(f"{path}: the .npy header is malformed")
-    if not isinstance(descr, str):
-        raise UnsupportedError(f"{path}: structured arrays cannot be opened; save one field")
-    try:
-        dtype = np.dtype(descr)
-    except (TypeError, ValueError, SyntaxError) as error:
-        raise FormatError(f"{path}: the .npy dtype {descr!r} is not known") from error
-    fingerprint = repr((file.size, data.strip()))
-    return _NpyHeader(dtype, shape, fortran, begin + length, fingerprint)
-
-
-def _map_npy(file: native.NativeFile, header: _NpyHeader, storage: str) -> NDArray[Any]:
-    """The rows of a .npy file: mapped, or loaded when the file cannot be mapped as it is."""
-    path, dtype, shape = file.path, header.dtype, header.shape
-    if dtype.hasobject or dtype.kind not in "biuf":
-        raise UnsupportedError(f"{path}: dtype {dtype} cannot be opened")
-    code = native.dtype_code(dtype, path)
-    if len(shape) == 0:
-        raise FormatError(f"{path}: the array is a scalar, a feature file has rows")
-    items = math.prod(shape)
-    if items * dtype.itemsize > file.size - header.offset:
-        raise TruncatedFileError(
-            f"{path}: {items * dtype.itemsize} bytes of {dtype} x {shape} are promised, "
-            f"{file.size - header.offset} are there"
-        )
-    fortran = header.fortran and len(shape) > 1
-    if not fortran and dtype.isnative and header.offset % dtype.itemsize == 0:
-        return file.array(header.offset, shape, native.ARRAY_DTYPES[code])
-    if storage == "mmap":
-        reason = "column-major (Fortran order)" if fortran else "big-endian or not aligned"
-        raise UnsupportedError(
-            f"{path}: the array is {reason} and cannot be mapped by rows; load it with "
-            "storage='memory', or save it again with numpy.ascontiguousarray"
-        )
-    raw = file.array(header.offset, (items * dtype.itemsize,), np.dtype(np.uint8))
-    stored = raw.view(dtype) if header.offset % dtype.itemsize == 0 else raw.copy().view(dtype)
-    table = stored.reshape(shape, order="F" if fortran else "C")
-    rows = np.array(table, native.ARRAY_DTYPES[code], order="C", copy=True)
-    file.check()
-    return rows
 
 
 def attribute_store(value: Any, num_rows: int, name: str, what: str) -> FeatureStore:

@@ -21,6 +21,7 @@ from aethergraph._parts import (
     name_id,
     read_node_time,
 )
+from aethergraph._storage import Storage, check_storage
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -28,7 +29,7 @@ from aethergraph.errors import (
     LayoutError,
     OutOfRangeError,
 )
-from aethergraph.features import FeatureStore, Storage, check_fingerprint, check_storage
+from aethergraph.features import FeatureStore, check_fingerprint
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, errors, set_num_threads
 from aethergraph import _binding as native
-from aethergraph.features import bfloat16_to_float32, float32_to_bfloat16
+from aethergraph._bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 
 DTYPES = [
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",

@@ -15,7 +15,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON_LAYERS = [
     {"errors", "protocols", "_memory", "_arrays"},
     {"_native", "_binding"},
-    {"graph", "features", "container", "_graph_file", "_parts"},
+    {
+        "graph",
+        "features",
+        "container",
+        "_graph_file",
+        "_parts",
+        "_storage",
+        "_replace",
+        "_npy",
+        "_bfloat16",
+    },
     {"sampling"},
     {"loading"},
     {"testing", "build", "synthetic"},

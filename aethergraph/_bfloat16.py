@@ -1,0 +1,37 @@
+"""bfloat16, which numpy lacks: arrays of it hold the bits as uint16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+
+
+def float32_to_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
+    """Bit patterns of ``values`` rounded to nearest even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    halves: NDArray[np.uint16] = np.where(nan, quiet, rounded).astype(np.uint16)
+    return halves
+
+
+def bfloat16_to_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """Values of bfloat16 bit patterns."""
+    wide: NDArray[np.uint32] = bits.astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32)
+
+
+def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:
+    """``rows`` of native dtype ``code`` as native dtype ``to``."""
+    if code == to:
+        return rows
+    if code == native.BFLOAT16:
+        rows = bfloat16_to_float32(rows)
+    if to == native.BFLOAT16:
+        return float32_to_bfloat16(rows)
+    return rows.astype(native.ARRAY_DTYPES[to], copy=False)

@@ -1,0 +1,109 @@
+"""numpy's .npy files: the header read without trust, the rows mapped where they are."""
+
+from __future__ import annotations
+
+import ast
+import math
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph.errors import FormatError, TruncatedFileError, UnsupportedError
+
+_NPY_MAGIC = b"\x93NUMPY"
+_NPY_MAX_HEADER = 1 << 16
+
+
+class NpyHeader:
+    __slots__ = ("dtype", "fingerprint", "fortran", "offset", "shape")
+
+    def __init__(
+        self, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, offset: int, text: str
+    ) -> None:  # fmt: skip
+        self.dtype = dtype
+        self.shape = shape
+        self.fortran = fortran
+        self.offset = offset
+        self.fingerprint = text
+
+
+def is_npy(file: native.NativeFile) -> bool:
+    length = len(_NPY_MAGIC)
+    if file.size < length:
+        return False
+    return file.array(0, (length,), np.dtype(np.uint8)).tobytes() == _NPY_MAGIC
+
+
+def read_npy_header(file: native.NativeFile) -> NpyHeader:
+    """Parse numpy's header (versions 1 to 3) without trusting it."""
+    path = file.path
+    start = file.array(0, (min(file.size, 12),), np.dtype(np.uint8)).tobytes()
+    if len(start) < 10:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
+    major = start[6]
+    if major not in (1, 2, 3):
+        raise FormatError(f"{path}: .npy format version {major}.{start[7]} is not known")
+    begin = 10 if major == 1 else 12
+    if len(start) < begin:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
+    (length,) = struct.unpack_from("<H" if major == 1 else "<I", start, 8)
+    if length > _NPY_MAX_HEADER:
+        raise FormatError(f"{path}: a .npy header of {length} bytes is not plausible")
+    if begin + length > file.size:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off")
+    data = file.array(begin, (length,), np.dtype(np.uint8)).tobytes()
+    file.check()
+    try:
+        fields = ast.literal_eval(data.decode("utf-8" if major == 3 else "latin1").strip())
+        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
+    except Exception as error:
+        raise FormatError(f"{path}: the .npy header cannot be read: {error}") from error
+    proper = (
+        isinstance(fortran, bool)
+        and isinstance(shape, tuple)
+        and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
+    )
+    if not proper:
+        raise FormatError(f"{path}: the .npy header is malformed")
+    if not isinstance(descr, str):
+        raise UnsupportedError(f"{path}: structured arrays cannot be opened; save one field")
+    try:
+        dtype = np.dtype(descr)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise FormatError(f"{path}: the .npy dtype {descr!r} is not known") from error
+    fingerprint = repr((file.size, data.strip()))
+    return NpyHeader(dtype, shape, fortran, begin + length, fingerprint)
+
+
+def map_npy(file: native.NativeFile, header: NpyHeader, storage: str) -> NDArray[Any]:
+    """The rows of a .npy file: mapped, or loaded when the file cannot be mapped as it is."""
+    path, dtype, shape = file.path, header.dtype, header.shape
+    if dtype.hasobject or dtype.kind not in "biuf":
+        raise UnsupportedError(f"{path}: dtype {dtype} cannot be opened")
+    code = native.dtype_code(dtype, path)
+    if len(shape) == 0:
+        raise FormatError(f"{path}: the array is a scalar, a feature file has rows")
+    items = math.prod(shape)
+    if items * dtype.itemsize > file.size - header.offset:
+        raise TruncatedFileError(
+            f"{path}: {items * dtype.itemsize} bytes of {dtype} x {shape} are promised, "
+            f"{file.size - header.offset} are there"
+        )
+    fortran = header.fortran and len(shape) > 1
+    if not fortran and dtype.isnative and header.offset % dtype.itemsize == 0:
+        return file.array(header.offset, shape, native.ARRAY_DTYPES[code])
+    if storage == "mmap":
+        reason = "column-major (Fortran order)" if fortran else "big-endian or not aligned"
+        raise UnsupportedError(
+            f"{path}: the array is {reason} and cannot be mapped by rows; load it with "
+            "storage='memory', or save it again with numpy.ascontiguousarray"
+        )
+    raw = file.array(header.offset, (items * dtype.itemsize,), np.dtype(np.uint8))
+    stored = raw.view(dtype) if header.offset % dtype.itemsize == 0 else raw.copy().view(dtype)
+    table = stored.reshape(shape, order="F" if fortran else "C")
+    rows = np.array(table, native.ARRAY_DTYPES[code], order="C", copy=True)
+    file.check()
+    return rows

@@ -1,0 +1,66 @@
+"""Where arrays live: mapped, or copied into memory; how "auto" chooses."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph._memory import available_memory, format_size, parse_size
+from aethergraph.errors import InvalidArgumentError
+
+log = logging.getLogger("aethergraph")
+
+Storage = Literal["mmap", "memory", "auto"]
+_STORAGES = ("mmap", "memory", "auto")
+
+
+def check_storage(storage: str) -> None:
+    """``storage`` must be one of the three words."""
+    if storage not in _STORAGES:
+        raise InvalidArgumentError(f"storage = {storage!r} is not one of {', '.join(_STORAGES)}")
+
+
+def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
+    """Resolve ``"auto"``: memory if ``size`` bytes fit ``budget`` or half of what is available."""
+    check_storage(storage)
+    limit = None if budget is None else parse_size(budget)
+    if storage != "auto":
+        if storage == "memory" and limit is not None and size > limit:
+            raise InvalidArgumentError(
+                f"{what} needs {format_size(size)}, more than memory_budget = {format_size(limit)}"
+            )
+        return storage
+    room = available_memory() // 2 if limit is None else limit
+    chosen = "memory" if size <= room else "mmap"
+    source = "half of the available memory" if limit is None else "the budget"
+    log.info(
+        "%s: storage=auto takes %s (%s; %s is %s)",
+        what,
+        chosen,
+        format_size(size),
+        source,
+        format_size(room),
+    )
+    return chosen
+
+
+def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
+    """A copy of a contiguous array in anonymous memory with huge pages."""
+    if array.nbytes == 0:
+        return array
+    target = native.buffer_alloc(array.nbytes).view(array.dtype).reshape(array.shape)
+    native.copy(target, array, task)
+    return target
+
+
+def copy_to_memory(
+    array: NDArray[Any], guard: native.FileGuard | None, progress: native.Progress | None = None
+) -> NDArray[Any]:
+    """A copy of a mapped array in huge pages, made so that Ctrl-C works."""
+    copied = native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)
+    if guard is not None:
+        guard.check()
+    return copied
