@@ -243,6 +243,7 @@ def test_missing_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # ---- all of it -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.pyg
 def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
