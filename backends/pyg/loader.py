@@ -17,19 +17,15 @@ link_neighbor_loader,utils}.py`` and ``torch/utils/data/dataloader.py``.
 from __future__ import annotations
 
 import functools
-import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader
-from torch.utils.data._utils import pin_memory as _pin_memory
-from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import (
@@ -40,25 +36,27 @@ from torch_geometric.sampler import (
     SamplerOutput,
 )
 
-from aethergraph import _binding as native
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from aethergraph.loading.pipeline import prefetch_map
+from aethergraph.errors import UnsupportedError
+from aethergraph.pyg._inputs import (
+    as_index,
+    check_count,
+    count_nodes,
+    seed_labels,
+    seed_links,
+    seed_nodes,
+)
+from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._seeds import SharedCount, check_seed, generator_key
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.feature_store import FeatureStore
-from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.sampler import NeighborSampler
 from aethergraph.sampling.keys import mix_key
 
 if TYPE_CHECKING:
     from torch_geometric.sampler import BaseSampler
 
-    from aethergraph.graph import Graph
 
 __all__ = ["LinkNeighborLoader", "NeighborLoader"]
-
-#: Pages the tensors of a batch into pinned memory, as torch's iterators do.
-pin: Callable[..., Any] = _pin_memory.pin_memory
 
 
 class _Stores(tuple[Any, Any]):
@@ -91,38 +89,6 @@ class _Fetched:
     def __init__(self, nodes: list[tuple[str, Tensor]], edges: list[tuple[str, Tensor]]) -> None:
         self.nodes = nodes
         self.edges = edges
-
-
-class _PrefetchIterator(_SingleProcessDataLoaderIter):
-    """torch's iterator without workers, its data coming from background threads."""
-
-    def __init__(self, loader: _LoaderMixin) -> None:
-        super().__init__(loader)
-        self._loader = loader
-        self._samples = prefetch_map(
-            functools.partial(loader._sample_ahead, loader._epoch_key()),
-            _number_batches(loader, self._sampler_iter),
-            num_threads=loader.num_sample_threads,
-            depth=loader.prefetch_batches,
-        )
-
-    def _next_data(self) -> Any:
-        data = self._loader.filter_fn(next(self._samples))
-        return pin(data, self._pin_memory_device) if self._pin_memory else data
-
-
-def _number_batches(loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-    """The numbers of the seeds of each batch, as torch's samplers give them, without lists."""
-    sampler = loader.batch_sampler
-    if type(sampler) is not BatchSampler:
-        yield from batches
-        return
-    numbers = iter(sampler.sampler)
-    while True:
-        batch = np.fromiter(itertools.islice(numbers, sampler.batch_size), np.int64)
-        if len(batch) < sampler.batch_size and (sampler.drop_last or not len(batch)):
-            return
-        yield batch
 
 
 class _Positions:
@@ -197,8 +163,8 @@ class _LoaderMixin:
 
     def _set_up(self, seed: int | None, prefetch_batches: int, num_sample_threads: int) -> None:
         self.seed = check_seed(seed)
-        self.prefetch_batches = _check_count(prefetch_batches, "prefetch_batches", 0)
-        self.num_sample_threads = _check_count(num_sample_threads, "num_sample_threads", 1)
+        self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
+        self.num_sample_threads = check_count(num_sample_threads, "num_sample_threads", 1)
         self._iterations = 0
         self._key: int | None = None
         self._shared_key = SharedCount()
@@ -216,7 +182,7 @@ class _LoaderMixin:
 
     def set_epoch(self, epoch: int) -> None:
         """With ``seed``: the number of the next epoch, to go on where another run ended."""
-        self._iterations = _check_count(epoch, "epoch", 0)
+        self._iterations = check_count(epoch, "epoch", 0)
 
     def __iter__(self) -> Iterator[Any]:
         if self.seed is None:
@@ -242,7 +208,13 @@ class _LoaderMixin:
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
             if self._can_prefetch():
-                return _PrefetchIterator(self)
+                return PrefetchIterator(
+                    self,
+                    functools.partial(self._sample_ahead, self._epoch_key()),
+                    self._filter_and_pin,
+                    num_threads=self.num_sample_threads,
+                    depth=self.prefetch_batches,
+                )
             return super()._get_iterator()  # type: ignore[misc]
         iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
         # The workers have it. A persistent iterator must not refer back to the loader that owns
@@ -268,11 +240,11 @@ class _LoaderMixin:
 
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
-        out = self._sample(self.input_data[_as_index(index)], self._epoch_key())
+        out = self._sample(self.input_data[as_index(index)], self._epoch_key())
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def _sample_ahead(self, key: int | None, index: Any) -> Any:
-        out = self._sample(self.input_data[_as_index(index)], key)
+        out = self._sample(self.input_data[as_index(index)], key)
         if self.transform_sampler_output is None and isinstance(self.data[0], FeatureStore):
             out._fetched = self._fetch(out)
         return out
@@ -441,7 +413,7 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
                 num_threads=num_threads,
             )
         self._set_up(seed, prefetch_batches, num_sample_threads)
-        nodes, ids = _input_nodes(input_nodes, _num_nodes(sampler, stores))
+        nodes, ids = seed_nodes(input_nodes, count_nodes(sampler, stores))
         kwargs.setdefault("input_id", ids)
         super().__init__(
             stores,
@@ -553,12 +525,12 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
                 num_threads=num_threads,
             )
         self._set_up(seed, prefetch_batches, num_sample_threads)
-        links = _input_links(edge_label_index, stores, _num_nodes(sampler, stores))
+        links = seed_links(edge_label_index, stores, count_nodes(sampler, stores))
         super().__init__(
             stores,
             num_neighbors,
             edge_label_index=(None, links),
-            edge_label=_input_labels(edge_label, links),
+            edge_label=seed_labels(edge_label, links),
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
             transform=transform,
@@ -596,191 +568,10 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
         batch.update(zip(names, metadata, strict=True))
 
 
-# ---- input -----------------------------------------------------------------------------------
-
-
-def _num_nodes(sampler: Any, stores: _Stores) -> int | None:
-    """Nodes of the graph, or None if foreign parts do not say."""
-    if isinstance(sampler, NeighborSampler):
-        return sampler.num_nodes
-    if isinstance(stores[1], GraphStore):
-        return stores[1].num_nodes
-    count = getattr(sampler, "num_nodes", None)
-    return count if isinstance(count, int) else None
-
-
-def _input_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | None]:
-    """Seed nodes as int64, and their ``input_id`` where it is not the position."""
-    if isinstance(nodes, str) or (
-        isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str)
-    ):
-        raise UnsupportedError(
-            f"input_nodes of node type {nodes if isinstance(nodes, str) else nodes[0]!r}: typed "
-            "graphs cannot be sampled yet"
-        )
-    if nodes is None or isinstance(nodes, slice):
-        if num_nodes is None:
-            raise InvalidArgumentError("input_nodes: give ids, the number of nodes is not known")
-        ids = torch.arange(*(nodes or slice(None)).indices(num_nodes))
-        _check_some(ids, "input_nodes")
-        return ids, ids
-    tensor = _to_tensor(nodes, "input_nodes")
-    if tensor.dtype == torch.bool:
-        if tensor.ndim != 1 or (num_nodes is not None and len(tensor) != num_nodes):
-            raise InvalidArgumentError(
-                f"a mask of input_nodes needs shape ({num_nodes},), got {tuple(tensor.shape)}"
-            )
-        ids = tensor.nonzero().view(-1)
-        _check_some(ids, "input_nodes")
-        return ids, ids
-    if tensor.ndim != 1:
-        raise InvalidArgumentError(
-            f"input_nodes must be one-dimensional, got shape {tuple(tensor.shape)}"
-        )
-    ids = _check_ids(tensor, num_nodes, "input_nodes")
-    return ids, None
-
-
-class _EveryEdge:
-    """The edges of a graph as seed links, looked up when a batch asks for some.
-
-    Stands for a tensor [2, num_edges] where PyG's loader takes one: 16 bytes per edge, and as much
-    again for copies of it, are not spent.
-    """
-
-    def __init__(self, graph: Graph, side: int | None = None) -> None:
-        self._graph = graph
-        self._side = side
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return 2, self._graph.num_edges
-
-    def size(self, dim: int) -> int:
-        return self.shape[dim]
-
-    def clone(self) -> _EveryEdge:
-        return self
-
-    def cpu(self) -> _EveryEdge:
-        return self
-
-    def __getitem__(self, index: Any) -> Any:
-        """One side of the edges (0: sources, 1: destinations); of a side, some edges."""
-        if self._side is None:
-            return _EveryEdge(self._graph, index)
-        edges = index.numpy()
-        by_source = self._graph.layout == "csr"
-        indptr, indices = self._graph.csr()[:2] if by_source else self._graph.csc()
-        if by_source == (self._side == 1):
-            return torch.from_numpy(indices[edges].astype(np.int64))
-        lists = np.searchsorted(indptr, edges.astype(np.uint64), side="right") - 1
-        return torch.from_numpy(lists.astype(np.int64, copy=False))
-
-
-def _input_links(links: Any, stores: _Stores, num_nodes: int | None) -> Tensor | _EveryEdge:
-    """Seed links as int64 [2, P]."""
-    if isinstance(links, tuple) and len(links) in (2, 3) and isinstance(links[0], (str, tuple)):
-        raise UnsupportedError(
-            f"edge_label_index of edge type {links[0] if len(links) == 2 else links!r}: typed "
-            "graphs cannot be sampled yet"
-        )
-    if isinstance(links, tuple) and len(links) == 2 and links[0] is None:
-        links = links[1]
-    if links is None:
-        if isinstance(stores[1], GraphStore) and stores[1].holds_graph:
-            return _EveryEdge(stores[1].graph)
-        row, col, _ = stores[1].coo()
-        links = (row, col)
-    if isinstance(links, (tuple, list)) and len(links) == 2:
-        row, col = (_to_tensor(ids, "edge_label_index") for ids in links)
-        if row.shape != col.shape:
-            raise InvalidArgumentError(
-                f"edge_label_index: {tuple(row.shape)} sources, but {tuple(col.shape)} destinations"
-            )
-        tensor = torch.stack([row, col])
-    else:
-        tensor = _to_tensor(links, "edge_label_index")
-    if tensor.ndim != 2 or tensor.shape[0] != 2:
-        raise InvalidArgumentError(
-            f"edge_label_index must have shape (2, num_links), got {tuple(tensor.shape)}"
-        )
-    for side, name in enumerate(("edge_label_index[0]", "edge_label_index[1]")):
-        _check_ids(tensor[side], num_nodes, name)
-    return tensor.to(torch.int64)
-
-
-def _input_labels(labels: Any, links: Tensor | _EveryEdge) -> Tensor | None:
-    if labels is None:
-        return None
-    tensor = _to_tensor(labels, "edge_label")
-    if tensor.ndim == 0 or len(tensor) != links.shape[1]:
-        raise InvalidArgumentError(
-            f"edge_label has {len(tensor) if tensor.ndim else 'no'} rows, but there are "
-            f"{links.shape[1]} seed links"
-        )
-    return tensor
-
-
-def _to_tensor(values: Any, name: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().cpu().as_subclass(Tensor)
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind == "u" or (array.size == 0 and not hasattr(values, "dtype")):
-            array = array.astype(np.int64)
-        return torch.from_numpy(np.array(array))
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{name} cannot be read as a tensor: {error}") from error
-
-
-def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
-    """Ids as contiguous int64, each of them a node."""
-    if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise InvalidArgumentError(f"{name} must hold integer ids or a mask, got {ids.dtype}")
-    _check_some(ids, name)
-    ids = ids.to(torch.int64).contiguous()
-    low, high = native.id_bounds(ids.numpy())
-    if low < 0 or (num_nodes is not None and high >= num_nodes):
-        bad = ids < 0 if num_nodes is None else (ids < 0) | (ids >= num_nodes)
-        at = int(bad.int().argmax())
-        span = "negative" if num_nodes is None else f"not in 0..{num_nodes - 1}"
-        raise OutOfRangeError(
-            f"{name}[{at}] = {int(ids[at])} is {span}", position=at, value=int(ids[at])
-        )
-    return ids
-
-
-def _check_some(ids: Tensor, name: str) -> None:
-    if ids.numel() == 0:
-        raise InvalidArgumentError(f"{name} is empty: there is nothing to iterate over")
-
-
-def _check_count(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgumentError(f"{name} must be an integer, got {type(value).__name__}")
-    if value.__index__() < least:
-        raise InvalidArgumentError(f"{name} = {value} is below {least}")
-    return int(value.__index__())
-
-
-def _as_index(index: Any) -> Tensor:
-    """Numbers of seeds as torch wants them; converting a list by way of numpy is faster."""
-    if isinstance(index, Tensor):
-        return index
-    return torch.from_numpy(np.atleast_1d(np.asarray(index, np.int64)))
-
-
 def _make_data(batch: dict[str, Any], custom_cls: Any) -> Any:
     """A ``Data`` of these attributes; what is None is left out."""
     if custom_cls is None:
-        data = Data()
-        store = data.stores[0]
-        # Straight into the new storage's dict: looking for properties of Data and for cached
-        # kinds of attributes takes longer than all else here.
-        items = getattr(store, "_mapping", store)
-        items.update({name: value for name, value in batch.items() if value is not None})
-        return data
+        return Data.from_dict({name: value for name, value in batch.items() if value is not None})
     data = custom_cls()
     for name, value in batch.items():
         setattr(data, name, value)

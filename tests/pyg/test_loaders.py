@@ -685,22 +685,21 @@ def test_pin_memory(options: dict[str, Any]) -> None:
 
 
 def test_batches_are_pinned_where_torch_pins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path to torch's pin_memory, without a device."""
+    """When pinning is asked for and there is a device, each batch is; without a device."""
     pinned = []
 
-    def pin(batch: Data, *_: Any) -> Data:
+    def pin(batch: Data) -> Data:
         pinned.append(batch)
         return batch
 
     monkeypatch.setattr(loader_module, "pin", pin)
-    loader = NeighborLoader(GRAPH, [2], SEEDS, batch_size=5)
-    iterator: Any = iter(loader)
-    iterator._pin_memory = True  # as torch sets it with pin_memory=True and a device
-    assert pinned == list(iterator)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert list(NeighborLoader(GRAPH, [2], SEEDS, batch_size=5))
+    assert pinned == []
+    loader = NeighborLoader(GRAPH, [2], SEEDS, batch_size=5)
     loader.pin_memory = True
-    batch = loader._filter_and_pin(loader._sample(loader.input_data[[1, 2]], None))
-    assert pinned[-1] is batch
+    batches = list(loader)
+    assert [id(batch) for batch in pinned] == [id(batch) for batch in batches]
 
 
 def test_pin_memory_without_a_device_changes_nothing() -> None:

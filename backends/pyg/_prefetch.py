@@ -1,0 +1,72 @@
+"""Iterating a loader without workers, its batches sampled and fetched ahead by threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler
+
+from aethergraph.loading.pipeline import prefetch_map
+
+__all__ = ["PrefetchIterator", "pin"]
+
+
+class PrefetchIterator:
+    """``finish(sample(numbers))`` of each batch of ``loader``, where ``sample`` runs ahead.
+
+    Args:
+        loader: a ``torch.utils.data.DataLoader``; its (batch) sampler gives the numbers.
+        sample: called in background threads.
+        finish: called in the thread that iterates.
+        num_threads, depth: see :func:`aethergraph.loading.pipeline.prefetch_map`.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        sample: Callable[[Any], Any],
+        finish: Callable[[Any], Any],
+        *,
+        num_threads: int,
+        depth: int,
+    ) -> None:
+        self._loader = loader
+        self._finish = finish
+        # torch's iterators draw a seed for workers, with workers or without: draw it as well, so
+        # that shuffling goes on as it does with them.
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+        self._samples = prefetch_map(
+            sample, _number_batches(loader), num_threads=num_threads, depth=depth
+        )
+
+    def __iter__(self) -> PrefetchIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._finish(next(self._samples))
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+def pin(data: Any) -> Any:
+    """``data`` in pinned memory, if it knows how to get there."""
+    return data.pin_memory() if hasattr(data, "pin_memory") else data
+
+
+def _number_batches(loader: Any) -> Iterator[Any]:
+    """The numbers of the seeds of each batch, as torch's samplers give them, without lists."""
+    sampler = loader.batch_sampler
+    if type(sampler) is not BatchSampler:
+        yield from loader.sampler if sampler is None else sampler
+        return
+    numbers = iter(sampler.sampler)
+    while True:
+        batch = np.fromiter(itertools.islice(numbers, sampler.batch_size), np.int64)
+        if len(batch) < sampler.batch_size and (sampler.drop_last or not len(batch)):
+            return
+        yield batch
