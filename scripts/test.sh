@@ -44,6 +44,7 @@ LOGS=$BASE/logs
 DIST=$BASE/dist
 NATIVE=$BASE/native
 PY=$VENV/bin/python
+TESTS=$ROOT/tests
 # The same work for every developer: no user's settings, no stray plugins' caches.
 export PYTHONDONTWRITEBYTECODE=1 RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
 
@@ -138,29 +139,34 @@ stage_c_asan() { native_make asan; }
 stage_c_tsan() { native_make tsan; }
 stage_c_fuzz() { native_make fuzz FUZZ_SECONDS="$FUZZ_SECONDS"; }
 
-# run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and
-# not `python -m pytest`, which would put the source tree first.
+# run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and not
+# `python -m pytest`, from a folder that is not the repository: both would put the source tree first.
 run_pytest() {
-    local venv=$1 build=$2
+    local venv=$1 build=$2 rc=0
     shift 2
+    mkdir -p "$BASE/empty"
+    cd "$BASE/empty"
     # shellcheck disable=SC2086
     AETHERGRAPH_EXPECT_BUILD=$build AETHERGRAPH_DIST=$DIST PYTHONSAFEPATH=1 \
-        run "$venv/bin/pytest" -q -x -p no:cacheprovider -n "$PYTEST_JOBS" --dist loadfile ${PYTEST_ARGS:-} "$@"
+        run "$venv/bin/pytest" -c "$ROOT/pyproject.toml" --rootdir "$ROOT" -q -x -p no:cacheprovider \
+        -n "$PYTEST_JOBS" --dist loadfile ${PYTEST_ARGS:-} "$@" || rc=$?
+    cd "$ROOT"
+    return "$rc"
 }
 
 stage_python() {
     install_wheel "$PY" compiled
-    run_pytest "$VENV" compiled tests
+    run_pytest "$VENV" compiled "$TESTS"
 }
 
 stage_interpreted() {
     install_wheel "$PY" interpreted
-    run_pytest "$VENV" interpreted tests
+    run_pytest "$VENV" interpreted "$TESTS"
     install_wheel "$PY" compiled
 }
 
 # Tests of the core only: numpy and cffi, the command line, no torch.
-CORE_TESTS=(--ignore=tests/pyg --ignore=tests/docs --ignore=tests/examples -m "not pyg and not slow")
+CORE_TESTS=(--ignore="$TESTS/pyg" --ignore="$TESTS/docs" --ignore="$TESTS/examples" -m "not pyg and not slow")
 
 stage_python_asan() {
     local target=$BASE/asan
@@ -171,7 +177,7 @@ stage_python_asan() {
     LD_PRELOAD="$(cc -print-file-name=libasan.so):$(cc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
         PYTHONMALLOC=malloc PYTHONPATH="$target" AETHERGRAPH_EXPECT_SANITIZER=address \
-        run_pytest "$VENV" interpreted tests/core tests/fuzz "${CORE_TESTS[@]}"
+        run_pytest "$VENV" interpreted "$TESTS/core" "$TESTS/fuzz" "${CORE_TESTS[@]}"
 }
 
 stage_wheel() {
@@ -179,7 +185,7 @@ stage_wheel() {
     rm -rf "$fresh"
     run "$PYTHON" -m venv "$fresh"
     run "$fresh/bin/python" -m pip install -q "$(echo "$DIST"/compiled/*.whl)[cli,plot]" pytest pytest-timeout pytest-xdist
-    PYTEST_JOBS=0 run_pytest "$fresh" compiled tests/packaging
+    PYTEST_JOBS=0 run_pytest "$fresh" compiled "$TESTS/packaging"
     # An editable installation, compiled in place, instead of the wheel.
     run "$fresh/bin/python" -m pip install -q 'setuptools>=77' wheel 'mypy>=1.18'
     run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
@@ -210,7 +216,7 @@ stage_versions() {
         run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" || return 1
         build_wheel "$fresh/bin/python" "py$version" || return 1
         install_wheel "$fresh/bin/python" "py$version" || return 1
-        run_pytest "$fresh" compiled tests "${CORE_TESTS[@]}" || return 1
+        run_pytest "$fresh" compiled "$TESTS" "${CORE_TESTS[@]}" || return 1
     done
     [ "$found" = 1 ] || note "no other CPython version on this machine"
 }
@@ -234,7 +240,7 @@ stage_oldest() {
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" 'numpy<2'
     build_wheel "$fresh/bin/python" oldest
     install_wheel "$fresh/bin/python" oldest
-    run_pytest "$fresh" compiled tests
+    run_pytest "$fresh" compiled "$TESTS"
 }
 
 # ---- running them --------------------------------------------------------------
