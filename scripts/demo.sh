@@ -21,7 +21,8 @@ heading "3/4 Python packages"
 install_torch
 pip_install 'torch_geometric>=2.5' numpy
 # Compiles the C core (and, with mypyc, a few Python modules): a minute or so.
-pip_install "$ROOT[pyg,cli,plot]"
+# Editable, so that Python started in this folder finds the compiled core as well.
+pip_install -e "$ROOT[pyg,cli,plot]"
 
 heading "4/4 aethergraph demo"
 cd "$ROOT"
