@@ -390,7 +390,10 @@ class FeatureStore:
         if index is Ellipsis or index is None:
             index = slice(None)
         if isinstance(index, slice):
-            rows: NDArray[Any] = self._array[index].copy()
+            try:
+                rows: NDArray[Any] = self._array[index].copy()
+            except (TypeError, ValueError) as error:
+                raise InvalidArgumentError(f"{index} cannot choose rows: {error}") from error
             if self._guard is not None:
                 self._guard.check()
             return rows

@@ -417,7 +417,10 @@ class Graph:
 
     def out_edges(self, node: int) -> Ids:
         """Ids of the edges that start at ``node``: parallel to :meth:`neighbors`."""
-        return self._out_lists().edges(as_node(node, self._num_nodes, "node"))
+        edges = self._out_lists().edges(as_node(node, self._num_nodes, "node"))
+        if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < self._num_edges:
+            raise CorruptFileError(f"{self._label()}: an edge id is out of range; run verify")
+        return edges
 
     def has_edge(self, u: int, v: int) -> bool:
         """Whether there is an edge from ``u`` to ``v``; works with every layout.
@@ -457,6 +460,8 @@ class Graph:
         what = f"{self._num_edges} edges"
         minor = empty(self._num_edges, np.int64, what)
         minor[:] = lists.indices
+        if self._num_edges and not 0 <= int(minor.min()) <= int(minor.max()) < self._num_nodes:
+            raise CorruptFileError(f"{self._label()}: an id is not that of a node; run verify")
         degrees = lists.topology.degrees(None)
         if int(degrees.sum()) != self._num_edges or (degrees < 0).any():
             raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")

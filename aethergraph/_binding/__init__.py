@@ -50,6 +50,7 @@ from aethergraph._binding.files import (
     NativeWriter,
     Section,
     check_handle,
+    check_shape,
     encode_path,
 )
 from aethergraph._binding.lists import (
@@ -137,6 +138,7 @@ __all__ = [
     "build_info",
     "build_lists",
     "check_handle",
+    "check_shape",
     "check_lists",
     "copy",
     "dtype_code",

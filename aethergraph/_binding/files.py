@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Final, NamedTuple
 
@@ -43,11 +44,21 @@ class Section(NamedTuple):
 
 def encode_path(path: Path) -> tuple[str, bytes]:
     """``path`` as text and as the bytes that the system call takes."""
-    encoded = os.fsencode(path)
+    try:
+        encoded = os.fsencode(path)
+    except (TypeError, UnicodeError) as error:
+        raise errors.InvalidArgumentError(f"{path!r} is not a file name: {error}") from None
     text = os.fsdecode(encoded)
     if not encoded or b"\0" in encoded:
         raise errors.InvalidArgumentError(f"{text!r} is not a file name")
     return text, encoded
+
+
+def check_shape(shape: tuple[int, ...], itemsize: int, path: str) -> None:
+    """Raise FormatError for a shape that no array can have, however few items it holds."""
+    extents = math.prod(extent for extent in shape if extent)
+    if len(shape) > 32 or extents * itemsize >= 1 << 63:
+        raise errors.FormatError(f"{path}: no array can have the shape {shape}")
 
 
 class NativeFile:
@@ -113,14 +124,13 @@ class NativeFile:
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """A read-only array over ``offset ..`` of the mapping, which it keeps alive."""
         handle = self._live()
-        items = 1
-        for extent in shape:
-            items *= extent
+        items = math.prod(shape)
         if offset < 0 or offset + items * dtype.itemsize > self.size:
             raise errors.TruncatedFileError(
                 f"{self.path}: {items * dtype.itemsize} bytes at {offset} are past the end of the "
                 f"file ({self.size} bytes)"
             )
+        check_shape(shape, dtype.itemsize, self.path)
         if items == 0:
             array = np.empty(shape, dtype)
             array.flags.writeable = False
@@ -168,9 +178,9 @@ class FileGuard:
 
 def check_handle(handle: Any, path: str) -> None:
     """``aether_file_check`` with errors raised."""
-    if lib.aether_file_check(handle, ffi.NULL):
-        err = new_error()
-        code = lib.aether_file_check(handle, err)
+    err = new_error()  # asked once: the file may have grown back before a second call
+    code = lib.aether_file_check(handle, err)
+    if code:
         raise_error(code, err, path)
 
 
@@ -195,23 +205,29 @@ class NativeWriter:
         if code:
             raise_error(code, self._err, self.path)
 
+    def _live(self) -> Any:
+        if self._writer is None:
+            raise errors.ClosedError(f"{self.path}: the file was already committed or given up")
+        return self._writer
+
     def begin(self, kind: int, owner: int, dtype: int) -> None:
         """Start a section."""
-        self._check(lib.aether_writer_begin(self._writer, kind, owner, dtype, self._err))
+        self._check(lib.aether_writer_begin(self._live(), kind, owner, dtype, self._err))
 
     def append(self, array: NDArray[Any] | bytes, task: Task | None = None) -> None:
         """Add the bytes of a contiguous array to the section."""
         data = ffi.from_buffer(array)
         size = len(array) if isinstance(array, bytes) else array.nbytes
-        self._check(lib.aether_writer_append(self._writer, data, size, lend(task, size), self._err))
+        writer = self._live()
+        self._check(lib.aether_writer_append(writer, data, size, lend(task, size), self._err))
 
     def end(self) -> None:
         """End the section."""
-        self._check(lib.aether_writer_end(self._writer, self._err))
+        self._check(lib.aether_writer_end(self._live(), self._err))
 
     def commit(self) -> None:
         """Make the file durable and put it in place."""
-        writer, self._writer = self._writer, None
+        writer, self._writer = self._live(), None
         self._check(lib.aether_writer_commit(writer, self._err))
 
     def abort(self) -> None:

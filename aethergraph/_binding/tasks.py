@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -86,27 +86,43 @@ def run_task(
     task = Task(total)
     result: list[T] = []
     failure: list[BaseException] = []
-    finished = threading.Event()
+    # Bare locks: a Ctrl-C inside Event.wait could leave the event's own lock held for ever.
+    running, claim = _thread.allocate_lock(), _thread.allocate_lock()
+    running.acquire()
+    ended: list[bool] = []
 
     def work() -> None:
+        if not claim.acquire(blocking=False):
+            return  # interrupted before it began
         try:
             result.append(call(task))
         except BaseException as error:
             failure.append(error)
         finally:
-            finished.set()
+            ended.append(True)
+            running.release()
 
     interrupt: BaseException | None = None
+    started = False
     shown = 0
-    threading.Thread(target=work, name="aethergraph-task", daemon=True).start()
-    while not finished.is_set():
+    while True:
         try:
-            if not finished.wait(interval) and progress is not None and interrupt is None:
-                shown = max(shown, task.done)
-                progress(shown, total)
+            if not started:
+                _thread.start_new_thread(work, ())
+                started = True
+            while not ended:
+                if running.acquire(timeout=interval):
+                    continue
+                if progress is not None and interrupt is None:
+                    shown = max(shown, task.done)
+                    progress(shown, total)
+            break
         except BaseException as error:
             task.cancel()
-            interrupt = interrupt or error
+            if interrupt is not None or (not started and claim.acquire(blocking=False)):
+                raise  # a second Ctrl-C, or the work never begins: nothing to wait for
+            started = True
+            interrupt = error
     if interrupt is not None:
         raise interrupt
     if failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -83,7 +84,7 @@ class NeighborSampler:
         self.disjoint = bool(disjoint)
         self.subgraph_type: SubgraphType = subgraph_type
         self.num_threads = int(num_threads)
-        self.seed = int(seed)
+        self.seed = _as_integer(seed, "seed")
         self._num_nodes = graph.num_nodes
         self._topology = graph.topology("csc")
         self._calls = itertools.count()
@@ -102,14 +103,20 @@ class NeighborSampler:
             seeds: integer vector [n]; may be empty and may hold duplicates (each keeps its slot,
                 edges lead to the first).
             key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new one per
-                call, from ``seed`` and the number of the call.
+                call, from ``seed`` and the number of the call on this copy of the sampler. A
+                forked child goes on from the parent's number and an unpickled copy starts at 0, so
+                copies with one seed repeat each other's draws: workers should pass keys.
 
         Raises:
             OutOfRangeError: names the first seed that is no node, and its position.
             FileChangedError: the mapped graph file was made shorter.
         """
         ids = as_ids(seeds, "seeds")
-        number = mix_key(self.seed, next(self._calls)) if key is None else int(key) & _KEY_MASK
+        number = (
+            mix_key(self.seed, next(self._calls))
+            if key is None
+            else _as_integer(key, "key") & _KEY_MASK
+        )
         try:
             scratch = self._scratch.pop()
         except IndexError:
@@ -190,3 +197,12 @@ def _as_fanouts(fanouts: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
             value=int(ids[at]),
         )
     return tuple(int(k) for k in ids)
+
+
+def _as_integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
+        ) from None

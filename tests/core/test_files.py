@@ -118,7 +118,7 @@ def test_paths_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(errors.InvalidArgumentError, match="is not a file name"):
             graph.save(bad)
     for other in (3, None):
-        with pytest.raises(TypeError):
+        with pytest.raises(errors.InvalidArgumentError):
             Graph.load(other)  # type: ignore[arg-type]
 
 

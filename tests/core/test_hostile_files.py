@@ -1,0 +1,97 @@
+"""Shapes and ids that no file of ours has, and files that change while they are asked."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import _binding as native
+
+
+@pytest.mark.parametrize("shape", [(0, 2**61), (2**61, 2**61, 0), (0,) * 33])
+def test_shapes_that_no_array_can_have(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    header = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode()
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(errors.FormatError, match="no array can have the shape"):
+        FeatureStore.load(path)
+    file = native.NativeFile(path, raw=True)
+    with pytest.raises(errors.FormatError, match="no array can have the shape"):
+        file.array(0, shape, np.dtype(np.float64))
+
+
+@pytest.mark.parametrize("bad", [7, 2**32 - 1])
+def test_the_edge_list_of_a_damaged_file_is_refused(tmp_path: Path, bad: int) -> None:
+    path = tmp_path / "g.aeg"
+    Graph.from_edges(3, [0, 1, 2], [1, 2, 0]).save(path)
+    file = native.NativeFile(path)
+    (section,) = [s for s in file.sections() if s.kind == native.SECTION_CSC_INDICES]
+    data = bytearray(path.read_bytes())
+    data[section.offset : section.offset + 4] = bad.to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(errors.CorruptFileError, match="run verify"):
+        Graph.load(path).edge_index()
+
+
+def test_a_finished_writer_says_so(tmp_path: Path) -> None:
+    writer = native.NativeWriter(tmp_path / "a", native.CONTENT_FEATURES)
+    writer.abort()
+    for use in (lambda: writer.begin(native.SECTION_META, 0, 1), writer.end, writer.commit):
+        with pytest.raises(errors.ClosedError, match="committed or given up"):
+            use()
+
+
+def test_a_second_interrupt_is_raised_at_once() -> None:
+    stop: list[int] = []
+    calls: list[int] = []
+
+    def work(task: Any) -> None:
+        while not task.cancelled:
+            pass
+        stop.append(1)
+
+    def progress(done: int, total: int) -> None:
+        calls.append(done)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        native.run_task(work, progress, 1, interval=0.01)
+    assert stop == [1]
+    assert len(calls) == 1
+
+
+def test_a_npy_file_of_the_same_shape_is_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((4, 2)))
+    data = pickle.dumps(FeatureStore.load(path))
+    assert pickle.loads(data).shape == (4, 2)
+    np.save(tmp_path / "y.npy", np.ones((4, 2)))
+    (tmp_path / "y.npy").replace(path)
+    with pytest.raises(errors.FileChangedError):
+        pickle.loads(data)
+
+
+@pytest.mark.parametrize("bad", ["1", 1.0, float("nan"), object()])
+def test_keys_and_seeds_are_integers(graph: Graph, bad: Any) -> None:
+    sampler = NeighborSampler(graph, [2])
+    with pytest.raises(errors.InvalidArgumentError, match="key must be an integer"):
+        sampler.sample([0], key=bad)
+    with pytest.raises(errors.InvalidArgumentError, match="seed must be an integer"):
+        NeighborSampler(graph, [2], seed=bad)
+
+
+def test_slices_and_paths_that_cannot_be(graph: Graph) -> None:
+    store: Any = FeatureStore.from_array(np.zeros((3, 2)))
+    for index in (slice(None, None, 0), slice("a", "b")):
+        with pytest.raises(errors.InvalidArgumentError, match="cannot choose rows"):
+            store[index]
+    use: Any
+    for use in (Graph.load, graph.save):
+        for path in (None, 3):
+            with pytest.raises(errors.InvalidArgumentError, match="not a file name"):
+                use(path)
