@@ -55,7 +55,6 @@ stage_system() {
     local missing=()
     has make || missing+=(make)
     has clang || missing+=(clang)
-    has clang-format || missing+=(clang-format)
     has clang-tidy || missing+=(clang-tidy)
     has setarch || missing+=(util-linux)
     [ ${#missing[@]} -eq 0 ] || { note "installing: ${missing[*]}"; apt_install "${missing[@]}"; }
@@ -122,7 +121,8 @@ stage_lint() {
     run scripts/typecheck.sh "$PY" || bad=1
     mapfile -t sources < <(find native \( -name '*.c' -o -name '*.h' \) -print | sort)
     note "clang-format on ${#sources[@]} files"
-    clang-format --dry-run --Werror "${sources[@]}" || bad=1
+    # From the environment: every release of it formats a little differently.
+    "$VENV/bin/clang-format" --dry-run --Werror "${sources[@]}" || bad=1
     mapfile -t sources < <(find native/src -name '*.c' -print | sort)
     note "clang-tidy on ${#sources[@]} files"
     printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" sh -c '
@@ -283,6 +283,7 @@ run_stage() {
     (
         set -euo pipefail
         cd "$ROOT"
+        choose_python || true # the system stage installs one
         "stage_${name//-/_}"
     ) 2>&1 </dev/null | tee "$log"
     rc=${PIPESTATUS[0]}
@@ -313,8 +314,6 @@ main() {
         shift
     done
     mkdir -p "$LOGS"
-    choose_python || true # found or installed by the system stage
-
     local plan=()
     for entry in "${STAGES[@]}" "${EXTRA_STAGES[@]}"; do
         name=${entry%%|*}
