@@ -145,9 +145,9 @@ def _histogram(degrees: Counts) -> list[dict[str, int]]:
     """Nodes with degree 0, 1, 2-3, 4-7, ..."""
     top = int(degrees.max()).bit_length()
     edges = np.array([0, *(1 << k for k in range(top + 1))])
-    nodes = np.histogram(degrees, edges)[0] if top else [degrees.size]
+    nodes: list[int] = np.histogram(degrees, edges)[0].tolist() if top else [degrees.size]
     return [
-        {"from": int(edges[k]), "to": int(edges[k + 1]) - 1, "nodes": int(n)}
+        {"from": int(edges[k]), "to": int(edges[k + 1]) - 1, "nodes": n}
         for k, n in enumerate(nodes)
     ]
 
