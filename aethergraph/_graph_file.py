@@ -66,10 +66,10 @@ class GraphReader:
         self.storage = choose_storage(storage, size, budget, self.path)
         guard: native.FileGuard | None = self.guard
         if self.storage == "memory":
-            csc, csr = native.run_long(
-                lambda task: (_copy_lists(csc, task), _copy_lists(csr, task)), progress, size
-            )
-            self.guard.check()
+            with native.reading(guard):
+                csc, csr = native.run_long(
+                    lambda task: (_copy_lists(csc, task), _copy_lists(csr, task)), progress, size
+                )
             guard = None
         else:
             for array in hot:
@@ -177,7 +177,7 @@ class GraphWriter:
         self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None
     ) -> None:
         """Write everything; ``guard`` watches the file that the arrays are mapped from."""
-        with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
+        with native.NativeWriter(path, native.CONTENT_GRAPH) as writer, native.reading(guard):
             write_meta(writer, self.meta)
             for kind, array in self.sections:
                 writer.begin(kind, 0, native.dtype_code(array.dtype))
@@ -185,8 +185,6 @@ class GraphWriter:
                 writer.end()
             for number, store in enumerate(self.stores):
                 store.write_section(writer, number, task)
-            if guard is not None:
-                guard.check()
 
 
 def verify_parts(parts: GraphParts, label: str, task: native.Task | None) -> None:

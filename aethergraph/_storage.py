@@ -60,7 +60,5 @@ def copy_to_memory(
     array: NDArray[Any], guard: native.FileGuard | None, progress: native.Progress | None = None
 ) -> NDArray[Any]:
     """A copy of a mapped array in huge pages, made so that Ctrl-C works."""
-    copied = native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)
-    if guard is not None:
-        guard.check()
-    return copied
+    with native.reading(guard):
+        return native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)

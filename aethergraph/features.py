@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import math
 import os
@@ -23,7 +24,6 @@ from aethergraph._arrays import (
 )
 from aethergraph._bfloat16 import bfloat16_to_float32, convert
 from aethergraph._npy import is_npy, map_npy, read_npy_header
-from aethergraph._replace import replacing
 from aethergraph._storage import Storage, check_storage, choose_storage, copy_to_memory
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable
 from aethergraph.errors import (
@@ -390,12 +390,11 @@ class FeatureStore:
         if index is Ellipsis or index is None:
             index = slice(None)
         if isinstance(index, slice):
-            try:
-                rows: NDArray[Any] = self._array[index].copy()
-            except (TypeError, ValueError) as error:
-                raise InvalidArgumentError(f"{index} cannot choose rows: {error}") from error
-            if self._guard is not None:
-                self._guard.check()
+            with native.reading(self._guard):
+                try:
+                    rows: NDArray[Any] = self._array[index].copy()
+                except (TypeError, ValueError) as error:
+                    raise InvalidArgumentError(f"{index} cannot choose rows: {error}") from error
             return rows
         if isinstance(index, tuple):
             raise UnsupportedError("index rows only; index the result for more dimensions")
@@ -471,10 +470,9 @@ class FeatureStore:
         self.native_rows()
         code = self._code if dtype is None else native.dtype_code(dtype)
         writer.begin(native.SECTION_ARRAY, number, code)
-        for piece in self._pieces(code):
-            writer.append(piece, task)
-        if self._guard is not None:
-            self._guard.check()
+        with native.reading(self._guard):
+            for piece in self._pieces(code):
+                writer.append(piece, task)
         writer.end()
 
     def _pieces(self, code: int) -> Iterator[NDArray[Any]]:
@@ -496,15 +494,15 @@ class FeatureStore:
             "fortran_order": False,
             "shape": self.shape,
         }
-        with replacing(path) as stream:
-            np.lib.format.write_array_header_1_0(stream, header)
+        head = io.BytesIO()
+        np.lib.format.write_array_header_1_0(head, header)
+        with native.NativeReplacement(path) as out, native.reading(self._guard):
+            out.append(head.getvalue())
             for piece in self._pieces(code):
-                stream.write(piece.data)
+                out.append(piece)
                 if task is not None:
                     task.lend(piece.nbytes)
                     task.check()
-            if self._guard is not None:
-                self._guard.check()
 
     def close(self) -> None:
         """Drop this store's references. Arrays taken from it stay valid."""

@@ -47,6 +47,7 @@ from aethergraph._binding.files import (
     SECTION_NODE_TIME,
     FileGuard,
     NativeFile,
+    NativeReplacement,
     NativeWriter,
     Section,
     check_handle,
@@ -74,6 +75,7 @@ from aethergraph._binding.memory import (
     copy,
     view_memory,
 )
+from aethergraph._binding.reads import reading
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     SAMPLE_INDUCED,
@@ -109,6 +111,7 @@ __all__ = [
     "LONG_CALL_BYTES",
     "MemoryView",
     "NativeFile",
+    "NativeReplacement",
     "NativeRows",
     "NativeSample",
     "NativeSampler",
@@ -155,6 +158,7 @@ __all__ = [
     "native_version",
     "new_error",
     "raise_error",
+    "reading",
     "rng_draws",
     "run_long",
     "run_task",

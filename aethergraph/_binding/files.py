@@ -247,3 +247,53 @@ class NativeWriter:
 
     def __del__(self) -> None:
         self.abort()
+
+
+class NativeReplacement:
+    """A file of any content written beside ``path`` and renamed over it in :meth:`commit`.
+
+    As a context manager it commits on success and leaves nothing behind on failure.
+    """
+
+    __slots__ = ("_err", "_handle", "_size", "path")
+
+    def __init__(self, path: Path) -> None:
+        self._handle: Any = None
+        self._size = 0
+        text, encoded = encode_path(path)
+        self.path = text
+        self._err = new_error()
+        out = ffi.new("aether_replace **")
+        self._check(lib.aether_replace_begin(encoded, out, self._err))
+        self._handle = out[0]
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise_error(code, self._err, self.path)
+
+    def append(self, data: NDArray[Any] | bytes) -> None:
+        """Add the bytes of ``data`` (contiguous) to the file."""
+        size = len(data) if isinstance(data, bytes) else data.nbytes
+        handle, lent = self._handle, ffi.from_buffer(data)
+        lib.aether_guard()  # the data may be mapped
+        self._check(lib.aether_replace_write(handle, lent, size, self._size, self._err))
+        self._size += size
+
+    def __enter__(self) -> NativeReplacement:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            handle, self._handle = self._handle, None
+            self._check(lib.aether_replace_commit(handle, self._err))
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Remove what was written; does nothing after a commit."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            lib.aether_replace_abort(handle)
+
+    def __del__(self) -> None:
+        self.abort()

@@ -11,6 +11,7 @@ from aethergraph._arrays import empty
 from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
+from aethergraph._binding.reads import begin_read, end_read
 from aethergraph._binding.tasks import Task, lend
 
 # ---- building --------------------------------------------------------------------------------
@@ -124,6 +125,7 @@ class NativeRows:
     ) -> None:
         """``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous and writable."""
         err = new_error()
+        begin_read(self._guard)
         code = lib.aether_gather(
             self._rows,
             ffi.from_buffer(ids),
@@ -134,10 +136,7 @@ class NativeRows:
             lend(task, out.nbytes),
             err,
         )
-        if code:
-            raise_error(code, err)
-        if self._guard is not None:
-            self._guard.check()
+        end_read(code, err, self._guard)
 
 
 def gather(

@@ -11,6 +11,7 @@ from aethergraph._arrays import empty
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
+from aethergraph._binding.reads import begin_read, end_read
 
 
 class NativeTopology:
@@ -55,6 +56,7 @@ class NativeTopology:
             lists.edge_id_bytes = edge_ids.dtype.itemsize
         out = ffi.new("aether_topology **")
         err = new_error()
+        begin_read(guard)
         code = lib.aether_topology_create(lists, out, err)
         if code:
             raise_error(code, err)
@@ -66,13 +68,11 @@ class NativeTopology:
         out = empty(count, np.int64, f"{count} degrees")
         lent = ffi.NULL if nodes is None else ffi.from_buffer("int64_t[]", nodes)
         err = new_error()
+        begin_read(self.guard)
         code = lib.aether_topology_degrees(
             self._handle, lent, count, ffi.from_buffer("int64_t[]", out), err
         )
-        if code:
-            raise_error(code, err)
-        if self.guard is not None:
-            self.guard.check()
+        end_read(code, err, self.guard)
         return out
 
     def neighbors(self, nodes: Ids, *, with_edges: bool = False) -> tuple[Ids, Ids | None]:
@@ -81,6 +81,7 @@ class NativeTopology:
         neighbors = empty(capacity, np.int64, f"{capacity} neighbours")
         edges = empty(capacity, np.int64, f"{capacity} edges") if with_edges else None
         err = new_error()
+        begin_read(self.guard)
         code = lib.aether_topology_neighbors(
             self._handle,
             ffi.from_buffer("int64_t[]", nodes),
@@ -90,10 +91,7 @@ class NativeTopology:
             capacity,
             err,
         )
-        if code:
-            raise_error(code, err)
-        if self.guard is not None:
-            self.guard.check()
+        end_read(code, err, self.guard)
         return neighbors, edges
 
 
@@ -162,6 +160,8 @@ class NativeSampler:
         """Sample around ``seeds`` (contiguous int64) with the 64-bit ``key``."""
         self._options.key = key
         err = self._err
+        guard = self.topology.guard
+        begin_read(guard)
         code = lib.aether_sample(
             self._handle,
             ffi.from_buffer("int64_t[]", seeds),
@@ -173,11 +173,11 @@ class NativeSampler:
             err,
         )
         if code:
-            raise_error(code, err)
+            end_read(code, err, guard)
         num_nodes, num_edges = self._totals
-        node = np.empty(num_nodes, np.int64)
-        links = np.empty((3, num_edges), np.int64)
-        batch = np.empty(num_nodes, np.int64) if self._with_batch else None
+        node = empty(num_nodes, np.int64, f"{num_nodes} nodes")
+        links = empty((3, num_edges), np.int64, f"{num_edges} edges")
+        batch = empty(num_nodes, np.int64, f"{num_nodes} nodes") if self._with_batch else None
         row, col, edge = links
         code = lib.aether_sample_export(
             self._handle,
@@ -189,11 +189,7 @@ class NativeSampler:
             ffi.NULL if batch is None else ffi.from_buffer(batch),
             err,
         )
-        if code:
-            raise_error(code, err)
-        guard = self.topology.guard
-        if guard is not None:
-            guard.check()
+        end_read(code, err, guard)
         hop_nodes = ffi.unpack(self._hop_nodes, self._num_hops + 1)
         hop_edges = ffi.unpack(self._hop_edges, self._num_hops)
         return NativeSample(node, row, col, edge, batch, hop_nodes, hop_edges)

@@ -173,6 +173,11 @@ int aether_file_verify(const aether_file *file, aether_task *task, aether_error 
  * file shrank, or (containers) it was written to since it was opened. */
 int aether_file_check(const aether_file *file, aether_error *err);
 
+/* Put the handler that guards mappings in place again if another library has
+ * replaced it since (torch does in every worker process): call before reading
+ * mapped memory, and aether_file_check() after. Cheap. */
+void aether_guard(void);
+
 /* Map any file read-only under the same guard (features in .npy files). */
 int aether_file_map_raw(const char *path, aether_file **out, aether_error *err);
 const void *aether_file_base(const aether_file *file);
@@ -194,6 +199,15 @@ int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aeth
 int aether_writer_end(aether_writer *w, aether_error *err);
 int aether_writer_commit(aether_writer *w, aether_error *err); /* releases w, also on failure */
 void aether_writer_abort(aether_writer *w);                    /* releases w */
+
+/* The same for a file of any content: the bytes go to the offsets given, `commit`
+ * replaces, `abort` removes the temporary. */
+typedef struct aether_replace aether_replace;
+int aether_replace_begin(const char *path, aether_replace **out, aether_error *err);
+int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uint64_t offset,
+                         aether_error *err);
+int aether_replace_commit(aether_replace *r, aether_error *err); /* releases r, also on failure */
+void aether_replace_abort(aether_replace *r);                    /* releases r; NULL is fine */
 
 /* ---- building ---------------------------------------------------------- */
 

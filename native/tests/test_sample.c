@@ -1,5 +1,6 @@
 /* The sampler against sample_reference.h, on graphs with hubs, isolated nodes,
  * self-loops and repeated edges; and its limits and errors. */
+#include "sample/sampler.h"
 #include "sample_reference.h"
 
 typedef struct graph {
@@ -275,6 +276,28 @@ TEST(topology_answers_degrees_and_lists) {
     nodes[1] = 40;
     CHECK_CODE(aether_topology_degrees(g.topology, nodes, 3, degrees, &err), AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
+    free_graph(&g);
+}
+
+/* More seeds than nodes use up local ids beyond the number of keys: at the
+ * wraparound of the id map the sample must still be the same. */
+TEST(repeated_seeds_at_the_wraparound) {
+    graph g = make_graph(4, 4, 3);
+    aether_error err = {0};
+    aether_sampler *s = NULL;
+    REQUIRE_OK(aether_sampler_create(g.topology, &s, &err), err);
+    static int64_t seeds[4000];
+    for (int i = 0; i < 4000; i++)
+        seeds[i] = i % 4;
+    int64_t fanouts[] = {-1};
+    aether_sample_options o = {.fanouts = fanouts, .num_hops = 1, .num_threads = 1};
+    check_sample(&g, s, seeds, 4, &o);
+    for (uint32_t below = 1; below < 4500; below += 500) {
+        s->map.base = UINT32_MAX - below;
+        o.flags = below % 1000 == 1 ? AETHER_SAMPLE_INDUCED : 0;
+        check_sample(&g, s, seeds, 4000, &o);
+    }
+    aether_sampler_destroy(s);
     free_graph(&g);
 }
 

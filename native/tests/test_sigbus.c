@@ -390,6 +390,21 @@ TEST(a_later_handler_is_put_underneath) {
     CHECK_EQ(in_child(later_handler), 0);
 }
 
+/* As before, but nothing was checked since: reading begins with aether_guard(). */
+static int later_handler_before_a_read(void) {
+    aether_file *file = map_file("before_read");
+    install_foreign(repair_foreign);
+    EXPECT(file && truncate(path, 0) == 0);
+    aether_guard();
+    EXPECT(peek(file, 2 * PAGE) == 0 && foreign_calls == 0);
+    EXPECT(aether_file_check(file, NULL) == AETHER_E_FILE_CHANGED);
+    return 0;
+}
+
+TEST(reads_put_the_guard_on_top) {
+    CHECK_EQ(in_child(later_handler_before_a_read), 0);
+}
+
 /* Handlers that print, restore what they replaced, and raise again: ours is
  * what the later one replaced, so this could go round for ever. */
 static struct sigaction replaced;

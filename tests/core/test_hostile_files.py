@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +49,7 @@ def test_a_finished_writer_says_so(tmp_path: Path) -> None:
             use()
 
 
-def test_a_second_interrupt_is_raised_at_once() -> None:
+def test_an_interrupt_while_progress_is_shown_stops_the_work() -> None:
     stop: list[int] = []
     calls: list[int] = []
 
@@ -95,3 +98,75 @@ def test_slices_and_paths_that_cannot_be(graph: Graph) -> None:
         for path in (None, 3):
             with pytest.raises(errors.InvalidArgumentError, match="not a file name"):
                 use(path)
+
+
+# ---- names that must not be written to --------------------------------------------------------
+
+SAVERS = {
+    "x.aeg": lambda path: Graph.from_edges(2, [0], [1]).save(path),
+    "x.aef": lambda path: FeatureStore.from_array(np.eye(3)).save(path),
+    "x.npy": lambda path: FeatureStore.from_array(np.eye(3)).save(path),
+}
+
+
+@pytest.mark.parametrize("name", SAVERS)
+def test_only_regular_files_are_replaced(tmp_path: Path, name: str) -> None:
+    save = SAVERS[name]
+    path = tmp_path / name
+    os.mkfifo(path)
+    with pytest.raises(errors.StorageError, match="not a regular file"):
+        save(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(errors.StorageError, match=name):
+        save(path)
+    assert list(tmp_path.iterdir()) == [path]
+    path.rmdir()
+    path.symlink_to(tmp_path / "absent" / name)
+    with pytest.raises(errors.MissingFileError, match="link to a missing file"):
+        save(path)
+
+
+@pytest.mark.parametrize("name", SAVERS)
+def test_names_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
+    path = tmp_path / ("n" * (255 - len(name)) + name)
+    SAVERS[name](path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# ---- other people's signal handlers -----------------------------------------------------------
+
+READS = {
+    "sample": "NeighborSampler(graph, [-1]).sample([nodes - 1])",
+    "in_neighbors": "graph.in_neighbors(nodes - 1)",
+    "degrees": "graph.in_degrees([nodes - 1])",
+    "gather": "features.gather([nodes - 1])",
+    "slice": "features[nodes - 2:]",
+    "verify": "graph.verify()",
+    "copy": "features.save(folder + '/copy.npy')",
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_file_that_shrinks_under_another_signal_handler(tmp_path: Path, read: str) -> None:
+    """torch, in every worker process, and faulthandler replace the handler of the core."""
+    script = f"""
+import faulthandler, os, sys
+import numpy as np
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+folder, nodes = sys.argv[1], 1 << 16
+Graph.from_edges(nodes, np.arange(nodes), np.arange(nodes)).save(folder + "/g")
+FeatureStore.from_array(np.ones((nodes, 8), np.float32)).save(folder + "/f")
+graph, features = Graph.load(folder + "/g", storage="mmap"), FeatureStore.load(folder + "/f")
+faulthandler.enable()
+for name in "gf":
+    os.truncate(folder + "/" + name, 4096)
+try:
+    {READS[read]}
+except errors.FileChangedError as error:
+    print("changed:", error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout[:8]) == (0, "changed:"), done.stderr

@@ -22,7 +22,6 @@ PYTHON_LAYERS = [
         "_graph_file",
         "_parts",
         "_storage",
-        "_replace",
         "_npy",
         "_bfloat16",
     },

@@ -73,6 +73,10 @@ void ae_mapping_close(ae_mapping *m) {
     *m = (ae_mapping){.fd = -1};
 }
 
+void aether_guard(void) {
+    ae_sigbus_install();
+}
+
 /* ---- checking -------------------------------------------------------------- */
 
 static bool is_modified(const ae_mapping *m, const struct stat *st) {

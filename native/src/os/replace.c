@@ -22,7 +22,7 @@
 #define FLUSH_INTERVAL ((uint64_t)64 << 20)
 #define NAME_ROOM      (NAME_MAX + 1)
 
-struct ae_replace {
+struct aether_replace {
     int dir, fd;
     pid_t owner;
     mode_t mode; /* of the file that is replaced */
@@ -72,7 +72,7 @@ static int resolve(const char *path, char **out, aether_error *err) {
 }
 
 /* Cut `path` into its directory, opened, and its name. */
-static int open_directory(ae_replace *r, char *path, aether_error *err) {
+static int open_directory(aether_replace *r, char *path, aether_error *err) {
     char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -92,7 +92,7 @@ static int open_directory(ae_replace *r, char *path, aether_error *err) {
 
 /* Only regular files are replaced: renaming over a device or a pipe would
  * destroy it. */
-static int examine_old(ae_replace *r, aether_error *err) {
+static int examine_old(aether_replace *r, aether_error *err) {
     struct stat st;
     if (fstatat(r->dir, r->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? AETHER_OK : ae_error_os(err, errno, "cannot write '%s'", r->path);
@@ -117,7 +117,7 @@ static uint64_t random_bits(void) {
 }
 
 /* A long name is cut, so that the temporary's name fits too. */
-static int create_temporary(ae_replace *r, aether_error *err) {
+static int create_temporary(aether_replace *r, aether_error *err) {
     const int decoration = 2 + 16 + (int)strlen(AE_REPLACE_SUFFIX); /* dots and digits */
     for (int attempt = 0; attempt < 100; attempt++) {
         snprintf(r->temporary, sizeof r->temporary, ".%.*s.%016" PRIx64 AE_REPLACE_SUFFIX,
@@ -131,7 +131,7 @@ static int create_temporary(ae_replace *r, aether_error *err) {
     return ae_error_os(err, errno, "cannot create a temporary file beside '%s'", r->path);
 }
 
-static int begin(ae_replace *r, aether_error *err) {
+static int begin(aether_replace *r, aether_error *err) {
     char *target = NULL;
     int code = resolve(r->path, &target, err);
     code = code ? code : open_directory(r, target, err);
@@ -143,9 +143,9 @@ static int begin(ae_replace *r, aether_error *err) {
     return code;
 }
 
-int ae_replace_begin(const char *path, ae_replace **out, aether_error *err) {
+int aether_replace_begin(const char *path, aether_replace **out, aether_error *err) {
     *out = NULL;
-    ae_replace *r = calloc(1, sizeof *r);
+    aether_replace *r = calloc(1, sizeof *r);
     if (r)
         r->path = strdup(path);
     if (!r || !r->path) {
@@ -156,7 +156,7 @@ int ae_replace_begin(const char *path, ae_replace **out, aether_error *err) {
     r->owner = getpid();
     int code = begin(r, err);
     if (code)
-        ae_replace_abort(r);
+        aether_replace_abort(r);
     else
         *out = r;
     return code;
@@ -166,7 +166,7 @@ int ae_replace_begin(const char *path, ae_replace **out, aether_error *err) {
 
 /* Let the kernel write back while we go on, or a commit would wait for
  * everything at once. A hint: failures show in fsync. */
-static void start_write_back(ae_replace *r, uint64_t offset, uint64_t size) {
+static void start_write_back(aether_replace *r, uint64_t offset, uint64_t size) {
     if (r->unflushed == 0)
         r->flush_from = offset;
     r->unflushed += size;
@@ -177,17 +177,18 @@ static void start_write_back(ae_replace *r, uint64_t offset, uint64_t size) {
     r->unflushed = 0;
 }
 
-static int write_failed(const ae_replace *r, int os_errno, uint64_t offset, aether_error *err) {
+static int write_failed(const aether_replace *r, int os_errno, uint64_t offset, aether_error *err) {
     return ae_error_os(err, os_errno, "cannot write '%s' at byte %" PRIu64 " (the old file, if any, is kept)",
                        r->path, offset);
 }
 
-static int not_owner(const ae_replace *r, aether_error *err) {
+static int not_owner(const aether_replace *r, aether_error *err) {
     return ae_error_set(err, AETHER_E_INVALID,
                         "'%s' is being written by the process this one was forked from", r->path);
 }
 
-int ae_replace_write(ae_replace *r, const void *data, uint64_t size, uint64_t offset, aether_error *err) {
+int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uint64_t offset,
+                         aether_error *err) {
     if (r->owner != getpid())
         return not_owner(r, err);
     const char *from = data;
@@ -217,14 +218,14 @@ static int sync_retrying(int fd) {
 }
 
 /* Some file systems cannot sync a directory and say so: nothing to be done. */
-static int sync_directory(const ae_replace *r, aether_error *err) {
+static int sync_directory(const aether_replace *r, aether_error *err) {
     if (sync_retrying(r->dir) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EBADF)
         return AETHER_OK;
     return ae_error_os(err, errno, "'%s' is written and in place, but its directory could not be synced",
                        r->path);
 }
 
-static void release(ae_replace *r) {
+static void release(aether_replace *r) {
     if (r->fd >= 0)
         close(r->fd);
     if (r->dir >= 0)
@@ -233,7 +234,7 @@ static void release(ae_replace *r) {
     free(r);
 }
 
-int ae_replace_commit(ae_replace *r, aether_error *err) {
+int aether_replace_commit(aether_replace *r, aether_error *err) {
     int code = AETHER_OK;
     if (r->owner != getpid())
         code = not_owner(r, err);
@@ -242,7 +243,7 @@ int ae_replace_commit(ae_replace *r, aether_error *err) {
     else if (os.rename(r->dir, r->temporary, r->name) != 0)
         code = ae_error_os(err, errno, "cannot put the new file in place of '%s'", r->path);
     if (code) {
-        ae_replace_abort(r);
+        aether_replace_abort(r);
         return code;
     }
     code = sync_directory(r, err);
@@ -250,7 +251,7 @@ int ae_replace_commit(ae_replace *r, aether_error *err) {
     return code;
 }
 
-void ae_replace_abort(ae_replace *r) {
+void aether_replace_abort(aether_replace *r) {
     if (!r)
         return;
     int saved = errno;

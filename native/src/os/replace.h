@@ -17,7 +17,7 @@
  *
  * Caveats: in a forked child the handle can only be dropped; the temporary
  * belongs to the process that made it. Hard links to the old file keep the old
- * content.
+ * content. The functions are declared in aether.h.
  */
 #ifndef AE_OS_REPLACE_H
 #define AE_OS_REPLACE_H
@@ -27,13 +27,6 @@
 #include <sys/types.h>
 
 #define AE_REPLACE_SUFFIX ".aether-tmp"
-
-typedef struct ae_replace ae_replace;
-
-int ae_replace_begin(const char *path, ae_replace **out, aether_error *err);
-int ae_replace_write(ae_replace *r, const void *data, uint64_t size, uint64_t offset, aether_error *err);
-int ae_replace_commit(ae_replace *r, aether_error *err); /* releases r, also on failure */
-void ae_replace_abort(ae_replace *r);                    /* releases r; NULL is fine */
 
 /* For tests: what begin, write and commit call instead of the system. Members
  * left NULL, or a NULL table, mean the system's own. Not for concurrent use. */

@@ -26,7 +26,8 @@
  *   - Signal handlers belong to the whole process. Ours goes in when the first
  *     file is mapped, and again (on top, forwarding) by ae_sigbus_install() if
  *     another library has put its own there meanwhile. In between, that one
- *     gets the signal. AETHERGRAPH_NO_SIGBUS_GUARD=1 keeps ours out.
+ *     gets the signal: aether_guard() is for calling before mapped memory is read.
+ *     AETHERGRAPH_NO_SIGBUS_GUARD=1 keeps ours out.
  *   - A thread that blocks SIGBUS is killed by a fault; pool threads do not.
  *   - Zeros are data to whoever reads them: check ae_sigbus_damage() after
  *     reading, before trusting.

@@ -46,6 +46,7 @@ static int clear(ae_idmap *m, uint64_t bytes, aether_error *err) {
     return AETHER_OK;
 }
 
+/* A table that fits is kept, of whatever kind: changing it clears it. */
 static bool fits(const ae_idmap *m, uint64_t bound, uint64_t entries, uint64_t num_keys) {
     if (m->kind == AE_IDMAP_NONE || (uint64_t)m->base + bound >= UINT32_MAX)
         return false;
@@ -56,21 +57,18 @@ static bool fits(const ae_idmap *m, uint64_t bound, uint64_t entries, uint64_t n
     return m->capacity >= hashed_capacity(entries);
 }
 
-static void put_back(ae_idmap *m, const uint64_t *keys, uint64_t count, const uint8_t *skip,
-                     uint64_t num_skip) {
+static void put_back(ae_idmap *m, const uint64_t *keys, uint64_t count) {
     const uint64_t ahead = 16;
     for (uint64_t i = 0; i < count; i++) {
         if (i + ahead < count)
             ae_idmap_prefetch(m, keys[i + ahead]);
-        if (i >= num_skip || !skip[i])
-            ae_idmap_add(m, keys[i], (uint32_t)i);
+        ae_idmap_add(m, keys[i], (uint32_t)i);
     }
 }
 
 int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint64_t *keys, uint64_t count,
-                     const uint8_t *skip, uint64_t num_skip, aether_error *err) {
+                     aether_error *err) {
     uint64_t entries = bound < num_keys ? bound : num_keys;
-    bound = entries + count < bound ? entries + count : bound;
     if (bound >= UINT32_MAX - 1)
         return ae_error_set(err, AETHER_E_LIMIT, "a sample holds at most 2^32 - 3 nodes");
     if (fits(m, bound, entries, num_keys))
@@ -83,7 +81,7 @@ int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint6
         return rc;
     m->kind = kind;
     m->capacity = capacity;
-    put_back(m, keys, count, skip, num_skip);
+    put_back(m, keys, count);
     return AETHER_OK;
 }
 

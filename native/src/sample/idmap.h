@@ -43,15 +43,17 @@ typedef struct ae_idmap {
 void ae_idmap_restart(ae_idmap *m, uint64_t count);
 
 /* Room for local ids below `bound` and keys below num_keys. The `count` entries
- * held are keys[i] -> i, but for those with skip[i] (i < num_skip), and are put
- * back if the table changes. AETHER_E_LIMIT from 2^32 - 2 entries on. */
+ * held are keys[i] -> i, of equal keys the first, and are put back if the table
+ * changes. AETHER_E_LIMIT from 2^32 - 2 ids on. */
 int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint64_t *keys, uint64_t count,
-                     const uint8_t *skip, uint64_t num_skip, aether_error *err);
+                     aether_error *err);
 
 void ae_idmap_free(ae_idmap *m);
 
+/* Folded first: alone, the multiplication sends ids that lie a Fibonacci number
+ * apart to neighbouring slots. */
 static inline uint64_t ae_idmap_home(uint64_t key, uint64_t capacity) {
-    return ae_rng_bounded(key * AE_RNG_GAMMA, capacity);
+    return ae_rng_bounded((key ^ key >> 15) * AE_RNG_GAMMA, capacity);
 }
 
 static inline uint64_t ae_idmap_next(uint64_t slot, uint64_t capacity) {

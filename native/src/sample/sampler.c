@@ -49,8 +49,7 @@ int ae_sampler_reserve_nodes(aether_sampler *s, uint64_t bound, aether_error *er
         ae_scratch_reserve(&s->keys, (slots + 1) * sizeof(uint64_t), s->num_nodes * sizeof(uint64_t), err);
     if (rc)
         return rc;
-    return ae_idmap_reserve(&s->map, bound, num_keys, ae_sampler_keys(s), s->num_nodes, s->repeated.data,
-                            s->has_repeated ? s->num_seeds : 0, err);
+    return ae_idmap_reserve(&s->map, slots, num_keys, ae_sampler_keys(s), s->num_nodes, err);
 }
 
 /* ---- settings ---- */
@@ -94,23 +93,27 @@ static int choose_keys(aether_sampler *s, bool disjoint, uint64_t num_seeds, aet
 
 /* ---- seeds ---- */
 
-static int check_seeds(const aether_sampler *s, const int64_t *seeds, uint64_t n, aether_error *err) {
-    uint64_t num_nodes = s->topology->lists.num_major;
-    for (uint64_t i = 0; i < n; i++)
-        if ((uint64_t)seeds[i] >= num_nodes)
-            return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, seeds[i],
+/* A node per seed, in order. Each seed is read once: whatever another thread of
+ * the caller's writes there, what was checked is what is used. */
+static int copy_seeds(aether_sampler *s, const int64_t *seeds, uint64_t n, aether_error *err) {
+    uint64_t *keys = ae_sampler_keys(s), num_nodes = s->topology->lists.num_major;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t seed = (uint64_t)((const volatile int64_t *)seeds)[i];
+        if (seed >= num_nodes)
+            return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)seed,
                                "seeds[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64
                                " (the graph has %" PRIu64 " nodes)",
-                               i, seeds[i], (int64_t)num_nodes - 1, num_nodes);
+                               i, (int64_t)seed, (int64_t)num_nodes - 1, num_nodes);
+        keys[i] = s->node_bits ? i << s->node_bits | seed : seed;
+    }
     return AETHER_OK;
 }
 
-/* A node per seed, in order; the first of equal seeds stands for all of them. */
-static void add_seeds(aether_sampler *s, const int64_t *seeds, uint64_t n) {
-    uint64_t *keys = ae_sampler_keys(s);
+/* The first of equal seeds stands for all of them. */
+static void add_seeds(aether_sampler *s, uint64_t n) {
+    const uint64_t *keys = ae_sampler_keys(s);
     uint8_t *repeated = s->repeated.data;
     for (uint64_t i = 0; i < n; i++) {
-        keys[i] = s->node_bits ? i << s->node_bits | (uint64_t)seeds[i] : (uint64_t)seeds[i];
         repeated[i] = ae_idmap_add(&s->map, keys[i], (uint32_t)i) != (uint32_t)i;
         s->has_repeated |= repeated[i];
     }
@@ -123,19 +126,19 @@ static int start(aether_sampler *s, const ae_sample_plan *plan, const int64_t *s
     s->num_nodes = s->num_expanded = s->num_edges = 0;
     s->num_seeds = n;
     s->has_repeated = false;
-    int rc = check_seeds(s, seeds, n, err);
-    if (!rc)
-        rc = choose_keys(s, plan->disjoint, n, err);
+    int rc = choose_keys(s, plan->disjoint, n, err);
     if (!rc)
         rc = ae_scratch_reserve(&s->repeated, n, 0, err);
     if (!rc)
         rc = ae_scratch_reserve(&s->first, sizeof(uint64_t), 0, err);
     if (!rc)
         rc = ae_sampler_reserve_nodes(s, n, err);
+    if (!rc)
+        rc = copy_seeds(s, seeds, n, err);
     if (rc)
         return rc;
     ae_sampler_first(s)[0] = 0;
-    add_seeds(s, seeds, n);
+    add_seeds(s, n);
     return AETHER_OK;
 }
 

@@ -32,12 +32,13 @@ typedef struct {
     uint32_t id_bytes, order_bytes, key_bytes, threads;
     ae_build_shape shape;
     uint64_t *places;        /* [slices][buckets]: counts, then the next free place */
+    uint64_t *ends;          /* [slices][buckets]: where its places end */
     uint64_t *first;         /* [buckets + 1]: places of each bucket */
     uint64_t *bad;           /* [slices]: first bad row, or NO_ROW */
     sized *schedule;         /* [buckets]: the largest first */
     scratch *copies;         /* [threads] */
     atomic_ullong bad_slice; /* slices after this one need not be read */
-    atomic_int failed;       /* AETHER_E_CANCELLED or AETHER_E_NO_MEMORY */
+    atomic_int failed;       /* AETHER_E_CANCELLED, _NO_MEMORY or _INVALID */
     aether_task *task;
 } build;
 
@@ -187,6 +188,7 @@ static void reserve_places(build *b) {
             uint64_t rows = b->places[s * buckets + bucket];
             b->places[s * buckets + bucket] = place;
             place += rows;
+            b->ends[s * buckets + bucket] = place;
         }
         b->schedule[bucket] = (sized){place - b->first[bucket], bucket};
     }
@@ -198,13 +200,17 @@ static int by_rows(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* ---- pass 2: scatter the rows into buckets -------------------------------- */
+/* ---- pass 2: scatter the rows into buckets --------------------------------
+ *
+ * The ids are read a second time here, and another thread of the caller's may
+ * have changed them: each row is held to the places that pass 1 counted. */
 
 static inline __attribute__((always_inline)) void scatter(build *b, uint64_t slice, uint32_t key_bytes,
                                                           uint32_t id_bytes, uint32_t order_bytes) {
     const int64_t *major = b->major, *minor = b->minor;
     void *keys = b->keys, *indices = b->indices, *order = b->order;
     uint64_t *places = b->places + slice * b->shape.buckets, end = slice_begin(b, slice + 1);
+    const uint64_t *ends = b->ends + slice * b->shape.buckets, num_major = b->num_major;
     const uint32_t shift = b->shape.shift;
     const uint64_t mask = (UINT64_C(1) << shift) - 1;
     for (uint64_t row = slice_begin(b, slice), stop; row < end; row = stop) {
@@ -212,7 +218,12 @@ static inline __attribute__((always_inline)) void scatter(build *b, uint64_t sli
         if (!go_on(b, stop - row))
             return;
         for (uint64_t i = row; i < stop; i++) {
-            uint64_t id = (uint64_t)major[i], place = places[id >> shift]++;
+            uint64_t id = (uint64_t)((const volatile int64_t *)major)[i];
+            if (__builtin_expect(id >= num_major || places[id >> shift] == ends[id >> shift], 0)) {
+                fail(b, AETHER_E_INVALID);
+                return;
+            }
+            uint64_t place = places[id >> shift]++;
             put(keys, place, id & mask, key_bytes);
             put(indices, place, (uint64_t)minor[i], id_bytes);
             if (order_bytes)
@@ -305,6 +316,8 @@ static int failure(build *b, aether_error *err) {
         return ae_error_set(err, code, "building was cancelled");
     if (code == AETHER_E_NO_MEMORY)
         return ae_error_set(err, code, "no memory to sort a bucket of edges");
+    if (code == AETHER_E_INVALID)
+        return ae_error_set(err, code, "the edges were changed while the lists were built from them");
     return AETHER_OK;
 }
 
@@ -328,11 +341,12 @@ static int run_passes(build *b, aether_error *err) {
 static int allocate(build *b, aether_error *err) {
     uint64_t buckets = b->shape.buckets, slices = b->shape.slices;
     b->places = calloc(slices * buckets, sizeof *b->places);
+    b->ends = calloc(slices * buckets, sizeof *b->ends);
     b->first = calloc(buckets + 1, sizeof *b->first);
     b->schedule = calloc(buckets, sizeof *b->schedule);
     b->bad = malloc(slices * sizeof *b->bad);
     b->copies = calloc(b->threads, sizeof *b->copies);
-    if (!b->places || !b->first || !b->schedule || !b->bad || !b->copies)
+    if (!b->places || !b->ends || !b->first || !b->schedule || !b->bad || !b->copies)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the tables of the build");
     memset(b->bad, 0xFF, slices * sizeof *b->bad); /* NO_ROW */
     atomic_init(&b->bad_slice, NO_ROW);
@@ -348,6 +362,7 @@ static void release(build *b) {
     free(b->bad);
     free(b->schedule);
     free(b->first);
+    free(b->ends);
     free(b->places);
 }
 

@@ -269,6 +269,7 @@ int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, ae
     copy c = {.dst = dst, .src = src, .size = size, .task = task};
     if (size && (!dst || !src))
         return ae_error_set(err, AETHER_E_INVALID, "dst and src are needed");
+    aether_guard();
     atomic_init(&c.cancelled, 0);
     ae_task_begin(task, size);
     ae_pool_run(copy_chunk, &c, size / COPY_CHUNK + (size % COPY_CHUNK != 0), 0);

@@ -166,6 +166,7 @@ static int verify(verification *v, aether_error *err) {
 int aether_file_verify(const aether_file *file, aether_task *task, aether_error *err) {
     if (!file)
         return ae_error_set(err, AETHER_E_INVALID, "no file given");
+    aether_guard();
     verification v = {.file = file, .task = task};
     int code = verify(&v, err);
     free(v.first);

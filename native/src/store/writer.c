@@ -4,7 +4,7 @@
  *
  *   append  ->  block, 4 MiB  ->  hash + one write     (large input: without a copy)
  *   end     ->  last block, checksum over the hashes, padding
- *   commit  ->  table, header, ae_replace_commit
+ *   commit  ->  table, header, aether_replace_commit
  *
  * The header is written last: a temporary left by a crash is never mistaken
  * for a file.
@@ -24,7 +24,7 @@
 #include <string.h>
 
 struct aether_writer {
-    ae_replace *file;
+    aether_replace *file;
     char *path;
     uint32_t content;
     int failed;           /* the code of the first failure; nothing works after it */
@@ -40,7 +40,7 @@ struct aether_writer {
 /* ---- create and release ---------------------------------------------------------- */
 
 static void release(aether_writer *w) {
-    ae_replace_abort(w->file);
+    aether_replace_abort(w->file);
     aether_buffer_free(w->block, AE_HASH_BLOCK);
     XXH3_freeState(w->hashes);
     free(w->entries);
@@ -55,7 +55,7 @@ static int create(aether_writer *w, const char *path, aether_error *err) {
     if (!w->path || !w->hashes || !w->block)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", path);
     w->offset = sizeof(ae_format_header);
-    return ae_replace_begin(path, &w->file, err);
+    return aether_replace_begin(path, &w->file, err);
 }
 
 int aether_writer_create(const char *path, uint32_t content, aether_writer **out, aether_error *err) {
@@ -150,7 +150,7 @@ int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_
 static int put_block(aether_writer *w, const void *data, uint64_t size, aether_error *err) {
     uint64_t hash = ae_hash(data, size);
     XXH3_64bits_update(w->hashes, &hash, sizeof hash);
-    int code = ae_replace_write(w->file, data, size, w->offset, err);
+    int code = aether_replace_write(w->file, data, size, w->offset, err);
     w->offset += size;
     return code;
 }
@@ -178,6 +178,7 @@ int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aeth
         return code;
     if (!data && size)
         return ae_error_set(err, AETHER_E_INVALID, "no data given");
+    aether_guard(); /* the data may be mapped */
     const uint8_t *from = data;
     while (size > 0) {
         if (ae_task_cancelled(task))
@@ -235,15 +236,15 @@ static int write_table_and_header(const aether_writer *w, aether_error *err) {
         .table_checksum = ae_hash(table, table_size),
     };
     header.checksum = ae_hash(&header, AE_FORMAT_HEADER_HASHED);
-    int code = ae_replace_write(w->file, table, table_size, w->offset, err);
-    return code ? code : ae_replace_write(w->file, &header, sizeof header, 0, err);
+    int code = aether_replace_write(w->file, table, table_size, w->offset, err);
+    return code ? code : aether_replace_write(w->file, &header, sizeof header, 0, err);
 }
 
 int aether_writer_commit(aether_writer *w, aether_error *err) {
     int code = check_state(w, false, err);
     code = code ? code : write_table_and_header(w, err);
     if (!code) {
-        code = ae_replace_commit(w->file, err);
+        code = aether_replace_commit(w->file, err);
         w->file = NULL; /* released, either way */
     }
     if (w)
