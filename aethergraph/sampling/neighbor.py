@@ -100,8 +100,8 @@ class NeighborSampler:
         """Draw the subgraph around ``seeds``.
 
         Args:
-            seeds: integer vector [n]; may be empty and may hold duplicates (each keeps its slot,
-                edges lead to the first).
+            seeds: integer vector [n]; may be empty and may hold duplicates (each keeps its slot
+                and gets the same edges; where the node is a source, it is the first slot).
             key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new one per
                 call, from ``seed`` and the number of the call on this copy of the sampler. A
                 forked child goes on from the parent's number and an unpickled copy starts at 0, so

@@ -60,6 +60,7 @@ def to_bidirectional(row: Ids, col: Ids, edge: Ids, num_nodes: int) -> tuple[Ids
 
     As ``SamplerOutput.to_bidirectional`` of PyG. Where several edges share a pair PyG keeps any of
     their ids; here it is the first sampled edge of that direction, else the first of its reverse.
+    Slots that hold the same seed are separate nodes here: each is a source of its own.
     """
     sources = np.concatenate((row, col))
     targets = np.concatenate((col, row))

@@ -105,8 +105,6 @@ def sample(
         end, before = len(nodes), len(row)
         for v in range(begin, end):
             tree, node = nodes[v]
-            if local[nodes[v]] != v:
-                continue  # a repeated seed: only its first slot is expanded
             start = stream_start(key, hop, node, tree if disjoint else None)
             degree = starts[node + 1] - starts[node]
             for position in positions(degree, int(fanout), replace, start):
@@ -125,8 +123,6 @@ def sample(
     if subgraph_type == "induced":
         row, col, edge = [], [], []
         for v, name in enumerate(nodes):
-            if local[name] != v:
-                continue
             for at in range(starts[name[1]], starts[name[1] + 1]):
                 if (0, sources[at]) in local:
                     row.append(local[0, sources[at]])

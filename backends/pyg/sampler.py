@@ -53,7 +53,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         loader = NodeLoader((feature_store, graph_store), sampler, input_nodes=train_nodes)
 
     What comes back is a ``SamplerOutput`` of int64 CPU tensors: ``node`` [N] global ids, the seeds
-    first (duplicates kept, each expanded once), then hop by hop in order of discovery; ``row`` and
+    first (duplicates kept, each with the same edges), then hop by hop in order of discovery; ``row`` and
     ``col`` [E], local ids of source and destination, ``col`` non-decreasing; ``edge`` [E], edge
     ids as the graph store numbers them; ``batch`` [N] if disjoint; ``num_sampled_nodes`` and
     ``num_sampled_edges``, lists per hop; ``metadata`` as PyG's loaders read it.

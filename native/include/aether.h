@@ -297,7 +297,9 @@ uint64_t aether_sampler_memory(const aether_sampler *s); /* bytes of scratch hel
 /* Sample; the result stays in `s` until the next call.
  *   hop_nodes[num_hops+1]  new nodes per hop (hop 0: the seeds, duplicates kept)
  *   hop_edges[num_hops]    edges per hop (induced: zeros, see num_edges)
- *   totals[2]              nodes, edges */
+ *   totals[2]              nodes, edges
+ * Seeds that are the same node have a slot each, with the same edges into it;
+ * where the node is a source, the first slot is named. */
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
                   uint64_t *totals, aether_error *err);

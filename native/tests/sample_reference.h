@@ -61,8 +61,6 @@ static inline void ref_edge(reference *r, uint64_t row, uint64_t col, uint64_t e
 static inline void ref_induced(reference *r, const uint64_t *indptr, const uint32_t *indices) {
     r->num_edges = 0;
     for (uint64_t v = 0; v < r->num_nodes; v++) {
-        if (ref_local(r, r->node[v], r->tree[v], false) != v)
-            continue; /* a repeated seed */
         for (uint64_t p = indptr[r->node[v]]; p < indptr[r->node[v] + 1]; p++) {
             uint64_t row = ref_local(r, indices[p], 0, false);
             if (row != UINT64_MAX)
@@ -86,8 +84,6 @@ static inline void ref_sample(reference *r, const uint64_t *indptr, const uint32
     for (uint32_t h = 0; h < o->num_hops; h++) {
         uint64_t end = r->num_nodes, edges = r->num_edges;
         for (uint64_t v = begin; v < end; v++) {
-            if (ref_local(r, r->node[v], r->tree[v], false) != v)
-                continue; /* a repeated seed */
             uint64_t base = ae_rng_mix(ae_rng_mix(o->key) + (h + UINT64_C(1)) * AE_RNG_GAMMA);
             uint64_t stream = ae_rng_mix(base + r->node[v] * AE_RNG_GAMMA);
             if (disjoint)

@@ -59,7 +59,7 @@ static int locate(hop *h) {
     return AETHER_OK;
 }
 
-/* Fill first[] for the frontier and set num_edges; a repeated seed gets none. */
+/* Fill first[] for the frontier and set num_edges. */
 static int count_edges(hop *h) {
     aether_sampler *s = h->s;
     int rc = ae_scratch_reserve(&s->first, (h->begin + h->count + 1) * sizeof(uint64_t),
@@ -67,12 +67,9 @@ static int count_edges(hop *h) {
     if (rc)
         return rc;
     uint64_t *first = ae_sampler_first(s) + h->begin;
-    const uint8_t *repeated = s->has_repeated && h->begin == 0 ? s->repeated.data : NULL;
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
-        if (repeated && repeated[i])
-            continue;
         if (__builtin_add_overflow(total, ae_plan_count(h->fanout, h->lists[i].degree, h->plan->replace),
                                    &total) ||
             total > INT64_MAX / 8)

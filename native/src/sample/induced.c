@@ -57,7 +57,6 @@ static int walk_list(walk *w, ae_list list) {
 int ae_sample_induced(aether_sampler *s, aether_error *err) {
     walk w = {.s = s, .err = err};
     const aether_topology *t = s->topology;
-    const uint8_t *repeated = s->has_repeated ? s->repeated.data : NULL;
     int rc = ae_scratch_reserve(&s->first, (s->num_nodes + 1) * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
@@ -67,8 +66,7 @@ int ae_sample_induced(aether_sampler *s, aether_error *err) {
     for (uint64_t v = 0; v < s->num_nodes; v++) {
         first[v] = s->num_edges;
         ae_list list = {0};
-        if (!(repeated && v < s->num_seeds && repeated[v]))
-            rc = t->ops->locate(t, ae_sampler_keys(s) + v, 1, &list, err);
+        rc = t->ops->locate(t, ae_sampler_keys(s) + v, 1, &list, err);
         if (!rc)
             rc = walk_list(&w, list);
         if (rc)

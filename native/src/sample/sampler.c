@@ -24,8 +24,7 @@ void aether_sampler_destroy(aether_sampler *s) {
     if (!s)
         return;
     ae_idmap_free(&s->map);
-    ae_scratch *all[] = {&s->keys, &s->first,     &s->lists,   &s->positions,
-                         &s->rows, &s->neighbors, &s->repeated};
+    ae_scratch *all[] = {&s->keys, &s->first, &s->lists, &s->positions, &s->rows, &s->neighbors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         ae_scratch_free(all[i]);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
@@ -35,7 +34,7 @@ void aether_sampler_destroy(aether_sampler *s) {
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
     uint64_t total = sizeof *s + s->map.memory.bytes + s->keys.bytes + s->first.bytes + s->lists.bytes +
-                     s->positions.bytes + s->rows.bytes + s->neighbors.bytes + s->repeated.bytes;
+                     s->positions.bytes + s->rows.bytes + s->neighbors.bytes;
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
     return total;
@@ -109,14 +108,12 @@ static int copy_seeds(aether_sampler *s, const int64_t *seeds, uint64_t n, aethe
     return AETHER_OK;
 }
 
-/* The first of equal seeds stands for all of them. */
+/* Equal seeds keep a slot each and draw the same edges, being the same node under
+ * the same key; as a source of other edges the first stands for all of them. */
 static void add_seeds(aether_sampler *s, uint64_t n) {
     const uint64_t *keys = ae_sampler_keys(s);
-    uint8_t *repeated = s->repeated.data;
-    for (uint64_t i = 0; i < n; i++) {
-        repeated[i] = ae_idmap_add(&s->map, keys[i], (uint32_t)i) != (uint32_t)i;
-        s->has_repeated |= repeated[i];
-    }
+    for (uint64_t i = 0; i < n; i++)
+        ae_idmap_add(&s->map, keys[i], (uint32_t)i);
     s->num_nodes = n;
 }
 
@@ -125,10 +122,7 @@ static int start(aether_sampler *s, const ae_sample_plan *plan, const int64_t *s
     ae_idmap_restart(&s->map, s->num_nodes);
     s->num_nodes = s->num_expanded = s->num_edges = 0;
     s->num_seeds = n;
-    s->has_repeated = false;
     int rc = choose_keys(s, plan->disjoint, n, err);
-    if (!rc)
-        rc = ae_scratch_reserve(&s->repeated, n, 0, err);
     if (!rc)
         rc = ae_scratch_reserve(&s->first, sizeof(uint64_t), 0, err);
     if (!rc)

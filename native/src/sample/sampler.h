@@ -33,12 +33,10 @@ struct aether_sampler {
     ae_scratch positions;         /* u64 per edge */
     ae_scratch rows;              /* u32 per edge */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
-    ae_scratch repeated;          /* u8 per seed: 1 if an earlier seed is the same node */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
     uint64_t num_nodes, num_expanded, num_edges;
     uint64_t num_seeds;
     uint32_t node_bits; /* 0 unless disjoint */
-    bool has_repeated;
 };
 
 /* One call's settings, checked. */
