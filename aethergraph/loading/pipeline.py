@@ -104,6 +104,7 @@ class PrefetchIterator(Generic[T, R]):
         self._num_threads = num_threads
         self._depth = depth
         self._slots: deque[_Slot] = deque()
+        self._lock = threading.Lock()  # consumers in several threads take turns at the items
         self._pid = os.getpid()
 
     def __iter__(self) -> PrefetchIterator[T, R]:
@@ -113,29 +114,33 @@ class PrefetchIterator(Generic[T, R]):
         if self._pid != os.getpid():
             raise ClosedError("a prefetching iterator cannot be used in a forked child: make a new")
         try:
-            if self._num_threads == 0:
-                if self._items is None:
-                    raise StopIteration
-                return self._function(next(self._items))
-            return self._take()
+            return self._take() if self._num_threads else self._function(self._next_item())
         except BaseException:
             self.close()
             raise
 
+    def _next_item(self) -> T:
+        with self._lock:
+            if self._items is None:
+                raise StopIteration
+            return next(self._items)
+
     def _take(self) -> R:
-        self._fill()
-        if not self._slots:
-            raise StopIteration
-        slot = self._slots[0]
+        with self._lock:
+            self._fill()
+            if not self._slots:
+                raise StopIteration
+            slot = self._slots.popleft()
         slot.ready.acquire()
-        self._slots.popleft()
         if slot.error is not None:
             raise slot.error
-        self._fill()  # the threads stay busy while the consumer works on this result
+        with self._lock:
+            self._fill()  # the threads stay busy while the consumer works on this result
         result: R = slot.result
         return result
 
     def _fill(self) -> None:
+        """Hand out items; the lock is held."""
         while self._items is not None and len(self._slots) < self._depth:
             try:
                 slot = _Slot(next(self._items))

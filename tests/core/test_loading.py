@@ -108,6 +108,26 @@ def test_results_are_let_go() -> None:
             assert len(alive) <= 4
 
 
+@pytest.mark.parametrize("num_threads", THREADS)
+def test_consumers_in_several_threads_share_the_results(num_threads: int) -> None:
+    taken: list[list[int]] = [[], [], [], []]
+
+    def items() -> Iterator[int]:
+        for i in range(200):
+            time.sleep(0.0001)  # a generator must not be entered twice
+            yield i
+
+    shared = prefetch_map(lambda i: i, items(), num_threads=num_threads, depth=3)
+    consumers = [threading.Thread(target=mine.extend, args=(shared,)) for mine in taken]
+    for thread in consumers:
+        thread.start()
+    for thread in consumers:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    assert sorted(itertools.chain(*taken)) == list(range(200))
+    assert all(mine == sorted(mine) for mine in taken)
+
+
 def test_closing_stops_the_threads() -> None:
     ran: list[int] = []
 
