@@ -136,7 +136,9 @@ def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDA
 
 def check_weights(weights: NDArray[Any], name: str) -> None:
     """Weights must be finite and not negative; the first one that is not is named."""
-    _reject_first(~(np.isfinite(weights) & (weights >= 0)), weights, name, "weights are >= 0")
+    _reject_first(
+        ~(np.isfinite(weights) & (weights >= 0)), weights, name, "weights are finite and >= 0"
+    )
 
 
 def as_times(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
@@ -154,11 +156,17 @@ def as_times(values: ArrayLike, length: int, name: str, what: str) -> NDArray[An
         return np.empty(0, np.int64)
     if array.dtype.kind == "f":
         times = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
-        _reject_first(np.isnan(times), times, name, "every time must be known")
+        check_times(times, name)
         return times
     if array.dtype.kind not in "iu":
         raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}")
     return as_ids(array, name)
+
+
+def check_times(times: NDArray[Any], name: str) -> None:
+    """Times must not be NaN; the first one that is is named."""
+    if times.dtype.kind == "f":
+        _reject_first(np.isnan(times), times, name, "every time must be known")
 
 
 def _check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:

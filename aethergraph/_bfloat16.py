@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,15 @@ def bfloat16_to_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
     """Values of bfloat16 bit patterns."""
     wide: NDArray[np.uint32] = bits.astype(np.uint32) << np.uint32(16)
     return wide.view(np.float32)
+
+
+def torch_bfloat16_bits(values: Any) -> NDArray[np.uint16] | None:
+    """Bit patterns of a CPU torch tensor of bfloat16, sharing its memory; None for all else."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor) or values.dtype != torch.bfloat16:
+        return None
+    bits: NDArray[np.uint16] = values.detach().cpu().view(torch.int16).numpy().view(np.uint16)
+    return bits
 
 
 def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._arrays import check_times, check_weights
 from aethergraph._parts import AttributeTable, GraphParts, Lists, RawLists
 from aethergraph._storage import choose_storage, copy_array
-from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType, SectionTable
+from aethergraph.container import (
+    ArrayMeta,
+    EdgeType,
+    FileMeta,
+    NodeType,
+    SectionTable,
+    write_meta,
+)
 from aethergraph.errors import AetherError, CorruptFileError, UnsupportedError
-from aethergraph.features import FeatureStore, write_meta
+from aethergraph.features import FeatureStore
 
 __all__ = ["GraphReader", "GraphWriter", "verify_parts"]
 
@@ -187,8 +196,12 @@ class GraphWriter:
                 store.write_section(writer, number, task)
 
 
+#: Rows that are checked at a time.
+_CHUNK = 1 << 22
+
+
 def verify_parts(parts: GraphParts, label: str, task: native.Task | None) -> None:
-    """Check every offset and id of the adjacency, and that permutations are permutations."""
+    """Check every offset and id of the adjacency, permutation, weight and time."""
     for name, lists in (("CSC", parts.csc), ("CSR", parts.csr)):
         if lists is None:
             continue
@@ -202,14 +215,42 @@ def verify_parts(parts: GraphParts, label: str, task: native.Task | None) -> Non
     for name, ids in (("CSR edge ids", csr_ids), ("edge order", parts.edge_order)):
         if ids is not None and not _is_permutation(ids, task):
             raise CorruptFileError(f"{label}: {name} are not a permutation of the edges")
+    checks: list[tuple[str, NDArray[Any] | None, Callable[[NDArray[Any], str], None]]] = [
+        ("edge_weight", parts.edge_weight, check_weights),
+        ("edge_time", parts.edge_time, check_times),
+        ("node_time", parts.node_time, check_times),
+    ]
+    for name, values, check in checks:
+        if values is not None:
+            _check_values(values, label, name, check, task)
+
+
+def _check_values(
+    values: NDArray[Any],
+    label: str,
+    name: str,
+    check: Callable[[NDArray[Any], str], None],
+    task: native.Task | None,
+) -> None:
+    for start in range(0, len(values), _CHUNK):
+        if task is not None:
+            task.check()
+        try:
+            check(values[start : start + _CHUNK], name)
+        except AetherError as error:
+            at = start + (error.position or 0)
+            raise CorruptFileError(
+                f"{label}: {name}[{at}] = {values[at]} is not a number that it may hold",
+                position=at,
+            ) from error
 
 
 def _is_permutation(ids: NDArray[Any], task: native.Task | None) -> bool:
     seen = np.zeros(len(ids), np.bool_)
-    for start in range(0, len(ids), 1 << 22):
+    for start in range(0, len(ids), _CHUNK):
         if task is not None:
             task.check()
-        piece = ids[start : start + (1 << 22)]
+        piece = ids[start : start + _CHUNK]
         if piece.size and int(piece.max()) >= len(ids):
             return False
         seen[piece] = True

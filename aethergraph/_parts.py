@@ -46,10 +46,7 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         return self._stores[name]
 
     def __setitem__(self, name: str, value: FeatureStore | ArrayLike) -> None:
-        if not isinstance(name, str) or not name:
-            raise InvalidArgumentError(
-                f"the name of a {self.kind} attribute must be a non-empty string, got {name!r}"
-            )
+        _check_name(name, self.kind)
         label = f"{self.kind}_attrs[{name!r}]"
         self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
 
@@ -65,6 +62,15 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
     def __repr__(self) -> str:
         shapes = {name: (store.shape, store.dtype_name) for name, store in self._stores.items()}
         return f"AttributeTable({self.kind}, {shapes})"
+
+
+def _check_name(name: Any, kind: Owner) -> None:
+    """Names go into the file as UTF-8."""
+    if not isinstance(name, str) or not name or any("\ud800" <= c <= "\udfff" for c in name):
+        raise InvalidArgumentError(
+            f"the name of a {kind} attribute must be a non-empty string of characters that UTF-8 "
+            f"has, got {name!r}"
+        )
 
 
 class Lists:
@@ -190,6 +196,7 @@ class EdgeInput:
         if time is not None:
             self.time = as_times(time, edges, "edge_time", "num_edges")
         for name, value in (attrs or {}).items():
+            _check_name(name, "edge")
             self.attrs[name] = attribute_store(value, edges, f"edge_attrs[{name!r}]", "num_edges")
 
     @property

@@ -17,6 +17,7 @@ that they do not know; ``version`` grows when a reader must not ignore something
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from dataclasses import dataclass, field
@@ -26,9 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
-from aethergraph.errors import CorruptFileError, FormatError, VersionError
+from aethergraph.errors import CorruptFileError, FileChangedError, FormatError, VersionError
 
-__all__ = ["ArrayMeta", "EdgeType", "FileMeta", "NodeType", "SectionTable"]
+__all__ = [
+    "ArrayMeta",
+    "EdgeType",
+    "FileMeta",
+    "NodeType",
+    "SectionTable",
+    "check_fingerprint",
+    "write_meta",
+]
 
 META_VERSION = 1
 #: META is a description; anything larger is not one of ours.
@@ -258,3 +267,18 @@ _WRONG_CONTENT = {
     native.CONTENT_GRAPH: "this is a feature file, not a graph; open it with FeatureStore.load",
     native.CONTENT_FEATURES: "this is a graph file, not features; open it with Graph.load",
 }
+
+
+def check_fingerprint(path: str, expected: str, found: str) -> None:
+    """A pickle by path is only good for the very file that it was made from."""
+    if expected != found:
+        raise FileChangedError(
+            errno.ESTALE, f"{path}: the file is not the one that was opened", path
+        )
+
+
+def write_meta(writer: native.NativeWriter, meta: FileMeta) -> None:
+    """Write the META section."""
+    writer.begin(native.SECTION_META, 0, native.DTYPE_CODES["uint8"])
+    writer.append(meta.encode())
+    writer.end()

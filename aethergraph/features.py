@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
 import math
@@ -16,19 +15,17 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import (
     as_ids,
-    check_length,
     describe_range,
     empty,
     read_only,
     to_array,
 )
-from aethergraph._bfloat16 import bfloat16_to_float32, convert
+from aethergraph._bfloat16 import bfloat16_to_float32, convert, torch_bfloat16_bits
 from aethergraph._npy import is_npy, map_npy, read_npy_header
 from aethergraph._storage import Storage, check_storage, choose_storage, copy_to_memory
-from aethergraph.container import ArrayMeta, FileMeta, SectionTable
+from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
 from aethergraph.errors import (
     ClosedError,
-    FileChangedError,
     FormatError,
     InvalidArgumentError,
     OutOfRangeError,
@@ -174,6 +171,12 @@ class FeatureStore:
         )  # fmt: skip
 
     @classmethod
+    def from_mapped(cls, array: NDArray[Any], guard: native.FileGuard | None) -> FeatureStore:
+        """Wrap an array of an open file (None: of memory), which ``guard`` watches."""
+        code = native.dtype_code(array.dtype, "array")
+        return cls._make(array, code, guard=guard, storage="mmap" if guard else "memory")
+
+    @classmethod
     def from_array(cls, array: ArrayLike, *, dtype: str | None = None) -> FeatureStore:
         """Wrap an array of at least one dimension, without a copy where its layout allows.
 
@@ -185,9 +188,16 @@ class FeatureStore:
         Raises:
             InvalidArgumentError: no dimension, or a dtype that cannot be stored.
         """
-        values = to_array(array, "array")
+        return cls._wrap(array, dtype, "array")
+
+    @classmethod
+    def _wrap(cls, array: ArrayLike, dtype: str | None, name: str) -> FeatureStore:
+        bits = torch_bfloat16_bits(array)
+        values = to_array(array, name) if bits is None else bits
+        if bits is not None:
+            dtype = "bfloat16"
         if values.ndim == 0:
-            raise InvalidArgumentError("array must have at least one dimension, got a scalar")
+            raise InvalidArgumentError(f"{name} must have at least one dimension, got a scalar")
         if values.dtype.name == "bfloat16":  # ml_dtypes
             values, dtype = values.view(np.uint16), "bfloat16"
         if dtype == "bfloat16":
@@ -199,7 +209,7 @@ class FeatureStore:
         elif dtype is not None:
             raise InvalidArgumentError(f"dtype = {dtype!r} is not 'bfloat16' or None")
         else:
-            code = native.dtype_code(values.dtype, "array")
+            code = native.dtype_code(values.dtype, name)
         return cls._make(_native_rows(values), code)
 
     # ---- what it is ----------------------------------------------------------------------
@@ -504,6 +514,27 @@ class FeatureStore:
                     task.lend(piece.nbytes)
                     task.check()
 
+    def verify(self, progress: native.Progress | None = None) -> None:
+        """Read the file behind this store and compare its checksums.
+
+        Nothing to do for rows in memory; a ``.npy`` file has no checksums, and its header and size
+        were checked when it was opened.
+
+        Raises:
+            CorruptFileError: names the first section that is damaged.
+            FileChangedError: the file was replaced or written to since it was opened.
+        """
+        self.native_rows()
+        origin = self._origin
+        if origin is None or origin.kind == "npy":
+            return
+        file = native.NativeFile(origin.path)
+        content = native.CONTENT_GRAPH if origin.kind == "graph" else native.CONTENT_FEATURES
+        table = SectionTable(file, content)
+        check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
+        native.run_long(file.verify, progress, file.size)
+        file.check()
+
     def close(self) -> None:
         """Drop this store's references. Arrays taken from it stay valid."""
         if self._rows is not None:
@@ -559,21 +590,6 @@ def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
     return FeatureStore._make(array, code)
 
 
-def check_fingerprint(path: str, expected: str, found: str) -> None:
-    """A pickle by path is only good for the very file that it was made from."""
-    if expected != found:
-        raise FileChangedError(
-            errno.ESTALE, f"{path}: the file is not the one that was pickled", path
-        )
-
-
-def write_meta(writer: native.NativeWriter, meta: FileMeta) -> None:
-    """Write the META section."""
-    writer.begin(native.SECTION_META, 0, native.DTYPE_CODES["uint8"])
-    writer.append(meta.encode())
-    writer.end()
-
-
 def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
     """Native byte order, aligned, contiguous inside a row; rows may lie apart."""
     if not values.dtype.isnative or not values.flags.aligned:
@@ -591,9 +607,7 @@ def attribute_store(value: Any, num_rows: int, name: str, what: str) -> FeatureS
     """``value`` as a FeatureStore with ``num_rows`` rows."""
     store = value if isinstance(value, FeatureStore) else None
     if store is None:
-        array = to_array(value, name)
-        check_length(array, num_rows, name, what)
-        store = FeatureStore.from_array(array)
+        store = FeatureStore._wrap(value, None, name)
     if store.num_rows != num_rows:
         raise InvalidArgumentError(f"{name} has {store.num_rows} rows, but {what} = {num_rows}")
     return store

@@ -22,6 +22,7 @@ from aethergraph._parts import (
     read_node_time,
 )
 from aethergraph._storage import Storage, check_storage
+from aethergraph.container import Owner, check_fingerprint
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -29,7 +30,7 @@ from aethergraph.errors import (
     LayoutError,
     OutOfRangeError,
 )
-from aethergraph.features import FeatureStore, check_fingerprint
+from aethergraph.features import FeatureStore
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 
@@ -493,6 +494,23 @@ class Graph:
     def node_time(self) -> NDArray[Any] | None:
         """Time by node (int64 or float64, read-only)."""
         return self._live().node_time
+
+    def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
+        """What the graph knows of nodes (``node_time``) or edges (``edge_weight``, ``edge_time``).
+
+        The same values as the properties of these names, as stores to gather rows from.
+        """
+        parts = self._live()
+        if of == "node":
+            named = {"node_time": parts.node_time}
+        else:
+            named = {"edge_weight": parts.edge_weight, "edge_time": parts.edge_time}
+        guard = None if self._file is None else self._file.guard()
+        return {
+            name: FeatureStore.from_mapped(array, guard)
+            for name, array in named.items()
+            if array is not None
+        }
 
     @property
     def node_attrs(self) -> AttributeTable:

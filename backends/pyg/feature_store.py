@@ -269,6 +269,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         self._graph: Graph | None = None
         self._columns: dict[Key, Column] = {}
         self._from_graph: dict[Key, Column] = {}
+        self._values: dict[Key, core.FeatureStore] = {}
         self._hidden: set[Key] = set()
         self._recycle = recycle
         self._pool: BufferPool | None = BufferPool() if recycle else None
@@ -285,7 +286,9 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         """A store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
 
         It is a live view: attributes that the graph gains or loses later appear and vanish here.
-        Tensors put into the store stay in the store; they shadow the graph's.
+        The graph's own ``edge_weight``, ``edge_time`` and ``node_time`` are served under these
+        names, unless an attribute has the name. Tensors put into the store stay in the store;
+        they shadow the graph's.
 
         Args:
             graph: the graph whose attributes are served, never changed.
@@ -293,21 +296,16 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         """
         store = cls(recycle=recycle)
         store._graph = graph
+        store._values = _graph_values(graph)
         return store
 
     # ---- what is there ---------------------------------------------------------------------
 
     def columns(self) -> Iterator[tuple[Key, Column]]:
         """Every tensor in the store with its key, edge tensors included."""
-        if self._graph is not None:
-            for group, attrs in (
-                (None, self._graph.node_attrs),
-                (EDGE_GROUP, self._graph.edge_attrs),
-            ):
-                for name in attrs:
-                    key = (group, name)
-                    if key not in self._columns and key not in self._hidden:
-                        yield key, self._graph_column(key, attrs[name])
+        for key, rows in self._graph_rows().items():
+            if key not in self._columns and key not in self._hidden:
+                yield key, self._graph_column(key, rows)
         for key in list(self._columns):
             yield key, self._put_column(key)
 
@@ -319,6 +317,11 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         items = list(self.columns())
         nodes = [(key[1], column) for key, column in items if not isinstance(key[0], tuple)]
         edges = [(key[1], column) for key, column in items if key[0] == EDGE_GROUP]
+        for name in {name for name, _ in nodes} & {name for name, _ in edges}:
+            raise InvalidArgumentError(
+                f"{name!r} is both a node and an edge attribute, and a homogeneous batch has one "
+                "place for it: give one of them another name"
+            )
         return nodes, edges
 
     def _listed(self) -> list[tuple[Key, Column]]:
@@ -333,16 +336,18 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         key = _key(attr)
         if key in self._columns:
             return self._put_column(key)
-        if self._graph is None or key in self._hidden:
-            return None
-        group, name = key
-        if group is None:
-            attrs = self._graph.node_attrs
-        elif group == EDGE_GROUP:
-            attrs = self._graph.edge_attrs
-        else:
-            return None
-        return self._graph_column(key, attrs[name]) if name in attrs else None
+        rows = None if key in self._hidden else self._graph_rows().get(key)
+        return None if rows is None else self._graph_column(key, rows)
+
+    def _graph_rows(self) -> dict[Key, core.FeatureStore]:
+        if self._graph is None:
+            return {}
+        rows = dict(self._values)
+        for name, store in self._graph.node_attrs.items():
+            rows[None, name] = store
+        for name, store in self._graph.edge_attrs.items():
+            rows[EDGE_GROUP, name] = store
+        return rows
 
     def _require(self, attr: TensorAttr) -> Column:
         column = self._find(attr)
@@ -355,6 +360,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     def _graph_column(self, key: Key, rows: core.FeatureStore) -> Column:
         column = self._from_graph.get(key)
         if column is None or column.rows is not rows:
+            _check_name(key)
             column = self._from_graph[key] = Column(rows, None)
         return column
 
@@ -402,6 +408,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         tensor = _as_tensor(tensor)
         key = _key(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
+            _check_name(key)
             self._check_rows(key, tensor)
             self._columns[key] = Column.of_tensor(tensor)
             self._hidden.discard(key)
@@ -493,12 +500,15 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         state = self.__dict__.copy()
         state["_columns"] = {key: column.tensor for key, column in self._columns.items()}
         state["_from_graph"] = {}
+        state["_values"] = {}
         state["_pool"] = None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._columns = {key: Column.of_tensor(t) for key, t in state["_columns"].items()}
+        if self._graph is not None:
+            self._values = _graph_values(self._graph)
         self._pool = BufferPool() if self._recycle else None
 
     def _share_tensors(self) -> None:
@@ -512,6 +522,27 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
                 self._columns[key] = Column.of_tensor(
                     shared_empty(tuple(tensor.shape), tensor.dtype).copy_(tensor)
                 )
+
+
+def _graph_values(graph: Graph) -> dict[Key, core.FeatureStore]:
+    """The values that a graph itself has of nodes and edges."""
+    nodes, edges = graph.value_stores("node"), graph.value_stores("edge")
+    return {(None, name): rows for name, rows in nodes.items()} | {
+        (EDGE_GROUP, name): rows for name, rows in edges.items()
+    }
+
+
+#: PyG's loaders would write these over the edges of a homogeneous batch.
+_STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes"})
+
+
+def _check_name(key: Key) -> None:
+    group, name = key
+    if name in _STRUCTURE and group in (None, EDGE_GROUP):
+        raise InvalidArgumentError(
+            f"an attribute cannot be called {name!r}: in PyG's batches that is the graph itself; "
+            "give it another name"
+        )
 
 
 def _key(attr: TensorAttr) -> Key:
@@ -534,6 +565,11 @@ def _as_tensor(values: Any) -> Tensor:
         )
     if values.device.type != "cpu":
         raise InvalidArgumentError(f"the tensor must be on the CPU, it is on {values.device}")
+    if values.requires_grad:
+        raise InvalidArgumentError(
+            "the tensor requires grad, which a store of rows cannot carry: put tensor.detach(), "
+            "or look learnable rows up in the model, embedding(batch.n_id)"
+        )
     if values.layout != torch.strided or values.is_quantized:
         raise InvalidArgumentError("sparse and quantized tensors cannot be stored")
     return values

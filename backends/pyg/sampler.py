@@ -53,10 +53,11 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         loader = NodeLoader((feature_store, graph_store), sampler, input_nodes=train_nodes)
 
     What comes back is a ``SamplerOutput`` of int64 CPU tensors: ``node`` [N] global ids, the seeds
-    first (duplicates kept, each with the same edges), then hop by hop in order of discovery; ``row`` and
-    ``col`` [E], local ids of source and destination, ``col`` non-decreasing; ``edge`` [E], edge
-    ids as the graph store numbers them; ``batch`` [N] if disjoint; ``num_sampled_nodes`` and
-    ``num_sampled_edges``, lists per hop; ``metadata`` as PyG's loaders read it.
+    first (duplicates kept, each with the same edges), then hop by hop in order of discovery;
+    ``row`` and ``col`` [E], local ids of source and destination, ``col`` non-decreasing; ``edge``
+    [E], edge ids as the graph store numbers them; ``batch`` [N] if disjoint;
+    ``num_sampled_nodes`` and ``num_sampled_edges``, lists per hop; ``metadata`` as PyG's loaders
+    read it.
 
     **Random draws.** Every draw is a function of a key, the hop, the node and its list, nothing
     else: not of the process, the thread, or what was drawn before. The key of a batch is mixed

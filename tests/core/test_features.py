@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph import FeatureStore, errors, set_num_threads
+from aethergraph import FeatureStore, Graph, errors, set_num_threads
 from aethergraph import _binding as native
 from aethergraph._bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 
@@ -474,3 +474,29 @@ def test_dtype_codes_have_the_native_sizes() -> None:
 def _default_threads() -> Any:
     yield
     set_num_threads(0)
+
+
+def test_torch_tensors_of_bfloat16_are_taken() -> None:
+    torch = pytest.importorskip("torch")
+    rows = torch.rand(5, 3).to(torch.bfloat16)
+    store = FeatureStore.from_array(rows)
+    assert store.dtype_name == "bfloat16"
+    np.testing.assert_array_equal(store.gather([4, 0], dtype="float32"), rows[[4, 0]].float())
+    graph = Graph.from_edges(5, [0], [1])
+    graph.features = rows.T.contiguous().T
+    np.testing.assert_array_equal(graph.features.gather([2], dtype="float32"), rows[[2]].float())
+
+
+@pytest.mark.parametrize("name", ["", 3, "half \ud800 a pair"])
+def test_names_that_no_file_could_hold(name: Any) -> None:
+    graph = Graph.from_edges(2, [0], [1])
+    with pytest.raises(errors.InvalidArgumentError, match="name of a node attribute"):
+        graph.node_attrs[name] = [1, 2]
+    with pytest.raises(errors.InvalidArgumentError, match="name of a edge attribute"):
+        Graph.from_edges(2, [0], [1], edge_attrs={name: [1]})
+
+
+def test_an_attribute_of_no_known_dtype_is_named() -> None:
+    graph = Graph.from_edges(2, [0], [1])
+    with pytest.raises(errors.InvalidArgumentError, match=r"node_attrs\['z'\]: complex128"):
+        graph.node_attrs["z"] = [1j, 2]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_graph
-from core.strategies import assert_same_graph, edge_lists
+from core.strategies import assert_same_graph, assert_same_subgraph, edge_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _binding as native
 from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType
+from aethergraph.testing import oracle
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -80,6 +81,10 @@ def test_files_with_wide_ids_are_read(tmp_path: Path) -> None:
     graph.verify()
     assert graph.csc()[1].dtype == np.uint64
     assert graph.in_neighbors(0).tolist() == [2]
+    for disjoint in (False, True):
+        found = NeighborSampler(graph, [-1, 2], disjoint=disjoint).sample([0, 1], key=3)
+        expected = oracle.sample(*graph.csc(), [0, 1], [-1, 2], 3, disjoint=disjoint)
+        assert_same_subgraph(found, expected)
     assert_same_graph(Graph.load(path, storage="memory"), graph)
 
 
@@ -342,7 +347,7 @@ def test_a_pickle_knows_its_file(full_graph: Graph, tmp_path: Path) -> None:
     full_graph.features = np.zeros((120, 8), np.float32)
     full_graph.save(path)
     for pickled in (data, store):
-        with pytest.raises(errors.FileChangedError, match="not the one that was pickled"):
+        with pytest.raises(errors.FileChangedError, match="not the one that was opened"):
             pickle.loads(pickled)
     path.unlink()
     with pytest.raises(errors.MissingFileError):
@@ -476,3 +481,59 @@ def test_meta_that_is_refused(data: bytes) -> None:
 def test_meta_of_a_newer_version() -> None:
     with pytest.raises(errors.VersionError, match="version 2"):
         FileMeta.decode(meta_of(version=2), "f")
+
+
+# ---- verifying -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "message"),
+    [
+        (native.SECTION_EDGE_WEIGHT, np.float32(np.nan), r"edge_weight\[2\] = nan"),
+        (native.SECTION_EDGE_WEIGHT, np.float32(-1), r"edge_weight\[2\] = -1"),
+        (native.SECTION_EDGE_WEIGHT, np.float32(np.inf), r"edge_weight\[2\] = inf"),
+        (native.SECTION_EDGE_TIME, np.float64(np.nan), r"edge_time\[2\] = nan"),
+        (native.SECTION_NODE_TIME, np.float64(np.nan), r"node_time\[2\] = nan"),
+    ],
+)
+def test_verify_names_values_that_no_graph_has(
+    tmp_path: Path, kind: int, bad: Any, message: str
+) -> None:
+    """Files of other writers: right in their checksums, wrong in their numbers."""
+    meta = FileMeta((NodeType("n", 3),), (EdgeType(0, "to", 0, 3),))
+    values = np.ones(3, bad.dtype)
+    values[2] = bad
+    with native.NativeWriter(tmp_path / "g", native.CONTENT_GRAPH) as writer:
+        for number, array in (
+            (native.SECTION_META, np.frombuffer(meta.encode(), np.uint8)),
+            (native.SECTION_CSC_INDPTR, np.array([0, 1, 2, 3], np.uint64)),
+            (native.SECTION_CSC_INDICES, np.array([2, 0, 1], np.uint32)),
+            (kind, values),
+        ):
+            writer.begin(number, 0, native.dtype_code(array.dtype))
+            writer.append(array)
+            writer.end()
+    with pytest.raises(errors.CorruptFileError, match=message) as caught:
+        Graph.load(tmp_path / "g").verify()
+    assert caught.value.position == 2
+
+
+def test_feature_stores_verify_their_file(full_graph: Graph, tmp_path: Path) -> None:
+    full_graph.save(tmp_path / "g")
+    full_graph.features.save(tmp_path / "x")
+    FeatureStore.from_array(np.ones((2, 2))).verify()
+    FeatureStore.load(tmp_path / "x").verify()
+    Graph.load(tmp_path / "g").features.verify()
+    store = FeatureStore.load(tmp_path / "x")
+    data = bytearray((tmp_path / "x").read_bytes())
+    (section,) = [
+        s for s in native.NativeFile(tmp_path / "x").sections() if s.kind == native.SECTION_ARRAY
+    ]
+    data[section.offset] ^= 1
+    (tmp_path / "y").write_bytes(data)
+    with pytest.raises(errors.CorruptFileError, match="checksum"):
+        FeatureStore.load(tmp_path / "y").verify()
+    (tmp_path / "x").unlink()
+    FeatureStore.from_array(np.zeros((3, 1))).save(tmp_path / "x")
+    with pytest.raises(errors.FileChangedError, match="not the one that was opened"):
+        store.verify()

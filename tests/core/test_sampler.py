@@ -108,12 +108,22 @@ def test_storage_changes_nothing(graph: Graph, tmp_path: Path, mode: Any) -> Non
         assert_same_subgraph(found, expected)
 
 
+def test_disjoint_trees_in_a_graph_of_many_nodes() -> None:
+    """Tree and node together take more than 32 bits."""
+    num_nodes = 1 << 22
+    rng = np.random.default_rng(2)
+    graph = Graph.from_edges(num_nodes, *rng.integers(0, num_nodes, (2, 50_000)))
+    seeds = graph.edge_index()[1][rng.integers(0, 50_000, 3000)]
+    found = NeighborSampler(graph, [3, 2], disjoint=True).sample(seeds, key=8)
+    assert_same_subgraph(found, oracle.sample(*graph.csc(), seeds, [3, 2], 8, disjoint=True))
+
+
 def test_duplicate_seeds_get_the_same_edges() -> None:
     """PyG issue 9589: the graph 2->0, 3->1 with seeds [0, 0, 1]."""
     graph = Graph.from_edges(4, [2, 3], [0, 1])
     found = NeighborSampler(graph, [-1]).sample([0, 0, 1])
     assert found.node.tolist() == [0, 0, 1, 2, 3]
-    assert list(zip(found.row.tolist(), found.col.tolist(), strict=True)) == [(3, 0), (3, 1), (4, 2)]
+    assert found.edge_index.T.tolist() == [[3, 0], [3, 1], [4, 2]]
     assert found.num_sampled_nodes == [3, 2]
 
 

@@ -333,3 +333,20 @@ def test_copies_and_pickles() -> None:
         for name in ("x", "y", "z"):
             assert torch.equal(other[None, name, ids], store[None, name, ids])
     assert "'x'): [150, 8] float32" in repr(store)
+
+
+def test_names_of_the_graph_itself_are_refused() -> None:
+    for name in ("edge_index", "adj_t", "num_nodes"):
+        for group in (None, (None, None)):
+            with pytest.raises(errors.InvalidArgumentError, match=name):
+                FeatureStore()[group, name, None] = table()
+        graph = make_graph()
+        graph.node_attrs[name] = graph.node_attrs["y"]
+        with pytest.raises(errors.InvalidArgumentError, match=name):
+            FeatureStore.from_graph(graph).get_all_tensor_attrs()
+        FeatureStore()["paper", name, None] = table()  # typed batches have a place of their own
+
+
+def test_a_tensor_that_requires_grad_is_refused() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="detach"):
+        FeatureStore()[None, "x", None] = torch.rand(3, 2, requires_grad=True)

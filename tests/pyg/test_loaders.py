@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import os
 import pickle
 import threading
 import time
@@ -718,3 +719,39 @@ def test_attributes_called_like_the_loaders_own() -> None:
     (batch,) = NeighborLoader(data, [-1], [3], batch_size=4)
     assert batch.n_id.tolist() == [13, 12]  # as in PyG: the user's own stay
     assert batch.e_id.tolist() == [22]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_weights_and_times_of_the_graph(tmp_path: Path, num_workers: int) -> None:
+    rng = np.random.default_rng(3)
+    graph = Graph.from_edges(
+        50, *rng.integers(0, 50, (2, 400)), edge_weight=rng.random(400, np.float32),
+        edge_time=rng.integers(0, 99, 400), node_time=rng.random(50),
+    )  # fmt: skip
+    graph.save(tmp_path / "g")
+    for source in (graph, Graph.load(tmp_path / "g")):
+        for batch in NeighborLoader(source, [3, 2], batch_size=25, num_workers=num_workers):
+            assert np.array_equal(batch.edge_weight, graph.edge_weight[batch.e_id])
+            assert np.array_equal(batch.edge_time, graph.edge_time[batch.e_id])
+            assert np.array_equal(batch.node_time, graph.node_time[batch.n_id])
+    graph.edge_attrs["edge_weight"] = np.arange(400)
+    batch = next(iter(NeighborLoader(graph, [3], batch_size=25)))
+    assert torch.equal(batch.edge_weight, batch.e_id)
+
+
+def test_one_name_for_nodes_and_edges_is_refused() -> None:
+    graph = make_graph()
+    graph.node_attrs["kind"] = graph.node_attrs["y"]
+    with pytest.raises(errors.InvalidArgumentError, match="'kind' is both"):
+        next(iter(NeighborLoader(graph, FANOUTS)))
+
+
+def test_a_file_that_shrinks_under_a_worker(tmp_path: Path) -> None:
+    """torch replaces the signal handlers in every worker process."""
+    Graph.from_edges(1 << 16, np.arange(1 << 16), np.arange(1 << 16)).save(tmp_path / "g")
+    loader = NeighborLoader(
+        Graph.load(tmp_path / "g"), [-1], input_nodes=torch.tensor([65535]), num_workers=1,
+        worker_init_fn=lambda _: os.truncate(tmp_path / "g", 4096),
+    )  # fmt: skip
+    with pytest.raises(OSError, match="FileChangedError in DataLoader worker"):
+        next(iter(loader))
