@@ -58,12 +58,13 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
             return values
     array = to_array(values, name)
     if array.ndim != 1:
-        raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}")
+        hint = f": for one id use [{array}]" if array.ndim == 0 else ""
+        raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}{hint}")
     if array.dtype.kind not in "iu":
         if array.size == 0 and not hasattr(values, "dtype"):
             return np.empty(0, np.int64)  # an empty list has no dtype of its own
         hint = "; for a mask use np.flatnonzero(mask)" if array.dtype.kind == "b" else ""
-        raise InvalidArgumentError(f"{name} must hold integer ids, got dtype {array.dtype}{hint}")
+        raise InvalidArgumentError(f"{name} must hold integers, got dtype {array.dtype}{hint}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         large = array > _INT64_MAX
         if large.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from aethergraph.container import (
     SectionTable,
     write_meta,
 )
-from aethergraph.errors import AetherError, CorruptFileError, UnsupportedError
+from aethergraph.errors import AetherError, CorruptFileError, FormatError, UnsupportedError
 from aethergraph.features import FeatureStore
 
 __all__ = ["GraphReader", "GraphWriter", "verify_parts"]
@@ -40,6 +41,16 @@ _CSR = (
 _Kinds = tuple[int, int, int | None, str]
 
 
+def _hint(path: native.Path) -> str:
+    """What to do with a file that users take for a graph."""
+    name = os.fsdecode(path)
+    if name.lower().endswith((".csv", ".tsv", ".txt", ".parquet", ".gz")):
+        return f"; convert edges first: aethergraph convert -i {name} -o graph.aeg"
+    if name.lower().endswith((".npy", ".npz")):
+        return "; features: graph.load_features(path); edges: Graph.from_edges or convert"
+    return ""
+
+
 class GraphReader:
     """Opens a graph file: finds the sections, checks them, maps or copies them.
 
@@ -48,7 +59,10 @@ class GraphReader:
     """
 
     def __init__(self, path: native.Path) -> None:
-        self.file = native.NativeFile(path)
+        try:
+            self.file = native.NativeFile(path)
+        except FormatError as error:
+            raise FormatError(f"{error}{_hint(path)}") from None
         self.table = SectionTable(self.file, native.CONTENT_GRAPH)
         self.guard = self.file.guard()
         self.path = self.table.path

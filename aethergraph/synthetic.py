@@ -22,8 +22,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph import _binding as native
 from aethergraph.build.outputs import NpyWriter
-from aethergraph.build.source import PathLike, ProgressFn, default_threads
+from aethergraph.build.source import PathLike, ProgressFn
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["CommunityGraph", "RmatGraph"]
@@ -280,7 +281,7 @@ def _in_order(
     make: Callable[[int, int], T], ranges: list[tuple[int, int]], threads: int | None
 ) -> Iterator[T]:
     """make(start, stop) of every range, a few ahead in threads."""
-    count = default_threads() if threads is None else max(1, threads)
+    count = native.get_num_threads() if threads is None else max(1, threads)
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(count, thread_name_prefix="aethergraph-synthetic")
     try:

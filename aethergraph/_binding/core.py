@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from typing import Any, Final, NoReturn
 
@@ -20,6 +21,8 @@ except ImportError as error:  # pragma: no cover - a broken installation
         f"({error}); install the package again: pip install aethergraph, or pip install -e . in "
         "a checkout"
     ) from error
+
+log = logging.getLogger("aethergraph")
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Ids = NDArray[np.int64]
@@ -92,9 +95,21 @@ def build_info() -> str:
     return _text(lib.aether_build_info())
 
 
+def _check_environment() -> None:
+    text = os.environ.get("AETHERGRAPH_NUM_THREADS", "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= 256):
+        log.warning(
+            "AETHERGRAPH_NUM_THREADS=%r is not a number in 1..256: using %d threads",
+            text, get_num_threads(),
+        )  # fmt: skip
+
+
 def get_num_threads() -> int:
     """Threads the native pool uses."""
     return int(lib.aether_get_num_threads())
+
+
+_check_environment()
 
 
 def set_num_threads(num_threads: int) -> None:

@@ -35,7 +35,6 @@ __all__ = [
     "PathLike",
     "ProgressFn",
     "check_readable",
-    "default_threads",
     "describe_column",
     "detect_format",
     "explain_id",
@@ -133,14 +132,6 @@ class Field:
 def describe_column(column: int, name: str | None = None) -> str:
     """``column 2 (dst)`` for the 0-based position 1."""
     return f"column {column + 1}" + (f" ({name})" if name else "")
-
-
-def default_threads() -> int:
-    """Threads to parse with: ``AETHERGRAPH_NUM_THREADS``, else the cores this process may use."""
-    asked = os.environ.get("AETHERGRAPH_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return min(int(asked), 256)
-    return max(1, len(os.sched_getaffinity(0)))
 
 
 def check_readable(path: PathLike) -> int:

@@ -26,6 +26,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph import _binding as native
 from aethergraph.build.blocks import Block, BlockReader
 from aethergraph.build.source import (
     INT64_MAX,
@@ -35,7 +36,6 @@ from aethergraph.build.source import (
     PathLike,
     ProgressFn,
     check_readable,
-    default_threads,
     explain_id,
     require_pyarrow,
 )
@@ -79,7 +79,7 @@ class TextTable:
         delimiter: one character; " " means runs of blanks; None takes the first of
             ``candidates`` that occurs in the first line.
         header: whether the first line holds names; None decides when columns are chosen.
-        threads: parsing threads; None for :func:`default_threads`.
+        threads: parsing threads; None for as many as the native core uses.
 
     Attributes:
         num_columns: fields per line.
@@ -103,7 +103,7 @@ class TextTable:
         require_pyarrow()
         self.path = path
         self.size = check_readable(path)
-        self.threads = default_threads() if threads is None else max(1, threads)
+        self.threads = native.get_num_threads() if threads is None else max(1, threads)
         self.names: list[str] | None = None
         self._skip_bytes = 0
         self._head, self._first, self._second, self._header_end = self._read_head(

@@ -14,11 +14,13 @@ from aethergraph.cli.terminal import (
     Stages,
     command,
     duration,
+    print_error,
     print_json,
     print_table,
     size,
     stdout,
 )
+from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
 
@@ -108,14 +110,27 @@ def info_command(
 def verify_command(
     paths: Annotated[list[Path], typer.Argument(help="Graph and feature files.")],
 ) -> None:
-    """Read whole files and compare every checksum, id and offset."""
+    """Read whole files and compare every checksum, id and offset.
+
+    All files are read, whatever is wrong with one of them; the exit status tells.
+    """
+    failed = 0
     with Stages() as stages:
         for path in paths:
             began = time.perf_counter()
-            found = _verify(path, stages)
+            try:
+                found = _verify(path, stages)
+            except (AetherError, OSError) as error:
+                if len(paths) == 1:
+                    raise
+                failed += 1
+                print_error(str(error))
+                continue
             seconds = time.perf_counter() - began
             text = f"{path}: {found} ({size(path.stat().st_size)}, {duration(seconds)})"
             stdout().print(text, markup=False, soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _verify(path: Path, stages: Stages) -> str:
@@ -129,6 +144,5 @@ def _verify(path: Path, stages: Stages) -> str:
             graph.verify(progress)
         return "all checksums, ids and offsets are right"
     with FeatureStore.load(path) as store:
-        file = native.NativeFile(path)
-        native.run_long(file.verify, progress, file.size)
+        store.verify(progress)
         return f"all checksums of {store.num_rows:,} rows are right"

@@ -232,9 +232,14 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def _fail(text: str, code: int) -> NoReturn:
+def print_error(text: str) -> None:
+    """One line on stderr; with ``--debug`` the traceback as well."""
     if _debug:
         traceback.print_exc()
     line = " ".join(text.split())
     stderr().print(f"[bold red]aethergraph: error:[/bold red] {escape(line)}")
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    print_error(text)
     raise typer.Exit(code) from None

@@ -185,6 +185,8 @@ def _rebuild(
 
 
 def _as_fanouts(fanouts: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+    if isinstance(fanouts, (int, np.integer)):
+        raise InvalidArgumentError(f"fanouts has one number per hop: [{int(fanouts)}] for one hop")
     ids = as_ids(fanouts, "fanouts")
     if ids.shape[0] > _MAX_HOPS:
         raise InvalidArgumentError(f"fanouts has {ids.shape[0]} hops, at most {_MAX_HOPS} can be")

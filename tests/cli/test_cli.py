@@ -183,6 +183,12 @@ def test_verify(graph_file: Path, tmp_path: Path) -> None:
     assert ".npy files have no checksums" in lines[2]
 
 
+def test_verify_goes_on_after_a_bad_file(graph_file: Path, tmp_path: Path) -> None:
+    result = ae("verify", tmp_path / "none", graph_file, code=1)
+    assert "no such file" in result.stderr.lower()
+    assert "all checksums, ids and offsets are right" in result.stdout
+
+
 def test_damaged_and_foreign_files(graph_file: Path, tmp_path: Path) -> None:
     data = bytearray(graph_file.read_bytes())
     data[-1] ^= 1

@@ -52,7 +52,7 @@ def test_any_memory_layout_is_taken() -> None:
 @pytest.mark.parametrize(
     ("ids", "text"),
     [
-        ([0.0, 1.0], "src must hold integer ids, got dtype float64"),
+        ([0.0, 1.0], "src must hold integers, got dtype float64"),
         ([True, False], "got dtype bool; for a mask use np.flatnonzero"),
         (["a", "b"], "got dtype <U1"),
         ([[0], [1]], "src must be one-dimensional, got shape (2, 1)"),
@@ -61,7 +61,7 @@ def test_any_memory_layout_is_taken() -> None:
         ([[0], [1, 2]], "src"),  # which of two messages depends on the numpy version
         (None, "src must be one-dimensional"),
         (np.empty((0, 2), np.int64), "src must be one-dimensional, got shape (0, 2)"),
-        (np.empty(0), "src must hold integer ids, got dtype float64"),
+        (np.empty(0), "src must hold integers, got dtype float64"),
     ],
 )
 def test_ids_that_are_refused(ids: Any, text: str) -> None:
@@ -244,8 +244,8 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
     ("options", "text"),
     [
         ({"fanouts": [3, -2]}, "fanouts[1] = -2"),
-        ({"fanouts": [1.5]}, "fanouts must hold integer ids"),
-        ({"fanouts": 10}, "fanouts must be one-dimensional"),
+        ({"fanouts": [1.5]}, "fanouts must hold integers"),
+        ({"fanouts": 10}, "fanouts has one number per hop"),
         ({"fanouts": [2] * 2000}, "fanouts has 2000 hops"),
         ({"subgraph_type": "undirected"}, "subgraph_type = 'undirected' is not one of"),
         ({"subgraph_type": "induced", "disjoint": True}, "does not go with disjoint"),

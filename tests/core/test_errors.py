@@ -5,12 +5,14 @@ from __future__ import annotations
 import builtins
 import errno
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from aethergraph import Graph, errors
+from aethergraph import Graph, NeighborSampler, errors
 from aethergraph import _binding as native
 
 ALL = [getattr(errors, name) for name in errors.__all__]
@@ -70,3 +72,20 @@ def test_errors_name_value_and_position() -> None:
     assert str(caught.value) == "src[17] = -3 is not in 0..99 (num_nodes=100)"
     assert (caught.value.position, caught.value.value) == (17, -3)
     assert isinstance(caught.value, IndexError)
+
+
+def test_what_to_do_is_said(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+    graph = Graph.from_edges(3, [0], [1])
+    with pytest.raises(errors.InvalidArgumentError, match=r"\[3\] for one hop"):
+        NeighborSampler(graph, 3)
+    with pytest.raises(errors.InvalidArgumentError, match=r"for one id use \[2\]"):
+        NeighborSampler(graph, [3]).sample(2)
+    (tmp_path / "edges.csv").write_text("0,1\n" * 99)
+    with pytest.raises(errors.FormatError, match=r"aethergraph convert -i .*edges\.csv"):
+        Graph.load(tmp_path / "edges.csv")
+    np.save(tmp_path / "x.npy", np.ones(99))
+    with pytest.raises(errors.FormatError, match="load_features"):
+        Graph.load(tmp_path / "x.npy")
+    for wrong in ("abc", "0", "257", "9" * 99):
+        done = run_python("import aethergraph", AETHERGRAPH_NUM_THREADS=wrong)
+        assert f"AETHERGRAPH_NUM_THREADS='{wrong}' is not a number in 1..256" in done.stderr

@@ -379,7 +379,7 @@ def test_loader_options_that_are_refused(attributed: Graph) -> None:
         ({"batch_size": 2.5}, "batch_size must be an integer, got float"),
         ({"node_attrs": ["z"]}, "node_attrs: 'z' does not exist; there are: x, y, half"),
         ({"seeds": [True, False]}, r"mask of shape \(2,\)"),
-        ({"seeds": [0.5]}, "seeds must hold integer ids"),
+        ({"seeds": [0.5]}, "seeds must hold integers"),
     ]:
         with pytest.raises(errors.InvalidArgumentError, match=text):
             SubgraphLoader(attributed, [2], **options)  # type: ignore[arg-type]
