@@ -182,6 +182,42 @@ TEST(int32_output_is_the_same) {
     free_graph(&g);
 }
 
+/* Edge ids by position, narrow and wide, over several blocks of the export. */
+static void check_edge_ids(const graph *g, uint32_t bytes) {
+    aether_error err = {0};
+    uint32_t *narrow = calloc(g->num_edges, 4);
+    uint64_t *wide = calloc(g->num_edges, 8), hn[3], he[2], totals[2];
+    for (uint64_t e = 0; e < g->num_edges; e++) {
+        narrow[e] = UINT32_MAX - (uint32_t)e;
+        wide[e] = (e + 1) << 33 | e;
+    }
+    aether_lists lists = {g->num_nodes, g->num_nodes, g->num_edges, g->indptr, g->indices, NULL, 4, bytes};
+    lists.edge_ids = bytes == 4 ? (void *)narrow : (void *)wide;
+    aether_topology *t = NULL;
+    aether_sampler *s = NULL;
+    CHECK_OK(aether_topology_create(&lists, &t, &err), err);
+    CHECK_OK(aether_sampler_create(t, &s, &err), err);
+    int64_t seeds[] = {1, 2, 9}, fanouts[] = {-1, 20};
+    aether_sample_options o = {.key = 4, .fanouts = fanouts, .num_hops = 2, .num_threads = 1};
+    ref_sample(&expected, g->indptr, g->indices, seeds, 3, &o);
+    CHECK_OK(aether_sample(s, seeds, 3, &o, hn, he, totals, &err), err);
+    CHECK(totals[1] == expected.num_edges && totals[1] > 1024);
+    CHECK_OK(aether_sample_export(s, 8, NULL, NULL, NULL, out_edge, NULL, &err), err);
+    for (uint64_t i = 0; i < totals[1]; i++)
+        CHECK_EQ(out_edge[i], bytes == 4 ? narrow[expected.edge[i]] : wide[expected.edge[i]]);
+    aether_sampler_destroy(s);
+    aether_topology_destroy(t);
+    free(narrow);
+    free(wide);
+}
+
+TEST(edge_ids_of_both_widths) {
+    graph g = make_graph(21, 200, 150);
+    check_edge_ids(&g, 4);
+    check_edge_ids(&g, 8);
+    free_graph(&g);
+}
+
 TEST(large_fanout_draws_distinct_positions) {
     enum { DEGREE = 5000, K = 3000 };
     uint64_t indptr[] = {0, DEGREE, DEGREE};

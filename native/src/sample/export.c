@@ -1,5 +1,6 @@
 /* Widening the last sample into the caller's arrays, int32 or int64. */
 #include <inttypes.h>
+#include <stdbool.h>
 
 #include "core/error.h"
 #include "sample/sampler.h"
@@ -79,13 +80,19 @@ INLINE void put_all(const aether_sampler *s, uint32_t bytes, const columns *out)
         put_trees(s, bytes, out->batch);
 }
 
+/* Slots may outnumber the graph's nodes: a node is in many disjoint trees, and
+ * every repeated seed has its own. */
+static bool fits_int32(const aether_sampler *s) {
+    const aether_lists *l = &s->topology->lists;
+    return l->num_minor <= INT32_MAX && l->num_edges <= INT32_MAX && s->num_nodes <= INT32_MAX;
+}
+
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
                          void *edge, void *batch, aether_error *err) {
     if (out_bytes != 4 && out_bytes != 8)
         return ae_error_set(err, AETHER_E_INVALID, "out_bytes is %u, not 4 or 8", out_bytes);
-    if (out_bytes == 4 &&
-        (s->topology->lists.num_minor > INT32_MAX || s->topology->lists.num_edges > INT32_MAX))
-        return ae_error_set(err, AETHER_E_LIMIT, "ids of this graph do not fit int32: ask for int64");
+    if (out_bytes == 4 && !fits_int32(s))
+        return ae_error_set(err, AETHER_E_LIMIT, "ids of this sample do not fit int32: ask for int64");
     if (batch && !s->node_bits && s->num_nodes)
         return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
     const columns out = {node, row, col, edge, batch};

@@ -177,34 +177,47 @@ static window chunk_at(const hop *h, uint64_t c) {
     return (window){at, h->num_edges - at < CHUNK ? h->num_edges - at : CHUNK};
 }
 
+/* Whole nodes are planned, until every edge before `end` has its position. */
+static int plan_until(hop *h, uint64_t end, uint64_t *planned) {
+    const uint64_t *first = ae_sampler_first(h->s) + h->begin;
+    uint64_t from = *planned, to = from;
+    while (to < h->count && first[to] < h->first_edge + end)
+        to++;
+    *planned = to;
+    return plan_nodes(h, from, to, &h->s->sets[0], h->err);
+}
+
+/* `node` is the frontier node that add_trees has come to. */
+static int fetch_chunk(hop *h, window w, uint64_t *ids, uint64_t *node) {
+    const aether_sampler *s = h->s;
+    int rc = s->topology->ops->fetch(s->topology, h->positions + w.at, w.n, ids, h->err);
+    if (rc)
+        return rc;
+    if (s->node_bits)
+        add_trees(h, w.at, w.n, ids, node);
+    prefetch_slots(&s->map, ids, w.n);
+    return AETHER_OK;
+}
+
+/* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2
+ * waits in the other, which chunk c takes over one step later. */
 static int run_chunks(hop *h) {
     aether_sampler *s = h->s;
-    const aether_topology *t = s->topology;
     uint32_t *rows = (uint32_t *)s->rows.data + h->first_edge;
-    const uint64_t *first = ae_sampler_first(s) + h->begin;
     uint64_t ids[2][CHUNK], planned = 0, node = 0;
     uint64_t chunks = (h->num_edges + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
-        window ahead = chunk_at(h, c), middle = {0, 0}, last = {0, 0};
-        uint64_t until = planned;
-        while (until < h->count && first[until] < h->first_edge + ahead.at + ahead.n)
-            until++;
-        int rc = plan_nodes(h, planned, until, &s->sets[0], h->err);
+        window ahead = chunk_at(h, c);
+        int rc = plan_until(h, ahead.at + ahead.n, &planned);
         if (rc)
             return rc;
-        planned = until;
-        t->ops->prefetch(t, h->positions + ahead.at, ahead.n);
-        if (c >= 1 && (middle = chunk_at(h, c - 1)).n) {
-            uint64_t *now = ids[(c - 1) & 1];
-            rc = t->ops->fetch(t, h->positions + middle.at, middle.n, now, h->err);
-            if (rc)
-                return rc;
-            if (s->node_bits)
-                add_trees(h, middle.at, middle.n, now, &node);
-            prefetch_slots(&s->map, now, middle.n);
+        s->topology->ops->prefetch(s->topology, h->positions + ahead.at, ahead.n);
+        if (c >= 1 && (rc = fetch_chunk(h, chunk_at(h, c - 1), ids[(c - 1) % 2], &node)))
+            return rc;
+        if (c >= 2) {
+            window last = chunk_at(h, c - 2);
+            relabel(s, ids[(c - 2) % 2], last.n, rows + last.at);
         }
-        if (c >= 2 && (last = chunk_at(h, c - 2)).n)
-            relabel(s, ids[c & 1], last.n, rows + last.at);
     }
     return AETHER_OK;
 }

@@ -1,0 +1,198 @@
+/* A topology by itself: what create refuses, what the lists of nodes are, edge
+ * ids of both widths, damage. */
+#include "store/topology.h"
+#include "test.h"
+
+#define NUM_NODES 5
+#define LONG_LIST 600 /* copied in more than two blocks */
+#define NUM_EDGES (LONG_LIST + 7)
+
+static const uint64_t good_indptr[] = {0, 3, 3, 3 + LONG_LIST, 3 + LONG_LIST, NUM_EDGES};
+static uint64_t indptr[NUM_NODES + 1];
+static uint32_t narrow[NUM_EDGES], edge_ids4[NUM_EDGES];
+static uint64_t wide[NUM_EDGES], edge_ids8[NUM_EDGES];
+
+/* Edge ids: the upper half of the 8-byte ones is not zero, nor is the top bit of the others. */
+static aether_lists good_lists(void) {
+    memcpy(indptr, good_indptr, sizeof indptr);
+    for (uint64_t e = 0; e < NUM_EDGES; e++) {
+        wide[e] = narrow[e] = (uint32_t)(e * 7 % NUM_NODES);
+        edge_ids4[e] = UINT32_MAX - (uint32_t)e;
+        edge_ids8[e] = (e + 1) << 33 | e;
+    }
+    return (aether_lists){NUM_NODES, NUM_NODES, NUM_EDGES, indptr, narrow, NULL, 4, 8};
+}
+
+static void check_refused(const aether_lists *lists, int code) {
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    CHECK_CODE(aether_topology_create(lists, &t, &err), code);
+    CHECK(!t);
+    CHECK(err.message[0]);
+    aether_topology_destroy(t);
+}
+
+TEST(indptr_runs_from_0_to_the_number_of_edges) {
+    aether_lists l = good_lists();
+    indptr[0] = 1;
+    check_refused(&l, AETHER_E_CORRUPT);
+    indptr[0] = 0;
+    indptr[NUM_NODES] = NUM_EDGES - 1;
+    check_refused(&l, AETHER_E_CORRUPT);
+    indptr[NUM_NODES] = NUM_EDGES + 1;
+    check_refused(&l, AETHER_E_CORRUPT);
+}
+
+TEST(impossible_lists_are_refused) {
+    aether_lists l = good_lists();
+    l.indptr = NULL;
+    check_refused(&l, AETHER_E_INVALID);
+    l = good_lists();
+    l.indices = NULL;
+    check_refused(&l, AETHER_E_INVALID);
+    l = good_lists();
+    l.id_bytes = 2;
+    check_refused(&l, AETHER_E_INVALID);
+    l = good_lists();
+    l.edge_ids = edge_ids8;
+    l.edge_id_bytes = 6;
+    check_refused(&l, AETHER_E_INVALID);
+    check_refused(NULL, AETHER_E_INVALID);
+}
+
+/* The sizes are looked at before indptr[num_major] is. */
+TEST(more_than_63_bits_are_refused) {
+    aether_lists l = good_lists();
+    l.num_major = INT64_MAX;
+    check_refused(&l, AETHER_E_LIMIT);
+    l = good_lists();
+    l.num_minor = INT64_MAX;
+    check_refused(&l, AETHER_E_LIMIT);
+    l = good_lists();
+    l.num_edges = indptr[NUM_NODES] = INT64_MAX;
+    check_refused(&l, AETHER_E_LIMIT);
+}
+
+TEST(no_nodes_and_no_edges_are_a_topology) {
+    uint64_t zero[] = {0};
+    aether_lists l = {0, 0, 0, zero, NULL, NULL, 4, 8};
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, NULL, 0, NULL, NULL, 0, &err), err);
+    int64_t node = 0, degree;
+    CHECK_CODE(aether_topology_degrees(t, &node, 1, &degree, &err), AETHER_E_RANGE);
+    aether_topology_destroy(t);
+}
+
+/* The lists of nodes 2, 1, 0, 2 with edge id `id(e)` at position e. */
+static void check_neighbors(const aether_lists *lists, uint64_t (*id)(uint64_t)) {
+    enum { TOTAL = 2 * LONG_LIST + 3 };
+    static int64_t neighbors[TOTAL + 1], edges[TOTAL + 1];
+    const int64_t nodes[] = {2, 1, 0, 2};
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(lists, &t, &err), err);
+    neighbors[TOTAL] = edges[TOTAL] = -5;
+    CHECK_OK(aether_topology_neighbors(t, nodes, 4, neighbors, edges, TOTAL, &err), err);
+    for (uint64_t i = 0; i < TOTAL; i++) {
+        uint64_t e = i < LONG_LIST ? 3 + i : i - LONG_LIST; /* lists 0 and 2 adjoin */
+        CHECK_EQ(neighbors[i], wide[e]);
+        CHECK_EQ(edges[i], id(e));
+    }
+    CHECK_EQ(neighbors[TOTAL], -5);
+    CHECK_EQ(edges[TOTAL], -5);
+    aether_topology_destroy(t);
+}
+
+static uint64_t id_is_position(uint64_t e) {
+    return e;
+}
+static uint64_t id_of_4_bytes(uint64_t e) {
+    return edge_ids4[e];
+}
+static uint64_t id_of_8_bytes(uint64_t e) {
+    return edge_ids8[e];
+}
+
+TEST(neighbors_and_edge_ids_of_every_width) {
+    aether_lists l = good_lists();
+    for (int is_wide = 0; is_wide < 2; is_wide++) {
+        l.indices = is_wide ? (void *)wide : (void *)narrow;
+        l.id_bytes = is_wide ? 8 : 4;
+        l.edge_ids = NULL;
+        check_neighbors(&l, id_is_position);
+        l.edge_ids = edge_ids4;
+        l.edge_id_bytes = 4;
+        check_neighbors(&l, id_of_4_bytes);
+        l.edge_ids = edge_ids8;
+        l.edge_id_bytes = 8;
+        check_neighbors(&l, id_of_8_bytes);
+    }
+}
+
+TEST(either_output_may_be_left_out) {
+    aether_lists l = good_lists();
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    int64_t out[3], node = 0;
+    CHECK_OK(aether_topology_neighbors(t, &node, 1, out, NULL, 3, &err), err);
+    CHECK_EQ(out[2], narrow[2]);
+    CHECK_OK(aether_topology_neighbors(t, &node, 1, NULL, out, 3, &err), err);
+    CHECK_EQ(out[2], 2);
+    aether_topology_destroy(t);
+}
+
+TEST(capacity_is_never_exceeded) {
+    aether_lists l = good_lists();
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    int64_t out[7] = {0, 0, 0, -5, -5, -5, -5};
+    const int64_t nodes[] = {0, 4};
+    for (uint64_t capacity = 3; capacity < 7; capacity++) {
+        CHECK_CODE(aether_topology_neighbors(t, nodes, 2, out, NULL, capacity, &err), AETHER_E_INVALID);
+        CHECK_EQ(out[3], -5);
+    }
+    CHECK_CODE(aether_topology_neighbors(t, nodes, 1, out, out, 2, &err), AETHER_E_INVALID);
+    CHECK_OK(aether_topology_neighbors(t, nodes, 2, out, NULL, 7, &err), err);
+    CHECK_EQ(out[6], narrow[NUM_EDGES - 1]);
+    aether_topology_destroy(t);
+}
+
+/* The file may be damaged after it was opened: each list and id is checked when it is read. */
+static void check_damage(uint32_t id_bytes) {
+    aether_lists l = good_lists();
+    l.id_bytes = id_bytes;
+    l.indices = id_bytes == 4 ? (void *)narrow : (void *)wide;
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    static int64_t out[LONG_LIST];
+    int64_t node = 2;
+    narrow[3 + 300] = NUM_NODES;
+    wide[3 + 300] = NUM_NODES;
+    CHECK_CODE(aether_topology_neighbors(t, &node, 1, out, NULL, LONG_LIST, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.position, 303);
+    CHECK_EQ(err.value, NUM_NODES);
+    indptr[2] = 3 + LONG_LIST + 1; /* begins behind its end */
+    CHECK_CODE(aether_topology_degrees(t, &node, 1, out, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.position, 2);
+    indptr[2] = 3;
+    indptr[3] = NUM_EDGES + 1; /* ends behind the last edge */
+    CHECK_CODE(aether_topology_degrees(t, &node, 1, out, &err), AETHER_E_CORRUPT);
+    indptr[3] = NUM_EDGES;
+    CHECK_OK(aether_topology_degrees(t, &node, 1, out, &err), err);
+    CHECK_EQ(out[0], NUM_EDGES - 3);
+    aether_topology_destroy(t);
+}
+
+TEST(damage_is_reported_with_4_byte_ids) {
+    check_damage(4);
+}
+TEST(damage_is_reported_with_8_byte_ids) {
+    check_damage(8);
+}
+
+TEST_MAIN()
