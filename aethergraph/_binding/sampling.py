@@ -195,8 +195,10 @@ class NativeSampler:
         return NativeSample(node, row, col, edge, batch, hop_nodes, hop_edges)
 
 
-def rng_draws(key: int, hop: int, node: int, seed: int, count: int) -> NDArray[np.uint64]:
+def rng_draws(
+    key: int, hop: int, relation: int, node: int, seed: int, count: int
+) -> NDArray[np.uint64]:
     """Draws of the stream (key, hop, node, seed), for oracles and tests."""
     out = np.empty(count, np.uint64)
-    lib.aether_rng_draws(key, hop, node, seed, count, ffi.from_buffer("uint64_t[]", out))
+    lib.aether_rng_draws(key, hop, relation, node, seed, count, ffi.from_buffer("uint64_t[]", out))
     return out

@@ -31,9 +31,11 @@ def _mix(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def stream_start(key: int, hop: int, node: int, seed: int | None) -> int:
-    """Start of the stream of (key, hop, node), and of the seed's slot if disjoint."""
+def stream_start(key: int, hop: int, node: int, seed: int | None, relation: int = 0) -> int:
+    """Start of the stream of (key, hop, edge type, node), and of the seed's slot if disjoint."""
     base = _mix((_mix(key & _MASK) + (hop + 1) * _GAMMA) & _MASK)
+    if relation:
+        base = _mix((base + relation * _GAMMA) & _MASK)
     start = _mix((base + node * _GAMMA) & _MASK)
     return start if seed is None else _mix((start + (seed + 1) * _GAMMA) & _MASK)
 

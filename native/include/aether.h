@@ -289,7 +289,8 @@ typedef struct aether_sample_options {
 
 typedef struct aether_sampler aether_sampler;
 
-/* Scratch memory for sampling from `t`, which must outlive it. */
+/* Scratch memory for sampling from `t`, which must outlive it. The memory grows
+ * with the largest batch and shrinks only when the sampler is destroyed. */
 int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether_error *err);
 void aether_sampler_destroy(aether_sampler *s);
 uint64_t aether_sampler_memory(const aether_sampler *s); /* bytes of scratch held */
@@ -310,9 +311,39 @@ int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
                          void *edge, void *batch, aether_error *err);
 
+/* The same over several node types and edge types. In every hop the edge types
+ * take their turns in order, each expanding the nodes of its type `from` that
+ * the hop before has added. */
+typedef struct aether_relation {
+    const aether_topology *topology; /* a list for each node of type `from`... */
+    uint32_t from, to;               /* ...that holds nodes of type `to` */
+} aether_relation;
+
+typedef struct aether_seeds {
+    const int64_t *ids;
+    uint64_t count;
+} aether_seeds;
+
+int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
+                                const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
+                                aether_error *err);
+
+/*   options->fanouts[relations][hops], seeds[types],
+ *   hop_nodes[types][hops+1], hop_edges[relations][hops],
+ *   num_nodes[types], num_edges[relations]
+ * In a disjoint sample seeds are numbered through the types in order. */
+int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
+                        uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
+                        aether_error *err);
+int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, void *node,
+                               void *batch, aether_error *err);
+int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, void *row,
+                               void *col, void *edge, aether_error *err);
+
 /* The generator behind sampling (src/core/rng.h), for oracles and tests:
- * out[i] = draw i of the stream (key, hop, node, seed). */
-void aether_rng_draws(uint64_t key, uint32_t hop, uint64_t node, uint64_t seed, uint64_t n, uint64_t *out);
+ * out[i] = draw i of the stream (key, hop, edge type, node, seed). */
+void aether_rng_draws(uint64_t key, uint32_t hop, uint32_t relation, uint64_t node, uint64_t seed, uint64_t n,
+                      uint64_t *out);
 
 /* CFFI END */
 

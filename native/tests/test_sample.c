@@ -329,7 +329,7 @@ TEST(repeated_seeds_at_the_wraparound) {
     aether_sample_options o = {.fanouts = fanouts, .num_hops = 1, .num_threads = 1};
     check_sample(&g, s, seeds, 4, &o);
     for (uint32_t below = 1; below < 4500; below += 500) {
-        s->map.base = UINT32_MAX - below;
+        s->nodes[0].map.base = UINT32_MAX - below;
         o.flags = below % 1000 == 1 ? AETHER_SAMPLE_INDUCED : 0;
         check_sample(&g, s, seeds, 4000, &o);
     }
@@ -340,11 +340,11 @@ TEST(repeated_seeds_at_the_wraparound) {
 /* Recorded once: a change here changes every sample ever drawn. */
 TEST(the_generator_keeps_its_values) {
     uint64_t draws[3];
-    aether_rng_draws(1, 0, 0, UINT64_MAX, 3, draws);
+    aether_rng_draws(1, 0, 0, 0, UINT64_MAX, 3, draws);
     for (uint64_t i = 0; i < 3; i++)
-        CHECK_EQ(draws[i], ae_rng_draw(ae_rng_stream(ae_rng_base(1, 0), 0, UINT64_MAX), i));
+        CHECK_EQ(draws[i], ae_rng_draw(ae_rng_stream(ae_rng_base(1, 0, 0), 0, UINT64_MAX), i));
     uint64_t seeded[1];
-    aether_rng_draws(1, 2, 3, 4, 1, seeded);
+    aether_rng_draws(1, 2, 0, 3, 4, 1, seeded);
     CHECK_EQ(draws[0], UINT64_C(0xf0e0e7be2fcf87ed));
     CHECK_EQ(draws[2], UINT64_C(0x477203fc7af79e35));
     CHECK_EQ(seeded[0], UINT64_C(0xf1a535055efb7cf8));

@@ -107,7 +107,7 @@ static void check_far_sample(uint64_t num_nodes, uint32_t flags) {
     for (uint64_t i = 0; i < SEEDS; i++)
         seeds[i] = (int64_t)(num_nodes - 1 - i / 2); /* every one twice */
     REQUIRE_OK(sample(s, seeds, SEEDS, fanouts, 2, flags, &r), r.err);
-    CHECK_EQ(s->map.kind, AE_IDMAP_WIDE);
+    CHECK_EQ(s->nodes[0].map.kind, AE_IDMAP_WIDE);
     CHECK_EQ(r.hop_edges[0], SEEDS * DEGREE);
     CHECK_EQ(r.hop_nodes[1], SEEDS / (disjoint ? 1 : 2) * DEGREE);
     REQUIRE_OK(aether_sample_export(s, 8, node, row, col, edge, disjoint ? batch : NULL, &r.err), r.err);
@@ -195,10 +195,10 @@ TEST(int32_output_of_a_large_sample_is_refused) {
     result r = {0};
     REQUIRE_OK(aether_sampler_create(&t, &s, &r.err), r.err);
     REQUIRE_OK(sample(s, &seed, 1, &fanout, 1, 0, &r), r.err);
-    s->num_nodes = UINT64_C(1) << 31; /* pretended: nothing is copied out */
+    s->nodes[0].num_nodes = UINT64_C(1) << 31; /* pretended: nothing is copied out */
     CHECK_CODE(aether_sample_export(s, 4, NULL, NULL, NULL, NULL, NULL, &r.err), AETHER_E_LIMIT);
     CHECK_CODE(aether_sample_export(s, 8, NULL, NULL, NULL, NULL, NULL, &r.err), AETHER_OK);
-    s->num_nodes = INT32_MAX;
+    s->nodes[0].num_nodes = INT32_MAX;
     CHECK_CODE(aether_sample_export(s, 4, NULL, NULL, NULL, NULL, NULL, &r.err), AETHER_OK);
     aether_sampler_destroy(s);
 }

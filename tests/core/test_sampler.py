@@ -73,10 +73,11 @@ def test_large_lists_equal_the_oracle(replace: bool, disjoint: bool, num_threads
 
 
 def test_the_generator_equals_the_oracle() -> None:
-    for key, hop, node, seed in [(0, 0, 0, 0), (7, 3, 2**40, 11), (2**64 - 1, 9, 1, 2**32)]:
-        start = oracle.stream_start(key, hop, node, seed)
+    cases = [(0, 0, 0, 0, 0), (7, 3, 0, 2**40, 11), (2**64 - 1, 9, 0, 1, 2**32), (5, 1, 3, 9, 2)]
+    for key, hop, relation, node, seed in cases:
+        start = oracle.stream_start(key, hop, node, seed, relation)
         expected = [oracle.stream_draw(start, i) for i in range(20)]
-        assert native.rng_draws(key, hop, node, seed, 20).tolist() == expected
+        assert native.rng_draws(key, hop, relation, node, seed, 20).tolist() == expected
 
 
 def test_recorded_samples_stay_as_they_are() -> None:

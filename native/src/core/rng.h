@@ -1,7 +1,7 @@
 /*
  * core/rng.h - the counter-based generator behind every sample.
  *
- *   key, hop ------> base   (once per hop)
+ *   key, hop ------> base   (once per hop; typed graphs: and edge type)
  *   base, node ----> stream (once per node; disjoint: and the seed's slot)
  *   stream, i -----> draw i (no state: any draw, in any order, on any thread)
  *
@@ -26,8 +26,10 @@ static inline uint64_t ae_rng_mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-static inline uint64_t ae_rng_base(uint64_t key, uint32_t hop) {
-    return ae_rng_mix(ae_rng_mix(key) + ((uint64_t)hop + 1) * AE_RNG_GAMMA);
+/* `relation` is the number of the edge type: 0 in a homogeneous graph. */
+static inline uint64_t ae_rng_base(uint64_t key, uint32_t hop, uint32_t relation) {
+    uint64_t base = ae_rng_mix(ae_rng_mix(key) + ((uint64_t)hop + 1) * AE_RNG_GAMMA);
+    return relation ? ae_rng_mix(base + relation * AE_RNG_GAMMA) : base;
 }
 
 /* `seed` is AE_RNG_NO_SEED unless the trees of the seeds are disjoint. */

@@ -17,31 +17,31 @@ INLINE void put(void *out, uint32_t bytes, uint64_t i, uint64_t value) {
         ((int64_t *)out)[i] = (int64_t)value;
 }
 
-INLINE void put_nodes(const aether_sampler *s, uint32_t bytes, void *restrict node) {
-    const uint64_t *keys = ae_sampler_keys(s);
+INLINE void put_nodes(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict node) {
+    const uint64_t *keys = ae_nodes_keys(n);
     const uint64_t mask = s->node_bits ? (UINT64_C(1) << s->node_bits) - 1 : UINT64_MAX;
-    for (uint64_t i = 0; i < s->num_nodes; i++)
+    for (uint64_t i = 0; i < n->num_nodes; i++)
         put(node, bytes, i, keys[i] & mask);
 }
 
-INLINE void put_trees(const aether_sampler *s, uint32_t bytes, void *restrict batch) {
-    const uint64_t *keys = ae_sampler_keys(s);
-    for (uint64_t i = 0; i < s->num_nodes; i++)
+INLINE void put_trees(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict batch) {
+    const uint64_t *keys = ae_nodes_keys(n);
+    for (uint64_t i = 0; i < n->num_nodes; i++)
         put(batch, bytes, i, keys[i] >> s->node_bits);
 }
 
-INLINE void put_rows(const aether_sampler *s, uint32_t bytes, void *restrict row) {
-    const uint32_t *rows = s->rows.data;
-    for (uint64_t i = 0; i < s->num_edges; i++)
+INLINE void put_rows(const ae_relation *r, uint32_t bytes, void *restrict row) {
+    const uint32_t *rows = r->rows.data;
+    for (uint64_t i = 0; i < r->num_edges; i++)
         put(row, bytes, i, rows[i]);
 }
 
 /* Eight at a time and past the end of a list, which the next one overwrites:
  * most lists then cost one pass and no mispredicted branch. */
-INLINE void put_cols(const aether_sampler *s, uint32_t bytes, void *restrict col) {
-    const uint64_t *first = ae_sampler_first(s);
-    const uint64_t bulk = s->num_edges & ~UINT64_C(7);
-    for (uint64_t v = 0; v < s->num_expanded; v++) {
+INLINE void put_cols(const ae_relation *r, uint32_t bytes, void *restrict col) {
+    const uint64_t *first = ae_relation_first(r);
+    const uint64_t bulk = r->num_edges & ~UINT64_C(7);
+    for (uint64_t v = 0; v < r->num_expanded; v++) {
         uint64_t e = first[v];
         for (; e < first[v + 1] && e + 8 <= bulk; e += 8)
             for (uint64_t j = 0; j < 8; j++)
@@ -51,54 +51,80 @@ INLINE void put_cols(const aether_sampler *s, uint32_t bytes, void *restrict col
     }
 }
 
-INLINE void put_edges(const aether_sampler *s, uint32_t bytes, void *restrict edge) {
-    const aether_topology *t = s->topology;
-    const uint64_t *positions = s->positions.data;
+INLINE void put_edges(const ae_relation *r, uint32_t bytes, void *restrict edge) {
+    const aether_topology *t = r->topology;
+    const uint64_t *positions = r->positions.data;
     uint64_t ids[BLOCK];
-    for (uint64_t at = 0; at < s->num_edges; at += BLOCK) {
-        uint64_t n = s->num_edges - at < BLOCK ? s->num_edges - at : BLOCK;
+    for (uint64_t at = 0; at < r->num_edges; at += BLOCK) {
+        uint64_t n = r->num_edges - at < BLOCK ? r->num_edges - at : BLOCK;
         t->ops->edge_ids(t, positions + at, n, ids);
         for (uint64_t i = 0; i < n; i++)
             put(edge, bytes, at + i, ids[i]);
     }
 }
 
-typedef struct columns {
-    void *node, *row, *col, *edge, *batch;
-} columns;
+INLINE void put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch) {
+    if (node)
+        put_nodes(s, n, bytes, node);
+    if (batch)
+        put_trees(s, n, bytes, batch);
+}
 
-INLINE void put_all(const aether_sampler *s, uint32_t bytes, const columns *out) {
-    if (out->node)
-        put_nodes(s, bytes, out->node);
-    if (out->row)
-        put_rows(s, bytes, out->row);
-    if (out->col)
-        put_cols(s, bytes, out->col);
-    if (out->edge)
-        put_edges(s, bytes, out->edge);
-    if (out->batch)
-        put_trees(s, bytes, out->batch);
+INLINE void put_relation(const ae_relation *r, uint32_t bytes, void *row, void *col, void *edge) {
+    if (row)
+        put_rows(r, bytes, row);
+    if (col)
+        put_cols(r, bytes, col);
+    if (edge)
+        put_edges(r, bytes, edge);
+}
+
+static int check_bytes(uint32_t out_bytes, bool fits_int32, aether_error *err) {
+    if (out_bytes != 4 && out_bytes != 8)
+        return ae_error_set(err, AETHER_E_INVALID, "out_bytes is %u, not 4 or 8", out_bytes);
+    if (out_bytes == 4 && !fits_int32)
+        return ae_error_set(err, AETHER_E_LIMIT, "ids of this sample do not fit int32: ask for int64");
+    return AETHER_OK;
 }
 
 /* Slots may outnumber the graph's nodes: a node is in many disjoint trees, and
  * every repeated seed has its own. */
-static bool fits_int32(const aether_sampler *s) {
-    const aether_lists *l = &s->topology->lists;
-    return l->num_minor <= INT32_MAX && l->num_edges <= INT32_MAX && s->num_nodes <= INT32_MAX;
+int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, void *node,
+                               void *batch, aether_error *err) {
+    if (type >= s->num_types)
+        return ae_error_set(err, AETHER_E_INVALID, "node type %u of %u", type, s->num_types);
+    const ae_nodes *n = &s->nodes[type];
+    int rc = check_bytes(out_bytes, n->num_ids <= INT32_MAX && n->num_nodes <= INT32_MAX, err);
+    if (rc)
+        return rc;
+    if (batch && !s->node_bits && n->num_nodes)
+        return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
+    if (out_bytes == 4)
+        put_type(s, n, 4, node, batch);
+    else
+        put_type(s, n, 8, node, batch);
+    return AETHER_OK;
+}
+
+int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, void *row,
+                               void *col, void *edge, aether_error *err) {
+    if (relation >= s->num_relations)
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, s->num_relations);
+    const ae_relation *r = &s->relations[relation];
+    bool fits = r->topology->lists.num_edges <= INT32_MAX && s->nodes[r->from].num_nodes <= INT32_MAX &&
+                s->nodes[r->to].num_nodes <= INT32_MAX;
+    int rc = check_bytes(out_bytes, fits, err);
+    if (rc)
+        return rc;
+    if (out_bytes == 4)
+        put_relation(r, 4, row, col, edge);
+    else
+        put_relation(r, 8, row, col, edge);
+    return AETHER_OK;
 }
 
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
                          void *edge, void *batch, aether_error *err) {
-    if (out_bytes != 4 && out_bytes != 8)
-        return ae_error_set(err, AETHER_E_INVALID, "out_bytes is %u, not 4 or 8", out_bytes);
-    if (out_bytes == 4 && !fits_int32(s))
-        return ae_error_set(err, AETHER_E_LIMIT, "ids of this sample do not fit int32: ask for int64");
-    if (batch && !s->node_bits && s->num_nodes)
-        return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
-    const columns out = {node, row, col, edge, batch};
-    if (out_bytes == 4)
-        put_all(s, 4, &out);
-    else
-        put_all(s, 8, &out);
-    return AETHER_OK;
+    int rc = aether_sample_export_nodes(s, 0, out_bytes, node, batch, err);
+    return rc ? rc : aether_sample_export_edges(s, 0, out_bytes, row, col, edge, err);
 }

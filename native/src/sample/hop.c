@@ -23,6 +23,8 @@
 
 typedef struct hop {
     aether_sampler *s;
+    ae_relation *r;
+    ae_nodes *from, *to;
     const ae_sample_plan *plan;
     uint64_t rng_base;
     int64_t fanout;
@@ -42,17 +44,18 @@ static int locate(hop *h) {
     int rc = ae_scratch_reserve(&s->lists, h->count * sizeof(ae_list), 0, h->err);
     if (rc)
         return rc;
-    const uint64_t *keys = ae_sampler_keys(s) + h->begin;
+    const aether_topology *t = h->r->topology;
+    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
     ae_list *lists = s->lists.data;
     h->lists = lists;
     if (!s->node_bits)
-        return s->topology->ops->locate(s->topology, keys, h->count, lists, h->err);
+        return t->ops->locate(t, keys, h->count, lists, h->err);
     uint64_t nodes[CHUNK];
     for (uint64_t i = 0; i < h->count; i += CHUNK) {
         uint64_t n = h->count - i < CHUNK ? h->count - i : CHUNK;
         for (uint64_t j = 0; j < n; j++)
             nodes[j] = ae_key_node(s, keys[i + j]);
-        rc = s->topology->ops->locate(s->topology, nodes, n, lists + i, h->err);
+        rc = t->ops->locate(t, nodes, n, lists + i, h->err);
         if (rc)
             return rc;
     }
@@ -61,18 +64,16 @@ static int locate(hop *h) {
 
 /* Fill first[] for the frontier and set num_edges. */
 static int count_edges(hop *h) {
-    aether_sampler *s = h->s;
-    int rc = ae_scratch_reserve(&s->first, (h->begin + h->count + 1) * sizeof(uint64_t),
+    int rc = ae_scratch_reserve(&h->r->first, (h->begin + h->count + 1) * sizeof(uint64_t),
                                 (h->begin + 1) * sizeof(uint64_t), h->err);
     if (rc)
         return rc;
-    uint64_t *first = ae_sampler_first(s) + h->begin;
+    uint64_t *first = ae_relation_first(h->r) + h->begin;
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
-        if (__builtin_add_overflow(total, ae_plan_count(h->fanout, h->lists[i].degree, h->plan->replace),
-                                   &total) ||
-            total > INT64_MAX / 8)
+        uint64_t count = h->fanout ? ae_plan_count(h->fanout, h->lists[i].degree, h->plan->replace) : 0;
+        if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
             return ae_error_set(h->err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
     }
     first[h->count] = total;
@@ -81,23 +82,23 @@ static int count_edges(hop *h) {
 }
 
 static int reserve_edges(hop *h) {
-    aether_sampler *s = h->s;
+    ae_relation *r = h->r;
     uint64_t total = h->first_edge + h->num_edges;
     int rc =
-        ae_scratch_reserve(&s->positions, total * sizeof(uint64_t), h->first_edge * sizeof(uint64_t), h->err);
+        ae_scratch_reserve(&r->positions, total * sizeof(uint64_t), h->first_edge * sizeof(uint64_t), h->err);
     if (!rc)
-        rc = ae_scratch_reserve(&s->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), h->err);
+        rc = ae_scratch_reserve(&r->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), h->err);
     if (rc)
         return rc;
-    h->positions = (uint64_t *)s->positions.data + h->first_edge;
-    return ae_sampler_reserve_nodes(s, s->num_nodes + h->num_edges, h->err);
+    h->positions = (uint64_t *)r->positions.data + h->first_edge;
+    return ae_nodes_reserve(h->s, h->to, h->to->num_nodes + h->num_edges, h->err);
 }
 
 /* Positions of frontier nodes [from, to). */
 static int plan_nodes(hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
     const aether_sampler *s = h->s;
-    const uint64_t *keys = ae_sampler_keys(s) + h->begin;
-    const uint64_t *first = ae_sampler_first(s) + h->begin;
+    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
+    const uint64_t *first = ae_relation_first(h->r) + h->begin;
     const uint64_t room = first[to] - h->first_edge;
     for (uint64_t i = from; i < to; i++) {
         uint64_t count = first[i + 1] - first[i];
@@ -121,8 +122,8 @@ static int plan_nodes(hop *h, uint64_t from, uint64_t to, ae_scratch *set, aethe
 /* In a disjoint sample a neighbour belongs to the tree of its destination. */
 static void add_trees(const hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node) {
     const aether_sampler *s = h->s;
-    const uint64_t *keys = ae_sampler_keys(s) + h->begin;
-    const uint64_t *first = ae_sampler_first(s) + h->begin;
+    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
+    const uint64_t *first = ae_relation_first(h->r) + h->begin;
     for (uint64_t i = 0; i < n; i++) {
         while (first[*node + 1] <= h->first_edge + edge + i)
             ++*node;
@@ -151,17 +152,17 @@ static void prefetch_slots(const ae_idmap *m, const uint64_t *ids, uint64_t n) {
         }                                                                                                    \
     } while (0)
 
-static void relabel(aether_sampler *s, const uint64_t *restrict ids, uint64_t n, uint32_t *restrict rows) {
-    const ae_idmap m = s->map;
-    uint64_t *restrict keys = ae_sampler_keys(s);
-    uint32_t fresh = (uint32_t)s->num_nodes;
+static void relabel(ae_nodes *nodes, const uint64_t *restrict ids, uint64_t n, uint32_t *restrict rows) {
+    const ae_idmap m = nodes->map;
+    uint64_t *restrict keys = ae_nodes_keys(nodes);
+    uint32_t fresh = (uint32_t)nodes->num_nodes;
     if (m.kind == AE_IDMAP_DIRECT)
         RELABEL_LOOP(ae_idmap_add_direct(m.memory.data, m.base, ids[i], &fresh));
     else if (m.kind == AE_IDMAP_NARROW)
         RELABEL_LOOP(ae_idmap_add_narrow(m.memory.data, m.capacity, m.base, ids[i], &fresh));
     else
         RELABEL_LOOP(ae_idmap_add_wide(m.memory.data, m.capacity, m.base, ids[i], &fresh));
-    s->num_nodes = fresh;
+    nodes->num_nodes = fresh;
 }
 
 /* ---- one thread: three stages over chunks ---- */
@@ -179,7 +180,7 @@ static window chunk_at(const hop *h, uint64_t c) {
 
 /* Whole nodes are planned, until every edge before `end` has its position. */
 static int plan_until(hop *h, uint64_t end, uint64_t *planned) {
-    const uint64_t *first = ae_sampler_first(h->s) + h->begin;
+    const uint64_t *first = ae_relation_first(h->r) + h->begin;
     uint64_t from = *planned, to = from;
     while (to < h->count && first[to] < h->first_edge + end)
         to++;
@@ -189,21 +190,21 @@ static int plan_until(hop *h, uint64_t end, uint64_t *planned) {
 
 /* `node` is the frontier node that add_trees has come to. */
 static int fetch_chunk(hop *h, window w, uint64_t *ids, uint64_t *node) {
-    const aether_sampler *s = h->s;
-    int rc = s->topology->ops->fetch(s->topology, h->positions + w.at, w.n, ids, h->err);
+    const aether_topology *t = h->r->topology;
+    int rc = t->ops->fetch(t, h->positions + w.at, w.n, ids, h->err);
     if (rc)
         return rc;
-    if (s->node_bits)
+    if (h->s->node_bits)
         add_trees(h, w.at, w.n, ids, node);
-    prefetch_slots(&s->map, ids, w.n);
+    prefetch_slots(&h->to->map, ids, w.n);
     return AETHER_OK;
 }
 
 /* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2
  * waits in the other, which chunk c takes over one step later. */
 static int run_chunks(hop *h) {
-    aether_sampler *s = h->s;
-    uint32_t *rows = (uint32_t *)s->rows.data + h->first_edge;
+    const aether_topology *t = h->r->topology;
+    uint32_t *rows = (uint32_t *)h->r->rows.data + h->first_edge;
     uint64_t ids[2][CHUNK], planned = 0, node = 0;
     uint64_t chunks = (h->num_edges + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
@@ -211,12 +212,12 @@ static int run_chunks(hop *h) {
         int rc = plan_until(h, ahead.at + ahead.n, &planned);
         if (rc)
             return rc;
-        s->topology->ops->prefetch(s->topology, h->positions + ahead.at, ahead.n);
+        t->ops->prefetch(t, h->positions + ahead.at, ahead.n);
         if (c >= 1 && (rc = fetch_chunk(h, chunk_at(h, c - 1), ids[(c - 1) % 2], &node)))
             return rc;
         if (c >= 2) {
             window last = chunk_at(h, c - 2);
-            relabel(s, ids[(c - 2) % 2], last.n, rows + last.at);
+            relabel(h->to, ids[(c - 2) % 2], last.n, rows + last.at);
         }
     }
     return AETHER_OK;
@@ -225,7 +226,7 @@ static int run_chunks(hop *h) {
 /* ---- several threads: plan and fetch in parallel, relabel in order ---- */
 
 static int fetch_range(const hop *h, uint64_t from, uint64_t to, aether_error *err) {
-    const aether_topology *t = h->s->topology;
+    const aether_topology *t = h->r->topology;
     uint64_t asked = from;
     for (uint64_t at = from; at < to; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
@@ -244,7 +245,7 @@ static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
     hop *h = ctx;
     uint64_t from = block * BLOCK_NODES;
     uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
-    const uint64_t *first = ae_sampler_first(h->s) + h->begin;
+    const uint64_t *first = ae_relation_first(h->r) + h->begin;
     aether_error err = {0};
     int rc = plan_nodes(h, from, to, &h->s->sets[worker], &err);
     uint64_t node = from;
@@ -268,34 +269,39 @@ static int run_parallel(hop *h) {
     ae_pool_run(plan_and_fetch_block, h, (h->count + BLOCK_NODES - 1) / BLOCK_NODES, h->plan->num_threads);
     if (h->rc)
         return h->rc;
-    uint32_t *rows = (uint32_t *)s->rows.data + h->first_edge;
-    prefetch_slots(&s->map, h->neighbors, chunk_at(h, 0).n);
+    uint32_t *rows = (uint32_t *)h->r->rows.data + h->first_edge;
+    prefetch_slots(&h->to->map, h->neighbors, chunk_at(h, 0).n);
     for (uint64_t c = 0; c * CHUNK < h->num_edges; c++) {
         window now = chunk_at(h, c), next = chunk_at(h, c + 1);
-        prefetch_slots(&s->map, h->neighbors + next.at, next.n);
-        relabel(s, h->neighbors + now.at, now.n, rows + now.at);
+        prefetch_slots(&h->to->map, h->neighbors + next.at, next.n);
+        relabel(h->to, h->neighbors + now.at, now.n, rows + now.at);
     }
     return AETHER_OK;
 }
 
-int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop_index, uint64_t begin,
-                  uint64_t end, aether_error *err) {
+int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop_index, uint32_t relation,
+                  aether_error *err) {
+    ae_relation *r = &s->relations[relation];
+    const ae_nodes *from = &s->nodes[r->from];
     hop h = {.s = s,
+             .r = r,
+             .from = &s->nodes[r->from],
+             .to = &s->nodes[r->to],
              .plan = plan,
-             .rng_base = ae_rng_base(plan->key, hop_index),
-             .fanout = plan->fanouts[hop_index],
-             .begin = begin,
-             .count = end - begin,
-             .first_edge = s->num_edges,
+             .rng_base = ae_rng_base(plan->key, hop_index, relation),
+             .fanout = plan->fanouts[relation * plan->num_hops + hop_index],
+             .begin = from->begin,
+             .count = from->end - from->begin,
+             .first_edge = r->num_edges,
              .err = err};
-    int rc = locate(&h);
+    int rc = h.fanout ? locate(&h) : AETHER_OK;
     if (!rc)
         rc = count_edges(&h);
     if (!rc)
         rc = reserve_edges(&h);
     if (!rc)
         rc = plan->num_threads > 1 && h.num_edges >= PARALLEL_EDGES ? run_parallel(&h) : run_chunks(&h);
-    s->num_edges += h.num_edges;
-    s->num_expanded = end;
+    r->num_edges += h.num_edges;
+    r->num_expanded = from->end;
     return rc;
 }

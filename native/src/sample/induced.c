@@ -9,36 +9,37 @@
 #define BLOCK 256
 
 typedef struct walk {
-    aether_sampler *s;
+    ae_relation *r;
+    const ae_idmap *map; /* of the far ends */
     uint64_t positions[BLOCK];
     uint64_t ids[BLOCK];
     aether_error *err;
 } walk;
 
 static int reserve(walk *w, uint64_t more) {
-    aether_sampler *s = w->s;
-    uint64_t n = s->num_edges;
-    int rc = ae_scratch_reserve(&s->positions, (n + more) * sizeof(uint64_t), n * sizeof(uint64_t), w->err);
+    ae_relation *r = w->r;
+    uint64_t n = r->num_edges;
+    int rc = ae_scratch_reserve(&r->positions, (n + more) * sizeof(uint64_t), n * sizeof(uint64_t), w->err);
     return rc ? rc
-              : ae_scratch_reserve(&s->rows, (n + more) * sizeof(uint32_t), n * sizeof(uint32_t), w->err);
+              : ae_scratch_reserve(&r->rows, (n + more) * sizeof(uint32_t), n * sizeof(uint32_t), w->err);
 }
 
 static void keep_sampled(walk *w, uint64_t n) {
-    aether_sampler *s = w->s;
-    uint64_t *positions = s->positions.data;
-    uint32_t *rows = s->rows.data;
+    ae_relation *r = w->r;
+    uint64_t *positions = r->positions.data;
+    uint32_t *rows = r->rows.data;
     for (uint64_t i = 0; i < n; i++)
-        ae_idmap_prefetch(&s->map, w->ids[i]);
+        ae_idmap_prefetch(w->map, w->ids[i]);
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t local = ae_idmap_find(&s->map, w->ids[i]);
-        positions[s->num_edges] = w->positions[i];
-        rows[s->num_edges] = local;
-        s->num_edges += local != AE_IDMAP_ABSENT;
+        uint32_t local = ae_idmap_find(w->map, w->ids[i]);
+        positions[r->num_edges] = w->positions[i];
+        rows[r->num_edges] = local;
+        r->num_edges += local != AE_IDMAP_ABSENT;
     }
 }
 
 static int walk_list(walk *w, ae_list list) {
-    const aether_topology *t = w->s->topology;
+    const aether_topology *t = w->r->topology;
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
         uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
         for (uint64_t i = 0; i < n; i++)
@@ -54,24 +55,34 @@ static int walk_list(walk *w, ae_list list) {
     return AETHER_OK;
 }
 
-int ae_sample_induced(aether_sampler *s, aether_error *err) {
-    walk w = {.s = s, .err = err};
-    const aether_topology *t = s->topology;
-    int rc = ae_scratch_reserve(&s->first, (s->num_nodes + 1) * sizeof(uint64_t), 0, err);
+static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
+    walk w = {.r = r, .map = &s->nodes[r->to].map, .err = err};
+    const aether_topology *t = r->topology;
+    const ae_nodes *from = &s->nodes[r->from];
+    int rc = ae_scratch_reserve(&r->first, (from->num_nodes + 1) * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
-    uint64_t *first = ae_sampler_first(s);
-    s->num_edges = 0;
-    s->num_expanded = s->num_nodes;
-    for (uint64_t v = 0; v < s->num_nodes; v++) {
-        first[v] = s->num_edges;
+    uint64_t *first = ae_relation_first(r);
+    r->num_edges = 0;
+    r->num_expanded = from->num_nodes;
+    for (uint64_t v = 0; v < from->num_nodes; v++) {
+        first[v] = r->num_edges;
         ae_list list = {0};
-        rc = t->ops->locate(t, ae_sampler_keys(s) + v, 1, &list, err);
+        rc = t->ops->locate(t, ae_nodes_keys(from) + v, 1, &list, err);
         if (!rc)
             rc = walk_list(&w, list);
         if (rc)
             return rc;
     }
-    first[s->num_nodes] = s->num_edges;
+    first[from->num_nodes] = r->num_edges;
+    return AETHER_OK;
+}
+
+int ae_sample_induced(aether_sampler *s, aether_error *err) {
+    for (uint32_t r = 0; r < s->num_relations; r++) {
+        int rc = walk_relation(s, &s->relations[r], err);
+        if (rc)
+            return rc;
+    }
     return AETHER_OK;
 }

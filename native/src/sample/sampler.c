@@ -6,61 +6,118 @@
 
 #include "core/error.h"
 
+/* ---- making one ---- */
+
+static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *num_nodes, uint32_t num_types,
+                          aether_error *err) {
+    if (r->from >= num_types || r->to >= num_types)
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u: %u -> %u are not below %u node types", i,
+                            r->from, r->to, num_types);
+    const aether_lists *l = &r->topology->lists;
+    if (l->num_major != num_nodes[r->from] || l->num_minor != num_nodes[r->to])
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "edge type %u: lists of %" PRIu64 " nodes with ids below %" PRIu64
+                            " do not fit node types of %" PRIu64 " and %" PRIu64 " nodes",
+                            i, l->num_major, l->num_minor, num_nodes[r->from], num_nodes[r->to]);
+    return AETHER_OK;
+}
+
+int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
+                                const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
+                                aether_error *err) {
+    for (uint32_t i = 0; i < num_relations; i++) {
+        int rc = check_relation(&relations[i], i, num_nodes, num_types, err);
+        if (rc)
+            return rc;
+    }
+    aether_sampler *s = calloc(1, sizeof *s);
+    if (s) {
+        s->nodes = calloc((size_t)num_types + 1, sizeof *s->nodes);
+        s->relations = calloc((size_t)num_relations + 1, sizeof *s->relations);
+    }
+    if (!s || !s->nodes || !s->relations) {
+        aether_sampler_destroy(s);
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a sampler");
+    }
+    s->num_types = num_types;
+    s->num_relations = num_relations;
+    for (uint32_t t = 0; t < num_types; t++)
+        s->nodes[t].num_ids = num_nodes[t];
+    for (uint32_t i = 0; i < num_relations; i++) {
+        const aether_relation *r = &relations[i];
+        s->relations[i] = (ae_relation){.topology = r->topology, .from = r->from, .to = r->to};
+    }
+    *out = s;
+    return AETHER_OK;
+}
+
 int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether_error *err) {
+    const aether_relation relation = {t, 0, 0};
     if (t->lists.num_major != t->lists.num_minor)
         return ae_error_set(err, AETHER_E_INVALID,
                             "sampling several hops needs as many sources as destinations, not %" PRIu64
                             " and %" PRIu64,
                             t->lists.num_minor, t->lists.num_major);
-    aether_sampler *s = calloc(1, sizeof *s);
-    if (!s)
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a sampler");
-    s->topology = t;
-    *out = s;
-    return AETHER_OK;
+    return aether_sampler_create_typed(&relation, 1, &t->lists.num_major, 1, out, err);
 }
 
 void aether_sampler_destroy(aether_sampler *s) {
     if (!s)
         return;
-    ae_idmap_free(&s->map);
-    ae_scratch *all[] = {&s->keys, &s->first, &s->lists, &s->positions, &s->rows, &s->neighbors};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        ae_scratch_free(all[i]);
+    for (uint32_t t = 0; t < s->num_types; t++) {
+        ae_idmap_free(&s->nodes[t].map);
+        ae_scratch_free(&s->nodes[t].keys);
+    }
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        ae_scratch_free(&s->relations[i].first);
+        ae_scratch_free(&s->relations[i].positions);
+        ae_scratch_free(&s->relations[i].rows);
+    }
+    ae_scratch_free(&s->lists);
+    ae_scratch_free(&s->neighbors);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&s->sets[i]);
+    free(s->nodes);
+    free(s->relations);
     free(s);
 }
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
-    uint64_t total = sizeof *s + s->map.memory.bytes + s->keys.bytes + s->first.bytes + s->lists.bytes +
-                     s->positions.bytes + s->rows.bytes + s->neighbors.bytes;
+    uint64_t total = sizeof *s + s->lists.bytes + s->neighbors.bytes;
+    for (uint32_t t = 0; t < s->num_types; t++)
+        total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        const ae_relation *r = &s->relations[i];
+        total += sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes;
+    }
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
     return total;
 }
 
-int ae_sampler_reserve_nodes(aether_sampler *s, uint64_t bound, aether_error *err) {
-    uint64_t num_keys = ae_sampler_num_keys(s);
+int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
+    uint64_t num_keys = s->node_bits ? s->num_trees << s->node_bits : n->num_ids;
     /* Repeated seeds hold a node slot each beyond the distinct keys. */
-    uint64_t slots = bound < num_keys + s->num_seeds ? bound : num_keys + s->num_seeds;
+    uint64_t slots = bound < num_keys + n->num_seeds ? bound : num_keys + n->num_seeds;
     int rc =
-        ae_scratch_reserve(&s->keys, (slots + 1) * sizeof(uint64_t), s->num_nodes * sizeof(uint64_t), err);
+        ae_scratch_reserve(&n->keys, (slots + 1) * sizeof(uint64_t), n->num_nodes * sizeof(uint64_t), err);
     if (rc)
         return rc;
-    return ae_idmap_reserve(&s->map, slots, num_keys, ae_sampler_keys(s), s->num_nodes, err);
+    return ae_idmap_reserve(&n->map, slots, num_keys, ae_nodes_keys(n), n->num_nodes, err);
 }
 
 /* ---- settings ---- */
 
-static int check_options(const aether_sample_options *o, ae_sample_plan *plan, aether_error *err) {
+static int check_options(const aether_sampler *s, const aether_sample_options *o, ae_sample_plan *plan,
+                         aether_error *err) {
     const uint32_t known = AETHER_SAMPLE_REPLACE | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED;
     if (o->flags & ~known)
         return ae_error_set(err, AETHER_E_INVALID, "unknown sampling flags 0x%x", o->flags & ~known);
-    for (uint32_t h = 0; h < o->num_hops; h++)
+    for (uint64_t h = 0; h < (uint64_t)o->num_hops * s->num_relations; h++)
         if (o->fanouts[h] < -1)
-            return ae_error_at(err, AETHER_E_INVALID, h, o->fanouts[h],
-                               "fanouts[%u] = %" PRId64 " is neither -1 (all) nor a count", h, o->fanouts[h]);
+            return ae_error_at(err, AETHER_E_INVALID, (int64_t)h, o->fanouts[h],
+                               "fanouts[%" PRIu64 "] = %" PRId64 " is neither -1 (all) nor a count", h,
+                               o->fanouts[h]);
     *plan = (ae_sample_plan){.key = o->key,
                              .fanouts = o->fanouts,
                              .num_hops = o->num_hops,
@@ -73,19 +130,21 @@ static int check_options(const aether_sample_options *o, ae_sample_plan *plan, a
     return AETHER_OK;
 }
 
-static int choose_keys(aether_sampler *s, bool disjoint, uint64_t num_seeds, aether_error *err) {
-    uint64_t num_nodes = s->topology->lists.num_minor;
+static int choose_keys(aether_sampler *s, bool disjoint, aether_error *err) {
+    uint64_t num_nodes = 0;
+    for (uint32_t t = 0; t < s->num_types; t++)
+        num_nodes = s->nodes[t].num_ids > num_nodes ? s->nodes[t].num_ids : num_nodes;
     s->node_bits = 0;
     if (!disjoint)
         return AETHER_OK;
     uint32_t bits = 1;
     while (bits < 63 && num_nodes > UINT64_C(1) << bits)
         bits++;
-    if (num_seeds > UINT64_C(1) << (63 - bits))
+    if (s->num_trees > UINT64_C(1) << (63 - bits))
         return ae_error_set(err, AETHER_E_LIMIT,
                             "%" PRIu64 " disjoint seeds over %" PRIu64 " nodes: at most %" PRIu64
                             " seeds a batch; use a smaller batch",
-                            num_seeds, num_nodes, UINT64_C(1) << (63 - bits));
+                            s->num_trees, num_nodes, UINT64_C(1) << (63 - bits));
     s->node_bits = bits;
     return AETHER_OK;
 }
@@ -94,84 +153,125 @@ static int choose_keys(aether_sampler *s, bool disjoint, uint64_t num_seeds, aet
 
 /* A node per seed, in order. Each seed is read once: whatever another thread of
  * the caller's writes there, what was checked is what is used. */
-static int copy_seeds(aether_sampler *s, const int64_t *seeds, uint64_t n, aether_error *err) {
-    uint64_t *keys = ae_sampler_keys(s), num_nodes = s->topology->lists.num_major;
-    for (uint64_t i = 0; i < n; i++) {
+static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds, aether_error *err) {
+    uint64_t *keys = ae_nodes_keys(n);
+    for (uint64_t i = 0; i < n->num_seeds; i++) {
         uint64_t seed = (uint64_t)((const volatile int64_t *)seeds)[i];
-        if (seed >= num_nodes)
+        if (seed >= n->num_ids)
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)seed,
                                "seeds[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64
                                " (the graph has %" PRIu64 " nodes)",
-                               i, (int64_t)seed, (int64_t)num_nodes - 1, num_nodes);
-        keys[i] = s->node_bits ? i << s->node_bits | seed : seed;
+                               i, (int64_t)seed, (int64_t)n->num_ids - 1, n->num_ids);
+        keys[i] = s->node_bits ? (n->first_tree + i) << s->node_bits | seed : seed;
     }
     return AETHER_OK;
 }
 
 /* Equal seeds keep a slot each and draw the same edges, being the same node under
  * the same key; as a source of other edges the first stands for all of them. */
-static void add_seeds(aether_sampler *s, uint64_t n) {
-    const uint64_t *keys = ae_sampler_keys(s);
-    for (uint64_t i = 0; i < n; i++)
-        ae_idmap_add(&s->map, keys[i], (uint32_t)i);
-    s->num_nodes = n;
+static void add_seeds(ae_nodes *n) {
+    const uint64_t *keys = ae_nodes_keys(n);
+    for (uint64_t i = 0; i < n->num_seeds; i++)
+        ae_idmap_add(&n->map, keys[i], (uint32_t)i);
+    n->num_nodes = n->end = n->num_seeds;
 }
 
-static int start(aether_sampler *s, const ae_sample_plan *plan, const int64_t *seeds, uint64_t n,
+static void clear(aether_sampler *s) {
+    for (uint32_t t = 0; t < s->num_types; t++) {
+        ae_nodes *n = &s->nodes[t];
+        ae_idmap_restart(&n->map, n->num_nodes);
+        n->num_nodes = n->num_seeds = n->begin = n->end = 0;
+    }
+    for (uint32_t i = 0; i < s->num_relations; i++)
+        s->relations[i].num_expanded = s->relations[i].num_edges = 0;
+}
+
+static int start(aether_sampler *s, const ae_sample_plan *plan, const aether_seeds *seeds,
                  aether_error *err) {
-    ae_idmap_restart(&s->map, s->num_nodes);
-    s->num_nodes = s->num_expanded = s->num_edges = 0;
-    s->num_seeds = n;
-    int rc = choose_keys(s, plan->disjoint, n, err);
-    if (!rc)
-        rc = ae_scratch_reserve(&s->first, sizeof(uint64_t), 0, err);
-    if (!rc)
-        rc = ae_sampler_reserve_nodes(s, n, err);
-    if (!rc)
-        rc = copy_seeds(s, seeds, n, err);
-    if (rc)
-        return rc;
-    ae_sampler_first(s)[0] = 0;
-    add_seeds(s, n);
-    return AETHER_OK;
+    clear(s);
+    s->num_trees = 0;
+    for (uint32_t t = 0; t < s->num_types; t++) {
+        s->nodes[t].num_seeds = seeds[t].count;
+        s->nodes[t].first_tree = s->num_trees;
+        s->num_trees += seeds[t].count;
+    }
+    int rc = choose_keys(s, plan->disjoint, err);
+    for (uint32_t i = 0; !rc && i < s->num_relations; i++) {
+        rc = ae_scratch_reserve(&s->relations[i].first, sizeof(uint64_t), 0, err);
+        if (!rc)
+            ae_relation_first(&s->relations[i])[0] = 0;
+    }
+    for (uint32_t t = 0; !rc && t < s->num_types; t++) {
+        rc = ae_nodes_reserve(s, &s->nodes[t], seeds[t].count, err);
+        if (!rc)
+            rc = copy_seeds(s, &s->nodes[t], seeds[t].ids, err);
+        if (!rc)
+            add_seeds(&s->nodes[t]);
+    }
+    return rc;
 }
 
 /* ---- the call ---- */
 
-static int run_hops(aether_sampler *s, const ae_sample_plan *plan, uint64_t *hop_nodes, uint64_t *hop_edges,
-                    aether_error *err) {
-    uint64_t begin = 0;
-    hop_nodes[0] = s->num_nodes;
-    for (uint32_t h = 0; h < plan->num_hops; h++) {
-        uint64_t end = s->num_nodes, edges = s->num_edges;
-        int rc = ae_sample_hop(s, plan, h, begin, end, err);
+static int run_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t *hop_edges,
+                   aether_error *err) {
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        ae_relation *r = &s->relations[i];
+        uint64_t before = r->num_edges;
+        int rc = ae_sample_hop(s, plan, hop, i, err);
         if (rc)
             return rc;
-        hop_nodes[h + 1] = s->num_nodes - end;
-        hop_edges[h] = plan->induced ? 0 : s->num_edges - edges;
-        begin = end;
+        hop_edges[(uint64_t)i * plan->num_hops + hop] = plan->induced ? 0 : r->num_edges - before;
     }
+    return AETHER_OK;
+}
+
+static int run_hops(aether_sampler *s, const ae_sample_plan *plan, uint64_t *hop_nodes, uint64_t *hop_edges,
+                    aether_error *err) {
+    const uint64_t columns = (uint64_t)plan->num_hops + 1;
+    for (uint32_t t = 0; t < s->num_types; t++)
+        hop_nodes[t * columns] = s->nodes[t].num_nodes;
+    for (uint32_t h = 0; h < plan->num_hops; h++) {
+        int rc = run_hop(s, plan, h, hop_edges, err);
+        if (rc)
+            return rc;
+        for (uint32_t t = 0; t < s->num_types; t++) {
+            ae_nodes *n = &s->nodes[t];
+            n->begin = n->end;
+            n->end = n->num_nodes;
+            hop_nodes[t * columns + h + 1] = n->end - n->begin;
+        }
+    }
+    return AETHER_OK;
+}
+
+int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
+                        uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
+                        aether_error *err) {
+    ae_sample_plan plan;
+    int rc = check_options(s, options, &plan, err);
+    if (!rc)
+        rc = start(s, &plan, seeds, err);
+    if (!rc)
+        rc = run_hops(s, &plan, hop_nodes, hop_edges, err);
+    if (!rc && plan.induced)
+        rc = ae_sample_induced(s, err);
+    if (rc) { /* an empty result, not half of one */
+        clear(s);
+        return rc;
+    }
+    for (uint32_t t = 0; t < s->num_types; t++)
+        num_nodes[t] = s->nodes[t].num_nodes;
+    for (uint32_t i = 0; i < s->num_relations; i++)
+        num_edges[i] = s->relations[i].num_edges;
     return AETHER_OK;
 }
 
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
                   uint64_t *totals, aether_error *err) {
-    ae_sample_plan plan;
-    int rc = check_options(options, &plan, err);
-    if (!rc)
-        rc = start(s, &plan, seeds, num_seeds, err);
-    if (!rc)
-        rc = run_hops(s, &plan, hop_nodes, hop_edges, err);
-    if (!rc && plan.induced)
-        rc = ae_sample_induced(s, err);
-    if (rc) { /* an empty result, not half of one */
-        s->num_expanded = s->num_edges = 0;
-        ae_idmap_restart(&s->map, s->num_nodes);
-        s->num_nodes = 0;
-        return rc;
-    }
-    totals[0] = s->num_nodes;
-    totals[1] = s->num_edges;
-    return AETHER_OK;
+    const aether_seeds all = {seeds, num_seeds};
+    if (s->num_types != 1 || s->num_relations != 1)
+        return ae_error_set(err, AETHER_E_INVALID, "a typed sampler needs aether_sample_typed");
+    return aether_sample_typed(s, &all, options, hop_nodes, hop_edges, totals, totals + 1, err);
 }

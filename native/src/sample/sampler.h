@@ -1,20 +1,28 @@
 /*
  * sample/sampler.h - the state of one sample: plan -> fetch -> relabel.
  *
+ * ae_nodes, one per node type:
+ *
  *   local id   0   1   2 | 3   4   5   6 | 7 ...         hop 0 | hop 1 | hop 2
  *   keys     [ s0  s1  s2  n3  n4  n5  n6  n7 ... ]      global node (and tree)
+ *
+ * ae_relation, one per edge type, from the nodes that are expanded to the nodes
+ * that stand in their lists (message passing goes the other way):
+ *
  *   first    [ 0   2   2   5  ... ]                      first edge of each expanded node
  *                |
  *   positions[ p0 p1 | p2 p3 p4 | ... ]                  where in the lists
- *   rows     [ 3  4  | 3  5  6  | ... ]                  local source of each edge
+ *   rows     [ 3  4  | 3  5  6  | ... ]                  local id of each edge's far end
  *
- * The destination of edge e is the node whose [first[v], first[v+1]) holds e,
- * so it is written only on export.
+ * The near end of edge e is the node whose [first[v], first[v+1]) holds e, so it
+ * is written only on export. A homogeneous graph has one of each.
  *
- * In a disjoint sample a key is tree << node_bits | node.
+ * In a disjoint sample a key is tree << node_bits | node; trees are numbered by
+ * seed, through the node types in order.
  *
  * Caveats: one sample at a time per sampler. Nothing here allocates in the
- * steady state: arrays stay from batch to batch.
+ * steady state: arrays stay from batch to batch, as large as the largest one
+ * needed them, until the sampler is destroyed.
  */
 #ifndef AE_SAMPLE_SAMPLER_H
 #define AE_SAMPLE_SAMPLER_H
@@ -24,35 +32,50 @@
 #include "sample/scratch.h"
 #include "store/topology.h"
 
-struct aether_sampler {
-    const aether_topology *topology;
+typedef struct ae_nodes {
+    uint64_t num_ids; /* nodes of this type in the graph */
     ae_idmap map;
-    ae_scratch keys;              /* u64 per node */
-    ae_scratch first;             /* u64 per expanded node, and one more */
-    ae_scratch lists;             /* ae_list per node of the hop at work */
-    ae_scratch positions;         /* u64 per edge */
-    ae_scratch rows;              /* u32 per edge */
+    ae_scratch keys;     /* u64 per node */
+    uint64_t num_nodes;  /* sampled so far */
+    uint64_t num_seeds;  /* the first of them */
+    uint64_t begin, end; /* the frontier: nodes to expand in this hop */
+    uint64_t first_tree; /* of the seeds; disjoint only */
+} ae_nodes;
+
+typedef struct ae_relation {
+    const aether_topology *topology;
+    uint32_t from, to;    /* node types */
+    ae_scratch first;     /* u64 per expanded node, and one more */
+    ae_scratch positions; /* u64 per edge */
+    ae_scratch rows;      /* u32 per edge */
+    uint64_t num_expanded, num_edges;
+} ae_relation;
+
+struct aether_sampler {
+    uint32_t num_types, num_relations;
+    ae_nodes *nodes;
+    ae_relation *relations;
+    ae_scratch lists;             /* ae_list per node of the frontier at work */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
-    uint64_t num_nodes, num_expanded, num_edges;
-    uint64_t num_seeds;
+    uint64_t num_trees;
     uint32_t node_bits; /* 0 unless disjoint */
 };
 
 /* One call's settings, checked. */
 typedef struct ae_sample_plan {
     uint64_t key;
-    const int64_t *fanouts;
+    const int64_t *fanouts; /* [relations][hops] */
     uint32_t num_hops;
     uint32_t num_threads;
     bool replace, disjoint, induced;
 } ae_sample_plan;
 
-static inline uint64_t *ae_sampler_keys(const aether_sampler *s) {
-    return s->keys.data;
+static inline uint64_t *ae_nodes_keys(const ae_nodes *n) {
+    return n->keys.data;
 }
-static inline uint64_t *ae_sampler_first(const aether_sampler *s) {
-    return s->first.data;
+static inline uint64_t *ae_relation_first(const ae_relation *r) {
+    return r->first.data;
 }
 
 /* Node and tree of a key; the tree is AE_RNG_NO_SEED unless disjoint. */
@@ -63,19 +86,13 @@ static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key >> s->node_bits : AE_RNG_NO_SEED;
 }
 
-/* Keys are below this. */
-static inline uint64_t ae_sampler_num_keys(const aether_sampler *s) {
-    return s->node_bits ? s->num_seeds << s->node_bits : s->topology->lists.num_minor;
-}
-
 /* Grow node and id arrays to `bound` nodes. */
-int ae_sampler_reserve_nodes(aether_sampler *s, uint64_t bound, aether_error *err);
+int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 
-/* Expand nodes [begin, end): the last hop's. Appends nodes and edges. */
-int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t begin, uint64_t end,
-                  aether_error *err);
+/* Expand the frontier of relation `r`. Appends edges, and nodes at the far end. */
+int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t r, aether_error *err);
 
-/* Replace the edges by all edges among the sampled nodes. */
+/* Replace the edges by all edges among the sampled nodes; one thread. */
 int ae_sample_induced(aether_sampler *s, aether_error *err);
 
 #endif
