@@ -14,7 +14,8 @@
  * In a disjoint sample a key is tree << node_bits | node.
  *
  * Caveats: one sample at a time per sampler. Nothing here allocates in the
- * steady state: arrays stay from batch to batch.
+ * steady state: arrays stay from batch to batch, as large as the largest batch
+ * made them, until aether_sampler_destroy.
  */
 #ifndef AE_SAMPLE_SAMPLER_H
 #define AE_SAMPLE_SAMPLER_H
