@@ -253,7 +253,8 @@ typedef struct aether_lists {
     uint64_t num_edges;
     const uint64_t *indptr; /* borrowed for the topology's life */
     const void *indices;    /* borrowed for the topology's life */
-    const void *edge_ids;   /* by position, of edge_id_bytes; NULL: the position itself */
+    const void *edge_ids;   /* by position, of edge_id_bytes; NULL: the position itself. Handed out
+                               as they are: no value of them is ever checked */
     uint32_t id_bytes;      /* 4 or 8 */
     uint32_t edge_id_bytes; /* 4 or 8 */
 } aether_lists;
@@ -268,7 +269,8 @@ void aether_topology_destroy(aether_topology *t);
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
                             aether_error *err);
 /* Lists of n nodes, one after the other, into neighbors/edges (either may be
- * NULL); `capacity` is their length and must be the sum of the degrees. */
+ * NULL); `capacity` is their length and at least the sum of the degrees. After
+ * an error they hold some of the lists. */
 int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
                               int64_t *edges, uint64_t capacity, aether_error *err);
 
@@ -283,14 +285,15 @@ typedef struct aether_sample_options {
     const int64_t *fanouts; /* num_hops values; -1 takes every neighbour */
     uint32_t num_hops;
     uint32_t flags;       /* AETHER_SAMPLE_* */
-    uint32_t num_threads; /* 0: the pool's; 1: the calling thread only */
+    uint32_t num_threads; /* 0: the pool's; 1: the calling thread only. The hops use it;
+                             collecting an induced subgraph's edges is one thread's work */
     uint32_t reserved;
 } aether_sample_options;
 
 typedef struct aether_sampler aether_sampler;
 
-/* Scratch memory for sampling from `t`, which must outlive it. The memory grows
- * with the largest batch and shrinks only when the sampler is destroyed. */
+/* Scratch memory for sampling from `t`, which must outlive it. It grows to what
+ * the largest sample so far took and stays that large until destroy. */
 int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether_error *err);
 void aether_sampler_destroy(aether_sampler *s);
 uint64_t aether_sampler_memory(const aether_sampler *s); /* bytes of scratch held */
@@ -300,14 +303,21 @@ uint64_t aether_sampler_memory(const aether_sampler *s); /* bytes of scratch hel
  *   hop_edges[num_hops]    edges per hop (induced: zeros, see num_edges)
  *   totals[2]              nodes, edges
  * Seeds that are the same node have a slot each, with the same edges into it;
- * where the node is a source, the first slot is named. */
+ * where the node is a source, the first slot is named. (Disjoint: every slot
+ * draws its own.)
+ * Without replacement every set of `fanout` neighbours of a node is as likely as
+ * any other, but the order within the set is not random: whoever cuts an answer
+ * short does not get a fair smaller sample. */
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
                   uint64_t *totals, aether_error *err);
 
 /* Copy the last result out, as int64 (out_bytes 8) or int32 (4):
  *   node[N] ids; row[E] local source; col[E] local destination, non-decreasing;
- *   edge[E] edge ids; batch[N] seed slot (disjoint only). NULL skips one. */
+ *   edge[E] edge ids; batch[N] seed slot (disjoint only). NULL skips one.
+ * int32 takes a graph of fewer than 2^31 nodes and edges and a sample of fewer
+ * nodes, else AETHER_E_LIMIT; of larger values in edge_ids it keeps the low 32
+ * bits. */
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
                          void *edge, void *batch, aether_error *err);
 

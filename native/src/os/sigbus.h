@@ -28,6 +28,12 @@
  *     another library has put its own there meanwhile. In between, that one
  *     gets the signal: aether_guard() is for calling before mapped memory is read.
  *     AETHERGRAPH_NO_SIGBUS_GUARD=1 keeps ours out.
+ *   - A handler that is forwarded to runs inside ours: with only SIGBUS blocked,
+ *     whatever its sa_mask and SA_RESETHAND say.
+ *   - Once a fault was forwarded, a SIGBUS that is sent (raise, kill) ends the
+ *     process: it is taken for that handler's way of ending it.
+ *   - A handler that leaves by siglongjmp() is forwarded to once in each thread. Its
+ *     second fault is taken for one of its own, and ends the process.
  *   - A thread that blocks SIGBUS is killed by a fault; pool threads do not.
  *   - Zeros are data to whoever reads them: check ae_sigbus_damage() after
  *     reading, before trusting.

@@ -9,6 +9,10 @@
  *                                               Bentley, CACM 30(9), 1987)
  *
  * Pure functions of the stream (core/rng.h) and the degree.
+ *
+ * Caveats: Floyd's algorithm makes all sets of k positions equally likely, not
+ * all orders of a set: output i is at most degree - k + i, so the last positions
+ * of a list come late. The first few outputs are no fair smaller sample.
  */
 #ifndef AE_SAMPLE_PLAN_H
 #define AE_SAMPLE_PLAN_H

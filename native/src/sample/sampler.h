@@ -21,8 +21,8 @@
  * seed, through the node types in order.
  *
  * Caveats: one sample at a time per sampler. Nothing here allocates in the
- * steady state: arrays stay from batch to batch, as large as the largest one
- * needed them, until the sampler is destroyed.
+ * steady state: arrays stay from batch to batch, as large as the largest batch
+ * made them, until aether_sampler_destroy.
  */
 #ifndef AE_SAMPLE_SAMPLER_H
 #define AE_SAMPLE_SAMPLER_H

@@ -7,6 +7,7 @@
  * walked at random). Growth doubles, so a loader soon stops allocating.
  *
  * Caveats: growing may move the data; take pointers after the last reserve.
+ * Nothing shrinks before ae_scratch_free.
  */
 #ifndef AE_SAMPLE_SCRATCH_H
 #define AE_SAMPLE_SCRATCH_H

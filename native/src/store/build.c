@@ -1,6 +1,7 @@
 #include "store/build.h"
 
 #include "core/error.h"
+#include "core/least.h"
 #include "core/pool.h"
 #include "core/task.h"
 
@@ -89,23 +90,16 @@ static inline __attribute__((always_inline)) uint64_t get(const void *array, uin
         DISPATCH_ORDER(function, b, x, 4, 8)                                                                 \
     }
 
-static uint64_t min_u64(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-static uint64_t max_u64(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-
 ae_build_shape ae_build_plan(uint64_t num_edges, uint64_t num_major, uint32_t record_bytes,
                              uint32_t threads) {
     ae_build_shape s = {0};
-    uint64_t wanted = max_u64(num_major / BUCKET_LISTS, num_edges / (BUCKET_BYTES / record_bytes));
-    wanted = min_u64(wanted, AE_BUILD_BUCKETS);
-    while (num_major && (num_major - 1) >> s.shift >= max_u64(wanted, 1))
+    uint64_t wanted = ae_max_u64(num_major / BUCKET_LISTS, num_edges / (BUCKET_BYTES / record_bytes));
+    wanted = ae_min_u64(wanted, AE_BUILD_BUCKETS);
+    while (num_major && (num_major - 1) >> s.shift >= ae_max_u64(wanted, 1))
         s.shift++;
     s.buckets = num_major ? ((num_major - 1) >> s.shift) + 1 : 1;
-    s.slices = threads > 1 ? min_u64((uint64_t)threads * 4, num_edges / SLICE_ROWS) : 1;
-    s.slices = max_u64(s.slices, 1);
+    s.slices = threads > 1 ? ae_min_u64((uint64_t)threads * 4, num_edges / SLICE_ROWS) : 1;
+    s.slices = ae_max_u64(s.slices, 1);
     s.slice_len = num_edges / s.slices + (num_edges % s.slices != 0);
     return s;
 }
@@ -125,7 +119,7 @@ static int go_on(build *b, uint64_t rows) {
 }
 
 static uint64_t slice_begin(const build *b, uint64_t slice) {
-    return min_u64(slice * b->shape.slice_len, b->num_edges);
+    return ae_min_u64(slice * b->shape.slice_len, b->num_edges);
 }
 
 /* ---- pass 1: check ids, count rows per bucket and slice ------------------- */
@@ -145,9 +139,7 @@ static uint64_t count_rows(const build *b, uint64_t *counts, uint64_t begin, uin
 
 static void note_bad_row(build *b, uint64_t slice, uint64_t row) {
     b->bad[slice] = row;
-    unsigned long long seen = atomic_load_explicit(&b->bad_slice, memory_order_relaxed);
-    while (slice < seen && !atomic_compare_exchange_weak(&b->bad_slice, &seen, slice))
-        ;
+    ae_lower(&b->bad_slice, slice);
 }
 
 static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
@@ -155,7 +147,7 @@ static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
     uint64_t *counts = b->places + slice * b->shape.buckets, end = slice_begin(b, slice + 1);
     (void)worker;
     for (uint64_t row = slice_begin(b, slice), stop; row < end; row = stop) {
-        stop = min_u64(row + BLOCK, end);
+        stop = ae_min_u64(row + BLOCK, end);
         if (slice > atomic_load_explicit(&b->bad_slice, memory_order_relaxed) || !go_on(b, stop - row))
             return;
         uint64_t bad = count_rows(b, counts, row, stop);
@@ -169,7 +161,7 @@ static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
 static int report_bad_row(const build *b, aether_error *err) {
     uint64_t row = NO_ROW;
     for (uint64_t s = 0; s < b->shape.slices; s++)
-        row = min_u64(row, b->bad[s]);
+        row = ae_min_u64(row, b->bad[s]);
     if (row == NO_ROW)
         return AETHER_OK;
     int in_major = (uint64_t)b->major[row] >= b->num_major;
@@ -214,7 +206,7 @@ static inline __attribute__((always_inline)) void scatter(build *b, uint64_t sli
     const uint32_t shift = b->shape.shift;
     const uint64_t mask = (UINT64_C(1) << shift) - 1;
     for (uint64_t row = slice_begin(b, slice), stop; row < end; row = stop) {
-        stop = min_u64(row + BLOCK, end);
+        stop = ae_min_u64(row + BLOCK, end);
         if (!go_on(b, stop - row))
             return;
         for (uint64_t i = row; i < stop; i++) {
@@ -277,7 +269,7 @@ static inline __attribute__((always_inline)) void
 sort_bucket(build *b, const bucket_job *job, uint32_t key_bytes, uint32_t id_bytes, uint32_t order_bytes) {
     const uint64_t low = job->bucket << b->shape.shift, begin = b->first[job->bucket];
     const uint64_t rows = b->first[job->bucket + 1] - begin;
-    const uint64_t lists = min_u64(b->num_major - low, UINT64_C(1) << b->shape.shift);
+    const uint64_t lists = ae_min_u64(b->num_major - low, UINT64_C(1) << b->shape.shift);
     void *indices = b->indices, *order = b->order, *keys = b->keys;
     uint64_t *ends = b->indptr + low + 1;
     list_starts(b, job->bucket, ends, lists, key_bytes);
@@ -350,14 +342,14 @@ static int allocate(build *b, aether_error *err) {
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the tables of the build");
     memset(b->bad, 0xFF, slices * sizeof *b->bad); /* NO_ROW */
     atomic_init(&b->bad_slice, NO_ROW);
-    b->keys = aether_buffer_alloc(max_u64(b->num_edges * b->key_bytes, 1), err);
+    b->keys = aether_buffer_alloc(ae_max_u64(b->num_edges * b->key_bytes, 1), err);
     return b->keys ? AETHER_OK : AETHER_E_NO_MEMORY;
 }
 
 static void release(build *b) {
     for (uint32_t i = 0; b->copies && i < b->threads; i++)
         aether_buffer_free(b->copies[i].data, b->copies[i].size);
-    aether_buffer_free(b->keys, max_u64(b->num_edges * b->key_bytes, 1));
+    aether_buffer_free(b->keys, ae_max_u64(b->num_edges * b->key_bytes, 1));
     free(b->copies);
     free(b->bad);
     free(b->schedule);
@@ -396,7 +388,7 @@ int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_
                .minor = minor,
                .num_edges = num_edges,
                .num_major = num_major,
-               .num_minor = min_u64(num_minor, INT64_MAX),
+               .num_minor = ae_min_u64(num_minor, INT64_MAX),
                .indptr = indptr,
                .indices = indices,
                .order = order,

@@ -2,6 +2,7 @@
 #include "store/build.h"
 
 #include "core/error.h"
+#include "core/least.h"
 #include "core/pool.h"
 #include "core/task.h"
 
@@ -11,10 +12,6 @@
 #define CHUNK 65536u /* items per piece of work */
 #define NONE  UINT64_MAX
 
-static uint64_t min_u64(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 static uint64_t num_chunks(uint64_t n) {
     return n / CHUNK + (n % CHUNK != 0);
 }
@@ -22,12 +19,6 @@ static uint64_t num_chunks(uint64_t n) {
 /* One chunk is not worth a worker's wake-up. */
 static uint32_t threads_for(uint64_t n) {
     return n <= CHUNK ? 1 : 0;
-}
-
-static void lower(atomic_ullong *least, uint64_t value) {
-    unsigned long long seen = atomic_load_explicit(least, memory_order_relaxed);
-    while (value < seen && !atomic_compare_exchange_weak(least, &seen, value))
-        ;
 }
 
 /* ---- id bounds -------------------------------------------------------------- */
@@ -41,7 +32,7 @@ typedef struct {
 static void bounds_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     bounds *b = ctx;
     const int64_t *ids = b->ids;
-    uint64_t begin = chunk * CHUNK, end = min_u64(begin + CHUNK, b->n);
+    uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, b->n);
     int64_t low = ids[begin], high = low;
     (void)worker;
     for (uint64_t i = begin; i < end; i++) {
@@ -93,7 +84,7 @@ static bool wanted(lists *l, uint64_t begin, uint64_t end) {
 
 static void indptr_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     lists *l = ctx;
-    uint64_t begin = chunk * CHUNK, end = min_u64(begin + CHUNK, l->num_major);
+    uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, l->num_major);
     (void)worker;
     if (!wanted(l, begin, end))
         return;
@@ -101,7 +92,7 @@ static void indptr_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     while (i < end && l->indptr[i] <= l->indptr[i + 1])
         i++;
     if (i < end)
-        lower(&l->bad, i);
+        ae_lower(&l->bad, i);
 }
 
 /* The largest of a chunk decides; only a bad chunk is searched. */
@@ -127,24 +118,24 @@ static uint64_t first_above_u64(const uint64_t *ids, uint64_t n, uint64_t limit)
 
 static void indices_u32_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     lists *l = ctx;
-    uint64_t begin = chunk * CHUNK, end = min_u64(begin + CHUNK, l->num_edges);
+    uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, l->num_edges);
     (void)worker;
     if (!wanted(l, begin, end))
         return;
     uint64_t i = begin + first_above_u32((const uint32_t *)l->indices + begin, end - begin, l->num_minor);
     if (i < end)
-        lower(&l->bad, i);
+        ae_lower(&l->bad, i);
 }
 
 static void indices_u64_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     lists *l = ctx;
-    uint64_t begin = chunk * CHUNK, end = min_u64(begin + CHUNK, l->num_edges);
+    uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, l->num_edges);
     (void)worker;
     if (!wanted(l, begin, end))
         return;
     uint64_t i = begin + first_above_u64((const uint64_t *)l->indices + begin, end - begin, l->num_minor);
     if (i < end)
-        lower(&l->bad, i);
+        ae_lower(&l->bad, i);
 }
 
 static int check_indptr(lists *l, aether_error *err) {

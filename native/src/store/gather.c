@@ -2,6 +2,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/least.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "store/convert.h"
@@ -42,13 +43,6 @@ struct gather {
     atomic_int cancelled;
 };
 
-static uint64_t min_u64(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-static uint64_t max_u64(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-
 /* ---- moving rows ------------------------------------------------------------- */
 
 /* Rows are read once: fetched without pushing other data out of the larger caches. */
@@ -62,7 +56,7 @@ ALWAYS_INLINE void prefetch_row(const char *row, uint64_t bytes) {
 
 /* `bytes` is a constant in the callers below, except in move_any. */
 ALWAYS_INLINE void move_rows(const gather *g, const char *const *at, uint64_t n, char *out, uint64_t bytes) {
-    uint64_t ahead = min_u64(g->ahead, n);
+    uint64_t ahead = ae_min_u64(g->ahead, n);
     for (uint64_t i = 0; i < ahead; i++)
         prefetch_row(at[i], bytes);
     for (uint64_t i = 0; i < n - ahead; i++) {
@@ -90,7 +84,7 @@ MOVE(32)
 MOVE(64)
 
 static void move_converted(const gather *g, const char *const *at, uint64_t n, char *out) {
-    uint64_t ahead = min_u64(g->ahead, n);
+    uint64_t ahead = ae_min_u64(g->ahead, n);
     for (uint64_t i = 0; i < ahead; i++)
         prefetch_row(at[i], g->in_bytes);
     for (uint64_t i = 0; i < n; i++) {
@@ -129,18 +123,12 @@ ALWAYS_INLINE uint64_t id_at(const gather *g, uint64_t i) {
     return g->id_bytes == 4 ? ((const uint32_t *)g->ids)[i] : ((const uint64_t *)g->ids)[i];
 }
 
-static void note_bad(gather *g, uint64_t position) {
-    unsigned long long seen = atomic_load_explicit(&g->bad, memory_order_relaxed);
-    while (position < seen && !atomic_compare_exchange_weak(&g->bad, &seen, position))
-        ;
-}
-
 /* Addresses of the rows of n ids; false at a bad id. Negative ids are large here. */
 static bool locate(gather *g, uint64_t begin, uint64_t n, const char **at) {
     for (uint64_t i = 0; i < n; i++) {
         uint64_t id = id_at(g, begin + i);
         if (id >= g->num_rows) {
-            note_bad(g, begin + i);
+            ae_lower(&g->bad, begin + i);
             return false;
         }
         at[i] = g->base + id * g->stride;
@@ -159,12 +147,12 @@ static bool go_on(gather *g, uint64_t begin, uint64_t n) {
 static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     gather *g = ctx;
     const char *at[BLOCK_IDS];
-    uint64_t begin = chunk * g->chunk_ids, end = begin + min_u64(g->chunk_ids, g->n - begin);
+    uint64_t begin = chunk * g->chunk_ids, end = begin + ae_min_u64(g->chunk_ids, g->n - begin);
     (void)worker;
     if (!go_on(g, begin, end - begin))
         return;
     for (uint64_t i = begin, n; i < end; i += n) {
-        n = min_u64(BLOCK_IDS, end - i);
+        n = ae_min_u64(BLOCK_IDS, end - i);
         if (!locate(g, i, n, at))
             return;
         if (g->out_bytes)
@@ -173,10 +161,12 @@ static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
 }
 
 static int run(gather *g, aether_error *err) {
-    uint64_t row_work = max_u64(max_u64(g->in_bytes, g->out_bytes), LINE); /* a short row costs a line */
-    g->chunk_ids = max_u64(CHUNK_WORK / row_work, 1);
-    g->ahead = (uint32_t)min_u64(max_u64(AHEAD_BYTES / max_u64(g->in_bytes, 1), 2), AHEAD_MAX);
-    uint64_t threads = max_u64(min_u64(g->n / max_u64(THREAD_WORK / row_work, 1), ae_pool_threads(0)), 1);
+    /* A short row costs a line. */
+    uint64_t row_work = ae_max_u64(ae_max_u64(g->in_bytes, g->out_bytes), LINE);
+    g->chunk_ids = ae_max_u64(CHUNK_WORK / row_work, 1);
+    g->ahead = (uint32_t)ae_min_u64(ae_max_u64(AHEAD_BYTES / ae_max_u64(g->in_bytes, 1), 2), AHEAD_MAX);
+    uint64_t threads =
+        ae_max_u64(ae_min_u64(g->n / ae_max_u64(THREAD_WORK / row_work, 1), ae_pool_threads(0)), 1);
     ae_pool_run(gather_chunk, g, (g->n - 1) / g->chunk_ids + 1, (uint32_t)threads);
     if (atomic_load(&g->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled");
@@ -213,7 +203,7 @@ static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, a
                 __builtin_add_overflow(last_row, g->in_bytes, &extent) ||
                 __builtin_mul_overflow(g->n, g->out_bytes, &total) ||
                 __builtin_mul_overflow(g->n, (uint64_t)g->id_bytes, &ids);
-    if (over || max_u64(max_u64(extent, total), ids) > INT64_MAX)
+    if (over || ae_max_u64(ae_max_u64(extent, total), ids) > INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "%llu rows of %llu items, %llu bytes apart: sizes overflow",
                             (unsigned long long)rows->num_rows, (unsigned long long)rows->row_items,
                             (unsigned long long)rows->stride);
@@ -255,7 +245,7 @@ typedef struct {
 
 static void copy_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     copy *c = ctx;
-    uint64_t begin = chunk * COPY_CHUNK, size = min_u64(COPY_CHUNK, c->size - begin);
+    uint64_t begin = chunk * COPY_CHUNK, size = ae_min_u64(COPY_CHUNK, c->size - begin);
     (void)worker;
     if (ae_task_cancelled(c->task))
         atomic_store_explicit(&c->cancelled, 1, memory_order_relaxed);

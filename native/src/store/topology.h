@@ -8,7 +8,8 @@
  * (io_uring, a live tree) is another table.
  *
  * Caveats: `locate` checks each list's bounds and `fetch` each id, so a file
- * damaged after it was opened yields AETHER_E_CORRUPT, never a wild read.
+ * damaged after it was opened yields AETHER_E_CORRUPT, never a wild read. Edge
+ * ids are never used as an index here, so nothing checks them.
  */
 #ifndef AE_STORE_TOPOLOGY_H
 #define AE_STORE_TOPOLOGY_H
