@@ -6,7 +6,11 @@ streams (``native/src/core/rng.h``) in Python integers, so it predicts every nod
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,17 @@ from numpy.typing import NDArray
 
 from aethergraph.sampling.subgraph import Subgraph
 
-__all__ = ["bidirectional", "compressed_lists", "positions", "sample", "stream_draw"]
+__all__ = [
+    "Relation",
+    "TypedSample",
+    "bidirectional",
+    "compressed_lists",
+    "positions",
+    "sample",
+    "sample_typed",
+    "stream_draw",
+    "weighted_positions",
+]
 
 Ids = NDArray[np.int64]
 
@@ -76,6 +90,180 @@ def compressed_lists(num_nodes: int, major: Any, minor: Any) -> tuple[Ids, Ids, 
 # ---- sampling --------------------------------------------------------------------------------
 
 
+@dataclass
+class Relation:
+    """One edge type as the sampler walks it: a list of ``to`` nodes for every ``source`` node.
+
+    ``weight`` and ``time`` have a value per edge id, ``node_time`` one per ``to`` node; times
+    ascend in every list.
+    """
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    edge_ids: NDArray[Any] | None = None
+    source: int = 0
+    to: int = 0
+    weight: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None
+    node_time: NDArray[Any] | None = None
+
+    def entries(self, node: int) -> list[tuple[int, int]]:
+        """(far end, edge id) of every entry of the list of ``node``."""
+        span = range(int(self.indptr[node]), int(self.indptr[node + 1]))
+        ids = self.edge_ids
+        return [(int(self.indices[p]), p if ids is None else int(ids[p])) for p in span]
+
+    def is_visible(self, entry: tuple[int, int], since: float, until: float) -> bool:
+        """Whether the entry's time is within the bounds."""
+        if self.time is not None:
+            return bool(since <= self.time[entry[1]] <= until)
+        if self.node_time is not None:
+            return bool(since <= self.node_time[entry[0]] <= until)
+        return True
+
+    def visible(
+        self, node: int, bounds: tuple[float, float], latest: int | None
+    ) -> list[tuple[int, int]]:  # fmt: skip
+        """The entries in time; of those the last ``latest``."""
+        found = [entry for entry in self.entries(node) if self.is_visible(entry, *bounds)]
+        timed = self.time is not None or self.node_time is not None
+        if timed and latest is not None and latest >= 0:
+            found = found[max(0, len(found) - latest) :]
+        return found
+
+    def draw(
+        self, entries: list[tuple[int, int]], fanout: int, replace: bool, start: int
+    ) -> list[tuple[int, int]]:  # fmt: skip
+        """The entries drawn by the stream ``start``."""
+        if self.weight is None:
+            return [entries[i] for i in positions(len(entries), fanout, replace, start)]
+        weights = [float(self.weight[edge]) for _, edge in entries]
+        return [entries[i] for i in weighted_positions(weights, fanout, replace, start)]
+
+
+def weighted_positions(
+    weights: Sequence[float], fanout: int, replace: bool, start: int
+) -> list[int]:  # fmt: skip
+    """Positions drawn by weight; see ``native/src/sample/weighted.h``."""
+    drawable = [i for i, weight in enumerate(weights) if weight > 0]
+    if not drawable or fanout == 0:
+        return []
+    if fanout < 0 or (not replace and fanout >= len(drawable)):
+        return drawable
+    if replace:
+        cumulative = list(itertools.accumulate(weights[i] for i in drawable))
+        found = []
+        for i in range(fanout):
+            x = (stream_draw(start, i) >> 11) * 2.0**-53 * cumulative[-1]
+            found.append(drawable[min(bisect.bisect_right(cumulative, x), len(drawable) - 1)])
+        return found
+
+    def key(i: int) -> float:
+        return -math.log(((stream_draw(start, i) >> 11) + 0.5) * 2.0**-53) / weights[i]
+
+    return sorted(sorted(drawable, key=key)[:fanout])
+
+
+@dataclass
+class TypedSample:
+    """A sample by node type and edge type: ``node[type]``, ``row[relation]``..."""
+
+    node: list[Ids]
+    batch: list[Ids]
+    row: list[Ids]
+    col: list[Ids]
+    edge: list[Ids]
+    hop_nodes: list[list[int]]
+    hop_edges: list[list[int]]
+
+
+class _Nodes:
+    """The sampled nodes of one type; a node is known by (tree, node)."""
+
+    def __init__(self, names: list[tuple[int, int]]) -> None:
+        self.names = list(names)
+        self.local: dict[tuple[int, int], int] = {}
+        for slot, name in enumerate(names):
+            self.local.setdefault(name, slot)
+        self.frontier = range(len(names))
+
+    def add(self, name: tuple[int, int]) -> int:
+        if name not in self.local:
+            self.local[name] = len(self.names)
+            self.names.append(name)
+        return self.local[name]
+
+
+def sample_typed(
+    relations: Sequence[Relation],
+    seeds: Sequence[Sequence[int] | Ids],
+    fanouts: Sequence[Sequence[int]],
+    key: int,
+    *,
+    replace: bool = False,
+    disjoint: bool = False,
+    induced: bool = False,
+    latest: bool = False,
+    since: Sequence[float] | None = None,
+    until: Sequence[float] | None = None,
+) -> TypedSample:
+    """The walk over several node types (one list of seeds each) and edge types.
+
+    ``since`` and ``until`` have a bound for each tree, trees being numbered through the types.
+    """
+    trees = itertools.count()
+    nodes = [_Nodes([(next(trees) if disjoint else 0, int(v)) for v in ids]) for ids in seeds]
+    hop_nodes = [[len(n.names)] for n in nodes]
+    hop_edges: list[list[int]] = [[] for _ in relations]
+    found: list[list[tuple[int, int, int]]] = [[] for _ in relations]  # row, col, edge
+    for hop in range(len(fanouts[0]) if fanouts else 0):
+        before = [len(n.names) for n in nodes]
+        for number, relation in enumerate(relations):
+            fanout, far = int(fanouts[number][hop]), nodes[relation.to]
+            count = len(found[number])
+            for v in nodes[relation.source].frontier:
+                tree, node = nodes[relation.source].names[v]
+                bounds = (
+                    -math.inf if since is None else since[tree],
+                    math.inf if until is None else until[tree],
+                )
+                entries = relation.visible(node, bounds, fanout if latest else None)
+                start = stream_start(key, hop, node, tree if disjoint else None, number)
+                for other, edge in relation.draw(entries, fanout, replace, start):
+                    found[number].append((far.add((tree, other)), v, edge))
+            hop_edges[number].append(len(found[number]) - count)
+        for counts, one, size in zip(hop_nodes, nodes, before, strict=True):
+            one.frontier = range(size, len(one.names))
+            counts.append(len(one.frontier))
+    if induced:
+        found = [_among(relation, nodes) for relation in relations]
+        hop_edges = [[0] * len(counts) for counts in hop_edges]
+
+    def column(edges: list[tuple[int, int, int]], which: int) -> Ids:
+        return np.array([edge[which] for edge in edges], np.int64)
+
+    return TypedSample(
+        [np.array([node for _, node in n.names], np.int64) for n in nodes],
+        [np.array([tree for tree, _ in n.names], np.int64) for n in nodes],
+        [column(edges, 0) for edges in found],
+        [column(edges, 1) for edges in found],
+        [column(edges, 2) for edges in found],
+        hop_nodes,
+        hop_edges,
+    )
+
+
+def _among(relation: Relation, nodes: list[_Nodes]) -> list[tuple[int, int, int]]:
+    """Every edge between sampled nodes."""
+    local = nodes[relation.to].local
+    return [
+        (local[0, other], v, edge)
+        for v, (_, node) in enumerate(nodes[relation.source].names)
+        for other, edge in relation.entries(node)
+        if (0, other) in local
+    ]
+
+
 def sample(
     indptr: NDArray[Any],
     indices: NDArray[Any],
@@ -87,65 +275,35 @@ def sample(
     disjoint: bool = False,
     subgraph_type: str = "directional",
     edge_ids: NDArray[Any] | None = None,
+    **values: Any,
 ) -> Subgraph:
-    """What ``NeighborSampler.sample`` returns over these in-lists."""
-    starts = [int(p) for p in indptr]
-    sources = [int(v) for v in indices]
-    ids = list(range(len(sources))) if edge_ids is None else [int(e) for e in edge_ids]
+    """What ``NeighborSampler.sample`` returns over these in-lists.
 
-    # A node is known by (tree, node); without disjoint all belong to one tree.
-    nodes: list[tuple[int, int]] = []
-    local: dict[tuple[int, int], int] = {}
-    for slot, seed in enumerate(seeds):
-        name = (slot if disjoint else 0, int(seed))
-        local.setdefault(name, slot)
-        nodes.append(name)
-    hop_nodes, hop_edges = [len(nodes)], list[int]()
-    row, col, edge = list[int](), list[int](), list[int]()
-    begin = 0
-    for hop, fanout in enumerate(fanouts):
-        end, before = len(nodes), len(row)
-        for v in range(begin, end):
-            tree, node = nodes[v]
-            start = stream_start(key, hop, node, tree if disjoint else None)
-            degree = starts[node + 1] - starts[node]
-            for position in positions(degree, int(fanout), replace, start):
-                at = starts[node] + position
-                name = (tree, sources[at])
-                if name not in local:
-                    local[name] = len(nodes)
-                    nodes.append(name)
-                row.append(local[name])
-                col.append(v)
-                edge.append(ids[at])
-        hop_nodes.append(len(nodes) - end)
-        hop_edges.append(len(row) - before)
-        begin = end
-
-    if subgraph_type == "induced":
-        row, col, edge = [], [], []
-        for v, name in enumerate(nodes):
-            for at in range(starts[name[1]], starts[name[1] + 1]):
-                if (0, sources[at]) in local:
-                    row.append(local[0, sources[at]])
-                    col.append(v)
-                    edge.append(ids[at])
+    ``values`` are those of :class:`Relation` (``weight``, ``time``, ``node_time``) and of
+    :func:`sample_typed` (``latest``, ``since``, ``until``).
+    """
+    names = ("weight", "time", "node_time")
+    relation = Relation(
+        indptr, indices, edge_ids, **{name: values.pop(name, None) for name in names}
+    )
+    induced = subgraph_type == "induced"
+    found = sample_typed(
+        [relation], [seeds], [list(fanouts)], key,
+        replace=replace, disjoint=disjoint, induced=induced, **values,
+    )  # fmt: skip
+    row, col, edge = found.row[0], found.col[0], found.edge[0]
     if subgraph_type == "bidirectional":
-        row, col, edge = bidirectional(row, col, edge)
-
-    def vector(values: list[int]) -> Ids:
-        return np.array(values, np.int64).reshape(-1)
-
-    batch = vector([tree for tree, _ in nodes]) if disjoint else None
+        lists = bidirectional(row.tolist(), col.tolist(), edge.tolist())
+        row, col, edge = (np.array(values, np.int64) for values in lists)
     directional = subgraph_type == "directional"
     return Subgraph(
-        vector([node for _, node in nodes]),
-        vector(row),
-        vector(col),
-        vector(edge),
-        batch,
-        None if subgraph_type == "bidirectional" else hop_nodes,
-        hop_edges if directional else None,
+        found.node[0],
+        row,
+        col,
+        edge,
+        found.batch[0] if disjoint else None,
+        None if subgraph_type == "bidirectional" else found.hop_nodes[0],
+        found.hop_edges[0] if directional else None,
     )
 
 

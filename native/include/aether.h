@@ -279,6 +279,10 @@ int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, ui
 #define AETHER_SAMPLE_REPLACE  1
 #define AETHER_SAMPLE_DISJOINT 2
 #define AETHER_SAMPLE_INDUCED  4
+#define AETHER_SAMPLE_LATEST   8 /* of those in time the last ones, instead of any; needs times */
+
+#define AETHER_TIMES_OF_EDGES 1
+#define AETHER_TIMES_OF_NODES 2
 
 typedef struct aether_sample_options {
     uint64_t key;           /* the sample is a pure function of key, seeds and graph */
@@ -327,12 +331,30 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node
 typedef struct aether_relation {
     const aether_topology *topology; /* a list for each node of type `from`... */
     uint32_t from, to;               /* ...that holds nodes of type `to` */
+    const void *weights;             /* F32 or F64 by edge id, finite; NULL: all alike */
+    uint32_t weight_dtype;
+    uint32_t time_dtype; /* I64 or F64 */
+    const void *times;   /* by edge id, or by node of type `to`; NULL: always visible */
+    uint32_t times_of;   /* AETHER_TIMES_OF_EDGES or _NODES */
+    uint32_t reserved;
 } aether_relation;
 
+/* A seed with bounds sees edges with since <= time <= until, in every hop of its
+ * tree; bounds need a disjoint sample. F64 times are compared through
+ * aether_time_of_double(), which has to be applied to their bounds. */
 typedef struct aether_seeds {
     const int64_t *ids;
     uint64_t count;
+    const int64_t *since; /* NULL: from the beginning */
+    const int64_t *until; /* NULL: to the end */
 } aether_seeds;
+
+/* An int64 for each time, in the same order. */
+void aether_time_of_double(const double *times, uint64_t n, int64_t *out);
+
+/* Sampling in time needs lists that are sorted by it: AETHER_E_INVALID with the
+ * first node (position) whose list is not. */
+int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err);
 
 int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
                                 const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,

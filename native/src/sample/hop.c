@@ -30,7 +30,8 @@ typedef struct hop {
     int64_t fanout;
     uint64_t begin, count;          /* frontier */
     uint64_t first_edge, num_edges; /* this hop's edges */
-    const ae_list *lists;
+    ae_list *lists;
+    uint64_t *drawable;  /* entries per list with a weight above 0, or NULL */
     uint64_t *positions; /* of this hop */
     uint64_t *neighbors; /* of this hop, or NULL */
     int rc;              /* first failure of a parallel task */
@@ -62,6 +63,50 @@ static int locate(hop *h) {
     return AETHER_OK;
 }
 
+/* What a tree may see of its lists; of that the last ones, if only they are asked for. */
+static int restrict_lists(hop *h) {
+    const aether_sampler *s = h->s;
+    if (!s->has_bounds || !h->r->times.values)
+        return AETHER_OK;
+    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
+    const int64_t *bounds = s->bounds.data;
+    for (uint64_t i = 0; i < h->count; i++) {
+        const int64_t *own = bounds + 2 * ae_key_tree(s, keys[i]);
+        ae_list *list = &h->lists[i];
+        int rc = ae_times_restrict(&h->r->times, h->r->topology, own[0], own[1], list, h->err);
+        if (rc)
+            return rc;
+        if (h->plan->latest && h->fanout >= 0 && (uint64_t)h->fanout < list->degree)
+            *list = (ae_list){list->start + list->degree - (uint64_t)h->fanout, (uint64_t)h->fanout};
+    }
+    return AETHER_OK;
+}
+
+static int count_drawable(hop *h) {
+    h->drawable = NULL;
+    if (!h->r->weights.values)
+        return AETHER_OK;
+    int rc = ae_scratch_reserve(&h->s->drawable, h->count * sizeof(uint64_t), 0, h->err);
+    h->drawable = h->s->drawable.data;
+    for (uint64_t i = 0; !rc && i < h->count; i++)
+        rc = ae_weights_count(&h->r->weights, h->r->topology, h->lists[i], &h->drawable[i], h->err);
+    return rc;
+}
+
+/* The lists of the frontier, and how much of each can be drawn. */
+static int prepare(hop *h) {
+    if (h->fanout == 0)
+        return AETHER_OK;
+    int rc = locate(h);
+    if (!rc)
+        rc = restrict_lists(h);
+    return rc ? rc : count_drawable(h);
+}
+
+static uint64_t list_size(const hop *h, uint64_t i) {
+    return h->drawable ? h->drawable[i] : h->lists[i].degree;
+}
+
 /* Fill first[] for the frontier and set num_edges. */
 static int count_edges(hop *h) {
     int rc = ae_scratch_reserve(&h->r->first, (h->begin + h->count + 1) * sizeof(uint64_t),
@@ -72,7 +117,7 @@ static int count_edges(hop *h) {
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
-        uint64_t count = h->fanout ? ae_plan_count(h->fanout, h->lists[i].degree, h->plan->replace) : 0;
+        uint64_t count = h->fanout ? ae_plan_count(h->fanout, list_size(h, i), h->plan->replace) : 0;
         if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
             return ae_error_set(h->err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
     }
@@ -94,23 +139,29 @@ static int reserve_edges(hop *h) {
     return ae_nodes_reserve(h->s, h->to, h->to->num_nodes + h->num_edges, h->err);
 }
 
+/* The positions of frontier node `i`, `count` of them. */
+static int plan_node(const hop *h, uint64_t i, uint64_t count, uint64_t *out, uint64_t room, ae_scratch *set,
+                     aether_error *err) {
+    const aether_sampler *s = h->s;
+    if (!h->drawable && (h->fanout < 0 || (!h->plan->replace && count == h->lists[i].degree))) {
+        ae_plan_all(h->lists[i], out, room);
+        return AETHER_OK;
+    }
+    uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
+    uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
+    if (h->drawable)
+        return ae_weights_draw(&h->r->weights, h->r->topology, h->lists[i], h->drawable[i], count,
+                               h->plan->replace && h->fanout >= 0, stream, set, out, err);
+    return ae_plan_positions(h->lists[i], count, h->plan->replace, stream, set, out, err);
+}
+
 /* Positions of frontier nodes [from, to). */
 static int plan_nodes(hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
-    const aether_sampler *s = h->s;
-    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
     const uint64_t *first = ae_relation_first(h->r) + h->begin;
     const uint64_t room = first[to] - h->first_edge;
     for (uint64_t i = from; i < to; i++) {
-        uint64_t count = first[i + 1] - first[i];
-        if (count == 0)
-            continue;
-        uint64_t *out = h->positions + (first[i] - h->first_edge);
-        if (h->fanout < 0 || (!h->plan->replace && count == h->lists[i].degree)) {
-            ae_plan_all(h->lists[i], out, room - (first[i] - h->first_edge));
-            continue;
-        }
-        uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, keys[i]), ae_key_tree(s, keys[i]));
-        int rc = ae_plan_positions(h->lists[i], count, h->plan->replace, stream, set, out, err);
+        uint64_t count = first[i + 1] - first[i], at = first[i] - h->first_edge;
+        int rc = count ? plan_node(h, i, count, h->positions + at, room - at, set, err) : AETHER_OK;
         if (rc)
             return rc;
     }
@@ -294,7 +345,7 @@ int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop_in
              .count = from->end - from->begin,
              .first_edge = r->num_edges,
              .err = err};
-    int rc = h.fanout ? locate(&h) : AETHER_OK;
+    int rc = prepare(&h);
     if (!rc)
         rc = count_edges(&h);
     if (!rc)

@@ -19,6 +19,12 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
                             "edge type %u: lists of %" PRIu64 " nodes with ids below %" PRIu64
                             " do not fit node types of %" PRIu64 " and %" PRIu64 " nodes",
                             i, l->num_major, l->num_minor, num_nodes[r->from], num_nodes[r->to]);
+    if (r->weights && r->weight_dtype != AETHER_F32 && r->weight_dtype != AETHER_F64)
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u: weights are float32 or float64", i);
+    if (r->times && ((r->time_dtype != AETHER_I64 && r->time_dtype != AETHER_F64) ||
+                     (r->times_of != AETHER_TIMES_OF_EDGES && r->times_of != AETHER_TIMES_OF_NODES)))
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "edge type %u: times are int64 or float64, of edges or nodes", i);
     return AETHER_OK;
 }
 
@@ -45,14 +51,20 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
         s->nodes[t].num_ids = num_nodes[t];
     for (uint32_t i = 0; i < num_relations; i++) {
         const aether_relation *r = &relations[i];
-        s->relations[i] = (ae_relation){.topology = r->topology, .from = r->from, .to = r->to};
+        s->relations[i] = (ae_relation){
+            .topology = r->topology,
+            .weights = {r->weights, r->weight_dtype == AETHER_F64},
+            .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES},
+            .from = r->from,
+            .to = r->to,
+        };
     }
     *out = s;
     return AETHER_OK;
 }
 
 int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether_error *err) {
-    const aether_relation relation = {t, 0, 0};
+    const aether_relation relation = {.topology = t};
     if (t->lists.num_major != t->lists.num_minor)
         return ae_error_set(err, AETHER_E_INVALID,
                             "sampling several hops needs as many sources as destinations, not %" PRIu64
@@ -74,6 +86,8 @@ void aether_sampler_destroy(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
     }
     ae_scratch_free(&s->lists);
+    ae_scratch_free(&s->drawable);
+    ae_scratch_free(&s->bounds);
     ae_scratch_free(&s->neighbors);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&s->sets[i]);
@@ -83,7 +97,7 @@ void aether_sampler_destroy(aether_sampler *s) {
 }
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
-    uint64_t total = sizeof *s + s->lists.bytes + s->neighbors.bytes;
+    uint64_t total = sizeof *s + s->lists.bytes + s->drawable.bytes + s->bounds.bytes + s->neighbors.bytes;
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {
@@ -110,7 +124,8 @@ int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aethe
 
 static int check_options(const aether_sampler *s, const aether_sample_options *o, ae_sample_plan *plan,
                          aether_error *err) {
-    const uint32_t known = AETHER_SAMPLE_REPLACE | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED;
+    const uint32_t known =
+        AETHER_SAMPLE_REPLACE | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED | AETHER_SAMPLE_LATEST;
     if (o->flags & ~known)
         return ae_error_set(err, AETHER_E_INVALID, "unknown sampling flags 0x%x", o->flags & ~known);
     for (uint64_t h = 0; h < (uint64_t)o->num_hops * s->num_relations; h++)
@@ -124,7 +139,8 @@ static int check_options(const aether_sampler *s, const aether_sample_options *o
                              .num_threads = ae_pool_threads(o->num_threads),
                              .replace = o->flags & AETHER_SAMPLE_REPLACE,
                              .disjoint = o->flags & AETHER_SAMPLE_DISJOINT,
-                             .induced = o->flags & AETHER_SAMPLE_INDUCED};
+                             .induced = o->flags & AETHER_SAMPLE_INDUCED,
+                             .latest = o->flags & AETHER_SAMPLE_LATEST};
     if (plan->disjoint && plan->induced)
         return ae_error_set(err, AETHER_E_INVALID, "an induced subgraph cannot be disjoint");
     return AETHER_OK;
@@ -176,6 +192,27 @@ static void add_seeds(ae_nodes *n) {
     n->num_nodes = n->end = n->num_seeds;
 }
 
+/* since and until of every tree, those of the types one after the other. */
+static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, aether_error *err) {
+    s->has_bounds = false;
+    for (uint32_t t = 0; t < s->num_types; t++)
+        s->has_bounds |= seeds[t].count && (seeds[t].since || seeds[t].until);
+    if (!s->has_bounds)
+        return AETHER_OK;
+    if (!s->node_bits)
+        return ae_error_set(err, AETHER_E_INVALID, "sampling in time needs a disjoint sample");
+    int rc = ae_scratch_reserve(&s->bounds, 2 * s->num_trees * sizeof(int64_t), 0, err);
+    if (rc)
+        return rc;
+    int64_t *bounds = s->bounds.data;
+    for (uint32_t t = 0; t < s->num_types; t++)
+        for (uint64_t i = 0; i < seeds[t].count; i++) {
+            *bounds++ = seeds[t].since ? seeds[t].since[i] : INT64_MIN;
+            *bounds++ = seeds[t].until ? seeds[t].until[i] : INT64_MAX;
+        }
+    return AETHER_OK;
+}
+
 static void clear(aether_sampler *s) {
     for (uint32_t t = 0; t < s->num_types; t++) {
         ae_nodes *n = &s->nodes[t];
@@ -196,6 +233,8 @@ static int start(aether_sampler *s, const ae_sample_plan *plan, const aether_see
         s->num_trees += seeds[t].count;
     }
     int rc = choose_keys(s, plan->disjoint, err);
+    if (!rc)
+        rc = copy_bounds(s, seeds, err);
     for (uint32_t i = 0; !rc && i < s->num_relations; i++) {
         rc = ae_scratch_reserve(&s->relations[i].first, sizeof(uint64_t), 0, err);
         if (!rc)
@@ -270,7 +309,7 @@ int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aeth
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
                   uint64_t *totals, aether_error *err) {
-    const aether_seeds all = {seeds, num_seeds};
+    const aether_seeds all = {.ids = seeds, .count = num_seeds};
     if (s->num_types != 1 || s->num_relations != 1)
         return ae_error_set(err, AETHER_E_INVALID, "a typed sampler needs aether_sample_typed");
     return aether_sample_typed(s, &all, options, hop_nodes, hop_edges, totals, totals + 1, err);

@@ -30,6 +30,8 @@
 #include "core/pool.h"
 #include "sample/idmap.h"
 #include "sample/scratch.h"
+#include "sample/times.h"
+#include "sample/weighted.h"
 #include "store/topology.h"
 
 typedef struct ae_nodes {
@@ -44,6 +46,8 @@ typedef struct ae_nodes {
 
 typedef struct ae_relation {
     const aether_topology *topology;
+    ae_weights weights;
+    ae_times times;
     uint32_t from, to;    /* node types */
     ae_scratch first;     /* u64 per expanded node, and one more */
     ae_scratch positions; /* u64 per edge */
@@ -56,10 +60,13 @@ struct aether_sampler {
     ae_nodes *nodes;
     ae_relation *relations;
     ae_scratch lists;             /* ae_list per node of the frontier at work */
+    ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
+    ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
     uint64_t num_trees;
     uint32_t node_bits; /* 0 unless disjoint */
+    bool has_bounds;
 };
 
 /* One call's settings, checked. */
@@ -68,7 +75,7 @@ typedef struct ae_sample_plan {
     const int64_t *fanouts; /* [relations][hops] */
     uint32_t num_hops;
     uint32_t num_threads;
-    bool replace, disjoint, induced;
+    bool replace, disjoint, induced, latest;
 } ae_sample_plan;
 
 static inline uint64_t *ae_nodes_keys(const ae_nodes *n) {

@@ -1,0 +1,38 @@
+/*
+ * sample/times.h - which part of a list a seed may see.
+ *
+ *   times   [ 1  3  3  7  9 ]     ascending in every list
+ *            ^^^^^^^^^            since <= time <= until: a shorter list
+ *
+ * Times are compared as int64; float64 ones by the order-keeping map of
+ * ae_time_of_double (-0.0 as 0.0), which callers apply to their bounds too.
+ *
+ * Caveats: a list that is not sorted would leak the future: whoever makes a
+ * sampler calls aether_check_times() first.
+ */
+#ifndef AE_SAMPLE_TIMES_H
+#define AE_SAMPLE_TIMES_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "store/topology.h"
+
+typedef struct ae_times {
+    const void *values; /* NULL: every edge is visible */
+    bool is_double;
+    bool of_nodes; /* by id of the list entry, not by edge id */
+} ae_times;
+
+static inline int64_t ae_time_of_double(double time) {
+    int64_t bits;
+    time += 0.0;
+    memcpy(&bits, &time, sizeof bits);
+    return bits < 0 ? (int64_t)((uint64_t)bits ^ INT64_MAX) : bits;
+}
+
+/* The part of `list` with since <= time <= until. */
+int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t since, int64_t until,
+                      ae_list *list, aether_error *err);
+
+#endif

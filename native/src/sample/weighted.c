@@ -1,0 +1,199 @@
+#include "sample/weighted.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/rng.h"
+
+#define BLOCK 256
+
+/* Weights of a list, a block at a time. */
+typedef struct reader {
+    const ae_weights *weights;
+    const aether_topology *t;
+    ae_list list;
+    uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
+    double block[BLOCK];
+} reader;
+
+static reader read_from(const ae_weights *weights, const aether_topology *t, ae_list list) {
+    reader r;
+    r.weights = weights;
+    r.t = t;
+    r.list = list;
+    r.at = r.n = 0;
+    return r;
+}
+
+static int bad_edge(const reader *r, uint64_t i, uint64_t edge, aether_error *err) {
+    uint64_t position = r->list.start + r->at + i;
+    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
+                       "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
+                       r->t->lists.num_edges);
+}
+
+/* The next block; n is 0 at the end. */
+static int next_block(reader *r, aether_error *err) {
+    uint64_t left = r->list.degree - (r->at += r->n);
+    r->n = left < BLOCK ? left : BLOCK;
+    const double *doubles = r->weights->values;
+    const float *floats = r->weights->values;
+    uint64_t edges[BLOCK];
+    for (uint64_t i = 0; i < r->n; i++)
+        edges[i] = r->list.start + r->at + i;
+    if (r->t->lists.edge_ids)
+        r->t->ops->edge_ids(r->t, edges, r->n, edges);
+    for (uint64_t i = 0; i < r->n; i++) {
+        if (edges[i] >= r->t->lists.num_edges)
+            return bad_edge(r, i, edges[i], err);
+        r->block[i] = r->weights->is_double ? doubles[edges[i]] : (double)floats[edges[i]];
+    }
+    return AETHER_OK;
+}
+
+int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t *count,
+                     aether_error *err) {
+    reader r = read_from(weights, t, list);
+    *count = 0;
+    for (;;) {
+        int rc = next_block(&r, err);
+        if (rc || r.n == 0)
+            return rc;
+        for (uint64_t i = 0; i < r.n; i++)
+            *count += r.block[i] > 0;
+    }
+}
+
+/* Weights are read twice, counted and drawn; a file may change in between. */
+static int changed(ae_list list, aether_error *err) {
+    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)list.start, 0,
+                       "the weights of the list at position %" PRIu64 " changed while it was sampled",
+                       list.start);
+}
+
+static int draw_all(reader *r, uint64_t drawable, uint64_t *out, aether_error *err) {
+    uint64_t n = 0;
+    int rc;
+    while (!(rc = next_block(r, err)) && r->n)
+        for (uint64_t i = 0; i < r->n; i++)
+            if (r->block[i] > 0 && n < drawable)
+                out[n++] = r->list.start + r->at + i;
+    return rc || n == drawable ? rc : changed(r->list, err);
+}
+
+/* ---- with replacement ------------------------------------------------------- */
+
+/* The first entry whose cumulative weight is above x. */
+static uint64_t search(const double *cumulative, uint64_t n, double x) {
+    uint64_t low = 0, high = n - 1;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (cumulative[middle] > x)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t stream, ae_scratch *scratch,
+                         uint64_t *out, aether_error *err) {
+    int rc = ae_scratch_reserve(scratch, drawable * (sizeof(double) + sizeof(uint64_t)), 0, err);
+    if (rc)
+        return rc;
+    double *cumulative = scratch->data, total = 0;
+    uint64_t *positions = (uint64_t *)(cumulative + drawable), n = 0;
+    while (!(rc = next_block(r, err)) && r->n)
+        for (uint64_t i = 0; i < r->n; i++)
+            if (r->block[i] > 0 && n < drawable) {
+                cumulative[n] = total += r->block[i];
+                positions[n++] = r->list.start + r->at + i;
+            }
+    if (!rc && n < drawable)
+        rc = changed(r->list, err);
+    for (uint64_t i = 0; !rc && i < count; i++) {
+        double u = (double)(ae_rng_draw(stream, i) >> 11) * 0x1p-53;
+        out[i] = positions[search(cumulative, n, u * total)];
+    }
+    return rc;
+}
+
+/* ---- without replacement ------------------------------------------------------ */
+
+typedef struct candidate {
+    double key;
+    uint64_t position;
+} candidate;
+
+/* Put `c` in place of the largest key, at the top of the heap. */
+static void replace_top(candidate *heap, uint64_t n, candidate c) {
+    uint64_t i = 0;
+    for (;;) {
+        uint64_t child = 2 * i + 1;
+        if (child >= n)
+            break;
+        child += child + 1 < n && heap[child + 1].key > heap[child].key;
+        if (heap[child].key <= c.key)
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = c;
+}
+
+static void push(candidate *heap, uint64_t n, candidate c) {
+    uint64_t i = n;
+    for (; i > 0 && heap[(i - 1) / 2].key < c.key; i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
+    heap[i] = c;
+}
+
+/* 1 - u is below -log(u), and spares the logarithm for nearly all of a long list. */
+static void offer(candidate *heap, uint64_t *n, uint64_t count, double weight, double u, uint64_t position) {
+    if (*n == count && (1 - u) / weight >= heap[0].key)
+        return;
+    candidate c = {-log(u) / weight, position};
+    if (*n < count)
+        push(heap, (*n)++, c);
+    else if (c.key < heap[0].key)
+        replace_top(heap, count, c);
+}
+
+static int by_position(const void *a, const void *b) {
+    uint64_t x = ((const candidate *)a)->position, y = ((const candidate *)b)->position;
+    return x < y ? -1 : x > y;
+}
+
+static int draw_distinct(reader *r, uint64_t count, uint64_t stream, ae_scratch *scratch, uint64_t *out,
+                         aether_error *err) {
+    int rc = ae_scratch_reserve(scratch, count * sizeof(candidate), 0, err);
+    if (rc)
+        return rc;
+    candidate *heap = scratch->data;
+    uint64_t n = 0;
+    while (!(rc = next_block(r, err)) && r->n)
+        for (uint64_t i = 0; i < r->n; i++)
+            if (r->block[i] > 0) {
+                double u = ((double)(ae_rng_draw(stream, r->at + i) >> 11) + 0.5) * 0x1p-53;
+                offer(heap, &n, count, r->block[i], u, r->list.start + r->at + i);
+            }
+    if (rc || n < count)
+        return rc ? rc : changed(r->list, err);
+    qsort(heap, n, sizeof *heap, by_position);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = heap[i].position;
+    return AETHER_OK;
+}
+
+int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t drawable,
+                    uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch, uint64_t *out,
+                    aether_error *err) {
+    reader r = read_from(weights, t, list);
+    if (count == drawable && !replace)
+        return draw_all(&r, drawable, out, err);
+    if (replace)
+        return draw_replaced(&r, drawable, count, stream, scratch, out, err);
+    return draw_distinct(&r, count, stream, scratch, out, err);
+}
