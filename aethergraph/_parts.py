@@ -181,6 +181,8 @@ class EdgeInput:
     weight: NDArray[Any] | None = None
     time: NDArray[Any] | None = None
     attrs: dict[str, FeatureStore] = field(default_factory=dict)
+    #: Input row of each edge, once sort_by_time has put them into another order.
+    rank: NDArray[np.int64] | None = None
 
     def read_values(
         self,
@@ -199,6 +201,25 @@ class EdgeInput:
             _check_name(name, "edge")
             self.attrs[name] = attribute_store(value, edges, f"edge_attrs[{name!r}]", "num_edges")
 
+    def sort_by_time(self, node_time: NDArray[Any] | None, num_nodes: int) -> None:
+        """Put the edges into the order of their times, or of those of their sources."""
+        if self.time is None and node_time is None:
+            return
+        self._check_ids(num_nodes)
+        times = node_time[self.source] if self.time is None else self.time  # type: ignore[index]
+        if (times[1:] >= times[:-1]).all():
+            return
+        self.rank = np.argsort(times, kind="stable")
+        self.source, self.target = self.source[self.rank], self.target[self.rank]
+
+    def _check_ids(self, num_nodes: int) -> None:
+        for name, ids in (("src", self.source), ("dst", self.target)):
+            low, high = native.id_bounds(ids)
+            if len(ids) and not (low >= 0 and high < num_nodes):
+                at = int(((ids < 0) | (ids >= num_nodes)).argmax())
+                error = OutOfRangeError("", position=at, value=int(ids[at]))
+                raise name_id(error, name, num_nodes)
+
     @property
     def carries(self) -> bool:
         """Whether values have to follow the edges into their new order."""
@@ -213,10 +234,13 @@ class EdgeInput:
         )  # fmt: skip
         id_bytes = native.id_bytes_for(num_nodes)
         try:
-            return native.build_lists(
+            indptr, indices, order = native.build_lists(
                 major, minor, num_nodes, num_nodes,
                 id_bytes=id_bytes, with_order=with_order, task=task,
             )  # fmt: skip
+            if order is not None and self.rank is not None:
+                order = self.rank[order].astype(order.dtype)
+            return indptr, indices, order
         except OutOfRangeError as error:
             if error.position is None:
                 raise

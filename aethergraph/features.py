@@ -260,6 +260,11 @@ class FeatureStore:
         return self._storage
 
     @property
+    def guard(self) -> native.FileGuard | None:
+        """Watches the file that the rows are mapped from; None for rows in memory."""
+        return self._guard
+
+    @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
         return self._rows is None

@@ -71,6 +71,8 @@ class Graph:
     _path: str | None
     _storage: str
     _fingerprint: str
+    #: Own times that all lists are known to be sorted by.
+    sorted_by: set[str]
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -82,6 +84,7 @@ class Graph:
         self._path = None if reader is None else reader.path
         self._storage = "memory" if reader is None else reader.storage
         self._fingerprint = "" if reader is None else reader.fingerprint
+        self.sorted_by = set()
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -103,7 +106,9 @@ class Graph:
     ) -> Graph:
         """Build a graph from an edge list. Duplicate edges and self-loops are kept.
 
-        Edges of one list keep their input order. All threads of the native pool take part.
+        Edges of one list keep their input order. If they have times, they are sorted by them
+        (``edge_time``, else the ``node_time`` of their source; ties keep their input order), as
+        sampling in time needs it. All threads of the native pool take part.
 
         Args:
             num_nodes: ids are below it; None takes the largest id + 1.
@@ -134,13 +139,19 @@ class Graph:
         edges = EdgeInput(source, target)
         edges.read_values(edge_weight, edge_time, edge_attrs)
         times = None if node_time is None else read_node_time(node_time, nodes)
+        edges.sort_by_time(times, nodes)
         parts = native.run_long(
             lambda task: build_parts(nodes, edges, layout, keep_order, task),
             progress,
             32 * len(source),
         )
         parts.node_time = times
-        return cls._make(parts)
+        graph = cls._make(parts)
+        if edges.time is not None:
+            graph.sorted_by.add("edge_time")
+        elif times is not None:
+            graph.sorted_by.add("node_time")
+        return graph
 
     # ---- files ---------------------------------------------------------------------------
 

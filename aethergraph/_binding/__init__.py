@@ -79,11 +79,13 @@ from aethergraph._binding.reads import reading
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     SAMPLE_INDUCED,
+    SAMPLE_LATEST,
     SAMPLE_REPLACE,
+    NativeRelation,
     NativeSample,
     NativeSampler,
-    NativeTopology,
     rng_draws,
+    time_keys,
 )
 from aethergraph._binding.tasks import (
     LONG_CALL_BYTES,
@@ -93,6 +95,7 @@ from aethergraph._binding.tasks import (
     run_long,
     run_task,
 )
+from aethergraph._binding.topology import NativeTopology
 
 __all__ = [
     "ADVICE_DROP",
@@ -111,6 +114,7 @@ __all__ = [
     "LONG_CALL_BYTES",
     "MemoryView",
     "NativeFile",
+    "NativeRelation",
     "NativeReplacement",
     "NativeRows",
     "NativeSample",
@@ -121,6 +125,7 @@ __all__ = [
     "Progress",
     "SAMPLE_DISJOINT",
     "SAMPLE_INDUCED",
+    "SAMPLE_LATEST",
     "SAMPLE_REPLACE",
     "SECTION_ARRAY",
     "SECTION_CSC_INDICES",
@@ -163,5 +168,6 @@ __all__ = [
     "run_long",
     "run_task",
     "set_num_threads",
+    "time_keys",
     "view_memory",
 ]

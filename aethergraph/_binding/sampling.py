@@ -1,152 +1,148 @@
-"""Topologies and the sampler's scratch memory."""
+"""Samplers: scratch memory, options, and the arrays of a sample."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._arrays import empty
-from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
-from aethergraph._binding.reads import begin_read, end_read
-
-
-class NativeTopology:
-    """Compressed lists: borrows its arrays and keeps them alive. Immutable, shared by threads."""
-
-    __slots__ = (
-        "_edge_ids",
-        "_handle",
-        "edge_ids",
-        "guard",
-        "indices",
-        "indptr",
-        "num_edges",
-        "num_major",
-    )
-
-    def __init__(
-        self,
-        indptr: NDArray[np.uint64],
-        indices: NDArray[Any],
-        edge_ids: NDArray[Any] | None,
-        num_minor: int,
-        guard: FileGuard | None = None,
-    ) -> None:
-        self._handle: Any = None
-        self.indptr = indptr
-        self.indices = indices
-        self.edge_ids = edge_ids
-        self.guard = guard
-        self.num_major = len(indptr) - 1
-        self.num_edges = len(indices)
-        lists = ffi.new("aether_lists *")
-        lists.num_major = self.num_major
-        lists.num_minor = num_minor
-        lists.num_edges = self.num_edges
-        lists.indptr = ffi.cast("const uint64_t *", address_of(indptr))
-        lists.indices = ffi.cast("const void *", address_of(indices))
-        lists.id_bytes = indices.dtype.itemsize
-        lists.edge_id_bytes = 8
-        if edge_ids is not None:
-            lists.edge_ids = ffi.cast("const void *", address_of(edge_ids))
-            lists.edge_id_bytes = edge_ids.dtype.itemsize
-        out = ffi.new("aether_topology **")
-        err = new_error()
-        begin_read(guard)
-        code = lib.aether_topology_create(lists, out, err)
-        if code:
-            raise_error(code, err)
-        self._handle = ffi.gc(out[0], lib.aether_topology_destroy)
-
-    def degrees(self, nodes: Ids | None) -> Ids:
-        """Length of the list of each node (None: of all)."""
-        count = self.num_major if nodes is None else len(nodes)
-        out = empty(count, np.int64, f"{count} degrees")
-        lent = ffi.NULL if nodes is None else ffi.from_buffer("int64_t[]", nodes)
-        err = new_error()
-        begin_read(self.guard)
-        code = lib.aether_topology_degrees(
-            self._handle, lent, count, ffi.from_buffer("int64_t[]", out), err
-        )
-        end_read(code, err, self.guard)
-        return out
-
-    def neighbors(self, nodes: Ids, *, with_edges: bool = False) -> tuple[Ids, Ids | None]:
-        """The lists of ``nodes``, one after the other, and their edge ids if asked for."""
-        capacity = int(self.degrees(nodes).sum())
-        neighbors = empty(capacity, np.int64, f"{capacity} neighbours")
-        edges = empty(capacity, np.int64, f"{capacity} edges") if with_edges else None
-        err = new_error()
-        begin_read(self.guard)
-        code = lib.aether_topology_neighbors(
-            self._handle,
-            ffi.from_buffer("int64_t[]", nodes),
-            len(nodes),
-            ffi.from_buffer("int64_t[]", neighbors),
-            ffi.NULL if edges is None else ffi.from_buffer("int64_t[]", edges),
-            capacity,
-            err,
-        )
-        end_read(code, err, self.guard)
-        return neighbors, edges
-
+from aethergraph._binding.reads import begin_read
+from aethergraph._binding.tasks import Task, lend
+from aethergraph._binding.topology import NativeTopology
 
 SAMPLE_REPLACE: Final[int] = lib.AETHER_SAMPLE_REPLACE
 SAMPLE_DISJOINT: Final[int] = lib.AETHER_SAMPLE_DISJOINT
 SAMPLE_INDUCED: Final[int] = lib.AETHER_SAMPLE_INDUCED
+SAMPLE_LATEST: Final[int] = lib.AETHER_SAMPLE_LATEST
+
+
+class NativeRelation(NamedTuple):
+    """One edge type as a sampler walks it: a list of ``to`` nodes for every ``source`` node.
+
+    ``weights`` (float32, float64) have a value per edge id; ``times`` (int64, float64) one per
+    edge id, or per ``to`` node if ``node_times``.
+    """
+
+    topology: NativeTopology
+    source: int = 0
+    to: int = 0
+    weights: NDArray[Any] | None = None
+    times: NDArray[Any] | None = None
+    node_times: bool = False
+    guards: tuple[FileGuard, ...] = ()  # of weights and times
+
+    def fill(self, out: Any) -> None:
+        """Write the ``aether_relation``."""
+        out.topology = self.topology.handle
+        setattr(out, "from", self.source)
+        out.to = self.to
+        if self.weights is not None:
+            out.weights = ffi.cast("const void *", address_of(self.weights))
+            out.weight_dtype = dtype_code(self.weights.dtype)
+        if self.times is not None:
+            out.times = ffi.cast("const void *", address_of(self.times))
+            out.time_dtype = dtype_code(self.times.dtype)
+            of_nodes = lib.AETHER_TIMES_OF_NODES
+            out.times_of = of_nodes if self.node_times else lib.AETHER_TIMES_OF_EDGES
+
+    def check_times(self, task: Task | None = None) -> None:
+        """Check that every list is sorted by time.
+
+        Raises:
+            InvalidArgumentError: ``position`` is the first node whose list is not.
+        """
+        relation = ffi.new("aether_relation *")
+        self.fill(relation)
+        err = new_error()
+        code = lib.aether_check_times(relation, lend(task, 8 * self.topology.num_edges), err)
+        for guard in self.all_guards():
+            guard.check()
+        if code:
+            raise_error(code, err)
+
+    def all_guards(self) -> list[FileGuard]:
+        """What watches the files that lists, weights and times are mapped from."""
+        own = self.topology.guard
+        return [*self.guards, *([] if own is None else [own])]
 
 
 class NativeSample(NamedTuple):
-    """The arrays of one sample (see ``sampling.Subgraph``)."""
+    """The arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
 
-    node: Ids
-    row: Ids
-    col: Ids
-    edge: Ids
-    batch: Ids | None
-    hop_nodes: list[int]
-    hop_edges: list[int]
+    node: list[Ids]
+    batch: list[Ids] | None
+    row: list[Ids]
+    col: list[Ids]
+    edge: list[Ids]
+    hop_nodes: list[list[int]]
+    hop_edges: list[list[int]]
 
 
 class NativeSampler:
-    """Scratch memory and options of a sampler; used by one thread at a time."""
+    """Scratch memory and options of a sampler; used by one thread at a time.
+
+    Args:
+        relations: the edge types, in the order in which they take their turns.
+        num_nodes: by node type.
+        fanouts: by edge type and hop.
+        flags: ``SAMPLE_*``.
+        num_threads: 1 is the calling thread, 0 the pool's.
+    """
 
     __slots__ = (
+        "_counts",
         "_err",
         "_fanouts",
+        "_guards",
         "_handle",
         "_hop_edges",
         "_hop_nodes",
         "_num_hops",
         "_options",
-        "_totals",
+        "_seeds",
         "_with_batch",
-        "topology",
+        "num_types",
+        "relations",
     )
 
     def __init__(
-        self, topology: NativeTopology, fanouts: tuple[int, ...], flags: int, num_threads: int
+        self,
+        relations: Sequence[NativeRelation],
+        num_nodes: Sequence[int],
+        fanouts: Sequence[Sequence[int]],
+        flags: int,
+        num_threads: int,
     ) -> None:
         self._handle: Any = None
-        self.topology = topology
-        self._num_hops = len(fanouts)
+        self.relations = tuple(relations)
+        self.num_types = len(num_nodes)
+        self._guards = list(dict.fromkeys(g for r in relations for g in r.all_guards()))
+        self._num_hops = len(fanouts[0]) if fanouts else 0
         self._with_batch = bool(flags & SAMPLE_DISJOINT)
-        self._fanouts = ffi.new("int64_t[]", list(fanouts))
+        self._fanouts = ffi.new("int64_t[]", [k for row in fanouts for k in row])
         self._options = ffi.new("aether_sample_options *")
         self._options.fanouts = self._fanouts
         self._options.num_hops = self._num_hops
         self._options.flags = flags
         self._options.num_threads = num_threads
-        self._hop_nodes = ffi.new("uint64_t[]", self._num_hops + 1)
-        self._hop_edges = ffi.new("uint64_t[]", max(1, self._num_hops))
-        self._totals = ffi.new("uint64_t[2]")
+        self._seeds = ffi.new("aether_seeds[]", self.num_types)
+        self._hop_nodes = ffi.new("uint64_t[]", self.num_types * (self._num_hops + 1))
+        self._hop_edges = ffi.new("uint64_t[]", max(1, len(relations) * self._num_hops))
+        self._counts = ffi.new("uint64_t[]", self.num_types + len(relations))
         self._err = new_error()
+        rows = ffi.new("aether_relation[]", len(relations))
+        for i, relation in enumerate(relations):
+            relation.fill(rows[i])
         out = ffi.new("aether_sampler **")
-        code = lib.aether_sampler_create(topology._handle, out, self._err)
+        code = lib.aether_sampler_create_typed(
+            rows, len(relations), list(num_nodes), self.num_types, out, self._err
+        )
         if code:
             raise_error(code, self._err)
         self._handle = ffi.gc(out[0], lib.aether_sampler_destroy)
@@ -156,43 +152,128 @@ class NativeSampler:
         """Bytes of scratch memory held."""
         return int(lib.aether_sampler_memory(self._handle))
 
-    def sample(self, seeds: Ids, key: int) -> NativeSample:
-        """Sample around ``seeds`` (contiguous int64) with the 64-bit ``key``."""
+    def sample(
+        self,
+        seeds: Sequence[Ids],
+        key: int,
+        since: Sequence[Ids | None] | None = None,
+        until: Sequence[Ids | None] | None = None,
+    ) -> NativeSample:
+        """Sample around ``seeds`` (contiguous int64, by node type) with the 64-bit ``key``.
+
+        ``since`` and ``until`` bound the times that the tree of each seed sees (inclusive, int64;
+        of float64 times in the order of :func:`time_keys`).
+        """
         self._options.key = key
+        lent = [_lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
         err = self._err
-        guard = self.topology.guard
-        begin_read(guard)
-        code = lib.aether_sample(
+        self._begin()
+        code = lib.aether_sample_typed(
             self._handle,
-            ffi.from_buffer("int64_t[]", seeds),
-            seeds.shape[0],
+            self._seeds,
             self._options,
             self._hop_nodes,
             self._hop_edges,
-            self._totals,
+            self._counts,
+            self._counts + self.num_types,
             err,
         )
+        del lent
         if code:
-            end_read(code, err, guard)
-        num_nodes, num_edges = self._totals
-        node = empty(num_nodes, np.int64, f"{num_nodes} nodes")
-        links = empty((3, num_edges), np.int64, f"{num_edges} edges")
-        batch = empty(num_nodes, np.int64, f"{num_nodes} nodes") if self._with_batch else None
+            self._end(code)
+        sample = self._export()
+        self._end(0)
+        return sample
+
+    def _begin(self) -> None:
+        if self._guards:
+            begin_read(self._guards[0])
+
+    def _end(self, code: int) -> None:
+        for guard in self._guards:
+            guard.check()
+        if code:
+            raise_error(code, self._err)
+
+    def _export(self) -> NativeSample:
+        counts = ffi.unpack(self._counts, self.num_types + len(self.relations))
+        node, batch = list[Ids](), list[Ids]()
+        for number, count in enumerate(counts[: self.num_types]):
+            ids = empty(count, np.int64, f"{count} nodes")
+            trees = empty(count, np.int64, f"{count} nodes") if self._with_batch else None
+            lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
+            handle, err = self._handle, self._err
+            code = lib.aether_sample_export_nodes(
+                handle, number, 8, ffi.from_buffer(ids), lent, err
+            )
+            if code:
+                self._end(code)
+            node.append(ids)
+            if trees is not None:
+                batch.append(trees)
+        links = [self._export_edges(i, n) for i, n in enumerate(counts[self.num_types :])]
+        hops = self._num_hops
+        hop_nodes = ffi.unpack(self._hop_nodes, self.num_types * (hops + 1))
+        hop_edges = ffi.unpack(self._hop_edges, len(links) * hops) if links and hops else []
+        return NativeSample(
+            node,
+            batch if self._with_batch else None,
+            [link[0] for link in links],
+            [link[1] for link in links],
+            [link[2] for link in links],
+            [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(self.num_types)],
+            [hop_edges[i * hops : (i + 1) * hops] for i in range(len(links))],
+        )
+
+    def _export_edges(self, number: int, count: int) -> NDArray[np.int64]:
+        links = empty((3, count), np.int64, f"{count} edges")
         row, col, edge = links
-        code = lib.aether_sample_export(
+        code = lib.aether_sample_export_edges(
             self._handle,
+            number,
             8,
-            ffi.from_buffer(node),
             ffi.from_buffer(row),
             ffi.from_buffer(col),
             ffi.from_buffer(edge),
-            ffi.NULL if batch is None else ffi.from_buffer(batch),
-            err,
+            self._err,
         )
-        end_read(code, err, guard)
-        hop_nodes = ffi.unpack(self._hop_nodes, self._num_hops + 1)
-        hop_edges = ffi.unpack(self._hop_edges, self._num_hops)
-        return NativeSample(node, row, col, edge, batch, hop_nodes, hop_edges)
+        if code:
+            self._end(code)
+        return links
+
+
+def _lend_seeds(
+    out: Any,
+    number: int,
+    seeds: Sequence[Ids],
+    since: Sequence[Ids | None] | None,
+    until: Sequence[Ids | None] | None,
+) -> list[Any]:
+    """Fill the ``aether_seeds`` of a type; what is returned keeps the arrays for the call."""
+    out.ids = ids = ffi.from_buffer("int64_t[]", seeds[number])
+    out.count = len(seeds[number])
+    kept = [ids]
+    for name, bounds in (("since", since), ("until", until)):
+        values = None if bounds is None else bounds[number]
+        if values is None:
+            setattr(out, name, ffi.NULL)
+        else:
+            assert len(values) == len(seeds[number])
+            kept.append(ffi.from_buffer("int64_t[]", values))
+            setattr(out, name, kept[-1])
+    return kept
+
+
+def time_keys(times: NDArray[Any]) -> Ids:
+    """Times as int64 in the same order: as they are, or (float64) through the core's map."""
+    if times.dtype != np.float64:
+        return np.ascontiguousarray(times, np.int64)
+    values = np.ascontiguousarray(times)
+    out = np.empty(len(values), np.int64)
+    lib.aether_time_of_double(
+        ffi.from_buffer("double[]", values), len(values), ffi.from_buffer("int64_t[]", out)
+    )
+    return out
 
 
 def rng_draws(

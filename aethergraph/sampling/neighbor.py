@@ -18,13 +18,16 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
 from aethergraph.sampling.keys import mix_key
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
+from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
 
-__all__ = ["NeighborSampler", "SubgraphType"]
+__all__ = ["NeighborSampler", "SubgraphType", "TemporalStrategy"]
 
 SubgraphType = Literal["directional", "bidirectional", "induced"]
 _SUBGRAPH_TYPES = ("directional", "bidirectional", "induced")
 _KEY_MASK = (1 << 64) - 1
 _MAX_HOPS = 1024
+TemporalStrategy = Literal["uniform", "last"]
+_STRATEGIES = ("uniform", "last")
 
 
 class NeighborSampler:
@@ -52,10 +55,22 @@ class NeighborSampler:
         num_threads: threads of the native pool that one call may use: 1 is the calling thread
             only, 0 all of them.
         seed: start of the keys of calls that give none.
+        weight_attr: draw edges by these weights: ``"edge_weight"``, or the name of an edge
+            attribute. Without replacement as if one after the other (Efraimidis and Spirakis,
+            2006). An edge of weight 0 is never drawn.
+        time_attr: follow only what a seed may know: ``"edge_time"``, ``"node_time"`` (the time of
+            the far node), or the name of a node or edge attribute. The time of every edge of a
+            seed's tree is at most ``seed_time``. Makes the sample disjoint.
+        temporal_strategy: ``"uniform"``: any of the edges in time; ``"last"``: the latest.
+        strict: times below ``seed_time`` only (DGL's rule) instead of up to it (PyG's).
+        window: times from ``seed_time - window`` on only.
+        is_sorted: the lists are sorted by these times, take my word for it. Else that is checked
+            once, which reads all of them. ``Graph.from_edges`` sorts by the times it is given.
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
-        InvalidArgumentError: an argument that cannot be, or "induced" with ``disjoint``.
+        InvalidArgumentError: an argument that cannot be, "induced" with ``disjoint``, or lists
+            that are not sorted by time (``position`` is the first such node).
     """
 
     def __init__(
@@ -68,12 +83,24 @@ class NeighborSampler:
         subgraph_type: SubgraphType = "directional",
         num_threads: int = 1,
         seed: int = 0,
+        weight_attr: str | None = None,
+        time_attr: str | None = None,
+        temporal_strategy: TemporalStrategy = "uniform",
+        strict: bool = False,
+        window: float | int | None = None,
+        is_sorted: bool = False,
     ) -> None:
         if not isinstance(graph, Graph):
             raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
         if subgraph_type not in _SUBGRAPH_TYPES:
             known = ", ".join(_SUBGRAPH_TYPES)
             raise InvalidArgumentError(f"subgraph_type = {subgraph_type!r} is not one of {known}")
+        if temporal_strategy not in _STRATEGIES:
+            known = ", ".join(_STRATEGIES)
+            raise InvalidArgumentError(
+                f"temporal_strategy = {temporal_strategy!r} is not one of {known}"
+            )
+        disjoint = bool(disjoint) or time_attr is not None
         if subgraph_type == "induced" and disjoint:
             raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
         if as_count(num_threads, "num_threads") > 256:
@@ -85,8 +112,15 @@ class NeighborSampler:
         self.subgraph_type: SubgraphType = subgraph_type
         self.num_threads = int(num_threads)
         self.seed = _as_integer(seed, "seed")
+        self.weight_attr = weight_attr
+        self.time_attr = time_attr
+        self.temporal_strategy: TemporalStrategy = temporal_strategy
+        self.strict = bool(strict)
+        self.window = _as_window(window)
         self._num_nodes = graph.num_nodes
-        self._topology = graph.topology("csc")
+        self._relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
+        if time_attr is not None and not is_sorted:
+            check_sorted(graph, time_attr, self._relation)
         self._calls = itertools.count()
         # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
         self._scratch: deque[native.NativeSampler] = deque()
@@ -96,7 +130,9 @@ class NeighborSampler:
         """Number of hops."""
         return len(self.fanouts)
 
-    def sample(self, seeds: ArrayLike, key: int | None = None) -> Subgraph:
+    def sample(
+        self, seeds: ArrayLike, key: int | None = None, *, seed_time: ArrayLike | None = None
+    ) -> Subgraph:  # fmt: skip
         """Draw the subgraph around ``seeds``.
 
         Args:
@@ -106,6 +142,8 @@ class NeighborSampler:
                 call, from ``seed`` and the number of the call on this copy of the sampler. A
                 forked child goes on from the parent's number and an unpickled copy starts at 0, so
                 copies with one seed repeat each other's draws: workers should pass keys.
+            seed_time: [n], with ``time_attr``: what each seed's tree may see. None: the time of
+                the seed node itself, if the times are those of nodes.
 
         Raises:
             OutOfRangeError: names the first seed that is no node, and its position.
@@ -121,13 +159,16 @@ class NeighborSampler:
             scratch = self._scratch.pop()
         except IndexError:
             scratch = self._new_scratch()
+        bounds = seed_bounds(self._times, ids, seed_time, strict=self.strict, window=self.window)
         try:
-            sample = scratch.sample(ids, number)
+            sample = scratch.sample([ids], number, [bounds.since], [bounds.until])
         except OutOfRangeError as error:
             raise name_id(error, "seeds", self._num_nodes) from None
         finally:
             self._scratch.append(scratch)
-        node, row, col, edge, batch, hop_nodes, hop_edges = sample
+        node, row, col, edge = sample.node[0], sample.row[0], sample.col[0], sample.edge[0]
+        batch = None if sample.batch is None else sample.batch[0]
+        hop_nodes, hop_edges = sample.hop_nodes[0], sample.hop_edges[0]
         if self.subgraph_type == "bidirectional":
             row, col, edge = to_bidirectional(row, col, edge, node.shape[0])
             return Subgraph(node, row, col, edge, batch)
@@ -143,7 +184,11 @@ class NeighborSampler:
             flags |= native.SAMPLE_DISJOINT
         if self.subgraph_type == "induced":
             flags |= native.SAMPLE_INDUCED
-        return native.NativeSampler(self._topology, self.fanouts, flags, self.num_threads)
+        if self.temporal_strategy == "last":
+            flags |= native.SAMPLE_LATEST
+        return native.NativeSampler(
+            [self._relation], [self._num_nodes], [self.fanouts], flags, self.num_threads
+        )
 
     @property
     def scratch_memory(self) -> int:
@@ -158,30 +203,30 @@ class NeighborSampler:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (
-            self.replace, self.disjoint, self.subgraph_type, self.num_threads, self.seed,
-        )  # fmt: skip
-        return _rebuild, (self.graph, self.fanouts, *options)
+        options = {
+            name: getattr(self, name)
+            for name in (
+                "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr",
+                "time_attr", "temporal_strategy", "strict", "window",
+            )
+        }  # fmt: skip
+        return _rebuild, (self.graph, self.fanouts, options)
 
 
 def _rebuild(
-    graph: Graph,
-    fanouts: tuple[int, ...],
-    replace: bool,
-    disjoint: bool,
-    subgraph_type: SubgraphType,
-    num_threads: int,
-    seed: int,
-) -> NeighborSampler:
-    return NeighborSampler(
-        graph,
-        fanouts,
-        replace=replace,
-        disjoint=disjoint,
-        subgraph_type=subgraph_type,
-        num_threads=num_threads,
-        seed=seed,
-    )
+    graph: Graph, fanouts: tuple[int, ...], options: dict[str, Any]
+) -> NeighborSampler:  # fmt: skip
+    return NeighborSampler(graph, fanouts, is_sorted=True, **options)
+
+
+def _as_window(window: Any) -> float | int | None:
+    if window is None:
+        return None
+    if isinstance(window, bool) or not isinstance(window, (int, float, np.integer, np.floating)):
+        raise InvalidArgumentError(f"window must be a number, got {type(window).__name__}")
+    if not window >= 0:
+        raise InvalidArgumentError(f"window = {window} is not at least 0")
+    return int(window) if isinstance(window, (int, np.integer)) else float(window)
 
 
 def _as_fanouts(fanouts: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:

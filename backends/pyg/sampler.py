@@ -334,10 +334,9 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         return mix_key(start, self._epoch.value, *content)
 
     def _sample(self, seeds: Ids, key: int) -> SamplerOutput:
-        node, row, col, edge, batch, hop_nodes, hop_edges = self._current_walker().sample(
-            seeds, key
-        )
-        sources, targets, edges = _as_tensors(row, col, edge)
+        sample = self._current_walker().sample(seeds, key)
+        node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
+        sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
         if self._sample_direction == "backward":
             sources, targets = targets, sources
         counted = self._subgraph_type != SubgraphType.induced
@@ -347,8 +346,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             col=targets,
             edge=edges,
             batch=None if batch is None else torch.from_numpy(batch),
-            num_sampled_nodes=hop_nodes if counted else None,
-            num_sampled_edges=hop_edges if counted else None,
+            num_sampled_nodes=sample.hop_nodes[0] if counted else None,
+            num_sampled_edges=sample.hop_edges[0] if counted else None,
         )
 
     def _finish(self, out: SamplerOutput) -> SamplerOutput:
@@ -466,10 +465,14 @@ class _Walker:
             sampler = self._idle.pop()
         except IndexError:
             sampler = native.NativeSampler(
-                self._topology, self._fanouts, self._flags, self.options.num_threads
+                [native.NativeRelation(self._topology)],
+                [self.graph.num_nodes],
+                [self._fanouts],
+                self._flags,
+                self.options.num_threads,
             )
         try:
-            return sampler.sample(seeds, key)
+            return sampler.sample([seeds], key)
         except OutOfRangeError as error:
             at, value = error.position, error.value
             raise OutOfRangeError(

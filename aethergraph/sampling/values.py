@@ -1,0 +1,174 @@
+"""Weights and times that a sampler draws by: where they come from and what they must be."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import check_length, check_times, to_array
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import FeatureStore
+from aethergraph.graph import Graph
+
+__all__ = ["Values", "check_sorted", "find_relation", "seed_bounds"]
+
+Ids = NDArray[np.int64]
+
+
+class Values(NamedTuple):
+    """A vector of weights or times, in memory or mapped from the file that ``guard`` watches."""
+
+    array: NDArray[Any]
+    guard: native.FileGuard | None
+    of_nodes: bool = False
+
+
+class Bounds(NamedTuple):
+    """What the tree of each seed may see: int64 keys, inclusive, or None."""
+
+    since: Ids | None
+    until: Ids | None
+
+
+def find_weights(name: str, edges: dict[str, FeatureStore]) -> Values:
+    """The weights called ``name`` among the values and attributes of edges."""
+    store = edges.get(name)
+    if store is None:
+        raise _unknown("weight_attr", name, "edge", edges)
+    array = _vector(store, f"weight_attr = {name!r}")
+    if array.dtype not in (np.float32, np.float64):
+        if array.dtype.kind not in "iuf":
+            raise InvalidArgumentError(
+                f"weight_attr = {name!r} holds {store.dtype_name}, not numbers"
+            )
+        return Values(array.astype(np.float32 if array.dtype == np.float16 else np.float64), None)
+    return Values(array, store.guard)
+
+
+def find_times(
+    name: str, edges: dict[str, FeatureStore], nodes: dict[str, FeatureStore]
+) -> Values:  # fmt: skip
+    """The times called ``name``: of nodes if they have them, else of edges, as in PyG."""
+    of_nodes = name in nodes
+    store = nodes.get(name, edges.get(name))
+    if store is None:
+        raise _unknown("time_attr", name, "node or edge", {**nodes, **edges})
+    array = _vector(store, f"time_attr = {name!r}")
+    if array.dtype in (np.int64, np.float64):
+        return Values(array, store.guard, of_nodes)
+    if array.dtype.kind not in "iuf":
+        raise InvalidArgumentError(f"time_attr = {name!r} holds {store.dtype_name}, not numbers")
+    wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return Values(wide, None, of_nodes)
+
+
+def _vector(store: FeatureStore, label: str) -> NDArray[Any]:
+    if store.ndim != 1 or store.dtype_name == "bfloat16":
+        raise InvalidArgumentError(
+            f"{label} must be one number each, got shape {store.shape} of {store.dtype_name}"
+        )
+    return np.ascontiguousarray(store.array)
+
+
+def _unknown(
+    option: str, name: str, what: str, known: dict[str, FeatureStore]
+) -> InvalidArgumentError:  # fmt: skip
+    names = ", ".join(sorted(map(repr, known))) or "none"
+    return InvalidArgumentError(f"{option} = {name!r} is no {what} attribute; there are: {names}")
+
+
+def find_relation(
+    graph: Graph, layout: Literal["csc", "csr"], weight_attr: str | None, time_attr: str | None
+) -> tuple[native.NativeRelation, Values | None]:
+    """The lists of ``graph`` with the weights and times to draw by."""
+    edges = {**graph.value_stores("edge"), **graph.edge_attrs}
+    nodes = {**graph.value_stores("node"), **graph.node_attrs}
+    weights = None if weight_attr is None else find_weights(weight_attr, edges)
+    times = None if time_attr is None else find_times(time_attr, edges, nodes)
+    relation = native.NativeRelation(
+        graph.topology(layout),
+        weights=None if weights is None else weights.array,
+        times=None if times is None else times.array,
+        node_times=times is not None and times.of_nodes,
+        guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
+    )
+    return relation, times
+
+
+def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> None:
+    """Check once per graph that its lists are sorted by ``name``."""
+    own = name not in graph.edge_attrs and name not in graph.node_attrs
+    if own and name in graph.sorted_by:
+        return
+    try:
+        native.run_long(relation.check_times, None, 8 * relation.topology.num_edges)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"the in-edges of node {error.position} are not sorted by {name!r}: build the graph "
+            "with these times (Graph.from_edges(edge_time=...) or node_time=...), which sorts",
+            position=error.position,
+        ) from None
+    if own:  # attributes can be replaced
+        graph.sorted_by.add(name)
+
+
+def seed_bounds(
+    times: Values | None,
+    seeds: Ids,
+    seed_time: ArrayLike | None,
+    *,
+    strict: bool,
+    window: float | int | None,
+) -> Bounds:
+    """The bounds of every seed: ``seed_time``, by default the time of the seed node itself."""
+    if times is None:
+        if seed_time is not None:
+            raise InvalidArgumentError("seed_time needs a sampler with time_attr")
+        return Bounds(None, None)
+    own = _seed_times(times, seeds, seed_time)
+    until = native.time_keys(own)
+    if strict:  # up to the largest time below
+        earliest = until == np.iinfo(np.int64).min
+        if earliest.any():
+            at = int(earliest.argmax())
+            raise InvalidArgumentError(
+                f"seed_time[{at}] = {own[at]}: no time is below", position=at
+            )
+        until = until - 1
+    if window is None:
+        return Bounds(None, until)
+    return Bounds(native.time_keys(_minus(own, window)), until)
+
+
+def _seed_times(times: Values, seeds: Ids, seed_time: ArrayLike | None) -> NDArray[Any]:
+    if seed_time is None:
+        if not times.of_nodes:
+            raise InvalidArgumentError("seed_time is needed: the times are those of edges")
+        store = FeatureStore.from_mapped(times.array, times.guard)
+        return store.gather(seeds)
+    own = to_array(seed_time, "seed_time")
+    if own.ndim != 1 or own.dtype.kind not in "iuf":
+        raise InvalidArgumentError(
+            f"seed_time must be a vector of numbers, got shape {own.shape} of {own.dtype}"
+        )
+    check_length(own, len(seeds), "seed_time", "the number of seeds")
+    if times.array.dtype == np.int64:
+        if own.dtype.kind == "f":
+            raise InvalidArgumentError(
+                f"seed_time is {own.dtype}, but the times are int64: give integers"
+            )
+        return own.astype(np.int64)
+    wide = own.astype(np.float64)
+    check_times(wide, "seed_time")
+    return wide
+
+
+def _minus(own: NDArray[Any], window: float | int) -> NDArray[Any]:
+    if own.dtype == np.float64:
+        return np.asarray(own - float(window))
+    lowest = np.iinfo(np.int64).min
+    width = int(window)
+    return np.where(own < lowest + width, lowest, own - width)
