@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -62,3 +64,10 @@ def assert_same_graph(found: Graph, expected: Graph) -> None:
         for key, store in wanted.items():
             assert table[key].dtype_name == store.dtype_name
             np.testing.assert_array_equal(table[key].array, store.array, err_msg=key)
+
+
+def chi_square(counts: Ids, expected: Any) -> float:
+    """The statistic in units of standard deviations from its mean (degrees of freedom large)."""
+    degrees = counts.size - 1
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    return (statistic - degrees) / float(np.sqrt(2 * degrees))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_graph
-from core.strategies import Ids, assert_same_subgraph, edge_lists
+from core.strategies import Ids, assert_same_subgraph, chi_square, edge_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,13 +192,6 @@ def test_subgraph_conveniences(graph: Graph) -> None:
 
 
 # ---- uniformity: chi-square tests with fixed seeds -----------------------------------------------
-
-
-def chi_square(counts: Ids, expected: Any) -> float:
-    """The statistic in units of standard deviations from its mean (degrees of freedom large)."""
-    degrees = counts.size - 1
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    return (statistic - degrees) / np.sqrt(2 * degrees)
 
 
 def draws(degree: int, fanout: int, replace: bool, rounds: int) -> Ids:

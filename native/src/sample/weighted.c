@@ -1,5 +1,6 @@
 #include "sample/weighted.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -34,6 +35,12 @@ static int bad_edge(const reader *r, uint64_t i, uint64_t edge, aether_error *er
                        r->t->lists.num_edges);
 }
 
+static int bad_weight(uint64_t edge, double weight, aether_error *err) {
+    return ae_error_at(err, AETHER_E_INVALID, (int64_t)edge, 0,
+                       "the weight of edge %" PRIu64 " is %g: weights are finite and not negative", edge,
+                       weight);
+}
+
 /* The next block; n is 0 at the end. */
 static int next_block(reader *r, aether_error *err) {
     uint64_t left = r->list.degree - (r->at += r->n);
@@ -48,7 +55,10 @@ static int next_block(reader *r, aether_error *err) {
     for (uint64_t i = 0; i < r->n; i++) {
         if (edges[i] >= r->t->lists.num_edges)
             return bad_edge(r, i, edges[i], err);
-        r->block[i] = r->weights->is_double ? doubles[edges[i]] : (double)floats[edges[i]];
+        double weight = r->weights->is_double ? doubles[edges[i]] : (double)floats[edges[i]];
+        if (!(weight >= 0 && weight <= DBL_MAX))
+            return bad_weight(edges[i], weight, err);
+        r->block[i] = weight;
     }
     return AETHER_OK;
 }

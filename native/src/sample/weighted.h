@@ -14,8 +14,8 @@
  * A weight that is not above 0 is never drawn, not even when that leaves fewer
  * than k, or when all are asked for.
  *
- * Caveats: reads every weight of the list. Infinite weights are for nobody to
- * use: whoever takes weights in refuses them.
+ * Caveats: reads every weight of the list. A weight that is negative, infinite or
+ * NaN is AETHER_E_INVALID when a list with it is sampled.
  */
 #ifndef AE_SAMPLE_WEIGHTED_H
 #define AE_SAMPLE_WEIGHTED_H
