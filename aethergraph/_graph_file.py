@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import check_times, check_weights
-from aethergraph._parts import AttributeTable, GraphParts, Lists, RawLists
+from aethergraph._parts import (
+    AttributeTable,
+    EdgeParts,
+    GraphParts,
+    Lists,
+    NodeParts,
+    RawLists,
+)
 from aethergraph._storage import choose_storage, copy_array
 from aethergraph.container import (
     ArrayMeta,
@@ -24,7 +31,7 @@ from aethergraph.container import (
 from aethergraph.errors import AetherError, CorruptFileError, FormatError, UnsupportedError
 from aethergraph.features import FeatureStore
 
-__all__ = ["GraphReader", "GraphWriter", "verify_parts"]
+__all__ = ["GraphReader", "GraphWriter", "verify_edges", "verify_nodes"]
 
 _IDS = ("uint32", "uint64")
 _WEIGHTS = ("float32", "float64")
@@ -68,84 +75,133 @@ class GraphReader:
         self.path = self.table.path
         self.storage = "mmap"
         self.fingerprint = self.table.fingerprint()
-        meta = self.table.meta
+        self.meta = self.table.meta
+
+    def make_one(self) -> GraphParts:
+        """The empty parts of a graph with one node type and one edge type."""
+        meta = self.meta
         if len(meta.node_types) != 1 or len(meta.edge_types) != 1:
             raise UnsupportedError(
                 f"{self.path}: {len(meta.node_types)} node types and {len(meta.edge_types)} edge "
-                "types; Graph opens files with one of each"
+                "types; Graph opens files with one of each, HeteroGraph.load opens this one"
             )
-        self.num_nodes = meta.node_types[0].num_nodes
-        self.num_edges = meta.edge_types[0].num_edges
+        return GraphParts(meta.node_types[0].num_nodes, meta.edge_types[0].num_edges)
+
+    def make_all(self) -> tuple[list[NodeParts], list[EdgeParts]]:
+        """The empty parts of every node type and every edge type."""
+        nodes = [NodeParts(kind.num_nodes) for kind in self.meta.node_types]
+        edges = [
+            EdgeParts(
+                nodes[kind.source].num_nodes, nodes[kind.destination].num_nodes, kind.num_edges
+            )
+            for kind in self.meta.edge_types
+        ]
+        return nodes, edges
 
     def read(
-        self, storage: str, budget: int | str | None, progress: native.Progress | None
-    ) -> GraphParts:
-        """The parts, with the adjacency mapped or in memory."""
-        csc, csr = self._lists(_CSC), self._lists(_CSR)
-        if csc is None and csr is None:
-            raise CorruptFileError(f"{self.path}: the file has no adjacency")
-        hot = [a for raw in (csc, csr) if raw is not None for a in raw if a is not None]
+        self,
+        nodes: Sequence[NodeParts],
+        edges: Sequence[EdgeParts],
+        storage: str,
+        budget: int | str | None,
+        progress: native.Progress | None,
+    ) -> None:
+        """Fill the parts, with the adjacency mapped or in memory."""
+        self._read_adjacency(edges, storage, budget, progress)
+        for owner, part in enumerate(edges):
+            self._read_edge_values(part, owner)
+        for owner, kind in enumerate(nodes):
+            vector = self.table.vector
+            kind.node_time = vector(
+                native.SECTION_NODE_TIME, owner, kind.num_nodes, _TIMES, "node time"
+            )
+        self._read_attributes(nodes, edges)
+
+    def _read_adjacency(
+        self,
+        edges: Sequence[EdgeParts],
+        storage: str,
+        budget: int | str | None,
+        progress: native.Progress | None,
+    ) -> None:
+        lists = [
+            (
+                self._lists(_CSC, owner, part.num_dst, part),
+                self._lists(_CSR, owner, part.num_src, part),
+            )
+            for owner, part in enumerate(edges)
+        ]
+        for csc, csr in lists:
+            if csc is None and csr is None:
+                raise CorruptFileError(f"{self.path}: the file has no adjacency")
+        hot = [a for pair in lists for raw in pair if raw is not None for a in raw if a is not None]
         size = sum(a.nbytes for a in hot)
         self.storage = choose_storage(storage, size, budget, self.path)
         guard: native.FileGuard | None = self.guard
         if self.storage == "memory":
             with native.reading(guard):
-                csc, csr = native.run_long(
-                    lambda task: (_copy_lists(csc, task), _copy_lists(csr, task)), progress, size
+                lists = native.run_long(
+                    lambda task: [
+                        (_copy_lists(csc, task), _copy_lists(csr, task)) for csc, csr in lists
+                    ],
+                    progress,
+                    size,
                 )
             guard = None
         else:
             for array in hot:
                 native.advise(array, native.ADVICE_RANDOM)
-        parts = GraphParts(self.num_nodes, self.num_edges)
-        parts.csc = self._topology(csc, guard)
-        parts.csr = self._topology(csr, guard)
-        self._read_values(parts)
-        self._read_attributes(parts)
-        return parts
+        for part, (csc, csr) in zip(edges, lists, strict=True):
+            part.csc = self._topology(csc, part.num_src, guard)
+            part.csr = self._topology(csr, part.num_dst, guard)
 
-    def _lists(self, kinds: _Kinds) -> RawLists | None:
+    def _lists(
+        self, kinds: _Kinds, owner: int, num_major: int, part: EdgeParts
+    ) -> RawLists | None:  # fmt: skip
         indptr_kind, indices_kind, ids_kind, name = kinds
-        vector, nodes, edges = self.table.vector, self.num_nodes, self.num_edges
-        indptr = vector(indptr_kind, 0, nodes + 1, ("uint64",), f"{name} indptr")
-        indices = vector(indices_kind, 0, edges, _IDS, f"{name} indices")
+        vector, count = self.table.vector, part.num_edges
+        indptr = vector(indptr_kind, owner, num_major + 1, ("uint64",), f"{name} indptr")
+        indices = vector(indices_kind, owner, count, _IDS, f"{name} indices")
         edge_ids = None
         if ids_kind is not None:
-            edge_ids = vector(ids_kind, 0, edges, _IDS, f"{name} edge ids")
+            edge_ids = vector(ids_kind, owner, count, _IDS, f"{name} edge ids")
         if indptr is None and indices is None and edge_ids is None:
             return None
         if indptr is None or indices is None:
             raise CorruptFileError(f"{self.path}: the {name} adjacency is not complete")
         return indptr, indices, edge_ids
 
-    def _topology(self, raw: RawLists | None, guard: native.FileGuard | None) -> Lists | None:
+    def _topology(
+        self, raw: RawLists | None, num_minor: int, guard: native.FileGuard | None
+    ) -> Lists | None:
         if raw is None:
             return None
         try:
-            return Lists(raw, self.num_nodes, guard)
+            return Lists(raw, num_minor, guard)
         except AetherError as error:
             self.guard.check()
             raise CorruptFileError(f"{self.path}: {error}") from error
 
-    def _read_values(self, parts: GraphParts) -> None:
-        vector, nodes, edges = self.table.vector, self.num_nodes, self.num_edges
-        parts.edge_order = vector(native.SECTION_EDGE_ORDER, 0, edges, _IDS, "edge order")
-        parts.edge_weight = vector(native.SECTION_EDGE_WEIGHT, 0, edges, _WEIGHTS, "edge weight")
-        parts.edge_time = vector(native.SECTION_EDGE_TIME, 0, edges, _TIMES, "edge time")
-        parts.node_time = vector(native.SECTION_NODE_TIME, 0, nodes, _TIMES, "node time")
+    def _read_edge_values(self, part: EdgeParts, owner: int) -> None:
+        vector, count = self.table.vector, part.num_edges
+        part.edge_order = vector(native.SECTION_EDGE_ORDER, owner, count, _IDS, "edge order")
+        part.edge_weight = vector(native.SECTION_EDGE_WEIGHT, owner, count, _WEIGHTS, "edge weight")
+        part.edge_time = vector(native.SECTION_EDGE_TIME, owner, count, _TIMES, "edge time")
 
-    def _read_attributes(self, parts: GraphParts) -> None:
-        tables = {"node": parts.node_attrs, "edge": parts.edge_attrs}
-        rows = {"node": self.num_nodes, "edge": self.num_edges}
-        for number, meta in enumerate(self.table.meta.arrays):
-            if meta.of not in tables:
+    def _read_attributes(self, nodes: Sequence[NodeParts], edges: Sequence[EdgeParts]) -> None:
+        for number, meta in enumerate(self.meta.arrays):
+            if meta.of == "node":
+                table, rows = nodes[meta.type].node_attrs, nodes[meta.type].num_nodes
+            elif meta.of == "edge":
+                table, rows = edges[meta.type].edge_attrs, edges[meta.type].num_edges
+            else:
                 raise CorruptFileError(f"{self.path}: the array {meta.name!r} has no owner")
-            if meta.shape[0] != rows[meta.of]:
+            if meta.shape[0] != rows:
                 raise CorruptFileError(
                     f"{self.path}: the array {meta.name!r} has {meta.shape[0]} rows instead of "
-                    f"{rows[meta.of]}"
+                    f"{rows}"
                 )
-            tables[meta.of][meta.name] = FeatureStore.from_section(self.table, number)
+            table[meta.name] = FeatureStore.from_section(self.table, number)
 
 
 def _copy_lists(raw: RawLists | None, task: native.Task | None) -> RawLists | None:
@@ -157,44 +213,62 @@ def _copy_lists(raw: RawLists | None, task: native.Task | None) -> RawLists | No
 
 
 class GraphWriter:
-    """What a graph file holds: META, then its sections in the order of their kinds."""
+    """What a graph file holds: META, then the sections of each edge type and node type."""
 
-    def __init__(self, parts: GraphParts) -> None:
-        self.sections: list[tuple[int, NDArray[Any]]] = []
+    def __init__(
+        self,
+        node_types: Sequence[tuple[NodeType, NodeParts]],
+        edge_types: Sequence[tuple[EdgeType, EdgeParts]],
+    ) -> None:
+        self.sections: list[tuple[int, int, NDArray[Any]]] = []
         self.stores: list[FeatureStore] = []
-        arrays = [*self._attributes(parts.node_attrs), *self._attributes(parts.edge_attrs)]
+        arrays = list[ArrayMeta]()
+        for owner, (_, node) in enumerate(node_types):
+            arrays += self._attributes(node.node_attrs, owner)
+        for owner, (_, edge) in enumerate(edge_types):
+            arrays += self._attributes(edge.edge_attrs, owner)
         self.meta = FileMeta(
-            (NodeType("node", parts.num_nodes),),
-            (EdgeType(0, "to", 0, parts.num_edges),),
+            tuple(kind for kind, _ in node_types),
+            tuple(kind for kind, _ in edge_types),
             tuple(arrays),
         )
-        self._add_lists(parts.csc, _CSC)
-        self._add_lists(parts.csr, _CSR)
-        self._add(native.SECTION_EDGE_ORDER, parts.edge_order)
-        self._add(native.SECTION_EDGE_WEIGHT, parts.edge_weight)
-        self._add(native.SECTION_EDGE_TIME, parts.edge_time)
-        self._add(native.SECTION_NODE_TIME, parts.node_time)
-        self.size = sum(a.nbytes for _, a in self.sections) + sum(s.nbytes for s in self.stores)
+        for owner, (_, edge) in enumerate(edge_types):
+            self._add_lists(edge.csc, _CSC, owner)
+            self._add_lists(edge.csr, _CSR, owner)
+            self._add(native.SECTION_EDGE_ORDER, owner, edge.edge_order)
+            self._add(native.SECTION_EDGE_WEIGHT, owner, edge.edge_weight)
+            self._add(native.SECTION_EDGE_TIME, owner, edge.edge_time)
+        for owner, (_, node) in enumerate(node_types):
+            self._add(native.SECTION_NODE_TIME, owner, node.node_time)
+        self.size = sum(a.nbytes for *_, a in self.sections) + sum(s.nbytes for s in self.stores)
 
-    def _attributes(self, table: AttributeTable) -> list[ArrayMeta]:
+    @classmethod
+    def of_one(cls, parts: GraphParts) -> GraphWriter:
+        """For a graph with one node type and one edge type."""
+        return cls(
+            [(NodeType("node", parts.num_nodes), parts)],
+            [(EdgeType(0, "to", 0, parts.num_edges), parts)],
+        )
+
+    def _attributes(self, table: AttributeTable, owner: int) -> list[ArrayMeta]:
         found = []
         for name in sorted(table):
             store = table[name]
             self.stores.append(store)
-            found.append(ArrayMeta(name, table.kind, 0, store.dtype_name, store.shape))
+            found.append(ArrayMeta(name, table.kind, owner, store.dtype_name, store.shape))
         return found
 
-    def _add_lists(self, lists: Lists | None, kinds: _Kinds) -> None:
+    def _add_lists(self, lists: Lists | None, kinds: _Kinds, owner: int) -> None:
         if lists is None:
             return
-        self._add(kinds[0], lists.indptr)
-        self._add(kinds[1], lists.indices)
+        self._add(kinds[0], owner, lists.indptr)
+        self._add(kinds[1], owner, lists.indices)
         if kinds[2] is not None:
-            self._add(kinds[2], lists.edge_ids)
+            self._add(kinds[2], owner, lists.edge_ids)
 
-    def _add(self, kind: int, array: NDArray[Any] | None) -> None:
+    def _add(self, kind: int, owner: int, array: NDArray[Any] | None) -> None:
         if array is not None:
-            self.sections.append((kind, array))
+            self.sections.append((kind, owner, array))
 
     def write(
         self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None
@@ -202,8 +276,8 @@ class GraphWriter:
         """Write everything; ``guard`` watches the file that the arrays are mapped from."""
         with native.NativeWriter(path, native.CONTENT_GRAPH) as writer, native.reading(guard):
             write_meta(writer, self.meta)
-            for kind, array in self.sections:
-                writer.begin(kind, 0, native.dtype_code(array.dtype))
+            for kind, owner, array in self.sections:
+                writer.begin(kind, owner, native.dtype_code(array.dtype))
                 writer.append(array, task)
                 writer.end()
             for number, store in enumerate(self.stores):
@@ -214,13 +288,16 @@ class GraphWriter:
 _CHUNK = 1 << 22
 
 
-def verify_parts(parts: GraphParts, label: str, task: native.Task | None) -> None:
+def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None:
     """Check every offset and id of the adjacency, permutation, weight and time."""
-    for name, lists in (("CSC", parts.csc), ("CSR", parts.csr)):
+    for name, lists, count in (
+        ("CSC", parts.csc, parts.num_src),
+        ("CSR", parts.csr, parts.num_dst),
+    ):
         if lists is None:
             continue
         try:
-            native.check_lists(lists.indptr, lists.indices, parts.num_nodes, task)
+            native.check_lists(lists.indptr, lists.indices, count, task)
         except AetherError as error:
             raise CorruptFileError(
                 f"{label}: {name}: {error}", position=error.position, value=error.value
@@ -229,23 +306,24 @@ def verify_parts(parts: GraphParts, label: str, task: native.Task | None) -> Non
     for name, ids in (("CSR edge ids", csr_ids), ("edge order", parts.edge_order)):
         if ids is not None and not _is_permutation(ids, task):
             raise CorruptFileError(f"{label}: {name} are not a permutation of the edges")
-    checks: list[tuple[str, NDArray[Any] | None, Callable[[NDArray[Any], str], None]]] = [
-        ("edge_weight", parts.edge_weight, check_weights),
-        ("edge_time", parts.edge_time, check_times),
-        ("node_time", parts.node_time, check_times),
-    ]
-    for name, values, check in checks:
-        if values is not None:
-            _check_values(values, label, name, check, task)
+    _check_values(parts.edge_weight, label, "edge_weight", check_weights, task)
+    _check_values(parts.edge_time, label, "edge_time", check_times, task)
+
+
+def verify_nodes(parts: NodeParts, label: str, task: native.Task | None) -> None:
+    """Check every time."""
+    _check_values(parts.node_time, label, "node_time", check_times, task)
 
 
 def _check_values(
-    values: NDArray[Any],
+    values: NDArray[Any] | None,
     label: str,
     name: str,
     check: Callable[[NDArray[Any], str], None],
     task: native.Task | None,
 ) -> None:
+    if values is None:
+        return
     for start in range(0, len(values), _CHUNK):
         if task is not None:
             task.check()

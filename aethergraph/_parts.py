@@ -22,7 +22,17 @@ from aethergraph.container import Owner
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore, attribute_store
 
-__all__ = ["AttributeTable", "GraphParts", "Lists", "build_parts", "infer_num_nodes", "name_id"]
+__all__ = [
+    "AttributeTable",
+    "EdgeInput",
+    "EdgeParts",
+    "GraphParts",
+    "Lists",
+    "NodeParts",
+    "build_edges",
+    "infer_num_nodes",
+    "name_id",
+]
 
 Ids = NDArray[np.int64]
 #: indptr, indices and edge ids (None: positions are edge ids) of one direction.
@@ -78,13 +88,13 @@ class Lists:
 
     __slots__ = ("edge_ids", "indices", "indptr", "topology")
 
-    def __init__(self, raw: RawLists, num_nodes: int, guard: native.FileGuard | None) -> None:
+    def __init__(self, raw: RawLists, num_minor: int, guard: native.FileGuard | None) -> None:
         indptr, indices, edge_ids = raw
         self.indptr = read_only(indptr)
         self.indices = read_only(indices)
         self.edge_ids = None if edge_ids is None else read_only(edge_ids)
         self.topology = native.NativeTopology(
-            self.indptr, self.indices, self.edge_ids, num_nodes, guard
+            self.indptr, self.indices, self.edge_ids, num_minor, guard
         )
 
     @property
@@ -108,23 +118,69 @@ class Lists:
 
 
 @dataclass
-class GraphParts:
-    """Everything a graph holds; optional parts are None."""
+class NodeParts:
+    """Everything there is about the nodes of one type; optional parts are None."""
 
     num_nodes: int
+    node_time: NDArray[Any] | None = field(default=None, kw_only=True)
+    node_attrs: AttributeTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.node_attrs = AttributeTable("node", self.num_nodes)
+
+    def set_node_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
+        """Replace all attributes."""
+        self.node_attrs = AttributeTable("node", self.num_nodes, stores)
+
+    def pack_nodes(self) -> tuple[Any, ...]:
+        """All but the attributes, for a pickle."""
+        return (self.node_time,)
+
+    def unpack_nodes(self, state: tuple[Any, ...]) -> None:
+        """What :meth:`pack_nodes` gave."""
+        (self.node_time,) = (None if v is None else read_only(v) for v in state)
+
+    def node_values(self, guard: native.FileGuard | None) -> dict[str, FeatureStore]:
+        """``node_time`` as a store to gather from."""
+        return _value_stores({"node_time": self.node_time}, guard)
+
+
+@dataclass
+class EdgeParts:
+    """Everything there is about the edges of one type; optional parts are None."""
+
+    num_src: int
+    num_dst: int
     num_edges: int
     csc: Lists | None = None
     csr: Lists | None = None
     edge_order: NDArray[Any] | None = None
     edge_weight: NDArray[Any] | None = None
     edge_time: NDArray[Any] | None = None
-    node_time: NDArray[Any] | None = None
-    node_attrs: AttributeTable = field(init=False)
     edge_attrs: AttributeTable = field(init=False)
+    #: Own times that all lists are known to be sorted by.
+    sorted_by: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self.node_attrs = AttributeTable("node", self.num_nodes)
         self.edge_attrs = AttributeTable("edge", self.num_edges)
+
+    def set_edge_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
+        """Replace all attributes."""
+        self.edge_attrs = AttributeTable("edge", self.num_edges, stores)
+
+    def pack_edges(self) -> tuple[Any, ...]:
+        """All but the attributes, for a pickle."""
+        lists = tuple(None if part is None else part.raw for part in (self.csc, self.csr))
+        return *lists, self.edge_order, self.edge_weight, self.edge_time, self.sorted_by
+
+    def unpack_edges(self, state: tuple[Any, ...]) -> None:
+        """What :meth:`pack_edges` gave."""
+        csc, csr, *values, self.sorted_by = state
+        self.csc = None if csc is None else Lists(csc, self.num_src, None)
+        self.csr = None if csr is None else Lists(csr, self.num_dst, None)
+        self.edge_order, self.edge_weight, self.edge_time = (
+            None if v is None else read_only(v) for v in values
+        )
 
     @property
     def layout(self) -> Literal["csc", "csr", "both"]:
@@ -146,6 +202,31 @@ class GraphParts:
         arrays = [a for part in (self.csc, self.csr) if part is not None for a in part.raw]
         return sum(a.nbytes for a in arrays if a is not None)
 
+    def edge_values(self, guard: native.FileGuard | None) -> dict[str, FeatureStore]:
+        """``edge_weight`` and ``edge_time`` as stores to gather from."""
+        named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
+        return _value_stores(named, guard)
+
+
+class GraphParts(NodeParts, EdgeParts):
+    """Both, of a graph with one type of nodes and one of edges."""
+
+    def __init__(self, num_nodes: int, num_edges: int) -> None:
+        NodeParts.__init__(self, num_nodes)
+        EdgeParts.__init__(self, num_nodes, num_nodes, num_edges)
+        NodeParts.__post_init__(self)
+        EdgeParts.__post_init__(self)
+
+
+def _value_stores(
+    named: dict[str, NDArray[Any] | None], guard: native.FileGuard | None
+) -> dict[str, FeatureStore]:  # fmt: skip
+    return {
+        name: FeatureStore.from_mapped(array, guard)
+        for name, array in named.items()
+        if array is not None
+    }
+
 
 def name_id(error: OutOfRangeError, name: str, num_nodes: int) -> OutOfRangeError:
     """A native range error, told with the argument's name, position and value."""
@@ -158,10 +239,10 @@ def name_id(error: OutOfRangeError, name: str, num_nodes: int) -> OutOfRangeErro
 # ---- building --------------------------------------------------------------------------------
 
 
-def infer_num_nodes(source: Ids, target: Ids) -> int:
-    """The largest id + 1."""
+def infer_num_nodes(named: Mapping[str, Ids]) -> int:
+    """The largest id + 1 of all these vectors."""
     largest = -1
-    for name, ids in (("src", source), ("dst", target)):
+    for name, ids in named.items():
         low, high = native.id_bounds(ids)
         if len(ids) and low < 0:
             at = int((ids < 0).argmax())
@@ -201,24 +282,23 @@ class EdgeInput:
             _check_name(name, "edge")
             self.attrs[name] = attribute_store(value, edges, f"edge_attrs[{name!r}]", "num_edges")
 
-    def sort_by_time(self, node_time: NDArray[Any] | None, num_nodes: int) -> None:
+    def sort_by_time(self, node_time: NDArray[Any] | None, num_src: int, num_dst: int) -> None:
         """Put the edges into the order of their times, or of those of their sources."""
         if self.time is None and node_time is None:
             return
-        self._check_ids(num_nodes)
+        self._check_ids("src", self.source, num_src)
+        self._check_ids("dst", self.target, num_dst)
         times = node_time[self.source] if self.time is None else self.time  # type: ignore[index]
         if (times[1:] >= times[:-1]).all():
             return
         self.rank = np.argsort(times, kind="stable")
         self.source, self.target = self.source[self.rank], self.target[self.rank]
 
-    def _check_ids(self, num_nodes: int) -> None:
-        for name, ids in (("src", self.source), ("dst", self.target)):
-            low, high = native.id_bounds(ids)
-            if len(ids) and not (low >= 0 and high < num_nodes):
-                at = int(((ids < 0) | (ids >= num_nodes)).argmax())
-                error = OutOfRangeError("", position=at, value=int(ids[at]))
-                raise name_id(error, name, num_nodes)
+    def _check_ids(self, name: str, ids: Ids, count: int) -> None:
+        low, high = native.id_bounds(ids)
+        if len(ids) and not (low >= 0 and high < count):
+            at = int(((ids < 0) | (ids >= count)).argmax())
+            raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count)
 
     @property
     def carries(self) -> bool:
@@ -226,26 +306,25 @@ class EdgeInput:
         return self.weight is not None or self.time is not None or bool(self.attrs)
 
     def sort(
-        self, by_source: bool, num_nodes: int, with_order: bool, task: native.Task | None
+        self, by_source: bool, parts: EdgeParts, with_order: bool, task: native.Task | None
     ) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
         """Group by target (or source): indptr, indices, and the input row at each position."""
-        major, minor = (
-            (self.source, self.target) if by_source else (self.target, self.source)
-        )  # fmt: skip
-        id_bytes = native.id_bytes_for(num_nodes)
+        ends = [(self.target, parts.num_dst), (self.source, parts.num_src)]
+        (major, num_major), (minor, num_minor) = ends[::-1] if by_source else ends
         try:
             indptr, indices, order = native.build_lists(
-                major, minor, num_nodes, num_nodes,
-                id_bytes=id_bytes, with_order=with_order, task=task,
+                major, minor, num_major, num_minor,
+                id_bytes=native.id_bytes_for(num_minor), with_order=with_order, task=task,
             )  # fmt: skip
-            if order is not None and self.rank is not None:
-                order = self.rank[order].astype(order.dtype)
-            return indptr, indices, order
         except OutOfRangeError as error:
             if error.position is None:
                 raise
-            in_source = not 0 <= int(self.source[error.position]) < num_nodes
-            raise name_id(error, "src" if in_source else "dst", num_nodes) from None
+            if not 0 <= int(self.source[error.position]) < parts.num_src:
+                raise name_id(error, "src", parts.num_src) from None
+            raise name_id(error, "dst", parts.num_dst) from None
+        if order is not None and self.rank is not None:
+            order = self.rank[order].astype(order.dtype)
+        return indptr, indices, order
 
 
 def read_node_time(node_time: ArrayLike, num_nodes: int) -> NDArray[Any]:
@@ -253,32 +332,29 @@ def read_node_time(node_time: ArrayLike, num_nodes: int) -> NDArray[Any]:
     return read_only(as_times(node_time, num_nodes, "node_time", "num_nodes").copy())
 
 
-def build_parts(
-    num_nodes: int, edges: EdgeInput, layout: str, keep_order: bool, task: native.Task | None
-) -> GraphParts:
-    """Sort the edges and carry their values along."""
-    parts = GraphParts(num_nodes, len(edges.source))
+def build_edges(
+    parts: EdgeParts, edges: EdgeInput, layout: str, keep_order: bool, task: native.Task | None
+) -> None:
+    """Sort the edges into ``parts`` and carry their values along."""
     want_order = keep_order or edges.carries or layout == "both"
-    indptr, indices, order = edges.sort(layout == "csr", num_nodes, want_order, task)
-    lists = Lists((indptr, indices, None), num_nodes, None)
+    indptr, indices, order = edges.sort(layout == "csr", parts, want_order, task)
     if layout == "csr":
-        parts.csr = lists
+        parts.csr = Lists((indptr, indices, None), parts.num_dst, None)
     else:
-        parts.csc = lists
+        parts.csc = Lists((indptr, indices, None), parts.num_src, None)
     if order is None:
-        return parts
+        return
     if layout == "both":
-        indptr, indices, rows = edges.sort(True, num_nodes, True, task)
+        indptr, indices, rows = edges.sort(True, parts, True, task)
         assert rows is not None
-        parts.csr = Lists((indptr, indices, _edge_ids_at(order, rows, task)), num_nodes, None)
+        parts.csr = Lists((indptr, indices, _edge_ids_at(order, rows, task)), parts.num_dst, None)
     _carry_values(parts, edges, order, task)
     if keep_order:
         parts.edge_order = read_only(order)
-    return parts
 
 
 def _carry_values(
-    parts: GraphParts, edges: EdgeInput, order: NDArray[Any], task: native.Task | None
+    parts: EdgeParts, edges: EdgeInput, order: NDArray[Any], task: native.Task | None
 ) -> None:  # fmt: skip
     if edges.weight is not None:
         parts.edge_weight = read_only(_take(FeatureStore.from_array(edges.weight), order, task))

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids, as_node, empty, read_only
-from aethergraph._graph_file import GraphReader, GraphWriter, verify_parts
+from aethergraph._arrays import as_count, as_ids, as_node, empty
+from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
 from aethergraph._parts import (
     AttributeTable,
     EdgeInput,
     GraphParts,
     Lists,
-    build_parts,
+    build_edges,
     infer_num_nodes,
     name_id,
     read_node_time,
@@ -71,8 +71,6 @@ class Graph:
     _path: str | None
     _storage: str
     _fingerprint: str
-    #: Own times that all lists are known to be sorted by.
-    sorted_by: set[str]
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -84,7 +82,6 @@ class Graph:
         self._path = None if reader is None else reader.path
         self._storage = "memory" if reader is None else reader.storage
         self._fingerprint = "" if reader is None else reader.fingerprint
-        self.sorted_by = set()
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -133,25 +130,23 @@ class Graph:
         if len(source) != len(target):
             raise InvalidArgumentError(f"src has {len(source)} ids, but dst has {len(target)}")
         if num_nodes is None:
-            nodes = infer_num_nodes(source, target)
+            nodes = infer_num_nodes({"src": source, "dst": target})
         else:
             nodes = as_count(num_nodes, "num_nodes")
         edges = EdgeInput(source, target)
         edges.read_values(edge_weight, edge_time, edge_attrs)
         times = None if node_time is None else read_node_time(node_time, nodes)
-        edges.sort_by_time(times, nodes)
-        parts = native.run_long(
-            lambda task: build_parts(nodes, edges, layout, keep_order, task),
+        edges.sort_by_time(times, nodes, nodes)
+        parts = GraphParts(nodes, len(source))
+        parts.node_time = times
+        native.run_long(
+            lambda task: build_edges(parts, edges, layout, keep_order, task),
             progress,
             32 * len(source),
         )
-        parts.node_time = times
-        graph = cls._make(parts)
-        if edges.time is not None:
-            graph.sorted_by.add("edge_time")
-        elif times is not None:
-            graph.sorted_by.add("node_time")
-        return graph
+        if edges.time is not None or times is not None:
+            parts.sorted_by.add("node_time" if edges.time is None else "edge_time")
+        return cls._make(parts)
 
     # ---- files ---------------------------------------------------------------------------
 
@@ -185,7 +180,9 @@ class Graph:
         """
         check_storage(storage)
         reader = GraphReader(path)
-        return cls._make(reader.read(storage, memory_budget, progress), reader)
+        parts = reader.make_one()
+        reader.read([parts], [parts], storage, memory_budget, progress)
+        return cls._make(parts, reader)
 
     def save(self, path: native.Path, *, progress: native.Progress | None = None) -> None:
         """Write the graph with all its attributes to ``path``.
@@ -200,7 +197,7 @@ class Graph:
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
         """
-        writer = GraphWriter(self._live())
+        writer = GraphWriter.of_one(self._live())
         guard = None if self._file is None else self._file.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -217,7 +214,8 @@ class Graph:
         def work(task: native.Task | None) -> None:
             if file is not None:
                 file.verify(task)
-            verify_parts(parts, self._label(), task)
+            verify_edges(parts, self._label(), task)
+            verify_nodes(parts, self._label(), task)
             if file is not None:
                 file.check()
 
@@ -512,16 +510,13 @@ class Graph:
         The same values as the properties of these names, as stores to gather rows from.
         """
         parts = self._live()
-        if of == "node":
-            named = {"node_time": parts.node_time}
-        else:
-            named = {"edge_weight": parts.edge_weight, "edge_time": parts.edge_time}
         guard = None if self._file is None else self._file.guard()
-        return {
-            name: FeatureStore.from_mapped(array, guard)
-            for name, array in named.items()
-            if array is not None
-        }
+        return parts.node_values(guard) if of == "node" else parts.edge_values(guard)
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """Which of ``edge_time`` and ``node_time`` all lists are known to be sorted by."""
+        return self._live().sorted_by
 
     @property
     def node_attrs(self) -> AttributeTable:
@@ -553,9 +548,8 @@ class Graph:
         attrs = (dict(parts.node_attrs), dict(parts.edge_attrs))
         if self._path is not None:
             return _reopen, (self._path, self._storage, self._fingerprint, *attrs)
-        lists = tuple(None if part is None else part.raw for part in (parts.csc, parts.csr))
-        values = (parts.edge_order, parts.edge_weight, parts.edge_time, parts.node_time)
-        return _rebuild, (self._num_nodes, self._num_edges, lists, values, *attrs)
+        arrays = (parts.pack_nodes(), parts.pack_edges())
+        return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs)
 
 
 def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
@@ -574,27 +568,24 @@ def _reopen(
 ) -> Graph:
     reader = GraphReader(path)
     check_fingerprint(path, fingerprint, reader.fingerprint)
-    parts = reader.read(storage, None, None)
-    return Graph._make(_with_attributes(parts, node_attrs, edge_attrs), reader)
+    parts = reader.make_one()
+    reader.read([parts], [parts], storage, None, None)
+    parts.set_node_attrs(node_attrs)
+    parts.set_edge_attrs(edge_attrs)
+    return Graph._make(parts, reader)
 
 
 def _rebuild(
     num_nodes: int,
     num_edges: int,
-    lists: tuple[Any, Any],
-    values: tuple[Any, Any, Any, Any],
+    nodes: tuple[Any, ...],
+    edges: tuple[Any, ...],
     node_attrs: dict[str, FeatureStore],
     edge_attrs: dict[str, FeatureStore],
 ) -> Graph:
-    csc, csr = (None if raw is None else Lists(raw, num_nodes, None) for raw in lists)
-    order, weight, edge_time, node_time = (None if v is None else read_only(v) for v in values)
-    parts = GraphParts(num_nodes, num_edges, csc, csr, order, weight, edge_time, node_time)
-    return Graph._make(_with_attributes(parts, node_attrs, edge_attrs))
-
-
-def _with_attributes(
-    parts: GraphParts, node_attrs: dict[str, FeatureStore], edge_attrs: dict[str, FeatureStore]
-) -> GraphParts:
-    parts.node_attrs = AttributeTable("node", parts.num_nodes, node_attrs)
-    parts.edge_attrs = AttributeTable("edge", parts.num_edges, edge_attrs)
-    return parts
+    parts = GraphParts(num_nodes, num_edges)
+    parts.unpack_nodes(nodes)
+    parts.unpack_edges(edges)
+    parts.set_node_attrs(node_attrs)
+    parts.set_edge_attrs(edge_attrs)
+    return Graph._make(parts)
