@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids, as_node, empty
+from aethergraph._adjacency import Adjacency, Layout
+from aethergraph._arrays import as_count, as_ids
 from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
 from aethergraph._parts import (
     AttributeTable,
     EdgeInput,
     GraphParts,
-    Lists,
     build_edges,
     infer_num_nodes,
-    name_id,
     read_node_time,
 )
 from aethergraph._storage import Storage, check_storage
 from aethergraph.container import Owner, check_fingerprint
 from aethergraph.errors import (
     ClosedError,
-    CorruptFileError,
     InvalidArgumentError,
-    LayoutError,
-    OutOfRangeError,
 )
 from aethergraph.features import FeatureStore
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 
-Layout = Literal["csc", "csr", "both"]
 _LAYOUTS = ("csc", "csr", "both")
 Ids = NDArray[np.int64]
 
 
-class Graph:
+class Graph(Adjacency):
     """A directed graph with one kind of node and one kind of edge.
 
     Make one from edges, or open a file; both give the same object::
@@ -281,6 +276,9 @@ class Graph:
             raise ClosedError(f"{self._label()} was closed")
         return self._parts
 
+    def _edges(self) -> GraphParts:
+        return self._live()
+
     def _label(self) -> str:
         return self._path or "the graph"
 
@@ -295,11 +293,6 @@ class Graph:
     def num_edges(self) -> int:
         """Edge ids are ``0 .. num_edges - 1``."""
         return self._num_edges
-
-    @property
-    def layout(self) -> Layout:
-        """Which adjacency is stored: ``"csc"``, ``"csr"`` or ``"both"``."""
-        return self._live().layout
 
     @property
     def path(self) -> str | None:
@@ -360,144 +353,7 @@ class Graph:
             f"layout={self.layout!r}, storage={self._storage!r}{place})"
         )
 
-    # ---- adjacency -----------------------------------------------------------------------
-
-    def _in_lists(self) -> Lists:
-        lists = self._live().csc
-        if lists is None:
-            raise LayoutError(
-                "in-neighbours are not stored: this graph has layout='csr'; build it with "
-                "layout='csc' or layout='both'"
-            )
-        return lists
-
-    def _out_lists(self) -> Lists:
-        lists = self._live().csr
-        if lists is None:
-            raise LayoutError(
-                "out-neighbours are not stored: this graph has layout='csc'; build it with "
-                "layout='csr' or layout='both'"
-            )
-        return lists
-
-    def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
-        """Number of in-edges of each of ``nodes`` (None: of every node), int64.
-
-        Raises:
-            LayoutError: layout is "csr"; OutOfRangeError: a node that does not exist.
-        """
-        return self._degrees(self._in_lists(), nodes)
-
-    def out_degrees(self, nodes: ArrayLike | None = None) -> Ids:
-        """Number of out-edges of each of ``nodes`` (None: of every node), int64.
-
-        Raises:
-            LayoutError: layout is "csc"; OutOfRangeError: a node that does not exist.
-        """
-        return self._degrees(self._out_lists(), nodes)
-
-    def _degrees(self, lists: Lists, nodes: ArrayLike | None) -> Ids:
-        if nodes is None:
-            return lists.topology.degrees(None)
-        ids = as_ids(nodes, "nodes")
-        try:
-            return lists.topology.degrees(ids)
-        except OutOfRangeError as error:
-            raise name_id(error, "nodes", self._num_nodes) from None
-
-    def in_neighbors(self, node: int) -> Ids:
-        """Sources of the edges that end at ``node``, int64, in edge-id order.
-
-        Raises:
-            LayoutError: layout is "csr"; OutOfRangeError: the node does not exist.
-        """
-        return self._in_lists().neighbors(as_node(node, self._num_nodes, "node"))
-
-    def neighbors(self, node: int) -> Ids:
-        """Destinations of the edges that start at ``node``, int64, in their input order.
-
-        Raises:
-            LayoutError: layout is "csc"; OutOfRangeError: the node does not exist.
-        """
-        return self._out_lists().neighbors(as_node(node, self._num_nodes, "node"))
-
-    def in_edges(self, node: int) -> Ids:
-        """Ids of the edges that end at ``node``: parallel to :meth:`in_neighbors`."""
-        return self._in_lists().edges(as_node(node, self._num_nodes, "node"))
-
-    def out_edges(self, node: int) -> Ids:
-        """Ids of the edges that start at ``node``: parallel to :meth:`neighbors`."""
-        edges = self._out_lists().edges(as_node(node, self._num_nodes, "node"))
-        if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < self._num_edges:
-            raise CorruptFileError(f"{self._label()}: an edge id is out of range; run verify")
-        return edges
-
-    def has_edge(self, u: int, v: int) -> bool:
-        """Whether there is an edge from ``u`` to ``v``; works with every layout.
-
-        Costs one pass over the shorter of the lists that are stored.
-        """
-        parts = self._live()
-        source = as_node(u, self._num_nodes, "u")
-        target = as_node(v, self._num_nodes, "v")
-        into, out = parts.csc, parts.csr
-        if into is None or (out is not None and out.length(source) < into.length(target)):
-            assert out is not None
-            return bool((out.neighbors(source) == target).any())
-        return bool((into.neighbors(target) == source).any())
-
-    def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """``(indptr uint64 [num_nodes + 1], indices uint32 or uint64 [num_edges])``, read-only.
-
-        ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
-        ids. The views keep the memory alive after :meth:`close`.
-        """
-        lists = self._in_lists()
-        return lists.indptr, lists.indices
-
-    def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
-        """``(indptr, indices, edge_ids)``, read-only, as in :meth:`csc` for out-neighbours.
-
-        ``edge_ids`` is None when positions are edge ids (layout "csr").
-        """
-        lists = self._out_lists()
-        return lists.indptr, lists.indices, lists.edge_ids
-
-    def edge_index(self) -> tuple[Ids, Ids]:
-        """``(src, dst)``, int64 [num_edges], by edge id."""
-        parts = self._live()
-        lists = parts.any_lists
-        what = f"{self._num_edges} edges"
-        minor = empty(self._num_edges, np.int64, what)
-        minor[:] = lists.indices
-        if self._num_edges and not 0 <= int(minor.min()) <= int(minor.max()) < self._num_nodes:
-            raise CorruptFileError(f"{self._label()}: an id is not that of a node; run verify")
-        degrees = lists.topology.degrees(None)
-        if int(degrees.sum()) != self._num_edges or (degrees < 0).any():
-            raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
-        major = np.repeat(np.arange(self._num_nodes, dtype=np.int64), degrees)
-        return (minor, major) if parts.csc is not None else (major, minor)
-
-    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
-        """The native handle that samplers use; keeps its memory alive by itself."""
-        return (self._in_lists() if layout == "csc" else self._out_lists()).topology
-
-    # ---- values by edge and node ---------------------------------------------------------
-
-    @property
-    def edge_order(self) -> NDArray[Any] | None:
-        """Input row of each edge id (uint32 or uint64, read-only) if it was kept."""
-        return self._live().edge_order
-
-    @property
-    def edge_weight(self) -> NDArray[Any] | None:
-        """Weight by edge id (float32 or float64, read-only)."""
-        return self._live().edge_weight
-
-    @property
-    def edge_time(self) -> NDArray[Any] | None:
-        """Time by edge id (int64 or float64, read-only)."""
-        return self._live().edge_time
+    # ---- values by node ------------------------------------------------------------------
 
     @property
     def node_time(self) -> NDArray[Any] | None:
@@ -514,19 +370,9 @@ class Graph:
         return parts.node_values(guard) if of == "node" else parts.edge_values(guard)
 
     @property
-    def sorted_by(self) -> set[str]:
-        """Which of ``edge_time`` and ``node_time`` all lists are known to be sorted by."""
-        return self._live().sorted_by
-
-    @property
     def node_attrs(self) -> AttributeTable:
         """Node attributes by name: features ``"x"``, labels, masks..., one row per node."""
         return self._live().node_attrs
-
-    @property
-    def edge_attrs(self) -> AttributeTable:
-        """Edge attributes by name, one row per edge in edge-id order."""
-        return self._live().edge_attrs
 
     @property
     def features(self) -> FeatureStore | None:

@@ -21,6 +21,8 @@ PYTHON_LAYERS = [
         "container",
         "_graph_file",
         "_parts",
+        "_adjacency",
+        "hetero",
         "_storage",
         "_npy",
         "_bfloat16",

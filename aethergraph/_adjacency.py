@@ -1,0 +1,186 @@
+"""What every kind of graph answers about its edges: neighbours, degrees, arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_ids, as_node, empty
+from aethergraph._parts import AttributeTable, EdgeParts, Lists, name_id
+from aethergraph.errors import CorruptFileError, LayoutError, OutOfRangeError
+
+__all__ = ["Adjacency", "Layout"]
+
+Layout = Literal["csc", "csr", "both"]
+Ids = NDArray[np.int64]
+
+
+class Adjacency:
+    """Queries about edges from ``num_src`` nodes to ``num_dst`` nodes (the same ones in Graph)."""
+
+    def _edges(self) -> EdgeParts:
+        """The edges; an error if they were closed."""
+        raise NotImplementedError
+
+    def _label(self) -> str:
+        """What messages call them."""
+        raise NotImplementedError
+
+    @property
+    def layout(self) -> Layout:
+        """Which adjacency is stored: ``"csc"``, ``"csr"`` or ``"both"``."""
+        return self._edges().layout
+
+    def _in_lists(self) -> Lists:
+        lists = self._edges().csc
+        if lists is None:
+            raise LayoutError(
+                "in-neighbours are not stored: this graph has layout='csr'; build it with "
+                "layout='csc' or layout='both'"
+            )
+        return lists
+
+    def _out_lists(self) -> Lists:
+        lists = self._edges().csr
+        if lists is None:
+            raise LayoutError(
+                "out-neighbours are not stored: this graph has layout='csc'; build it with "
+                "layout='csr' or layout='both'"
+            )
+        return lists
+
+    def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
+        """Number of in-edges of each of ``nodes`` (None: of every node), int64.
+
+        Raises:
+            LayoutError: layout is "csr"; OutOfRangeError: a node that does not exist.
+        """
+        return _degrees(self._in_lists(), nodes, self._edges().num_dst)
+
+    def out_degrees(self, nodes: ArrayLike | None = None) -> Ids:
+        """Number of out-edges of each of ``nodes`` (None: of every node), int64.
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: a node that does not exist.
+        """
+        return _degrees(self._out_lists(), nodes, self._edges().num_src)
+
+    def in_neighbors(self, node: int) -> Ids:
+        """Sources of the edges that end at ``node``, int64, in edge-id order.
+
+        Raises:
+            LayoutError: layout is "csr"; OutOfRangeError: the node does not exist.
+        """
+        return self._in_lists().neighbors(as_node(node, self._edges().num_dst, "node"))
+
+    def neighbors(self, node: int) -> Ids:
+        """Destinations of the edges that start at ``node``, int64, in their input order.
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: the node does not exist.
+        """
+        return self._out_lists().neighbors(as_node(node, self._edges().num_src, "node"))
+
+    def in_edges(self, node: int) -> Ids:
+        """Ids of the edges that end at ``node``: parallel to :meth:`in_neighbors`."""
+        return self._in_lists().edges(as_node(node, self._edges().num_dst, "node"))
+
+    def out_edges(self, node: int) -> Ids:
+        """Ids of the edges that start at ``node``: parallel to :meth:`neighbors`."""
+        parts = self._edges()
+        edges = self._out_lists().edges(as_node(node, parts.num_src, "node"))
+        if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < parts.num_edges:
+            raise CorruptFileError(f"{self._label()}: an edge id is out of range; run verify")
+        return edges
+
+    def has_edge(self, u: int, v: int) -> bool:
+        """Whether there is an edge from ``u`` to ``v``; works with every layout.
+
+        Costs one pass over the shorter of the lists that are stored.
+        """
+        parts = self._edges()
+        source = as_node(u, parts.num_src, "u")
+        target = as_node(v, parts.num_dst, "v")
+        into, out = parts.csc, parts.csr
+        if into is None or (out is not None and out.length(source) < into.length(target)):
+            assert out is not None
+            return bool((out.neighbors(source) == target).any())
+        return bool((into.neighbors(target) == source).any())
+
+    def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """``(indptr uint64 [num_dst + 1], indices uint32 or uint64 [num_edges])``, read-only.
+
+        ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
+        ids. The views keep the memory alive after :meth:`close`.
+        """
+        lists = self._in_lists()
+        return lists.indptr, lists.indices
+
+    def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
+        """``(indptr, indices, edge_ids)``, read-only, as in :meth:`csc` for out-neighbours.
+
+        ``edge_ids`` is None when positions are edge ids (layout "csr").
+        """
+        lists = self._out_lists()
+        return lists.indptr, lists.indices, lists.edge_ids
+
+    def edge_index(self) -> tuple[Ids, Ids]:
+        """``(src, dst)``, int64 [num_edges], by edge id."""
+        parts = self._edges()
+        lists, count = parts.any_lists, parts.num_edges
+        num_major, num_minor = parts.num_dst, parts.num_src
+        if parts.csc is None:
+            num_major, num_minor = num_minor, num_major
+        minor = empty(count, np.int64, f"{count} edges")
+        minor[:] = lists.indices
+        if count and not 0 <= int(minor.min()) <= int(minor.max()) < num_minor:
+            raise CorruptFileError(f"{self._label()}: an id is not that of a node; run verify")
+        degrees = lists.topology.degrees(None)
+        if int(degrees.sum()) != count or (degrees < 0).any():
+            raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
+        major = np.repeat(np.arange(num_major, dtype=np.int64), degrees)
+        return (minor, major) if parts.csc is not None else (major, minor)
+
+    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
+        """The native handle that samplers use; keeps its memory alive by itself."""
+        return (self._in_lists() if layout == "csc" else self._out_lists()).topology
+
+    # ---- values by edge and node ---------------------------------------------------------
+
+    @property
+    def edge_order(self) -> NDArray[Any] | None:
+        """Input row of each edge id (uint32 or uint64, read-only) if it was kept."""
+        return self._edges().edge_order
+
+    @property
+    def edge_weight(self) -> NDArray[Any] | None:
+        """Weight by edge id (float32 or float64, read-only)."""
+        return self._edges().edge_weight
+
+    @property
+    def edge_time(self) -> NDArray[Any] | None:
+        """Time by edge id (int64 or float64, read-only)."""
+        return self._edges().edge_time
+
+    @property
+    def edge_attrs(self) -> AttributeTable:
+        """Edge attributes by name, one row per edge in edge-id order."""
+        return self._edges().edge_attrs
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """Which of ``edge_time`` and ``node_time`` all lists are known to be sorted by."""
+        return self._edges().sorted_by
+
+
+def _degrees(lists: Lists, nodes: ArrayLike | None, count: int) -> Ids:
+    if nodes is None:
+        return lists.topology.degrees(None)
+    ids = as_ids(nodes, "nodes")
+    try:
+        return lists.topology.degrees(ids)
+    except OutOfRangeError as error:
+        raise name_id(error, "nodes", count) from None
