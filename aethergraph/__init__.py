@@ -13,7 +13,13 @@ from aethergraph._binding import build_info, get_num_threads, native_version, se
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
-from aethergraph.sampling import NeighborSampler, Subgraph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling import (
+    HeteroNeighborSampler,
+    HeteroSubgraph,
+    NeighborSampler,
+    Subgraph,
+)
 
 __version__ = "0.1.0"
 
@@ -21,6 +27,9 @@ __all__ = [
     "AetherError",
     "FeatureStore",
     "Graph",
+    "HeteroGraph",
+    "HeteroNeighborSampler",
+    "HeteroSubgraph",
     "NeighborSampler",
     "Subgraph",
     "__version__",

@@ -15,8 +15,9 @@ from aethergraph.features import FeatureStore
 from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.pipeline import prefetch_map
+from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.keys import mix_key, permutation
-from aethergraph.sampling.neighbor import NeighborSampler, SubgraphType
+from aethergraph.sampling.neighbor import NeighborSampler
 from aethergraph.sampling.subgraph import Subgraph
 
 __all__ = ["Batch", "SubgraphLoader"]

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids
+from aethergraph._arrays import as_ids
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
-from aethergraph.sampling.keys import mix_key
+from aethergraph.sampling.base import SamplerBase, SubgraphType, TemporalStrategy, as_fanouts
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
 
-__all__ = ["NeighborSampler", "SubgraphType", "TemporalStrategy"]
-
-SubgraphType = Literal["directional", "bidirectional", "induced"]
-_SUBGRAPH_TYPES = ("directional", "bidirectional", "induced")
-_KEY_MASK = (1 << 64) - 1
-_MAX_HOPS = 1024
-TemporalStrategy = Literal["uniform", "last"]
-_STRATEGIES = ("uniform", "last")
+__all__ = ["NeighborSampler"]
 
 
-class NeighborSampler:
+class NeighborSampler(SamplerBase):
     """Samples in-neighbours hop by hop around seed nodes.
 
     ::
@@ -92,38 +80,18 @@ class NeighborSampler:
     ) -> None:
         if not isinstance(graph, Graph):
             raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
-        if subgraph_type not in _SUBGRAPH_TYPES:
-            known = ", ".join(_SUBGRAPH_TYPES)
-            raise InvalidArgumentError(f"subgraph_type = {subgraph_type!r} is not one of {known}")
-        if temporal_strategy not in _STRATEGIES:
-            known = ", ".join(_STRATEGIES)
-            raise InvalidArgumentError(
-                f"temporal_strategy = {temporal_strategy!r} is not one of {known}"
-            )
-        disjoint = bool(disjoint) or time_attr is not None
-        if subgraph_type == "induced" and disjoint:
-            raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
-        if as_count(num_threads, "num_threads") > 256:
-            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
+        self._set_options(
+            replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
+            num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
+            temporal_strategy=temporal_strategy, strict=strict, window=window,
+        )  # fmt: skip
         self.graph = graph
-        self.fanouts = _as_fanouts(fanouts)
-        self.replace = bool(replace)
-        self.disjoint = bool(disjoint)
-        self.subgraph_type: SubgraphType = subgraph_type
-        self.num_threads = int(num_threads)
-        self.seed = _as_integer(seed, "seed")
-        self.weight_attr = weight_attr
-        self.time_attr = time_attr
-        self.temporal_strategy: TemporalStrategy = temporal_strategy
-        self.strict = bool(strict)
-        self.window = _as_window(window)
+        self.fanouts = as_fanouts(fanouts)
         self._num_nodes = graph.num_nodes
-        self._relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
+        relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
         if time_attr is not None and not is_sorted:
-            check_sorted(graph, time_attr, self._relation)
-        self._calls = itertools.count()
-        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
-        self._scratch: deque[native.NativeSampler] = deque()
+            check_sorted(graph, time_attr, relation)
+        self._set_walk([relation], [self._num_nodes], [self.fanouts])
 
     @property
     def num_hops(self) -> int:
@@ -150,22 +118,11 @@ class NeighborSampler:
             FileChangedError: the mapped graph file was made shorter.
         """
         ids = as_ids(seeds, "seeds")
-        number = (
-            mix_key(self.seed, next(self._calls))
-            if key is None
-            else _as_integer(key, "key") & _KEY_MASK
-        )
-        try:
-            scratch = self._scratch.pop()
-        except IndexError:
-            scratch = self._new_scratch()
         bounds = seed_bounds(self._times, ids, seed_time, strict=self.strict, window=self.window)
         try:
-            sample = scratch.sample([ids], number, [bounds.since], [bounds.until])
+            sample = self._draw([ids], self._number(key), [bounds.since], [bounds.until])
         except OutOfRangeError as error:
             raise name_id(error, "seeds", self._num_nodes) from None
-        finally:
-            self._scratch.append(scratch)
         node, row, col, edge = sample.node[0], sample.row[0], sample.col[0], sample.edge[0]
         batch = None if sample.batch is None else sample.batch[0]
         hop_nodes, hop_edges = sample.hop_nodes[0], sample.hop_edges[0]
@@ -176,25 +133,6 @@ class NeighborSampler:
             return Subgraph(node, row, col, edge, None, hop_nodes, None)
         return Subgraph(node, row, col, edge, batch, hop_nodes, hop_edges)
 
-    def _new_scratch(self) -> native.NativeSampler:
-        flags = 0
-        if self.replace:
-            flags |= native.SAMPLE_REPLACE
-        if self.disjoint:
-            flags |= native.SAMPLE_DISJOINT
-        if self.subgraph_type == "induced":
-            flags |= native.SAMPLE_INDUCED
-        if self.temporal_strategy == "last":
-            flags |= native.SAMPLE_LATEST
-        return native.NativeSampler(
-            [self._relation], [self._num_nodes], [self.fanouts], flags, self.num_threads
-        )
-
-    @property
-    def scratch_memory(self) -> int:
-        """Bytes of scratch memory that idle calls hold."""
-        return sum(scratch.memory for scratch in list(self._scratch))
-
     def __repr__(self) -> str:
         return (
             f"NeighborSampler({self.graph!r}, fanouts={list(self.fanouts)}, "
@@ -203,53 +141,10 @@ class NeighborSampler:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {
-            name: getattr(self, name)
-            for name in (
-                "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr",
-                "time_attr", "temporal_strategy", "strict", "window",
-            )
-        }  # fmt: skip
-        return _rebuild, (self.graph, self.fanouts, options)
+        return _rebuild, (self.graph, self.fanouts, self._options())
 
 
 def _rebuild(
     graph: Graph, fanouts: tuple[int, ...], options: dict[str, Any]
 ) -> NeighborSampler:  # fmt: skip
     return NeighborSampler(graph, fanouts, is_sorted=True, **options)
-
-
-def _as_window(window: Any) -> float | int | None:
-    if window is None:
-        return None
-    if isinstance(window, bool) or not isinstance(window, (int, float, np.integer, np.floating)):
-        raise InvalidArgumentError(f"window must be a number, got {type(window).__name__}")
-    if not window >= 0:
-        raise InvalidArgumentError(f"window = {window} is not at least 0")
-    return int(window) if isinstance(window, (int, np.integer)) else float(window)
-
-
-def _as_fanouts(fanouts: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-    if isinstance(fanouts, (int, np.integer)):
-        raise InvalidArgumentError(f"fanouts has one number per hop: [{int(fanouts)}] for one hop")
-    ids = as_ids(fanouts, "fanouts")
-    if ids.shape[0] > _MAX_HOPS:
-        raise InvalidArgumentError(f"fanouts has {ids.shape[0]} hops, at most {_MAX_HOPS} can be")
-    below = np.flatnonzero(ids < -1)
-    if below.size:
-        at = int(below[0])
-        raise InvalidArgumentError(
-            f"fanouts[{at}] = {ids[at]}: a fanout is >= 0, or -1 for all neighbours",
-            position=at,
-            value=int(ids[at]),
-        )
-    return tuple(int(k) for k in ids)
-
-
-def _as_integer(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidArgumentError(
-            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
-        ) from None

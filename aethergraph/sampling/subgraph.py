@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Subgraph", "to_bidirectional"]
+__all__ = ["Subgraph", "to_bidirectional", "to_bidirectional_typed"]
 
 Ids = NDArray[np.int64]
+EdgeType = tuple[str, str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,3 +68,40 @@ def to_bidirectional(row: Ids, col: Ids, edge: Ids, num_nodes: int) -> tuple[Ids
     pairs = targets * np.int64(max(1, num_nodes)) + sources
     _, first = np.unique(pairs, return_index=True)
     return sources[first], targets[first], np.concatenate((edge, edge))[first]
+
+
+def to_bidirectional_typed(
+    row: dict[EdgeType, Ids],
+    col: dict[EdgeType, Ids],
+    edge: dict[EdgeType, Ids],
+    num_nodes: dict[str, int],
+) -> tuple[dict[EdgeType, Ids], dict[EdgeType, Ids], dict[EdgeType, Ids]]:
+    """Every edge and its reverse, by type, as ``HeteroSamplerOutput.to_bidirectional`` of PyG.
+
+    Between nodes of one type as :func:`to_bidirectional`. Between two types the reverses of
+    ``(a, r, b)`` join those of ``(b, "rev_" + r, a)``, and the other way round, where the graph
+    has that type; elsewhere the edges stay alone. An added edge has the id of the one it reverses,
+    which belongs to the other edge type.
+    """
+    rows, cols, edges = dict(row), dict(col), dict(edge)
+    for kind in row:
+        source, relation, target = kind
+        if source == target:
+            ends = to_bidirectional(row[kind], col[kind], edge[kind], num_nodes[source])
+        else:
+            other = (target, reverse_name(relation), source)
+            if other not in row:
+                continue
+            sources = np.concatenate((row[kind], col[other]))
+            targets = np.concatenate((col[kind], row[other]))
+            pairs = targets * np.int64(max(1, num_nodes[source])) + sources
+            _, first = np.unique(pairs, return_index=True)
+            ids = np.concatenate((edge[kind], edge[other]))
+            ends = sources[first], targets[first], ids[first]
+        rows[kind], cols[kind], edges[kind] = ends
+    return rows, cols, edges
+
+
+def reverse_name(relation: str) -> str:
+    """``"rev_votes"`` for ``"votes"`` and back."""
+    return relation[4:] if relation.startswith("rev_") else f"rev_{relation}"

@@ -9,11 +9,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import check_length, check_times, to_array
-from aethergraph.errors import InvalidArgumentError
+from aethergraph._parts import name_id
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
+from aethergraph.hetero import EdgeView
 
-__all__ = ["Values", "check_sorted", "find_relation", "seed_bounds"]
+__all__ = [
+    "Values",
+    "check_sorted",
+    "check_sorted_relation",
+    "find_relation",
+    "find_times",
+    "find_weights",
+    "make_relation",
+    "seed_bounds",
+]
 
 Ids = NDArray[np.int64]
 
@@ -88,30 +99,56 @@ def find_relation(
     nodes = {**graph.value_stores("node"), **graph.node_attrs}
     weights = None if weight_attr is None else find_weights(weight_attr, edges)
     times = None if time_attr is None else find_times(time_attr, edges, nodes)
-    relation = native.NativeRelation(
-        graph.topology(layout),
+    return make_relation(graph.topology(layout), weights, times), times
+
+
+def make_relation(
+    topology: native.NativeTopology,
+    weights: Values | None,
+    times: Values | None,
+    source: int = 0,
+    to: int = 0,
+) -> native.NativeRelation:
+    """Lists of nodes of type ``source`` that hold nodes of type ``to``, with what to draw by."""
+    return native.NativeRelation(
+        topology,
+        source,
+        to,
         weights=None if weights is None else weights.array,
         times=None if times is None else times.array,
         node_times=times is not None and times.of_nodes,
         guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
     )
-    return relation, times
 
 
 def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> None:
     """Check once per graph that its lists are sorted by ``name``."""
-    own = name not in graph.edge_attrs and name not in graph.node_attrs
-    if own and name in graph.sorted_by:
+    _check_sorted("", graph, name, name in graph.node_attrs or name in graph.edge_attrs, relation)
+
+
+def check_sorted_relation(
+    label: str, view: EdgeView, name: str | None, relation: native.NativeRelation
+) -> None:
+    """The same for one edge type; nothing to do where it has no times."""
+    if name is not None and relation.times is not None:
+        own = name == ("node_time" if relation.node_times else "edge_time")
+        _check_sorted(f"{label}: ", view, name, not own or name in view.edge_attrs, relation)
+
+
+def _check_sorted(
+    label: str, graph: Graph | EdgeView, name: str, replaced: bool, relation: native.NativeRelation
+) -> None:
+    if name in graph.sorted_by and not replaced:
         return
     try:
         native.run_long(relation.check_times, None, 8 * relation.topology.num_edges)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"the in-edges of node {error.position} are not sorted by {name!r}: build the graph "
-            "with these times (Graph.from_edges(edge_time=...) or node_time=...), which sorts",
+            f"{label}the in-edges of node {error.position} are not sorted by {name!r}: build the "
+            "graph with these times (from_edges(edge_time=...) or node_time=...), which sorts",
             position=error.position,
         ) from None
-    if own:  # attributes can be replaced
+    if not replaced:  # attributes can change
         graph.sorted_by.add(name)
 
 
@@ -148,7 +185,10 @@ def _seed_times(times: Values, seeds: Ids, seed_time: ArrayLike | None) -> NDArr
         if not times.of_nodes:
             raise InvalidArgumentError("seed_time is needed: the times are those of edges")
         store = FeatureStore.from_mapped(times.array, times.guard)
-        return store.gather(seeds)
+        try:
+            return store.gather(seeds)
+        except OutOfRangeError as error:
+            raise name_id(error, "seeds", len(times.array)) from None
     own = to_array(seed_time, "seed_time")
     if own.ndim != 1 or own.dtype.kind not in "iuf":
         raise InvalidArgumentError(

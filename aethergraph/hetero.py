@@ -1,0 +1,543 @@
+"""HeteroGraph: many types of nodes and edges in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._adjacency import Adjacency, Layout
+from aethergraph._arrays import as_count, as_ids
+from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
+from aethergraph._parts import (
+    AttributeTable,
+    EdgeInput,
+    EdgeParts,
+    NodeParts,
+    build_edges,
+    infer_num_nodes,
+    read_node_time,
+)
+from aethergraph._storage import Storage, check_storage
+from aethergraph.container import EdgeType as EdgeMeta
+from aethergraph.container import NodeType as NodeMeta
+from aethergraph.container import check_fingerprint
+from aethergraph.errors import ClosedError, InvalidArgumentError
+from aethergraph.features import FeatureStore
+
+__all__ = ["EdgeType", "EdgeView", "HeteroGraph", "NodeView"]
+
+#: ``(source type, relation, destination type)``, as in PyG and DGL.
+EdgeType = tuple[str, str, str]
+Ids = NDArray[np.int64]
+_LAYOUTS = ("csc", "csr", "both")
+
+
+class NodeView:
+    """The nodes of one type: ``graph["user"]``."""
+
+    def __init__(self, graph: HeteroGraph, name: str) -> None:
+        self._graph = graph
+        self.name = name
+
+    def _parts(self) -> NodeParts:
+        return self._graph.node_parts(self.name)
+
+    @property
+    def num_nodes(self) -> int:
+        """Ids are ``0 .. num_nodes - 1``."""
+        return self._parts().num_nodes
+
+    @property
+    def node_time(self) -> NDArray[Any] | None:
+        """Time by node (int64 or float64, read-only)."""
+        return self._parts().node_time
+
+    @property
+    def attrs(self) -> AttributeTable:
+        """Attributes by name: ``attrs["x"] = rows``, one row per node."""
+        return self._parts().node_attrs
+
+    @property
+    def features(self) -> FeatureStore | None:
+        """``attrs["x"]``, or None. Assign an array or a FeatureStore; None removes it."""
+        return self.attrs.get("x")
+
+    @features.setter
+    def features(self, value: FeatureStore | ArrayLike | None) -> None:
+        if value is None:
+            self.attrs.pop("x", None)
+        else:
+            self.attrs["x"] = value
+
+    def load_features(
+        self, path: native.Path, name: str = "x", *, storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+    ) -> FeatureStore:  # fmt: skip
+        """Attach a feature file with one row per node, as :meth:`Graph.load_features` does."""
+        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
+        self.attrs[name] = store
+        return store
+
+    def value_stores(self) -> dict[str, FeatureStore]:
+        """``node_time`` as a store to gather from, if it is there."""
+        return self._parts().node_values(self._graph.guard())
+
+    def __repr__(self) -> str:
+        return f"NodeView({self.name!r}, num_nodes={self.num_nodes})"
+
+
+class EdgeView(Adjacency):
+    """The edges of one type: ``graph["user", "votes", "post"]``, with what ``Graph`` answers."""
+
+    def __init__(self, graph: HeteroGraph, name: EdgeType) -> None:
+        self._graph = graph
+        self.name = name
+
+    def _edges(self) -> EdgeParts:
+        return self._graph.edge_parts(self.name)
+
+    def _label(self) -> str:
+        return f"{self._graph.path or 'the graph'}: {self.name}"
+
+    @property
+    def num_edges(self) -> int:
+        """Edge ids are ``0 .. num_edges - 1``, of this type alone."""
+        return self._edges().num_edges
+
+    @property
+    def attrs(self) -> AttributeTable:
+        """Attributes by name, one row per edge in edge-id order."""
+        return self._edges().edge_attrs
+
+    def load_features(
+        self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+    ) -> FeatureStore:  # fmt: skip
+        """Attach a feature file with one row per edge, in edge-id order."""
+        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
+        self.attrs[name] = store
+        return store
+
+    def value_stores(self) -> dict[str, FeatureStore]:
+        """``edge_weight`` and ``edge_time`` as stores to gather from, those that are there."""
+        return self._edges().edge_values(self._graph.guard())
+
+    def __repr__(self) -> str:
+        return f"EdgeView({self.name!r}, num_edges={self.num_edges}, layout={self.layout!r})"
+
+
+class HeteroGraph:
+    """A directed graph with several types of nodes and edges.
+
+    ::
+
+        graph = HeteroGraph.from_edges(
+            {("user", "votes", "post"): (src, dst), ("post", "in", "subreddit"): (src, dst)},
+            num_nodes={"user": 100_000},
+        )
+        graph["user"].features = x
+        graph["user", "votes", "post"].in_neighbors(7)     # users that voted for post 7
+        graph.save("graph.aeg")
+        graph = HeteroGraph.load("graph.aeg")              # instant: the file is mapped
+
+    Ids count from 0 in every type. Sampling follows edges backwards, from destination to source:
+    an edge type whose destination type is never reached contributes nothing, as in PyG.
+    ``add_reverse`` makes all of them reachable.
+
+    A graph does not change. It may be shared by threads and used in forked children. It pickles by
+    path when it was loaded from a file (which must still be the same), else by its arrays.
+    """
+
+    def __init__(self) -> None:
+        raise InvalidArgumentError("use HeteroGraph.from_edges(...) or HeteroGraph.load(path)")
+
+    _nodes: dict[str, NodeParts]
+    _edges: dict[EdgeType, EdgeParts]
+    _reader: GraphReader | None
+    _closed: bool
+
+    @classmethod
+    def _make(
+        cls,
+        nodes: dict[str, NodeParts],
+        edges: dict[EdgeType, EdgeParts],
+        reader: GraphReader | None = None,
+    ) -> HeteroGraph:
+        self = cls.__new__(cls)
+        self._nodes, self._edges, self._reader, self._closed = nodes, edges, reader, False
+        return self
+
+    # ---- building ------------------------------------------------------------------------
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: Mapping[EdgeType, tuple[ArrayLike, ArrayLike]],
+        num_nodes: Mapping[str, int] | None = None,
+        *,
+        edge_weight: Mapping[EdgeType, ArrayLike] | None = None,
+        edge_time: Mapping[EdgeType, ArrayLike] | None = None,
+        node_time: Mapping[str, ArrayLike] | None = None,
+        edge_attrs: Mapping[EdgeType, Mapping[str, ArrayLike]] | None = None,
+        layout: Layout = "csc",
+        keep_order: bool = False,
+        add_reverse: bool = False,
+        progress: native.Progress | None = None,
+    ) -> HeteroGraph:
+        """Build a graph from an edge list per type; see :meth:`Graph.from_edges`.
+
+        Args:
+            edges: ``(src, dst)`` by edge type, integer vectors [E]. Edge types keep this order.
+            num_nodes: nodes by type; types that are missing take the largest id + 1. A type may
+                have nodes without any edge.
+            edge_weight, edge_time, edge_attrs: by edge type, as in ``Graph.from_edges``.
+            node_time: by node type.
+            layout: ``"csc"``, ``"csr"`` or ``"both"``, for all edge types.
+            keep_order: keep the input row of each edge id.
+            add_reverse: add ``(dst, "rev_" + relation, src)`` for every edge type, with the same
+                weights, times and attributes, as PyG's ``ToUndirected``.
+            progress: called with (done, total).
+
+        Raises:
+            OutOfRangeError: names the first id out of range, its row, value and type.
+            InvalidArgumentError: a type, dtype, length, shape or value that cannot be.
+        """
+        if layout not in _LAYOUTS:
+            raise InvalidArgumentError(f"layout = {layout!r} is not one of {', '.join(_LAYOUTS)}")
+        values: dict[str, dict[Any, Any]] = {
+            "edge_weight": dict(edge_weight or {}),
+            "edge_time": dict(edge_time or {}),
+            "edge_attrs": dict(edge_attrs or {}),
+        }
+        inputs = _read_edges(edges, values)
+        if add_reverse:
+            inputs.update(_reversed(inputs))
+        nodes = _count_nodes(inputs, num_nodes or {})
+        for name, times in (node_time or {}).items():
+            if name not in nodes:
+                raise _unknown("node_time", name, nodes)
+            nodes[name].node_time = read_node_time(times, nodes[name].num_nodes)
+        made = {
+            kind: _build(kind, one, nodes, layout, keep_order, progress)
+            for kind, one in inputs.items()
+        }
+        return cls._make(nodes, made)
+
+    # ---- files ---------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        path: native.Path,
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        progress: native.Progress | None = None,
+    ) -> HeteroGraph:
+        """Open a graph file; files of ``Graph.save`` (type ``"node"``) are taken as well.
+
+        Arguments and errors are those of :meth:`Graph.load`.
+        """
+        check_storage(storage)
+        reader = GraphReader(path)
+        return cls._read(reader, storage, memory_budget, progress)
+
+    @classmethod
+    def _read(
+        cls,
+        reader: GraphReader,
+        storage: str,
+        budget: int | str | None,
+        progress: native.Progress | None,
+    ) -> HeteroGraph:
+        nodes, edges = reader.make_all()
+        reader.read(nodes, edges, storage, budget, progress)
+        names = [kind.name for kind in reader.meta.node_types]
+        kinds = [
+            (names[kind.source], kind.name, names[kind.destination])
+            for kind in reader.meta.edge_types
+        ]
+        return cls._make(
+            dict(zip(names, nodes, strict=True)), dict(zip(kinds, edges, strict=True)), reader
+        )
+
+    def save(self, path: native.Path, *, progress: native.Progress | None = None) -> None:
+        """Write everything to one file, as :meth:`Graph.save` does: at once, or not at all."""
+        self._check_open()
+        number = {name: i for i, name in enumerate(self._nodes)}
+        writer = GraphWriter(
+            [(NodeMeta(name, part.num_nodes), part) for name, part in self._nodes.items()],
+            [
+                (EdgeMeta(number[kind[0]], kind[1], number[kind[2]], part.num_edges), part)
+                for kind, part in self._edges.items()
+            ],
+        )
+        guard = self.guard()
+        native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
+
+    def verify(self, progress: native.Progress | None = None) -> None:
+        """Read the whole file, compare all checksums, and check every id and offset.
+
+        Raises:
+            CorruptFileError: names the first section that is damaged.
+        """
+        self._check_open()
+        file, label = None if self._reader is None else self._reader.file, self.path or "the graph"
+
+        def work(task: native.Task | None) -> None:
+            if file is not None:
+                file.verify(task)
+            for kind, part in self._edges.items():
+                verify_edges(part, f"{label}: {kind}", task)
+            for name, node in self._nodes.items():
+                verify_nodes(node, f"{label}: {name}", task)
+            if file is not None:
+                file.check()
+
+        size = sum(part.adjacency_bytes for part in self._edges.values())
+        native.run_long(work, progress, size + (0 if file is None else file.size))
+
+    def close(self) -> None:
+        """Drop the graph's own references; see :meth:`Graph.close`."""
+        self._closed = True
+        self._nodes, self._edges = {}, {}
+        if self._reader is not None:
+            self._reader.file.close()
+
+    def __enter__(self) -> HeteroGraph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self.path or 'the graph'} was closed")
+
+    def guard(self) -> native.FileGuard | None:
+        """Watches the file that arrays are mapped from; None for a graph in memory."""
+        return None if self._reader is None else self._reader.guard
+
+    # ---- what it is ----------------------------------------------------------------------
+
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types, in order."""
+        return list(self._nodes)
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, in the order in which sampling takes them."""
+        return list(self._edges)
+
+    @property
+    def num_nodes(self) -> dict[str, int]:
+        """Nodes by type."""
+        return {name: part.num_nodes for name, part in self._nodes.items()}
+
+    @property
+    def num_edges(self) -> dict[EdgeType, int]:
+        """Edges by type."""
+        return {kind: part.num_edges for kind, part in self._edges.items()}
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file it was loaded from, or None."""
+        return None if self._reader is None else self._reader.path
+
+    @property
+    def storage(self) -> str:
+        """Where the adjacency is: ``"mmap"`` or ``"memory"``."""
+        return "memory" if self._reader is None else self._reader.storage
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    def node_parts(self, name: str) -> NodeParts:
+        """What there is of a node type (for views and samplers)."""
+        self._check_open()
+        if name not in self._nodes:
+            raise _unknown("node type", name, self._nodes)
+        return self._nodes[name]
+
+    def edge_parts(self, kind: EdgeType) -> EdgeParts:
+        """What there is of an edge type (for views and samplers)."""
+        self._check_open()
+        if kind not in self._edges:
+            raise _unknown("edge type", kind, self._edges)
+        return self._edges[kind]
+
+    @overload
+    def __getitem__(self, name: str) -> NodeView: ...
+    @overload
+    def __getitem__(self, name: EdgeType) -> EdgeView: ...
+    def __getitem__(self, name: Any) -> Any:
+        """The view of a node type (a string) or an edge type (three strings)."""
+        if isinstance(name, str):
+            self.node_parts(name)
+            return NodeView(self, name)
+        self.edge_parts(name)
+        return EdgeView(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._nodes or name in self._edges
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"HeteroGraph(closed, path={self.path!r})"
+        place = f", path={self.path!r}" if self.path is not None else ""
+        return (
+            f"HeteroGraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"storage={self.storage!r}{place})"
+        )
+
+    # ---- pickling ------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
+        attrs = (
+            {name: dict(part.node_attrs) for name, part in self._nodes.items()},
+            {kind: dict(part.edge_attrs) for kind, part in self._edges.items()},
+        )
+        if self._reader is not None:
+            return _reopen, (self._reader.path, self.storage, self._reader.fingerprint, *attrs)
+        nodes = {name: (part.num_nodes, part.pack_nodes()) for name, part in self._nodes.items()}
+        edges = {kind: (part.num_edges, part.pack_edges()) for kind, part in self._edges.items()}
+        return _rebuild, (nodes, edges, *attrs)
+
+
+# ---- building --------------------------------------------------------------------------------
+
+
+def _check_type(kind: Any) -> EdgeType:
+    names = isinstance(kind, tuple) and len(kind) == 3 and all(isinstance(n, str) for n in kind)
+    if not names or not all(kind):
+        raise InvalidArgumentError(
+            f"an edge type is three names, (source, relation, destination), got {kind!r}"
+        )
+    found: EdgeType = kind
+    return found
+
+
+def _unknown(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgumentError:
+    names = ", ".join(map(repr, known)) or "none"
+    return InvalidArgumentError(f"{what}: {name!r} is not in the graph; there are: {names}")
+
+
+def _read_edges(
+    edges: Mapping[EdgeType, tuple[ArrayLike, ArrayLike]], values: dict[str, dict[Any, Any]]
+) -> dict[EdgeType, EdgeInput]:
+    found = {}
+    for kind, ends in edges.items():
+        _check_type(kind)
+        if not isinstance(ends, (tuple, list, np.ndarray)) or len(ends) != 2:
+            raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)")
+        source, target = as_ids(ends[0], f"{kind} src"), as_ids(ends[1], f"{kind} dst")
+        if len(source) != len(target):
+            raise InvalidArgumentError(
+                f"{kind}: src has {len(source)} ids, but dst has {len(target)}"
+            )
+        found[kind] = EdgeInput(source, target)
+    for option, by_type in values.items():
+        for kind in by_type:
+            if kind not in found:
+                raise _unknown(option, kind, found)
+    for kind, one in found.items():
+        try:
+            one.read_values(*(by_type.get(kind) for by_type in values.values()))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{kind}: {error}", position=error.position) from None
+    return found
+
+
+def _reversed(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeInput]:
+    found = {}
+    for (source, relation, target), one in inputs.items():
+        kind = (target, f"rev_{relation}", source)
+        if kind in inputs:
+            raise InvalidArgumentError(f"add_reverse: {kind} is there already")
+        found[kind] = EdgeInput(one.target, one.source, one.weight, one.time, dict(one.attrs))
+    return found
+
+
+def _count_nodes(
+    inputs: Mapping[EdgeType, EdgeInput], num_nodes: Mapping[str, int]
+) -> dict[str, NodeParts]:
+    """Node types in order of appearance in ``num_nodes``, then in the edge types."""
+    ends: dict[str, dict[str, Ids]] = {name: {} for name in num_nodes}
+    for kind, one in inputs.items():
+        ends.setdefault(kind[0], {})[f"{kind} src"] = one.source
+        ends.setdefault(kind[2], {})[f"{kind} dst"] = one.target
+    return {
+        name: NodeParts(
+            as_count(num_nodes[name], f"num_nodes[{name!r}]")
+            if name in num_nodes
+            else infer_num_nodes(vectors)
+        )
+        for name, vectors in ends.items()
+    }
+
+
+def _build(
+    kind: EdgeType,
+    one: EdgeInput,
+    nodes: Mapping[str, NodeParts],
+    layout: Layout,
+    keep_order: bool,
+    progress: native.Progress | None,
+) -> EdgeParts:
+    source, target = nodes[kind[0]], nodes[kind[2]]
+    parts = EdgeParts(source.num_nodes, target.num_nodes, len(one.source))
+    try:
+        one.sort_by_time(source.node_time, parts.num_src, parts.num_dst)
+        native.run_long(
+            lambda task: build_edges(parts, one, layout, keep_order, task),
+            progress,
+            32 * parts.num_edges,
+        )
+    except IndexError as error:  # an id out of range, told with its type
+        error.args = (f"{kind}: {error}", *error.args[1:])
+        raise
+    if one.time is not None or source.node_time is not None:
+        parts.sorted_by.add("node_time" if one.time is None else "edge_time")
+    return parts
+
+
+# ---- pickles ---------------------------------------------------------------------------------
+
+
+def _attach(
+    graph: HeteroGraph,
+    node_attrs: Mapping[str, Mapping[str, FeatureStore]],
+    edge_attrs: Mapping[EdgeType, Mapping[str, FeatureStore]],
+) -> HeteroGraph:
+    for name, stores in node_attrs.items():
+        graph.node_parts(name).set_node_attrs(stores)
+    for kind, stores in edge_attrs.items():
+        graph.edge_parts(kind).set_edge_attrs(stores)
+    return graph
+
+
+def _reopen(path: str, storage: str, fingerprint: str, *attrs: Any) -> HeteroGraph:
+    reader = GraphReader(path)
+    check_fingerprint(path, fingerprint, reader.fingerprint)
+    return _attach(HeteroGraph._read(reader, storage, None, None), *attrs)
+
+
+def _rebuild(nodes: dict[str, Any], edges: dict[EdgeType, Any], *attrs: Any) -> HeteroGraph:
+    node_parts = {}
+    for name, (count, state) in nodes.items():
+        node_parts[name] = NodeParts(count)
+        node_parts[name].unpack_nodes(state)
+    edge_parts = {}
+    for kind, (count, state) in edges.items():
+        source, target = node_parts[kind[0]], node_parts[kind[2]]
+        edge_parts[kind] = EdgeParts(source.num_nodes, target.num_nodes, count)
+        edge_parts[kind].unpack_edges(state)
+    return _attach(HeteroGraph._make(node_parts, edge_parts), *attrs)

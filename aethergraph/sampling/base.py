@@ -1,0 +1,158 @@
+"""What all neighbour samplers share: options, keys, and scratch memory for calls at work."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_count, as_ids
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["SamplerBase", "SubgraphType", "TemporalStrategy", "as_fanouts"]
+
+Ids = NDArray[np.int64]
+SubgraphType = Literal["directional", "bidirectional", "induced"]
+TemporalStrategy = Literal["uniform", "last"]
+_SUBGRAPH_TYPES = ("directional", "bidirectional", "induced")
+_STRATEGIES = ("uniform", "last")
+_KEY_MASK = (1 << 64) - 1
+_MAX_HOPS = 1024
+
+
+class SamplerBase:
+    """Checked options, and native samplers that calls take turns with."""
+
+    _OPTIONS = (
+        "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
+        "temporal_strategy", "strict", "window",
+    )  # fmt: skip
+
+    def _set_options(
+        self,
+        *,
+        replace: bool,
+        disjoint: bool,
+        subgraph_type: SubgraphType,
+        num_threads: int,
+        seed: int,
+        weight_attr: str | None,
+        time_attr: str | None,
+        temporal_strategy: TemporalStrategy,
+        strict: bool,
+        window: float | int | None,
+    ) -> None:
+        _check_word(subgraph_type, "subgraph_type", _SUBGRAPH_TYPES)
+        _check_word(temporal_strategy, "temporal_strategy", _STRATEGIES)
+        disjoint = bool(disjoint) or time_attr is not None
+        if subgraph_type == "induced" and disjoint:
+            raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
+        if as_count(num_threads, "num_threads") > 256:
+            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
+        self.replace = bool(replace)
+        self.disjoint = disjoint
+        self.subgraph_type: SubgraphType = subgraph_type
+        self.num_threads = int(num_threads)
+        self.seed = _as_integer(seed, "seed")
+        self.weight_attr = weight_attr
+        self.time_attr = time_attr
+        self.temporal_strategy: TemporalStrategy = temporal_strategy
+        self.strict = bool(strict)
+        self.window = _as_window(window)
+        self._calls = itertools.count()
+        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        self._scratch: deque[native.NativeSampler] = deque()
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._OPTIONS}
+
+    def _set_walk(
+        self,
+        relations: Sequence[native.NativeRelation],
+        num_nodes: Sequence[int],
+        fanouts: Sequence[Sequence[int]],
+    ) -> None:
+        self._walk = (relations, num_nodes, fanouts)
+
+    def _number(self, key: int | None) -> int:
+        if key is None:
+            return mix_key(self.seed, next(self._calls))
+        return _as_integer(key, "key") & _KEY_MASK
+
+    def _draw(
+        self,
+        seeds: Sequence[Ids],
+        key: int,
+        since: Sequence[Ids | None],
+        until: Sequence[Ids | None],
+    ) -> native.NativeSample:
+        try:
+            scratch = self._scratch.pop()
+        except IndexError:
+            scratch = native.NativeSampler(*self._walk, self._flags(), self.num_threads)
+        try:
+            return scratch.sample(seeds, key, since, until)
+        finally:
+            self._scratch.append(scratch)
+
+    def _flags(self) -> int:
+        return (
+            native.SAMPLE_REPLACE * self.replace
+            | native.SAMPLE_DISJOINT * self.disjoint
+            | native.SAMPLE_INDUCED * (self.subgraph_type == "induced")
+            | native.SAMPLE_LATEST * (self.temporal_strategy == "last")
+        )
+
+    @property
+    def scratch_memory(self) -> int:
+        """Bytes of scratch memory that idle calls hold."""
+        return sum(scratch.memory for scratch in list(self._scratch))
+
+
+def _check_word(value: Any, option: str, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InvalidArgumentError(f"{option} = {value!r} is not one of {', '.join(words)}")
+
+
+def _as_window(window: Any) -> float | int | None:
+    if window is None:
+        return None
+    if isinstance(window, bool) or not isinstance(window, (int, float, np.integer, np.floating)):
+        raise InvalidArgumentError(f"window must be a number, got {type(window).__name__}")
+    if not window >= 0:
+        raise InvalidArgumentError(f"window = {window} is not at least 0")
+    return int(window) if isinstance(window, (int, np.integer)) else float(window)
+
+
+def as_fanouts(fanouts: Sequence[int] | NDArray[Any], name: str = "fanouts") -> tuple[int, ...]:
+    """Fanouts by hop, checked."""
+    if isinstance(fanouts, (int, np.integer)):
+        raise InvalidArgumentError(f"{name} has one number per hop: [{int(fanouts)}] for one hop")
+    ids = as_ids(fanouts, name)
+    if ids.shape[0] > _MAX_HOPS:
+        raise InvalidArgumentError(f"{name} has {ids.shape[0]} hops, at most {_MAX_HOPS} can be")
+    below = np.flatnonzero(ids < -1)
+    if below.size:
+        at = int(below[0])
+        raise InvalidArgumentError(
+            f"{name}[{at}] = {ids[at]}: a fanout is >= 0, or -1 for all neighbours",
+            position=at,
+            value=int(ids[at]),
+        )
+    return tuple(int(k) for k in ids)
+
+
+def _as_integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
+        ) from None

@@ -1,0 +1,298 @@
+"""HeteroNeighborSampler: typed subgraphs around typed seeds, one native call each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_ids
+from aethergraph._parts import name_id
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.hetero import EdgeType, HeteroGraph
+from aethergraph.sampling.base import SamplerBase, SubgraphType, TemporalStrategy, as_fanouts
+from aethergraph.sampling.subgraph import to_bidirectional_typed
+from aethergraph.sampling.values import (
+    Values,
+    check_sorted_relation,
+    find_times,
+    find_weights,
+    make_relation,
+    seed_bounds,
+)
+
+__all__ = ["HeteroNeighborSampler", "HeteroSubgraph"]
+
+Ids = NDArray[np.int64]
+Fanouts = Mapping[EdgeType, Sequence[int] | NDArray[Any]] | Sequence[int] | NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class HeteroSubgraph:
+    """A sampled typed subgraph; local ids count from 0 in every node type.
+
+    All node types and edge types of the graph are keys, with empty arrays where nothing was
+    sampled. The arrays are those of :class:`aethergraph.Subgraph`, by type.
+
+    Attributes:
+        node: int64 [N] by node type, global ids, the seeds of that type first.
+        row, col: int64 [E] by edge type, local ids of source and destination.
+        edge: int64 [E] by edge type, global edge ids.
+        batch: int64 [N] by node type, the seed that each node was sampled for; only if disjoint.
+            Seeds are numbered through the node types in the graph's order.
+        num_sampled_nodes: by node type, new nodes per hop (len hops + 1).
+        num_sampled_edges: by edge type, edges per hop; both None for bidirectional samples.
+    """
+
+    node: dict[str, Ids]
+    row: dict[EdgeType, Ids]
+    col: dict[EdgeType, Ids]
+    edge: dict[EdgeType, Ids]
+    batch: dict[str, Ids] | None = None
+    num_sampled_nodes: dict[str, list[int]] | None = None
+    num_sampled_edges: dict[EdgeType, list[int]] | None = None
+
+    def __repr__(self) -> str:
+        nodes = {name: len(ids) for name, ids in self.node.items()}
+        edges = {kind: len(ids) for kind, ids in self.row.items()}
+        return f"HeteroSubgraph(nodes={nodes}, edges={edges})"
+
+
+class HeteroNeighborSampler(SamplerBase):
+    """Samples in-neighbours hop by hop through all edge types of a graph.
+
+    ::
+
+        sampler = HeteroNeighborSampler(graph, {("user", "votes", "post"): [15, 10], ...})
+        sub = sampler.sample({"post": [3, 4]}, key=7)
+        sub.node["user"], sub.row["user", "votes", "post"]
+
+    In every hop the edge types take their turns in the graph's order; each expands the nodes of
+    its destination type that the hop before has added. So a type whose destination is never
+    reached contributes nothing, as in PyG's ``NeighborLoader``.
+
+    The neighbours drawn for a node depend on (key, hop, edge type, node) and on the graph alone
+    (and on the seed if ``disjoint``). The first edge type draws what a ``NeighborSampler`` over
+    it would.
+
+    Args:
+        graph: stores in-neighbours (layout "csc" or "both").
+        fanouts: by edge type, a number per hop; types that are missing are not followed. Or one
+            list for all types.
+        replace, disjoint, subgraph_type, num_threads, seed, temporal_strategy, strict, window,
+            is_sorted: as in :class:`aethergraph.NeighborSampler`.
+        weight_attr: draw by these weights where an edge type has them, uniformly elsewhere.
+        time_attr: the time of nodes if a node type has it, else of edges. Types without it are
+            always visible.
+
+    Raises:
+        LayoutError: the graph stores no in-neighbours.
+        InvalidArgumentError: an argument that cannot be, or lists that are not sorted by time.
+    """
+
+    def __init__(
+        self,
+        graph: HeteroGraph,
+        fanouts: Fanouts,
+        *,
+        replace: bool = False,
+        disjoint: bool = False,
+        subgraph_type: SubgraphType = "directional",
+        num_threads: int = 1,
+        seed: int = 0,
+        weight_attr: str | None = None,
+        time_attr: str | None = None,
+        temporal_strategy: TemporalStrategy = "uniform",
+        strict: bool = False,
+        window: float | int | None = None,
+        is_sorted: bool = False,
+    ) -> None:
+        if not isinstance(graph, HeteroGraph):
+            raise InvalidArgumentError(f"graph must be a HeteroGraph, got {type(graph).__name__}")
+        self._set_options(
+            replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
+            num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
+            temporal_strategy=temporal_strategy, strict=strict, window=window,
+        )  # fmt: skip
+        self.graph = graph
+        self.fanouts = _typed_fanouts(fanouts, graph.edge_types)
+        self._types = graph.node_types
+        self._kinds = graph.edge_types
+        self._counts = graph.num_nodes
+        self._seed_times = _node_times(graph, time_attr)
+        relations = _relations(graph, weight_attr, time_attr, bool(self._seed_times))
+        if not is_sorted:
+            for kind, relation in zip(self._kinds, relations, strict=True):
+                check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
+        self._edge_times = next((r.times for r in relations if r.times is not None), None)
+        self._set_walk(
+            relations, list(self._counts.values()), [self.fanouts[kind] for kind in self._kinds]
+        )
+
+    @property
+    def num_hops(self) -> int:
+        """Number of hops."""
+        return max((len(row) for row in self.fanouts.values()), default=0)
+
+    def sample(
+        self,
+        seeds: Mapping[str, ArrayLike],
+        key: int | None = None,
+        *,
+        seed_time: Mapping[str, ArrayLike] | None = None,
+    ) -> HeteroSubgraph:
+        """Draw the subgraph around ``seeds``.
+
+        Args:
+            seeds: by node type an integer vector, which may be empty or hold duplicates.
+            key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
+            seed_time: by node type [n], with ``time_attr``: what each seed's tree may see. Types
+                that are missing take the time of the seed node itself.
+
+        Raises:
+            OutOfRangeError: names the first seed that is no node, its type and its position.
+        """
+        self._check_types(seeds, "seeds")
+        self._check_types(seed_time or {}, "seed_time")
+        ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
+        bounds = [
+            self._bounds(name, own, (seed_time or {}).get(name))
+            for name, own in zip(self._types, ids, strict=True)
+        ]
+        since, until = [b[0] for b in bounds], [b[1] for b in bounds]
+        try:
+            found = self._draw(ids, self._number(key), since, until)
+        except OutOfRangeError as error:
+            raise self._name_seed(error, ids) from None
+        return self._named(found)
+
+    def _bounds(
+        self, name: str, seeds: Ids, seed_time: ArrayLike | None
+    ) -> tuple[Ids | None, Ids | None]:  # fmt: skip
+        if not len(seeds):
+            return None, None
+        times = self._seed_times.get(name)
+        if times is None and self._edge_times is not None and seed_time is None:
+            raise InvalidArgumentError(f"seed_time[{name!r}] is needed: these seeds have no time")
+        if times is None and self._edge_times is not None:
+            times = Values(self._edge_times, None)
+        return seed_bounds(times, seeds, seed_time, strict=self.strict, window=self.window)
+
+    def _check_types(self, given: Mapping[str, Any], option: str) -> None:
+        if not isinstance(given, Mapping):
+            raise InvalidArgumentError(
+                f"{option} goes by node type, {{'{self._types[0] if self._types else 'node'}': "
+                f"[...]}}, got {type(given).__name__}"
+            )
+        for name in given:
+            if name not in self._counts:
+                known = ", ".join(map(repr, self._types)) or "none"
+                raise InvalidArgumentError(
+                    f"{option}: {name!r} is no node type; there are: {known}"
+                )
+
+    def _name_seed(self, error: OutOfRangeError, ids: list[Ids]) -> OutOfRangeError:
+        for name, own in zip(self._types, ids, strict=True):
+            count = self._counts[name]
+            bad = (own < 0) | (own >= count)
+            if bad.any():
+                at = int(bad.argmax())
+                error = OutOfRangeError("", position=at, value=int(own[at]))
+                return name_id(error, f"seeds[{name!r}]", count)
+        return error
+
+    def _named(self, found: native.NativeSample) -> HeteroSubgraph:
+        def by_type(values: Sequence[Any]) -> dict[str, Any]:
+            return dict(zip(self._types, values, strict=True))
+
+        def by_kind(values: Sequence[Any]) -> dict[EdgeType, Any]:
+            return dict(zip(self._kinds, values, strict=True))
+
+        node, row, col, edge = (
+            by_type(found.node), by_kind(found.row), by_kind(found.col), by_kind(found.edge)
+        )  # fmt: skip
+        batch = None if found.batch is None else by_type(found.batch)
+        if self.subgraph_type == "bidirectional":
+            counts = {name: len(ids) for name, ids in node.items()}
+            row, col, edge = to_bidirectional_typed(row, col, edge, counts)
+            return HeteroSubgraph(node, row, col, edge, batch)
+        hop_nodes = by_type(found.hop_nodes)
+        hop_edges = None if self.subgraph_type == "induced" else by_kind(found.hop_edges)
+        return HeteroSubgraph(node, row, col, edge, batch, hop_nodes, hop_edges)
+
+    def __repr__(self) -> str:
+        return (
+            f"HeteroNeighborSampler({self.graph!r}, fanouts={self.fanouts}, "
+            f"replace={self.replace}, disjoint={self.disjoint}, "
+            f"subgraph_type={self.subgraph_type!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.graph, self.fanouts, self._options())
+
+
+def _rebuild(
+    graph: HeteroGraph, fanouts: dict[EdgeType, tuple[int, ...]], options: dict[str, Any]
+) -> HeteroNeighborSampler:
+    return HeteroNeighborSampler(graph, fanouts, is_sorted=True, **options)
+
+
+def _typed_fanouts(fanouts: Fanouts, kinds: list[EdgeType]) -> dict[EdgeType, tuple[int, ...]]:
+    """Fanouts of every edge type, all of one length."""
+    if not isinstance(fanouts, Mapping):
+        shared = as_fanouts(fanouts)
+        return dict.fromkeys(kinds, shared)
+    for kind in fanouts:
+        if kind not in kinds:
+            known = ", ".join(map(repr, kinds)) or "none"
+            raise InvalidArgumentError(f"fanouts: {kind!r} is no edge type; there are: {known}")
+    found = {kind: as_fanouts(row, f"fanouts[{kind!r}]") for kind, row in fanouts.items()}
+    hops = max((len(row) for row in found.values()), default=0)
+    for kind, row in found.items():
+        if len(row) != hops:
+            raise InvalidArgumentError(
+                f"fanouts[{kind!r}] has {len(row)} hops, another edge type has {hops}: give all "
+                "of them the same number, with 0 where nothing is to be drawn"
+            )
+    return {kind: found.get(kind, (0,) * hops) for kind in kinds}
+
+
+def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:
+    """The node types that have times called ``name``."""
+    found = {}
+    for kind in graph.node_types if name is not None else ():
+        assert name is not None
+        stores = {**graph[kind].value_stores(), **graph[kind].attrs}
+        if name in stores:
+            found[kind] = find_times(name, {}, stores)
+    return found
+
+
+def _relations(
+    graph: HeteroGraph, weight_attr: str | None, time_attr: str | None, node_times: bool
+) -> list[native.NativeRelation]:
+    number = {name: i for i, name in enumerate(graph.node_types)}
+    times_of = _node_times(graph, time_attr)
+    found, weighted, timed = [], weight_attr is None, time_attr is None or node_times
+    for kind in graph.edge_types:
+        view = graph[kind]
+        stores = {**view.value_stores(), **view.attrs}
+        weights = times = None
+        if weight_attr is not None and weight_attr in stores:
+            weights, weighted = find_weights(weight_attr, stores), True
+        if node_times:
+            times = times_of.get(kind[0])
+        elif time_attr is not None and time_attr in stores:
+            times, timed = find_times(time_attr, stores, {}), True
+        found.append(
+            make_relation(view.topology("csc"), weights, times, number[kind[2]], number[kind[0]])
+        )
+    if not weighted:
+        raise InvalidArgumentError(f"weight_attr = {weight_attr!r}: no edge type has it")
+    if not timed:
+        raise InvalidArgumentError(f"time_attr = {time_attr!r}: no node type or edge type has it")
+    return found
