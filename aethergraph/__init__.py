@@ -13,7 +13,7 @@ from aethergraph._binding import build_info, get_num_threads, native_version, se
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
-from aethergraph.sampling import NeighborSampler, Subgraph
+from aethergraph.sampling import NeighborSampler, RandomWalker, Subgraph
 
 __version__ = "0.1.0"
 
@@ -22,6 +22,7 @@ __all__ = [
     "FeatureStore",
     "Graph",
     "NeighborSampler",
+    "RandomWalker",
     "Subgraph",
     "__version__",
     "build_info",

@@ -473,6 +473,87 @@ class Graph:
         """The native handle that samplers use; keeps its memory alive by itself."""
         return (self._in_lists() if layout == "csc" else self._out_lists()).topology
 
+    def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
+        """What weighted walks draw from: 8 bytes per edge, made once and kept with the graph.
+
+        Raises:
+            InvalidArgumentError: the graph has no edge weights.
+        """
+        lists = self._in_lists() if layout == "csc" else self._out_lists()
+        weights = self._live().edge_weight
+        if weights is None:
+            raise InvalidArgumentError(
+                f"{self._label()} has no edge weights; build it with edge_weight="
+            )
+        return lists.alias(weights, None if self._file is None else self._file.guard())
+
+    def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
+        """What node2vec walks look up edges in: one id per edge, made once, kept with the graph."""
+        return (self._in_lists() if layout == "csc" else self._out_lists()).members()
+
+    # ---- random walks, under GraphZero's names ---------------------------------------------
+
+    def batch_random_walk_uniform(
+        self, start_nodes: ArrayLike, walk_length: int, key: int | None = None
+    ) -> Ids:
+        """Uniform random walks along out-edges; see :class:`RandomWalker` for all that walks can.
+
+        Edge weights play no part, as in GraphZero. A walk that comes to a dead end stays there.
+
+        Args:
+            start_nodes: integer vector [n].
+            walk_length: steps.
+            key: the same key gives the same walks. None: a new one per call, from the number of
+                such calls in this process.
+
+        Returns:
+            int64 [n, walk_length + 1]; column 0 holds the starts.
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: names the first start that is no node.
+        """
+        from aethergraph.sampling.walks import batch_walk
+
+        return batch_walk(self, start_nodes, walk_length, key=key)
+
+    def batch_random_walk(
+        self,
+        start_nodes: ArrayLike,
+        walk_length: int,
+        p: float = 1.0,
+        q: float = 1.0,
+        key: int | None = None,
+    ) -> Ids:
+        """node2vec walks along out-edges, by edge weight if the graph has weights.
+
+        As :meth:`batch_random_walk_uniform`, with a return parameter ``p`` and an in-out parameter
+        ``q``. The tables that ``q`` and weights need are made in the first call and kept with the
+        graph (see :class:`RandomWalker`).
+
+        Raises:
+            LayoutError, OutOfRangeError: as there; InvalidArgumentError: p or q is not above 0.
+        """
+        from aethergraph.sampling.walks import batch_walk
+
+        weighted = self._live().edge_weight is not None
+        return batch_walk(self, start_nodes, walk_length, p=p, q=q, weighted=weighted, key=key)
+
+    def batch_random_fanout(self, start_nodes: ArrayLike, K: int, key: int | None = None) -> Ids:
+        """``K`` distinct out-edges of each node, drawn uniformly: the nodes they lead to.
+
+        A node with at most ``K`` out-edges gives all of them, in order, and -1 for the rest (where
+        GraphZero gives 0, which is a node).
+
+        Returns:
+            int64 [n, K].
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: names the first node that is none.
+        """
+        from aethergraph.sampling.walks import batch_fanout
+
+        return batch_fanout(self, start_nodes, K, key)
+
     # ---- values by edge and node ---------------------------------------------------------
 
     @property

@@ -93,6 +93,7 @@ from aethergraph._binding.tasks import (
     run_long,
     run_task,
 )
+from aethergraph._binding.walks import NativeWalker, build_alias, build_members
 
 __all__ = [
     "ADVICE_DROP",
@@ -116,6 +117,7 @@ __all__ = [
     "NativeSample",
     "NativeSampler",
     "NativeTopology",
+    "NativeWalker",
     "NativeWriter",
     "Path",
     "Progress",
@@ -138,8 +140,10 @@ __all__ = [
     "address_of",
     "advise",
     "buffer_alloc",
+    "build_alias",
     "build_info",
     "build_lists",
+    "build_members",
     "check_handle",
     "check_shape",
     "check_lists",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids
+from aethergraph._arrays import as_count, as_ids, as_integer
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -84,7 +83,7 @@ class NeighborSampler:
         self.disjoint = bool(disjoint)
         self.subgraph_type: SubgraphType = subgraph_type
         self.num_threads = int(num_threads)
-        self.seed = _as_integer(seed, "seed")
+        self.seed = as_integer(seed, "seed")
         self._num_nodes = graph.num_nodes
         self._topology = graph.topology("csc")
         self._calls = itertools.count()
@@ -115,7 +114,7 @@ class NeighborSampler:
         number = (
             mix_key(self.seed, next(self._calls))
             if key is None
-            else _as_integer(key, "key") & _KEY_MASK
+            else as_integer(key, "key") & _KEY_MASK
         )
         try:
             scratch = self._scratch.pop()
@@ -199,12 +198,3 @@ def _as_fanouts(fanouts: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
             value=int(ids[at]),
         )
     return tuple(int(k) for k in ids)
-
-
-def _as_integer(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidArgumentError(
-            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
-        ) from None
