@@ -74,6 +74,7 @@ from aethergraph._binding.memory import (
     buffer_alloc,
     copy,
     view_memory,
+    without_read_only,
 )
 from aethergraph._binding.reads import reading
 from aethergraph._binding.sampling import (
@@ -168,4 +169,5 @@ __all__ = [
     "run_task",
     "set_num_threads",
     "view_memory",
+    "without_read_only",
 ]
