@@ -337,20 +337,32 @@ static void close_dead_ends(const walks *w, lanes *l, uint64_t column, uint64_t 
     l->n = kept;
 }
 
-static int step_plainly(const walks *w, lanes *l, uint64_t step, uint64_t *positions, aether_error *err) {
-    const aether_topology *t = w->t;
-    bool dead_ends = false;
-    for (uint64_t i = 0; i < l->n; i++) {
+/* Positions of step `step`; whether any lane is at a dead end. */
+static bool draw_positions(const lanes *l, uint64_t step, uint64_t *restrict positions) {
+    const uint64_t n = l->n;
+    uint64_t shortest = 1;
+    for (uint64_t i = 0; i < n; i++) {
         ae_list list = l->list[i];
         positions[i] = list.start + ae_rng_bounded(ae_rng_draw(l->stream[i], step), list.degree);
-        dead_ends |= list.degree == 0;
+        shortest = list.degree < shortest ? list.degree : shortest;
     }
-    if (dead_ends)
+    return shortest == 0;
+}
+
+static void write_column(const walks *w, const lanes *l, uint64_t column) {
+    const uint64_t n = l->n, width = w->length + 1;
+    int64_t *restrict out = w->out + column;
+    for (uint64_t i = 0; i < n; i++)
+        out[l->walk[i] * width] = (int64_t)l->node[i];
+}
+
+static int step_plainly(const walks *w, lanes *l, uint64_t step, uint64_t *positions, aether_error *err) {
+    const aether_topology *t = w->t;
+    if (draw_positions(l, step, positions))
         close_dead_ends(w, l, step + 1, positions);
     t->ops->prefetch(t, positions, l->n);
     int rc = t->ops->fetch(t, positions, l->n, l->node, err);
-    for (uint64_t i = 0; i < l->n; i++)
-        w->out[l->walk[i] * (w->length + 1) + step + 1] = (int64_t)l->node[i];
+    write_column(w, l, step + 1);
     return rc;
 }
 
