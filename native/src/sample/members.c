@@ -1,5 +1,7 @@
 #include "sample/members.h"
 
+#include <string.h>
+
 #include "core/error.h"
 #include "sample/lists.h"
 
@@ -103,33 +105,38 @@ INLINE void radix_sort(void *values, void *other, uint32_t id_bytes, uint64_t n)
     }
 }
 
-INLINE int sort(void *values, uint32_t id_bytes, uint64_t n, ae_scratch *scratch, aether_error *err) {
-    if (n <= SHORT) {
+INLINE void sort(void *values, void *other, uint32_t id_bytes, uint64_t n) {
+    if (n <= SHORT)
         insertion_sort(values, id_bytes, n);
-        return AETHER_OK;
-    }
-    int rc = ae_scratch_reserve(scratch, n * id_bytes, 0, err);
-    if (!rc)
-        radix_sort(values, scratch->data, id_bytes, n);
-    return rc;
+    else
+        radix_sort(values, other, id_bytes, n);
 }
 
+/* Sorted in scratch: lists of a damaged graph may overlap, and the part of the
+ * table that is theirs would then change under a sort. */
 static int build_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list, ae_scratch *s,
                       aether_error *err) {
     const uint32_t id_bytes = t->lists.id_bytes;
-    void *values = (char *)*(void *const *)ctx + list.start * id_bytes;
+    const uint64_t bytes = list.degree * id_bytes;
     uint64_t positions[AE_LISTS_PIECE], ids[AE_LISTS_PIECE];
     (void)node;
-    for (uint64_t done = 0; done < list.degree;) {
+    int rc = ae_scratch_reserve(s, 2 * bytes, 0, err);
+    for (uint64_t done = 0; done < list.degree && !rc;) {
         uint64_t n = ae_lists_piece(list, done, positions);
-        int rc = t->ops->fetch(t, positions, n, ids, err);
-        if (rc)
-            return rc;
-        for (uint64_t i = 0; i < n; i++)
-            put(values, id_bytes, done + i, ae_members_hash(ids[i], id_bytes));
+        rc = t->ops->fetch(t, positions, n, ids, err);
+        for (uint64_t i = 0; i < n && !rc; i++)
+            put(s->data, id_bytes, done + i, ae_members_hash(ids[i], id_bytes));
         done += n;
     }
-    return id_bytes == 4 ? sort(values, 4, list.degree, s, err) : sort(values, 8, list.degree, s, err);
+    if (rc)
+        return rc;
+    void *other = (char *)s->data + bytes;
+    if (id_bytes == 4)
+        sort(s->data, other, 4, list.degree);
+    else
+        sort(s->data, other, 8, list.degree);
+    memcpy((char *)*(void *const *)ctx + list.start * id_bytes, s->data, bytes);
+    return AETHER_OK;
 }
 
 int aether_members_build(const aether_topology *t, void *members, aether_task *task, aether_error *err) {
