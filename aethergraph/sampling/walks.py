@@ -130,11 +130,12 @@ class RandomWalker:
         ids = as_ids(starts, "starts")
         steps = as_count(length, "length")
         number = mix_key(self.seed, next(self._calls)) if key is None else _as_key(key)
+        size = 8 * len(ids) * (steps + 1)
+        if self.p != 1 or self.q != 1:
+            size *= 16  # such a step takes that much longer: Ctrl-C is wanted sooner
         try:
             return native.run_long(
-                lambda task: self._native.walk(ids, steps, number, task),
-                None,
-                8 * len(ids) * (steps + 1),
+                lambda task: self._native.walk(ids, steps, number, task), None, size
             )
         except OutOfRangeError as error:
             raise name_id(error, "starts", self._num_nodes) from None

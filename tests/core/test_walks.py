@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -436,6 +437,40 @@ def test_damaged_ids_and_weights_are_named() -> None:
     assert caught.value.position == 1
     with pytest.raises(errors.InvalidArgumentError, match="weight"):
         native.build_alias(topology, np.array([np.inf, 2.0], np.float32), None)
+
+
+def test_a_file_made_shorter_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "g.aeg"
+    src, dst = np.random.default_rng(1).integers(0, 20_000, (2, 200_000))
+    Graph.from_edges(20_000, src, dst, layout="csr").save(path)
+    walker = RandomWalker(Graph.load(path))
+    with path.open("r+b") as file:
+        file.truncate(8192)
+    with pytest.raises(errors.FileChangedError):
+        walker.walk(np.arange(20_000), 5)
+    with pytest.raises(errors.FileChangedError):
+        random_fanout(walker.graph, np.arange(20_000), 5)
+
+
+def test_long_walks_can_be_interrupted(run_python: Callable[..., Any]) -> None:
+    run_python(
+        """
+        import os, signal, threading, time
+        import numpy as np
+        from aethergraph import Graph, RandomWalker
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        src, dst = np.random.default_rng(0).integers(0, 200, (2, 4000))
+        walker = RandomWalker(Graph.from_edges(200, src, dst, layout="csr"), p=0.5, q=2.0)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            for key in range(1000):  # a minute or more
+                walker.walk(np.zeros(10_000, np.int64), 1_000, key)
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("not interrupted")
+        """
+    )
 
 
 @pytest.fixture(autouse=True)
