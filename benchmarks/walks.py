@@ -122,6 +122,7 @@ def measure(
         ids = rng.integers(0, num_nodes, count)
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
+            time.sleep(0.02)  # OpenMP's idle threads spin for a while: not on the next one's time
             start = time.perf_counter()
             calls[name](ids)
             if number >= 0:
