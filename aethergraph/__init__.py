@@ -18,6 +18,7 @@ from aethergraph.sampling import (
     HeteroNeighborSampler,
     HeteroSubgraph,
     NeighborSampler,
+    RandomWalker,
     Subgraph,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "HeteroNeighborSampler",
     "HeteroSubgraph",
     "NeighborSampler",
+    "RandomWalker",
     "Subgraph",
     "__version__",
     "build_info",

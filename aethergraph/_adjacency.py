@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids, as_node, empty
 from aethergraph._parts import AttributeTable, EdgeParts, Lists, name_id
-from aethergraph.errors import CorruptFileError, LayoutError, OutOfRangeError
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
 
 __all__ = ["Adjacency", "Layout"]
 
@@ -27,6 +27,10 @@ class Adjacency:
 
     def _label(self) -> str:
         """What messages call them."""
+        raise NotImplementedError
+
+    def _guard(self) -> native.FileGuard | None:
+        """Watches the file that arrays are mapped from; None in memory."""
         raise NotImplementedError
 
     @property
@@ -147,6 +151,24 @@ class Adjacency:
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """The native handle that samplers use; keeps its memory alive by itself."""
         return (self._in_lists() if layout == "csc" else self._out_lists()).topology
+
+    def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
+        """What weighted walks draw from: 8 bytes per edge, made once and kept with the graph.
+
+        Raises:
+            InvalidArgumentError: the graph has no edge weights.
+        """
+        lists = self._in_lists() if layout == "csc" else self._out_lists()
+        weights = self._edges().edge_weight
+        if weights is None:
+            raise InvalidArgumentError(
+                f"{self._label()} has no edge weights; build it with edge_weight="
+            )
+        return lists.alias(weights, self._guard())
+
+    def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
+        """What node2vec walks look up edges in: one id per edge, made once, kept with the graph."""
+        return (self._in_lists() if layout == "csc" else self._out_lists()).members()
 
     # ---- values by edge and node ---------------------------------------------------------
 

@@ -19,6 +19,7 @@ __all__ = [
     "as_count",
     "as_float_values",
     "as_ids",
+    "as_integer",
     "as_times",
     "as_node",
     "check_length",
@@ -88,6 +89,16 @@ def as_count(value: Any, name: str) -> int:
     if not 0 <= count <= _INT64_MAX:
         raise InvalidArgumentError(f"{name} = {count} is not in 0..2**63 - 1")
     return count
+
+
+def as_integer(value: Any, name: str) -> int:
+    """A Python int from any integer-like value."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
+        ) from None
 
 
 def as_node(value: Any, num_nodes: int, name: str) -> int:

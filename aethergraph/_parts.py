@@ -84,9 +84,12 @@ def _check_name(name: Any, kind: Owner) -> None:
 
 
 class Lists:
-    """One direction of the adjacency: the native topology and its arrays, read-only."""
+    """One direction of the adjacency: the native topology and its arrays, read-only.
 
-    __slots__ = ("edge_ids", "indices", "indptr", "topology")
+    Also keeps the tables that random walks draw from, made when they are first asked for.
+    """
+
+    __slots__ = ("_alias", "_members", "edge_ids", "indices", "indptr", "topology")
 
     def __init__(self, raw: RawLists, num_minor: int, guard: native.FileGuard | None) -> None:
         indptr, indices, edge_ids = raw
@@ -96,6 +99,26 @@ class Lists:
         self.topology = native.NativeTopology(
             self.indptr, self.indices, self.edge_ids, num_minor, guard
         )
+        self._alias: NDArray[np.uint64] | None = None
+        self._members: NDArray[Any] | None = None
+
+    def alias(self, weights: NDArray[Any], guard: native.FileGuard | None) -> NDArray[np.uint64]:
+        """Table for draws by weight; ``weights`` (by edge id) must be the same in every call."""
+        if self._alias is None:
+            self._alias = native.run_long(
+                lambda task: native.build_alias(self.topology, weights, guard, task),
+                None,
+                8 * len(self.indices),
+            )
+        return self._alias
+
+    def members(self) -> NDArray[Any]:
+        """Table that tells whether an edge exists."""
+        if self._members is None:
+            self._members = native.run_long(
+                lambda task: native.build_members(self.topology, task), None, self.indices.nbytes
+            )
+        return self._members
 
     @property
     def raw(self) -> RawLists:

@@ -280,6 +280,39 @@ class FeatureStore:
         self.native_rows()
         return self._array
 
+    def tensor(self) -> Any:
+        """All rows as a torch tensor over the same memory, without a copy.
+
+        Pages of a mapped file are read as they are touched. The tensor, and every view of it, keeps
+        the mapping alive: after :meth:`close`, after the file is unlinked, after this store is
+        collected. bfloat16 rows are ``torch.bfloat16``.
+
+        torch has no read-only tensors: do not write to it in place (``t += 1``, ``out=t``). Where
+        rows are mapped, memory is write-protected and such a write ends the process; clone first.
+        If the file is made shorter, missing pages read as zeros, as with :attr:`array`.
+
+        Returns:
+            torch.Tensor of :attr:`shape` on the CPU.
+
+        Raises:
+            UnsupportedError: torch is not installed, or has no such dtype (uint32 and uint64
+                before torch 2.3).
+        """
+        self.native_rows()
+        try:
+            import torch
+        except ImportError as error:
+            raise UnsupportedError("tensor() needs torch: pip install torch") from error
+        rows = native.without_read_only(self._array)
+        if self._code == native.BFLOAT16:
+            return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+        try:
+            return torch.from_numpy(rows)
+        except TypeError as error:
+            raise UnsupportedError(
+                f"torch {torch.__version__} has no dtype {self.dtype_name}"
+            ) from error
+
     def __len__(self) -> int:
         return self._num_rows
 

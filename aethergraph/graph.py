@@ -193,7 +193,7 @@ class Graph(Adjacency):
             StorageError: the file cannot be written (no space, no permission...).
         """
         writer = GraphWriter.of_one(self._live())
-        guard = None if self._file is None else self._file.guard()
+        guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
     def verify(self, progress: native.Progress | None = None) -> None:
@@ -282,6 +282,9 @@ class Graph(Adjacency):
     def _label(self) -> str:
         return self._path or "the graph"
 
+    def _guard(self) -> native.FileGuard | None:
+        return None if self._file is None else self._file.guard()
+
     # ---- what it is ----------------------------------------------------------------------
 
     @property
@@ -353,6 +356,69 @@ class Graph(Adjacency):
             f"layout={self.layout!r}, storage={self._storage!r}{place})"
         )
 
+    # ---- random walks, under GraphZero's names ---------------------------------------------
+
+    def batch_random_walk_uniform(
+        self, start_nodes: ArrayLike, walk_length: int, key: int | None = None
+    ) -> Ids:
+        """Uniform random walks along out-edges; see :class:`RandomWalker` for all that walks can.
+
+        Edge weights play no part, as in GraphZero. A walk that comes to a dead end stays there.
+
+        Args:
+            start_nodes: integer vector [n].
+            walk_length: steps.
+            key: the same key gives the same walks. None: a new one per call, from the number of
+                such calls in this process.
+
+        Returns:
+            int64 [n, walk_length + 1]; column 0 holds the starts.
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: names the first start that is no node.
+        """
+        from aethergraph.sampling.walks import batch_walk
+
+        return batch_walk(self, start_nodes, walk_length, key=key)
+
+    def batch_random_walk(
+        self,
+        start_nodes: ArrayLike,
+        walk_length: int,
+        p: float = 1.0,
+        q: float = 1.0,
+        key: int | None = None,
+    ) -> Ids:
+        """node2vec walks along out-edges, by edge weight if the graph has weights.
+
+        As :meth:`batch_random_walk_uniform`, with a return parameter ``p`` and an in-out parameter
+        ``q``. The tables that ``q`` and weights need are made in the first call and kept with the
+        graph (see :class:`RandomWalker`).
+
+        Raises:
+            LayoutError, OutOfRangeError: as there; InvalidArgumentError: p or q is not above 0.
+        """
+        from aethergraph.sampling.walks import batch_walk
+
+        weighted = self._live().edge_weight is not None
+        return batch_walk(self, start_nodes, walk_length, p=p, q=q, weighted=weighted, key=key)
+
+    def batch_random_fanout(self, start_nodes: ArrayLike, K: int, key: int | None = None) -> Ids:
+        """``K`` distinct out-edges of each node, drawn uniformly: the nodes they lead to.
+
+        A node with at most ``K`` out-edges gives all of them, in order, and -1 for the rest (where
+        GraphZero gives 0, which is a node).
+
+        Returns:
+            int64 [n, K].
+
+        Raises:
+            LayoutError: layout is "csc"; OutOfRangeError: names the first node that is none.
+        """
+        from aethergraph.sampling.walks import batch_fanout
+
+        return batch_fanout(self, start_nodes, K, key)
+
     # ---- values by node ------------------------------------------------------------------
 
     @property
@@ -366,7 +432,7 @@ class Graph(Adjacency):
         The same values as the properties of these names, as stores to gather rows from.
         """
         parts = self._live()
-        guard = None if self._file is None else self._file.guard()
+        guard = self._guard()
         return parts.node_values(guard) if of == "node" else parts.edge_values(guard)
 
     @property

@@ -103,6 +103,9 @@ class EdgeView(Adjacency):
     def _label(self) -> str:
         return f"{self._graph.path or 'the graph'}: {self.name}"
 
+    def _guard(self) -> native.FileGuard | None:
+        return self._graph.guard()
+
     @property
     def num_edges(self) -> int:
         """Edge ids are ``0 .. num_edges - 1``, of this type alone."""

@@ -19,8 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
-    "floor", "sampling", "gather", "build", "end_to_end", "growth", "load_time", "memory_limit",
-    "accuracy",
+    "floor", "sampling", "gather", "walks", "build", "end_to_end", "growth", "load_time",
+    "memory_limit", "accuracy",
 )  # fmt: skip
 
 

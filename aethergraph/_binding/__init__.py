@@ -74,6 +74,7 @@ from aethergraph._binding.memory import (
     buffer_alloc,
     copy,
     view_memory,
+    without_read_only,
 )
 from aethergraph._binding.reads import reading
 from aethergraph._binding.sampling import (
@@ -96,6 +97,7 @@ from aethergraph._binding.tasks import (
     run_task,
 )
 from aethergraph._binding.topology import NativeTopology
+from aethergraph._binding.walks import NativeWalker, build_alias, build_members
 
 __all__ = [
     "ADVICE_DROP",
@@ -120,6 +122,7 @@ __all__ = [
     "NativeSample",
     "NativeSampler",
     "NativeTopology",
+    "NativeWalker",
     "NativeWriter",
     "Path",
     "Progress",
@@ -143,8 +146,10 @@ __all__ = [
     "address_of",
     "advise",
     "buffer_alloc",
+    "build_alias",
     "build_info",
     "build_lists",
+    "build_members",
     "check_handle",
     "check_shape",
     "check_lists",
@@ -170,4 +175,5 @@ __all__ = [
     "set_num_threads",
     "time_keys",
     "view_memory",
+    "without_read_only",
 ]

@@ -19,12 +19,13 @@ class MemoryView:
 
     def __init__(
         self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object, *,
-        writable: bool = False,
+        writable: bool = False, strides: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
         self._owner = owner
         self.__array_interface__ = {
             "data": (address, not writable),
             "shape": shape,
+            "strides": strides,
             "typestr": dtype.str,
             "version": 3,
         }
@@ -36,6 +37,19 @@ def view_memory(
 ) -> NDArray[Any]:  # fmt: skip
     """An array over native memory that keeps ``owner`` alive, and through it the memory."""
     return np.asarray(MemoryView(address, shape, dtype, owner, writable=writable))
+
+
+def without_read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The same memory without numpy's read-only flag, for libraries that know no such flag.
+
+    Keeps ``array`` alive. Writing to it where the memory is mapped read-only ends the process.
+    """
+    return np.asarray(
+        MemoryView(
+            address_of(array), array.shape, array.dtype, array,
+            writable=True, strides=array.strides,
+        )
+    )  # fmt: skip
 
 
 def address_of(array: NDArray[Any]) -> int:

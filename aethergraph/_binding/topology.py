@@ -12,6 +12,7 @@ from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
 from aethergraph._binding.reads import begin_read, end_read
+from aethergraph._binding.tasks import Task, lend
 
 
 class NativeTopology:
@@ -94,3 +95,32 @@ class NativeTopology:
         )
         end_read(code, err, self.guard)
         return neighbors, edges
+
+    def fanout(
+        self,
+        nodes: Ids,
+        k: int,
+        key: int,
+        *,
+        replace: bool,
+        num_threads: int,
+        task: Task | None = None,
+    ) -> Ids:
+        """``k`` neighbours of each node, int64 [n, k], rows filled up with -1."""
+        out = empty((len(nodes), k), np.int64, f"{len(nodes)} x {k} neighbours")
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_fanout(
+            self.handle,
+            ffi.from_buffer("int64_t[]", nodes),
+            len(nodes),
+            k,
+            key,
+            lib.AETHER_SAMPLE_REPLACE if replace else 0,
+            num_threads,
+            ffi.from_buffer("int64_t[]", out),
+            lend(task, out.nbytes),
+            err,
+        )
+        end_read(code, err, self.guard)
+        return out

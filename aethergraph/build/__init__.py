@@ -1,12 +1,13 @@
 """Edges, features and labels from files into graph files.
 
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
-``aethergraph convert``.
+``aethergraph convert``; :func:`read_gl` and :func:`read_gd` open GraphZero's files.
 """
 
 from __future__ import annotations
 
 from aethergraph.build.convert import ConvertResult, convert
+from aethergraph.build.graphzero import read_gd, read_gl
 from aethergraph.build.readers import AttrSpec, EdgeChunk, EdgeTable, iter_edges, read_edges
 from aethergraph.build.rows import read_labels
 from aethergraph.build.source import InputError
@@ -20,5 +21,7 @@ __all__ = [
     "convert",
     "iter_edges",
     "read_edges",
+    "read_gd",
+    "read_gl",
     "read_labels",
 ]

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph.build.graphzero import GlTable
 from aethergraph.build.source import (
     ColumnSelector,
     Field,
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
-Table: TypeAlias = TextTable | ParquetTable | NpyTable
+Table: TypeAlias = TextTable | ParquetTable | NpyTable | GlTable
 NumberType = Literal["int64", "float32", "float64"]
 
 _ID_NAMES = (
@@ -135,6 +136,8 @@ def open_table(
         return ParquetTable(path)
     if kind == "npy":
         return NpyTable(path)
+    if kind == "gl":
+        return GlTable(path)
     candidates = {"csv": ",\t;| ", "tsv": "\t", "whitespace": " "}[kind]
     if kind == "whitespace" and format is None:
         candidates = ", "  # a .txt file may hold CSV
@@ -163,14 +166,15 @@ def read_edges(
 
     Arguments:
         paths: one file or several of the same form: CSV, TSV, blank-separated text (also
-            .gz, .bz2, .zst, .lz4), Parquet, or .npy of shape [2, E] or [E, 2].
+            .gz, .bz2, .zst, .lz4), Parquet, .npy of shape [2, E] or [E, 2], or .gl of GraphZero
+            (which knows its number of nodes).
         src, dst: the id columns, by name or number from 0; default: columns with well-known
             names (src/dst, source/target, from/to, u/v, ...), else the first two.
         weight: column of edge weights -> float32 (Parquet doubles: float64); finite, >= 0.
         time: column of edge times -> int64, or float64 where the first rows are fractions.
         attrs: more columns to carry along, see :class:`AttrSpec`.
         num_nodes: ids must be below it; None: the largest id + 1.
-        format: "csv", "tsv", "whitespace", "parquet", "npy"; None: by name and first bytes.
+        format: "csv", "tsv", "whitespace", "parquet", "npy", "gl"; None: by name and first bytes.
         delimiter: of text files; None: detected.
         header: whether the first line holds names; None: detected.
         progress: called with (bytes done, bytes in all).
@@ -191,7 +195,7 @@ def read_edges(
         raise InputError(files[0], "holds no edges")
     chunk = reader.chunk(columns)
     if num_nodes is None:
-        num_nodes = 1 + max(int(chunk.src.max()), int(chunk.dst.max()))
+        num_nodes = max(reader.num_nodes, 1 + int(chunk.src.max()), 1 + int(chunk.dst.max()))
     return EdgeTable(
         chunk.src, chunk.dst, chunk.weight, chunk.time, chunk.attrs, num_nodes, reader.unused
     )
@@ -292,6 +296,7 @@ class _Reader:
         self._done = 0
         self._dtypes: list[NumberType] | None = None  # of weight, time, attrs: fixed by file 1
         self.unused: tuple[str, ...] = ()
+        self.num_nodes = 0  # as the files themselves say, if they do
 
     @property
     def share_done(self) -> float:
@@ -303,6 +308,8 @@ class _Reader:
         before = 0
         for path, size in zip(self._files, self._sizes, strict=True):
             table = open_table(path, **self._options)
+            if isinstance(table, GlTable):
+                self.num_nodes = max(self.num_nodes, table.num_nodes)
             yield from table.chunks(self._fields(table), self._reporter(before))
             before += size
 

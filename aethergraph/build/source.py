@@ -46,7 +46,7 @@ __all__ = [
 PathLike = str | os.PathLike[str]
 ColumnSelector = int | str
 ProgressFn = Callable[[int, int], None]  # (bytes done, bytes in all)
-FileFormat = Literal["csv", "tsv", "whitespace", "parquet", "npy"]
+FileFormat = Literal["csv", "tsv", "whitespace", "parquet", "npy", "gl"]
 
 INT64_MAX = 2**63 - 1
 MAP_NAMES = (
@@ -66,6 +66,7 @@ _SUFFIXES: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".npy": "npy",
+    ".gl": "gl",
 }
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 
@@ -160,9 +161,9 @@ def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
         InvalidArgumentError: an unknown format name.
     """
     if asked not in (None, "auto"):
-        if asked not in ("csv", "tsv", "whitespace", "parquet", "npy"):
+        if asked not in ("csv", "tsv", "whitespace", "parquet", "npy", "gl"):
             raise InvalidArgumentError(
-                f"unknown format {asked!r}: csv, tsv, whitespace, parquet or npy"
+                f"unknown format {asked!r}: csv, tsv, whitespace, parquet, npy or gl"
             )
         return asked  # type: ignore[return-value]
     plain = Path(path)

@@ -28,6 +28,7 @@ class Format(str, Enum):
     whitespace = "whitespace"
     parquet = "parquet"
     npy = "npy"
+    gl = "gl"
 
 
 class TimeType(str, Enum):
@@ -107,7 +108,7 @@ def convert_command(
     threads: Annotated[int | None, typer.Option(min=1, help="Parsing threads.")] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite outputs.")] = False,
 ) -> None:
-    """Convert edge lists (CSV, TSV, blank-separated, Parquet, .npy) into a graph file.
+    """Convert edge lists (CSV, TSV, blank-separated, Parquet, .npy, .gl) into a graph file.
 
     Example: aethergraph convert -i edges.csv -o graph.bin --features features.npy
     """

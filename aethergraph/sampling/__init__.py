@@ -1,19 +1,23 @@
-"""Samplers: seeds -> :class:`Subgraph`."""
+"""Samplers: seeds -> :class:`Subgraph`; random walks: starts -> rows of nodes."""
 
 from aethergraph.sampling.base import SubgraphType, TemporalStrategy
 from aethergraph.sampling.hetero import HeteroNeighborSampler, HeteroSubgraph
 from aethergraph.sampling.keys import hash_ids, mix_key
 from aethergraph.sampling.neighbor import NeighborSampler
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
+from aethergraph.sampling.walks import Direction, RandomWalker, random_fanout
 
 __all__ = [
     "HeteroNeighborSampler",
     "HeteroSubgraph",
+    "Direction",
     "NeighborSampler",
+    "RandomWalker",
     "Subgraph",
     "SubgraphType",
     "TemporalStrategy",
     "hash_ids",
     "mix_key",
+    "random_fanout",
     "to_bidirectional",
 ]

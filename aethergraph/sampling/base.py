@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids
+from aethergraph._arrays import as_count, as_ids, as_integer
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 
@@ -60,7 +59,7 @@ class SamplerBase:
         self.disjoint = disjoint
         self.subgraph_type: SubgraphType = subgraph_type
         self.num_threads = int(num_threads)
-        self.seed = _as_integer(seed, "seed")
+        self.seed = as_integer(seed, "seed")
         self.weight_attr = weight_attr
         self.time_attr = time_attr
         self.temporal_strategy: TemporalStrategy = temporal_strategy
@@ -84,7 +83,7 @@ class SamplerBase:
     def _number(self, key: int | None) -> int:
         if key is None:
             return mix_key(self.seed, next(self._calls))
-        return _as_integer(key, "key") & _KEY_MASK
+        return as_integer(key, "key") & _KEY_MASK
 
     def _draw(
         self,
@@ -147,12 +146,3 @@ def as_fanouts(fanouts: Sequence[int] | NDArray[Any], name: str = "fanouts") -> 
             value=int(ids[at]),
         )
     return tuple(int(k) for k in ids)
-
-
-def _as_integer(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidArgumentError(
-            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
-        ) from None

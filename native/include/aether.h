@@ -17,6 +17,10 @@
  *                                    |
  *                    aether_sample -> aether_sample_export -> caller's arrays
  *
+ *                    aether_topology [, alias and member tables]
+ *                                    |
+ *                    aether_random_walk, aether_fanout -> caller's arrays
+ *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
  *     NULL). They never abort, never call back into Python.
@@ -376,6 +380,45 @@ int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint3
  * out[i] = draw i of the stream (key, hop, edge type, node, seed). */
 void aether_rng_draws(uint64_t key, uint32_t hop, uint32_t relation, uint64_t node, uint64_t seed, uint64_t n,
                       uint64_t *out);
+
+/* ---- random walks ------------------------------------------------------ */
+
+/* Table for drawing from each list by weight (src/sample/alias.h): table[E] by
+ * position, from weights[E] by edge id, f32 or f64. AETHER_E_INVALID names an edge
+ * whose weight is negative or not finite. `task` counts edges. */
+int aether_alias_build(const aether_topology *t, const void *weights, uint32_t dtype, uint64_t *table,
+                       aether_task *task, aether_error *err);
+
+/* Table for asking whether an edge exists (src/sample/members.h): members[E] of the
+ * topology's id_bytes. */
+int aether_members_build(const aether_topology *t, void *members, aether_task *task, aether_error *err);
+
+#define AETHER_WALK_PAD 1 /* after a dead end: -1 instead of the last node */
+
+typedef struct aether_walk_options {
+    uint64_t key;          /* walk i is a pure function of key, i, starts[i] and graph */
+    uint64_t length;       /* steps */
+    double p, q;           /* node2vec's return and in-out parameters; both 1: first order */
+    double restart;        /* chance of going back to the start, at each step */
+    const uint64_t *alias; /* of this topology; NULL: all edges weigh the same */
+    const void *members;   /* of this topology; NULL: lists are searched (only if q is not 1) */
+    uint32_t flags;        /* AETHER_WALK_* */
+    uint32_t num_threads;  /* 0: the pool's; 1: the calling thread only */
+} aether_walk_options;
+
+/* Walks along the lists from each of n starts: out[n][length + 1], the start first.
+ * A walk at a node without a list (or with weights of zero only) ends there: the
+ * rest of its row repeats that node; with `restart` it goes back to its start.
+ * AETHER_E_RANGE names the first start that is no node. `task` counts walks. */
+int aether_random_walk(const aether_topology *t, const int64_t *starts, uint64_t n,
+                       const aether_walk_options *options, int64_t *out, aether_task *task,
+                       aether_error *err);
+
+/* k neighbours of each of n nodes, out[n][k]: without replacement (a shorter list is
+ * taken whole, -1 fills its row), or with it (AETHER_SAMPLE_REPLACE). The draws are
+ * those of a disjoint sample's first hop with that key. `task` counts nodes. */
+int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k, uint64_t key,
+                  uint32_t flags, uint32_t num_threads, int64_t *out, aether_task *task, aether_error *err);
 
 /* CFFI END */
 

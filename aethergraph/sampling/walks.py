@@ -1,0 +1,284 @@
+"""Random walks and fan-outs: rows of nodes, as a pure function of key, starts and graph."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_count, as_ids, as_integer
+from aethergraph._parts import name_id
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.graph import Graph
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["Direction", "RandomWalker", "random_fanout"]
+
+Ids = NDArray[np.int64]
+Direction = Literal["out", "in"]
+_LAYOUT_OF: dict[str, Literal["csr", "csc"]] = {"out": "csr", "in": "csc"}
+_KEY_MASK = (1 << 64) - 1
+
+#: Calls without a key, in this process.
+_calls = itertools.count()
+
+
+class RandomWalker:
+    """Random walks: uniform, weighted, node2vec's, with restarts.
+
+    ::
+
+        walker = RandomWalker(graph, p=0.5, q=2.0)
+        walks = walker.walk(starts, 40, key=7)    # int64 [len(starts), 41]; same key, same walks
+
+    A walk steps from a node to one of its out-neighbours, in proportion to the edge weights if
+    ``weighted``; an edge that is there twice counts twice. With ``p`` or ``q`` other than 1 it
+    remembers the node ``t`` it came from (node2vec; Grover and Leskovec, KDD 2016): neighbour ``x``
+    counts ``1/p`` times if it is ``t``, once if there is an edge from ``t`` to ``x``, ``1/q`` times
+    otherwise (factors are exact to 2^-53 of the largest). With ``restart`` each step goes back to
+    the start with that probability (random walk with restart; Tong, Faloutsos and Pan, ICDM 2006),
+    and what came before is forgotten.
+
+    A walk that comes to a dead end stays there: its row repeats the last node, as in torch_cluster
+    (``pad=True``: the rest is -1). With ``restart`` it goes back to its start instead. A node whose
+    edges all weigh 0 is a dead end.
+
+    Walk ``i`` depends on key, ``i``, ``starts[i]`` and the graph alone, not on threads or storage.
+    May be shared by threads and used in forked children. Pickles with its graph.
+
+    Args:
+        graph: stores out-neighbours (layout "csr" or "both").
+        p: return parameter: below 1 walks turn back more often.
+        q: in-out parameter: below 1 walks leave the neighbourhood of the last node more often.
+        weighted: draw by ``graph.edge_weight``. Makes a table of 8 bytes per edge (alias method;
+            Walker 1977, Vose 1991), once, and keeps it with the graph.
+        restart: probability in 0..1.
+        direction: ``"in"`` walks edges backwards (layout "csc" or "both").
+        pad: fill up with -1 after a dead end.
+        edge_table: with ``q`` other than 1: make a table of one id per edge, once, that tells in
+            about one memory access whether an edge exists, and keep it with the graph. False looks
+            through the lists: no memory, the same walks, slow near hubs.
+        num_threads: threads of the native pool that one call may use; 0 is all of them.
+        seed: start of the keys of calls that give none.
+
+    Raises:
+        LayoutError: the graph does not store the lists that the walks follow.
+        InvalidArgumentError: an argument that cannot be, or ``weighted`` without edge weights.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        p: float = 1.0,
+        q: float = 1.0,
+        weighted: bool = False,
+        restart: float = 0.0,
+        direction: Direction = "out",
+        pad: bool = False,
+        edge_table: bool = True,
+        num_threads: int = 0,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(graph, Graph):
+            raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
+        layout = _layout_of(direction)
+        self.graph = graph
+        self.p, self.q = _as_rate(p, "p"), _as_rate(q, "q")
+        self.weighted = bool(weighted)
+        self.restart = _as_share(restart, "restart")
+        self.direction: Direction = direction
+        self.pad = bool(pad)
+        self.edge_table = bool(edge_table)
+        self.num_threads = _as_threads(num_threads)
+        self.seed = as_integer(seed, "seed")
+        self._num_nodes = graph.num_nodes
+        self._calls = itertools.count()
+        topology = graph.topology(layout)
+        self._native = native.NativeWalker(
+            topology,
+            p=self.p,
+            q=self.q,
+            restart=self.restart,
+            alias=graph.alias_table(layout) if self.weighted else None,
+            members=graph.member_table(layout) if self.edge_table and self.q != 1 else None,
+            pad=self.pad,
+            num_threads=self.num_threads,
+        )
+
+    def walk(self, starts: ArrayLike, length: int, key: int | None = None) -> Ids:
+        """One walk of ``length`` steps from each of ``starts``.
+
+        Args:
+            starts: integer vector [n]; may be empty and may repeat nodes (each gets a walk).
+            length: steps, >= 0.
+            key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new one per
+                call, from ``seed`` and the number of the call on this copy of the walker.
+
+        Returns:
+            int64 [n, length + 1]; column 0 holds the starts.
+
+        Raises:
+            OutOfRangeError: names the first start that is no node, and its position.
+            OutOfMemoryError: the result does not fit.
+            FileChangedError: the mapped graph file was made shorter.
+        """
+        ids = as_ids(starts, "starts")
+        steps = as_count(length, "length")
+        number = mix_key(self.seed, next(self._calls)) if key is None else _as_key(key)
+        size = 8 * len(ids) * (steps + 1)
+        if self.p != 1 or self.q != 1:
+            size *= 16  # such a step takes that much longer: Ctrl-C is wanted sooner
+        try:
+            return native.run_long(
+                lambda task: self._native.walk(ids, steps, number, task), None, size
+            )
+        except OutOfRangeError as error:
+            raise name_id(error, "starts", self._num_nodes) from None
+
+    def _options(self) -> dict[str, Any]:
+        names = (
+            "p", "q", "weighted", "restart", "direction", "pad", "edge_table", "num_threads",
+            "seed",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        return (
+            f"RandomWalker({self.graph!r}, p={self.p}, q={self.q}, weighted={self.weighted}, "
+            f"restart={self.restart}, direction={self.direction!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.graph, self._options())
+
+
+def _rebuild(graph: Graph, options: dict[str, Any]) -> RandomWalker:
+    return RandomWalker(graph, **options)
+
+
+def random_fanout(
+    graph: Graph,
+    nodes: ArrayLike,
+    k: int,
+    *,
+    replace: bool = False,
+    direction: Direction = "out",
+    num_threads: int = 0,
+    key: int | None = None,
+) -> Ids:
+    """``k`` uniformly drawn neighbours of each node, as a table.
+
+    The draws are those of ``NeighborSampler(graph, [k], disjoint=True)`` with the same key, where
+    ``direction`` is "in".
+
+    Args:
+        graph: stores the lists of ``direction``.
+        nodes: integer vector [n], may repeat nodes: each gets its own draws.
+        k: columns.
+        replace: draw with replacement. Without it, a node with at most ``k`` edges gives all of
+            them, in order.
+        direction: ``"out"``: out-neighbours (layout "csr" or "both"), ``"in"``: in-neighbours.
+        num_threads: threads of the native pool that the call may use; 0 is all of them.
+        key: the 64-bit number that decides all draws. None: a new one per call, from the number
+            of such calls in this process.
+
+    Returns:
+        int64 [n, k]; -1 where a node has fewer than ``k`` edges (with ``replace``: none).
+
+    Raises:
+        LayoutError: the lists are not stored; OutOfRangeError: names the first bad node.
+    """
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
+    topology = graph.topology(_layout_of(direction))
+    ids, count, threads = as_ids(nodes, "nodes"), as_count(k, "k"), _as_threads(num_threads)
+    number = mix_key(next(_calls)) if key is None else _as_key(key)
+    try:
+        return native.run_long(
+            lambda task: topology.fanout(
+                ids, count, number, replace=bool(replace), num_threads=threads, task=task
+            ),
+            None,
+            8 * len(ids) * count,
+        )
+    except OutOfRangeError as error:
+        raise name_id(error, "nodes", graph.num_nodes) from None
+
+
+# ---- Graph's methods; errors name their arguments ------------------------------------------------
+
+
+def batch_walk(
+    graph: Graph,
+    starts: ArrayLike,
+    length: int,
+    *,
+    p: float = 1.0,
+    q: float = 1.0,
+    weighted: bool = False,
+    key: int | None = None,
+) -> Ids:
+    """``Graph.batch_random_walk`` and ``batch_random_walk_uniform``."""
+    number = mix_key(next(_calls)) if key is None else _as_key(key)
+    ids, steps = as_ids(starts, "start_nodes"), as_count(length, "walk_length")
+    try:
+        return RandomWalker(graph, p=p, q=q, weighted=weighted).walk(ids, steps, number)
+    except OutOfRangeError as error:
+        raise name_id(error, "start_nodes", graph.num_nodes) from None
+
+
+def batch_fanout(graph: Graph, starts: ArrayLike, k: int, key: int | None) -> Ids:
+    """``Graph.batch_random_fanout``."""
+    ids, count = as_ids(starts, "start_nodes"), as_count(k, "K")
+    try:
+        return random_fanout(graph, ids, count, key=key)
+    except OutOfRangeError as error:
+        raise name_id(error, "start_nodes", graph.num_nodes) from None
+
+
+# ---- arguments ----------------------------------------------------------------------------------
+
+
+def _layout_of(direction: str) -> Literal["csr", "csc"]:
+    if direction not in _LAYOUT_OF:
+        known = ", ".join(_LAYOUT_OF)
+        raise InvalidArgumentError(f"direction = {direction!r} is not one of {known}")
+    return _LAYOUT_OF[direction]
+
+
+def _as_key(key: int) -> int:
+    return as_integer(key, "key") & _KEY_MASK
+
+
+def _as_threads(value: int) -> int:
+    if as_count(value, "num_threads") > 256:
+        raise InvalidArgumentError(f"num_threads = {value} is not in 0..256")
+    return int(value)
+
+
+def _as_number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"{name} must be a number, got {value!r} of type {type(value).__name__}"
+        ) from None
+
+
+def _as_rate(value: Any, name: str) -> float:
+    number = _as_number(value, name)
+    if not (number > 0 and math.isfinite(number) and math.isfinite(1 / number)):
+        raise InvalidArgumentError(f"{name} = {number} is not a positive number")
+    return number
+
+
+def _as_share(value: Any, name: str) -> float:
+    number = _as_number(value, name)
+    if not 0 <= number <= 1:
+        raise InvalidArgumentError(f"{name} = {number} is not in 0..1")
+    return number

@@ -1,0 +1,127 @@
+/*
+ * One hop as a table: k neighbours per node, no relabelling.
+ *
+ *   nodes [ 7  2 ]  k 3   ->   out [ 4  9  1 ]
+ *                                  [ 5 -1 -1 ]     a list of one
+ *
+ * Rows of out hold positions until they are fetched, a group of rows at a time so
+ * that the cache misses of a group are in flight together.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/pool.h"
+#include "core/rng.h"
+#include "core/task.h"
+#include "sample/failure.h"
+#include "sample/plan.h"
+
+#define GROUP 64  /* nodes */
+#define CHUNK 512 /* nodes handed out at a time */
+#define PIECE 256 /* positions fetched at a time */
+
+typedef struct fan {
+    const aether_topology *t;
+    const int64_t *nodes;
+    int64_t *out;
+    uint64_t n, k, base;
+    bool replace;
+    aether_task *task;
+    ae_failure failure;
+    ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
+} fan;
+
+/* Positions of node i into its row; returns how many in *count. */
+static int plan_row(const fan *f, uint64_t i, ae_list list, ae_scratch *set, uint64_t *count,
+                    aether_error *err) {
+    uint64_t *row = (uint64_t *)f->out + i * f->k;
+    *count = list.degree == 0 ? 0 : f->replace || f->k < list.degree ? f->k : list.degree;
+    if (f->replace || *count < list.degree)
+        return ae_plan_positions(list, *count, f->replace, ae_rng_stream(f->base, (uint64_t)f->nodes[i], i),
+                                 set, row, err);
+    for (uint64_t j = 0; j < *count; j++)
+        row[j] = list.start + j;
+    return AETHER_OK;
+}
+
+static int fetch_row(const fan *f, uint64_t i, uint64_t count, aether_error *err) {
+    int64_t *row = f->out + i * f->k;
+    uint64_t positions[PIECE];
+    for (uint64_t done = 0; done < count;) {
+        uint64_t n = count - done < PIECE ? count - done : PIECE;
+        memcpy(positions, row + done, n * sizeof *positions);
+        int rc = f->t->ops->fetch(f->t, positions, n, (uint64_t *)row + done, err);
+        if (rc)
+            return rc;
+        done += n;
+    }
+    for (uint64_t j = count; j < f->k; j++)
+        row[j] = -1;
+    return AETHER_OK;
+}
+
+static int fan_group(const fan *f, uint64_t first, uint64_t n, ae_scratch *set, aether_error *err) {
+    ae_list lists[GROUP];
+    uint64_t counts[GROUP];
+    if (ae_task_cancelled(f->task))
+        return ae_error_set(err, AETHER_E_CANCELLED, "cancelled");
+    int rc = f->t->ops->locate(f->t, (const uint64_t *)f->nodes + first, n, lists, err);
+    for (uint64_t i = 0; i < n && !rc; i++) {
+        rc = plan_row(f, first + i, lists[i], set, &counts[i], err);
+        if (!rc)
+            f->t->ops->prefetch(f->t, (uint64_t *)f->out + (first + i) * f->k, counts[i]);
+    }
+    for (uint64_t i = 0; i < n && !rc; i++)
+        rc = fetch_row(f, first + i, counts[i], err);
+    return rc;
+}
+
+static void fan_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+    fan *f = ctx;
+    uint64_t begin = chunk * CHUNK, end = begin + CHUNK < f->n ? begin + CHUNK : f->n;
+    for (uint64_t i = begin; i < end && !ae_failure_seen(&f->failure); i += GROUP) {
+        aether_error error = {0};
+        int rc = fan_group(f, i, end - i < GROUP ? end - i : GROUP, &f->sets[worker], &error);
+        if (rc)
+            ae_failure_note(&f->failure, rc, &error);
+    }
+    ae_task_add(f->task, end - begin);
+}
+
+static int check_call(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k,
+                      const int64_t *out, aether_error *err) {
+    uint64_t cells;
+    if (!t || (n && (!nodes || (k && !out))))
+        return ae_error_set(err, AETHER_E_INVALID, "a fanout needs a topology, nodes and room");
+    if (__builtin_mul_overflow(n, k, &cells) || cells > INT64_MAX / sizeof *out)
+        return ae_error_set(err, AETHER_E_LIMIT, "a fanout of more than 2^60 neighbours");
+    for (uint64_t i = 0; i < n; i++)
+        if ((uint64_t)nodes[i] >= t->lists.num_major)
+            return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, nodes[i],
+                               "nodes[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64, i, nodes[i],
+                               (int64_t)t->lists.num_major - 1);
+    return AETHER_OK;
+}
+
+int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k, uint64_t key,
+                  uint32_t flags, uint32_t num_threads, int64_t *out, aether_task *task, aether_error *err) {
+    int rc = check_call(t, nodes, n, k, out, err);
+    if (rc || !n || !k)
+        return rc;
+    fan f = {
+        .t = t,
+        .nodes = nodes,
+        .out = out,
+        .n = n,
+        .k = k,
+        .base = ae_rng_base(key, 0, 0),
+        .replace = flags & AETHER_SAMPLE_REPLACE,
+        .task = task,
+    };
+    ae_task_begin(task, n);
+    ae_pool_run(fan_chunk, &f, (n + CHUNK - 1) / CHUNK, num_threads);
+    for (uint32_t i = 0; i < AE_POOL_MAX; i++)
+        ae_scratch_free(&f.sets[i]);
+    return ae_failure_take(&f.failure, err);
+}
