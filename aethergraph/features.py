@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
 import math
@@ -300,7 +301,8 @@ class FeatureStore:
         """
         self.native_rows()
         try:
-            import torch
+            # Not an import statement: mypyc would read all of torch to compile what imports this.
+            torch: Any = importlib.import_module("torch")
         except ImportError as error:
             raise UnsupportedError("tensor() needs torch: pip install torch") from error
         rows = native.without_read_only(self._array)

@@ -15,7 +15,7 @@ from aethergraph._arrays import as_count, as_ids, as_integer
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 
-__all__ = ["SamplerBase", "SubgraphType", "TemporalStrategy", "as_fanouts"]
+__all__ = ["SamplerBase", "SubgraphType", "TemporalStrategy", "as_fanouts", "as_window"]
 
 Ids = NDArray[np.int64]
 SubgraphType = Literal["directional", "bidirectional", "induced"]
@@ -64,7 +64,7 @@ class SamplerBase:
         self.time_attr = time_attr
         self.temporal_strategy: TemporalStrategy = temporal_strategy
         self.strict = bool(strict)
-        self.window = _as_window(window)
+        self.window = as_window(window)
         self._calls = itertools.count()
         # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
         self._scratch: deque[native.NativeSampler] = deque()
@@ -120,7 +120,8 @@ def _check_word(value: Any, option: str, words: tuple[str, ...]) -> None:
         raise InvalidArgumentError(f"{option} = {value!r} is not one of {', '.join(words)}")
 
 
-def _as_window(window: Any) -> float | int | None:
+def as_window(window: Any) -> float | int | None:
+    """The width of a window of times, checked, or None."""
     if window is None:
         return None
     if isinstance(window, bool) or not isinstance(window, (int, float, np.integer, np.floating)):

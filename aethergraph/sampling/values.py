@@ -16,6 +16,7 @@ from aethergraph.graph import Graph
 from aethergraph.hetero import EdgeView
 
 __all__ = [
+    "Bounds",
     "Values",
     "check_sorted",
     "check_sorted_relation",

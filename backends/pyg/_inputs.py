@@ -138,6 +138,18 @@ def seed_labels(labels: Any, links: Tensor | EveryEdge) -> Tensor | None:
     return tensor
 
 
+def seed_times(times: Any, count: int, name: str) -> Tensor | None:
+    """Times of ``count`` seeds; their dtype is the sampler's business."""
+    if times is None:
+        return None
+    tensor = _to_tensor(times, name)
+    if tuple(tensor.shape) != (count,):
+        raise InvalidArgumentError(
+            f"{name} must have one time per seed, shape ({count},), got {tuple(tensor.shape)}"
+        )
+    return tensor
+
+
 def _to_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach().cpu().as_subclass(Tensor)

@@ -18,7 +18,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["allocate", "as_numpy", "is_shared", "shared_empty", "torch_dtype"]
+__all__ = ["allocate", "as_numpy", "is_shared", "shared_empty", "stack_rows", "torch_dtype"]
 
 #: Torch dtypes that numpy and the core know by the same name.
 _SHARED = frozenset(
@@ -84,3 +84,18 @@ def is_shared(tensor: Tensor) -> bool:
     """Whether the tensor's memory can be mapped by other processes."""
     ask: Any = tensor.is_shared
     return bool(ask())
+
+
+def stack_rows(row: Tensor, col: Tensor) -> Tensor:
+    """``torch.stack([row, col])``, without a copy where the two lie one after the other."""
+    count = row.numel()
+    if (
+        row.untyped_storage().data_ptr() == col.untyped_storage().data_ptr()
+        and row.dtype == col.dtype
+        and col.storage_offset() == row.storage_offset() + count
+        and row.is_contiguous()
+        and col.is_contiguous()
+        and col.numel() == count
+    ):
+        return row.as_strided((2, count), (count, 1))
+    return torch.stack([row, col])

@@ -21,13 +21,14 @@ from torch import Tensor
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
+from aethergraph._arrays import check_length
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.graph import Graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GraphStore", "SamplingGraph"]
+__all__ = ["GraphStore", "SamplingGraph", "SortKey"]
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 Key: TypeAlias = tuple[Any, EdgeLayout]
@@ -42,6 +43,29 @@ class SamplingGraph(NamedTuple):
 
     graph: Graph
     edge_ids: NDArray[Any] | None
+
+
+class SortKey(NamedTuple):
+    """The times by which lists have to be sorted: of nodes, or of edges by the store's ids."""
+
+    name: str
+    times: NDArray[Any]  # int64 or float64
+    of_nodes: bool
+
+    def check_rows(self, num_nodes: int, num_edges: int) -> None:
+        """Check that there is one for each."""
+        what, count = ("num_nodes", num_nodes) if self.of_nodes else ("num_edges", num_edges)
+        check_length(self.times, count, repr(self.name), what)
+
+    def sorts(self, graph: Graph) -> bool:
+        """Whether ``graph`` was built with these very times."""
+        own = graph.node_time if self.of_nodes else graph.edge_time
+        times = self.times
+        if own is None or len(own) != len(times):
+            return False
+        if not self.of_nodes:
+            times = times[graph.edge_order]
+        return own.dtype == times.dtype and np.array_equal(own, times)
 
 
 class _Edges(NamedTuple):
@@ -84,7 +108,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             )
         self._graph = graph
         self._edges: dict[Key, _Edges] = {}
-        self._built: Graph | None = None
+        self._built: dict[str | None, Graph] = {}  # by the times they are sorted by
         self._lock = threading.Lock()
 
     # ---- the graph -------------------------------------------------------------------------
@@ -102,22 +126,31 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         """
         return self.sampling_graph().graph
 
-    def sampling_graph(self, *, num_nodes: int = 0, backward: bool = False) -> SamplingGraph:
+    def sampling_graph(
+        self, *, num_nodes: int = 0, backward: bool = False, sort_by: SortKey | None = None
+    ) -> SamplingGraph:
         """The graph to sample from, and what turns its edge ids into this store's.
 
         Args:
             num_nodes: a lower bound for the number of nodes, for edge indices put without size.
             backward: a graph built from tensors is to store out-neighbours as well.
+            sort_by: a graph built from tensors is to hold these times and lists sorted by them.
+                One that was given stays as it is.
         """
         if self._graph is not None:
             return SamplingGraph(self._graph, None)
+        name = None if sort_by is None else sort_by.name
         with self._lock:
-            built = self._built
-            if built is None or (backward and built.layout == "csc"):
-                built = self._built = self._build(num_nodes, "both" if backward else "csc")
+            built = self._built.get(name)
+            stale = built is not None and sort_by is not None and not sort_by.sorts(built)
+            if built is None or stale or (backward and built.layout == "csc"):
+                layout: Literal["csc", "both"] = "both" if backward else "csc"
+                built = self._built[name] = self._build(num_nodes, layout, sort_by)
             return SamplingGraph(built, built.edge_order)
 
-    def _build(self, num_nodes: int, layout: Literal["csc", "both"]) -> Graph:
+    def _build(
+        self, num_nodes: int, layout: Literal["csc", "both"], sort_by: SortKey | None
+    ) -> Graph:
         first = next((edges for key, edges in self._edges.items() if key[0] is None), None)
         if first is None:
             if not self._edges:
@@ -128,9 +161,20 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
                 f"holds {types}. Put a homogeneous edge index under edge_type=None"
             )
         row, col = _to_coo(first)
-        keep_order = first.attr.layout != EdgeLayout.CSC  # which is in the graph's order already
         num_nodes = max(num_nodes, *first.attr.size)
-        return Graph.from_edges(num_nodes, row, col, layout=layout, keep_order=keep_order)
+        if sort_by is None:
+            keep_order = first.attr.layout != EdgeLayout.CSC  # that is the graph's order already
+            return Graph.from_edges(num_nodes, row, col, layout=layout, keep_order=keep_order)
+        sort_by.check_rows(num_nodes, len(row))
+        return Graph.from_edges(
+            num_nodes,
+            row,
+            col,
+            edge_time=None if sort_by.of_nodes else sort_by.times,
+            node_time=sort_by.times if sort_by.of_nodes else None,
+            layout=layout,
+            keep_order=True,
+        )
 
     @property
     def holds_graph(self) -> bool:
@@ -159,7 +203,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         )
         with self._lock:
             if attr.edge_type is None:
-                self._graph = self._built = None
+                self._forget_graph()
             self._edges[attr.edge_type, attr.layout] = _Edges(pair, attr)
         return True
 
@@ -176,8 +220,12 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             removed = self._edges.pop((edge_attr.edge_type, edge_attr.layout), None) is not None
             if edge_attr.edge_type is None:
                 removed = removed or self._graph is not None
-                self._graph = self._built = None
+                self._forget_graph()
             return removed
+
+    def _forget_graph(self) -> None:
+        self._graph = None
+        self._built = {}
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """Every edge index in the store, as new objects whose ``size`` is set."""

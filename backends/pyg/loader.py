@@ -36,7 +36,6 @@ from torch_geometric.sampler import (
     SamplerOutput,
 )
 
-from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._inputs import (
     as_index,
     check_count,
@@ -44,9 +43,11 @@ from aethergraph.pyg._inputs import (
     seed_labels,
     seed_links,
     seed_nodes,
+    seed_times,
 )
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._seeds import SharedCount, check_seed, generator_key
+from aethergraph.pyg._tensors import stack_rows
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.sampler import NeighborSampler
@@ -276,7 +277,7 @@ class _LoaderMixin:
             out = self.transform_sampler_output(out)
         if fetched is None:
             fetched = self._fetch(out)
-        batch: dict[str, Any] = {"edge_index": _stack(out.row, out.col)}
+        batch: dict[str, Any] = {"edge_index": stack_rows(out.row, out.col)}
         batch["num_nodes"] = out.node.size(0)
         store = self.data[0]
         if isinstance(store, FeatureStore):
@@ -344,16 +345,16 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
         num_neighbors: neighbours to take per hop, -1 for all.
         input_nodes: seed nodes: None (all nodes), ids as tensor, array or list, a mask, or a
             slice. With a mask or a slice ``input_id`` in the batch are node ids, else positions.
-        input_time: for temporal sampling, which comes in a later release.
-        replace, subgraph_type, disjoint, sample_direction, num_threads: see
+        input_time: with ``time_attr``, a time for each seed [number of seeds]; None: that of the
+            seed node itself. It comes back as ``seed_time``.
+        replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted,
+            sample_direction, strict, window, num_threads: see
             :class:`aethergraph.pyg.NeighborSampler`.
-        temporal_strategy, time_attr, weight_attr: for temporal and weighted sampling, which come
-            in a later release.
         transform: applied to each batch in the thread that iterates (with workers and
             ``filter_per_worker``: in the worker), so it need not be thread-safe.
         transform_sampler_output: applied to the ``SamplerOutput`` before features are fetched,
             where ``transform`` is; features are then not fetched ahead.
-        is_sorted, directed: as in PyG.
+        directed: as in PyG.
         filter_per_worker: with workers, fetch features there (default) or in the main process.
         neighbor_sampler: a ready sampler; the arguments above that describe one are then unused.
         seed: the draws and their changes from epoch to epoch come from this number alone instead
@@ -364,9 +365,11 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
     Raises:
-        InvalidArgumentError: seeds of a wrong dtype or shape, or no seeds at all.
+        InvalidArgumentError: seeds or their times of a wrong dtype or shape, or no seeds at all;
+            times or weights that cannot be (see the sampler).
+        ValueError: ``input_time`` without ``time_attr``.
         OutOfRangeError: a seed that is no node; names position and value.
-        UnsupportedError: typed, temporal or weighted sampling.
+        UnsupportedError: typed sampling.
     """
 
     def __init__(
@@ -389,6 +392,8 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
         directed: bool = True,
         *,
         sample_direction: str = "forward",
+        strict: bool = False,
+        window: float | int | None = None,
         seed: int | None = None,
         num_threads: int = 1,
         prefetch_batches: int = 2,
@@ -410,8 +415,12 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
                 is_sorted=is_sorted,
                 directed=directed,
                 sample_direction=sample_direction,
+                strict=strict,
+                window=window,
                 num_threads=num_threads,
             )
+        elif isinstance(sampler, NeighborSampler):
+            time_attr = sampler.time_attr
         self._set_up(seed, prefetch_batches, num_sample_threads)
         nodes, ids = seed_nodes(input_nodes, count_nodes(sampler, stores))
         kwargs.setdefault("input_id", ids)
@@ -419,7 +428,7 @@ class NeighborLoader(_LoaderMixin, pyg_loader.NeighborLoader):  # type: ignore[m
             stores,
             num_neighbors,
             input_nodes=nodes,
-            input_time=input_time,
+            input_time=seed_times(input_time, len(nodes), "input_time"),
             time_attr=time_attr,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
@@ -459,18 +468,21 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
         edge_label_index: seed links: None (all edges, by edge id), an integer tensor, array or
             pair of lists [2, P], or ``(None, tensor)`` as PyG asks for with stores.
         edge_label: a label per seed link [P, ...], or None.
-        edge_label_time: for temporal sampling, which comes in a later release.
+        edge_label_time: with ``time_attr``, and only then: a time for each seed link [P]. It comes
+            back as ``edge_label_time``, negatives included, or for triplets as ``seed_time``.
         neg_sampling: PyG's ``NegativeSampling``, its mode, or its arguments as a dict or tuple.
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, neighbor_sampler, directed,
-            sample_direction, seed, num_threads, prefetch_batches, num_sample_threads,
-            **kwargs: as in :class:`NeighborLoader`.
+            sample_direction, strict, window, seed, num_threads, prefetch_batches,
+            num_sample_threads, **kwargs: as in :class:`NeighborLoader`.
 
     Raises:
-        InvalidArgumentError: links or labels of a wrong dtype or shape, or no links at all.
+        InvalidArgumentError: links, labels or times of a wrong dtype or shape, or no links at all;
+            times or weights that cannot be (see the sampler).
+        ValueError: one of ``edge_label_time`` and ``time_attr`` without the other.
         OutOfRangeError: an end that is no node; names position and value.
-        UnsupportedError: typed, temporal or weighted sampling.
+        UnsupportedError: typed sampling.
     """
 
     def __init__(
@@ -496,6 +508,8 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
         directed: bool = True,
         *,
         sample_direction: str = "forward",
+        strict: bool = False,
+        window: float | int | None = None,
         seed: int | None = None,
         num_threads: int = 1,
         prefetch_batches: int = 2,
@@ -503,11 +517,6 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
         **kwargs: Any,
     ) -> None:
         stores = _Stores(as_stores(data))
-        if edge_label_time is not None:
-            raise UnsupportedError(
-                "edge_label_time: temporal sampling is not available yet; it comes in a later "
-                "release"
-            )
         sampler = neighbor_sampler
         if sampler is None:
             sampler = NeighborSampler(
@@ -522,8 +531,12 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
                 is_sorted=is_sorted,
                 directed=directed,
                 sample_direction=sample_direction,
+                strict=strict,
+                window=window,
                 num_threads=num_threads,
             )
+        elif isinstance(sampler, NeighborSampler):
+            time_attr = None if edge_label_time is None else sampler.time_attr
         self._set_up(seed, prefetch_batches, num_sample_threads)
         links = seed_links(edge_label_index, stores, count_nodes(sampler, stores))
         super().__init__(
@@ -531,6 +544,8 @@ class LinkNeighborLoader(_LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: 
             num_neighbors,
             edge_label_index=(None, links),
             edge_label=seed_labels(edge_label, links),
+            edge_label_time=seed_times(edge_label_time, links.shape[1], "edge_label_time"),
+            time_attr=time_attr,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
             transform=transform,
@@ -576,18 +591,3 @@ def _make_data(batch: dict[str, Any], custom_cls: Any) -> Any:
     for name, value in batch.items():
         setattr(data, name, value)
     return data
-
-
-def _stack(row: Tensor, col: Tensor) -> Tensor:
-    """``torch.stack([row, col])``, without a copy where the two lie one after the other."""
-    count = row.numel()
-    if (
-        row.untyped_storage().data_ptr() == col.untyped_storage().data_ptr()
-        and row.dtype == col.dtype
-        and col.storage_offset() == row.storage_offset() + count
-        and row.is_contiguous()
-        and col.is_contiguous()
-        and col.numel() == count
-    ):
-        return row.as_strided((2, count), (count, 1))
-    return torch.stack([row, col])

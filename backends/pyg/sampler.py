@@ -6,18 +6,13 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
-from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
-from torch_geometric.data import FeatureStore as _PyGFeatureStore
-from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.sampler import (
     BaseSampler,
     EdgeSamplerInput,
@@ -28,16 +23,20 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 
 from aethergraph import _binding as native
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.pyg._links import Links, WeightTable
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.pyg._links import Links
+from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
-from aethergraph.pyg.convert import from_data
-from aethergraph.pyg.graph_store import GraphStore, SamplingGraph
+from aethergraph.pyg._sources import source_of
+from aethergraph.pyg._values import read_seed_times
+from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
+from aethergraph.sampling.base import as_window
 from aethergraph.sampling.keys import hash_ids, mix_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from aethergraph.graph import Graph
 
 __all__ = ["NeighborSampler"]
 
@@ -67,7 +66,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
       ``torch.manual_seed`` was last called with there;
     * the epoch, see :meth:`set_epoch`;
     * the seed nodes (or the sources and destinations of the seed links) of the batch, their order
-      included.
+      included, and their times if they are given.
 
     So the same seeds in the same order give the same batch for every ``num_workers``, start
     method and ``filter_per_worker``. What follows: two batches of the same nodes in the same order
@@ -83,29 +82,39 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
     Args:
         data: ``(feature_store, graph_store)``, a graph store, an :class:`aethergraph.Graph`, or
-            a PyG ``Data``. Stores of other makers are read once through their ``coo()``.
+            a PyG ``Data``. Graph stores of other makers are read once through their ``coo()``.
         num_neighbors: neighbours to take per hop, -1 for all, 0 for none.
         subgraph_type: ``"directional"``; ``"bidirectional"``, which adds every edge's reverse and
             gives no counts per hop; or ``"induced"``, all edges among the sampled nodes.
         replace: draw with replacement: exactly that many per node that has neighbours.
         disjoint: a tree of its own for every seed.
-        temporal_strategy: for temporal sampling, which comes in a later release.
-        time_attr: likewise.
-        weight_attr: for weighted sampling, which comes in a later release.
-        is_sorted: accepted, not needed: the graph is stored sorted.
+        temporal_strategy: ``"uniform"``: any of the neighbours in time; ``"last"``: the latest.
+        time_attr: the name of the times (integers or floats), of nodes (group None) or else of
+            edges (group ``(None, None)``). Every tree then holds only edges of a time, or to nodes
+            of a time, up to that of its seed: the time given for it (needed if the times are those
+            of edges), else that of the node itself. Implies ``disjoint``.
+        weight_attr: the name of a number per edge (group ``(None, None)``): draw by these weights,
+            without replacement as if one after the other; an edge of weight 0 is never drawn. Goes
+            with ``time_attr``, which PyG refuses.
+        is_sorted: the lists of a graph that was given are sorted by time, take my word for it;
+            else that is checked. Graphs built from tensors are sorted here.
         share_memory: accepted, not needed: files are mapped once for all processes, and forked
             workers share what is in memory.
         directed: deprecated by PyG; False means ``subgraph_type="induced"``.
         sample_direction: ``"forward"`` walks edges from destination to source, so that messages
             reach the seeds; ``"backward"`` walks from source to destination and needs a graph
             that stores CSR (``layout="csr"`` or ``"both"``).
+        strict: times below the seed's only (DGL's rule) instead of up to it (PyG's).
+        window: times from the seed's minus this on only.
         seed: a number of its own instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
-        UnsupportedError: temporal, weighted or typed sampling; names the option.
+        UnsupportedError: typed sampling, or ``time_attr`` with ``"backward"``.
         LayoutError: the graph does not store the direction that is needed; names ``layout``.
-        InvalidArgumentError: an argument of the wrong type or value.
+        InvalidArgumentError: an argument of the wrong type or value; times or weights that are not
+            there, are no numbers, or not one for each; lists of a given graph that are not sorted
+            by time (``position`` is the first such node).
         OutOfRangeError (when sampling): a seed that is not a node, with its position.
     """
 
@@ -124,6 +133,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         directed: bool = True,
         sample_direction: str = "forward",
         *,
+        strict: bool = False,
+        window: float | int | None = None,
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
@@ -134,27 +145,28 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
                 DeprecationWarning,
                 stacklevel=2,
             )
-        for option, value in (("time_attr", time_attr), ("weight_attr", weight_attr)):
-            if value is not None:
-                kind = "temporal" if option == "time_attr" else "weighted"
-                raise UnsupportedError(
-                    f"{option}={value!r}: {kind} sampling is not available yet; it comes in a "
-                    "later release"
-                )
-        if temporal_strategy not in ("uniform", "last"):
-            raise InvalidArgumentError(
-                f"temporal_strategy = {temporal_strategy!r} is not 'uniform' or 'last'"
-            )
         if sample_direction not in ("forward", "backward"):
             raise InvalidArgumentError(
                 f"sample_direction = {sample_direction!r} is not 'forward' or 'backward'"
             )
-        self._store, self._num_nodes_hint = graph_store_of(data)
+        if sample_direction == "backward" and time_attr is not None:
+            raise UnsupportedError(
+                f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG"
+            )
+        self._source = source_of(data)
+        if time_attr is None and weight_attr is None:
+            self._source = self._source._replace(feature_stores=())  # nothing to pickle
         self._seed = MainSeed(seed)
         self._epoch = SharedCount()
         self._sample_direction = sample_direction
-        self._weight_tables: dict[str, WeightTable] = {}
-        self._walker: _Walker | None = None
+        self._time_attr = time_attr
+        self._weight_attr = weight_attr
+        self._strict = bool(strict)
+        self._window = as_window(window)
+        self._is_sorted = bool(is_sorted)
+        self._walk: Walk | None = None
+        self._walker: Walker | None = None
+        self._negatives: NegativeNodes | None = None
         self.num_threads = num_threads
         self.num_neighbors = num_neighbors
         self.subgraph_type = subgraph_type
@@ -206,7 +218,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     @property
     def graph(self) -> Graph:
         """The graph that is sampled from."""
-        return self._current_walker().graph
+        return self._current_walk().graph
 
     @property
     def num_nodes(self) -> int:
@@ -225,8 +237,38 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
     @property
     def is_temporal(self) -> bool:
-        """False: times are not looked at yet."""
-        return False
+        """Whether there is a ``time_attr``."""
+        return self._time_attr is not None
+
+    @property
+    def time_attr(self) -> str | None:
+        """The name of the times, of nodes or of edges, or None."""
+        return self._time_attr
+
+    @property
+    def weight_attr(self) -> str | None:
+        """The name of the weights of edges, or None."""
+        return self._weight_attr
+
+    @property
+    def temporal_strategy(self) -> str:
+        """``"uniform"`` or ``"last"``."""
+        return self._temporal_strategy
+
+    @temporal_strategy.setter
+    def temporal_strategy(self, value: str) -> None:
+        if value not in ("uniform", "last"):
+            raise InvalidArgumentError(f"temporal_strategy = {value!r} is not 'uniform' or 'last'")
+        self._temporal_strategy = value
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether each seed has a tree of its own; sampling in time always does so."""
+        return self._disjoint or self.is_temporal
+
+    @disjoint.setter
+    def disjoint(self, value: bool) -> None:
+        self._disjoint = bool(value)
 
     @property
     def edge_permutation(self) -> None:
@@ -262,7 +304,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         """Sample around ``index.node``.
 
         Args:
-            index: PyG's input; ``node`` is an integer vector [n], duplicates allowed.
+            index: PyG's input; ``node`` is an integer vector [n], duplicates allowed; ``time`` [n]
+                or None.
             loader_key: what our own loaders put in the place of the seed, once per epoch.
 
         Returns:
@@ -270,12 +313,15 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
         Raises:
             OutOfRangeError: names the first seed that is no node, and its position.
-            UnsupportedError: seeds of a node type, or with times.
+            UnsupportedError: seeds of a node type.
+            InvalidArgumentError: times missing for edge-level sampling, or of a wrong dtype or
+                shape.
         """
         index = NodeSamplerInput.cast(index)
-        _reject_typed(index.input_type, index.time)
+        _reject_typed(index.input_type)
         seeds = _seed_ids(index.node, "input_nodes")
-        out = self._sample(seeds, self._key(loader_key, hash_ids(seeds)))
+        times = read_seed_times(self._current_walk().times, index.time, len(seeds), "input_time")
+        out = self._sample(seeds, self._key(loader_key, times, hash_ids(seeds)), times)
         out.metadata = (index.input_id, index.time)
         return self._finish(out)
 
@@ -289,52 +335,71 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         """Sample around the ends of links, and of negative links drawn for them.
 
         Negatives are drawn as PyG draws them: nodes uniformly, or with probability proportional
-        to ``src_weight`` and ``dst_weight``; they may hit links that exist.
+        to ``src_weight`` and ``dst_weight``; they may hit links that exist. Negative ``i`` has the
+        time of link ``i % P``; if the times are those of nodes, its ends are nodes of a time up to
+        that (as in PyG the earliest node where there is none).
 
         Args:
-            index: PyG's input; ``row`` and ``col`` are integer vectors [P].
+            index: PyG's input; ``row`` and ``col`` are integer vectors [P]; ``time`` [P] or None.
             neg_sampling: PyG's ``NegativeSampling``, or None.
             loader_key: see :meth:`sample_from_nodes`.
 
         Returns:
             A ``SamplerOutput``. Its metadata without negatives and for binary ones is
-            ``(input_id, edge_label_index [2, P + negatives], edge_label | None, time)``, for
+            ``(input_id, edge_label_index [2, P + negatives], edge_label | None, time [P +
+            negatives] | None)``, for
             triplets ``(input_id, src [P], dst_pos [P], dst_neg [P] or [P, amount], time)``, in
             local ids.
 
         Raises:
             OutOfRangeError, UnsupportedError: as for nodes.
-            InvalidArgumentError: weights of the wrong length, negative, NaN or all zero.
+            InvalidArgumentError: weights of the wrong length, negative, NaN or all zero; times as
+                for nodes, or missing where there are negatives.
         """
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
-        _reject_typed(index.input_type, index.time)
+        _reject_typed(index.input_type)
         src, dst = _seed_ids(index.row, "row"), _seed_ids(index.col, "col")
         if len(src) != len(dst):
             raise InvalidArgumentError(f"row has {len(src)} ids, but col has {len(dst)}")
         if neg_sampling is not None and neg_sampling.is_triplet() and index.label is not None:
             raise InvalidArgumentError("triplet negative sampling takes no edge_label")
-        key = self._key(loader_key, hash_ids(src), hash_ids(dst))
+        times = self._link_times(index.time, len(src), neg_sampling)
+        key = self._key(loader_key, times, hash_ids(src), hash_ids(dst))
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
         if neg_sampling is not None:
-            ends = self._with_negatives(ends, neg_sampling, key)
+            ends = self._with_negatives(ends, neg_sampling, key, times)
         links = Links(ends, len(src), neg_sampling)
         seeds = torch.cat(ends)
         inverse = None
         if not self.disjoint:
             seeds, inverse = torch.unique(seeds, return_inverse=True)
-        out = self._sample(seeds.numpy(), key)
+        if times is not None:
+            times = times[links.trees().numpy()]
+        out = self._sample(seeds.numpy(), key, times)
         if out.batch is not None:
             out.batch = links.trees()[out.batch]
         out.metadata = links.metadata(index, inverse)
         return self._finish(out)
 
-    def _key(self, loader_key: int | None, *content: int) -> int:
+    def _link_times(
+        self, given: Tensor | None, count: int, neg_sampling: NegativeSampling | None
+    ) -> NDArray[Any] | None:
+        times = self._current_walk().times
+        if times is not None and given is None and neg_sampling is not None:
+            raise InvalidArgumentError(
+                "edge_label_time is needed: negative links get the times of the links"
+            )
+        return read_seed_times(times, given, count, "edge_label_time")
+
+    def _key(self, loader_key: int | None, times: NDArray[Any] | None, *content: int) -> int:
         start = self._seed.value() if loader_key is None else loader_key
+        if times is not None:
+            content = (*content, hash_ids(native.time_keys(times)))
         return mix_key(start, self._epoch.value, *content)
 
-    def _sample(self, seeds: Ids, key: int) -> SamplerOutput:
-        sample = self._current_walker().sample(seeds, key)
+    def _sample(self, seeds: Ids, key: int, times: NDArray[Any] | None) -> SamplerOutput:
+        sample = self._current_walker().sample(seeds, key, times)
         node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
         sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
         if self._sample_direction == "backward":
@@ -355,133 +420,85 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
         return out
 
-    def _current_walker(self) -> _Walker:
+    def _current_walk(self) -> Walk:
+        if self._walk is None:
+            self._walk = make_walk(
+                self._source,
+                "csr" if self._sample_direction == "backward" else "csc",
+                self._weight_attr,
+                self._time_attr,
+                is_sorted=self._is_sorted,
+            )
+        return self._walk
+
+    def _current_walker(self) -> Walker:
         """The native sampler for the present options; PyG's users assign to them."""
-        options = _Options(
+        options = Options(
             tuple(self._num_neighbors.values),
             bool(self.replace),
-            bool(self.disjoint),
+            self.disjoint,
             self._subgraph_type == SubgraphType.induced,
+            self._temporal_strategy == "last",
             self.num_threads,
         )
         walker = self._walker
         if walker is None or walker.options != options:
-            backward = self._sample_direction == "backward"
-            walk = self._store.sampling_graph(num_nodes=self._num_nodes_hint, backward=backward)
-            walker = self._walker = _Walker(walk, options, "csr" if backward else "csc")
+            walker = self._walker = Walker(
+                self._current_walk(), options, strict=self._strict, window=self._window
+            )
         return walker
 
     # ---- negatives -------------------------------------------------------------------------
 
     def _with_negatives(
-        self, ends: list[Tensor], neg_sampling: NegativeSampling, key: int
+        self,
+        ends: list[Tensor],
+        neg_sampling: NegativeSampling,
+        key: int,
+        times: NDArray[Any] | None,
     ) -> list[Tensor]:
-        count = math.ceil(len(ends[0]) * neg_sampling.amount)
+        pairs = len(ends[0])
+        count = math.ceil(pairs * neg_sampling.amount)
+        nodes, until = self._negative_nodes(), None
+        if times is not None:
+            bounds = self._current_walker().bounds(ends[0].numpy(), times)
+            assert bounds.until is not None
+            until = torch.from_numpy(bounds.until)[torch.arange(count) % max(1, pairs)]
         generator = make_generator(key, _NEGATIVES)
         sides = ("src", "dst") if neg_sampling.is_binary() else ("dst",)
-        drawn = {side: self._draw(neg_sampling, side, count, generator) for side in sides}
+        drawn = {side: nodes.draw(neg_sampling, side, count, generator, until) for side in sides}
         return [
             torch.cat([end, drawn[side]]) if side in drawn else end
             for end, side in zip(ends, ("src", "dst"), strict=True)
         ]
 
-    def _draw(
-        self, neg_sampling: NegativeSampling, side: str, count: int, generator: torch.Generator
-    ) -> Tensor:
-        num_nodes = self.num_nodes
-        if type(neg_sampling).sample is not NegativeSampling.sample:
-            args = (count, side, num_nodes) if _WEIGHT_PER_SIDE else (count, num_nodes)
-            drawn: Tensor = neg_sampling.sample(*args)
-            return drawn.to(torch.int64)
-        name = f"{side}_weight" if _WEIGHT_PER_SIDE else "weight"
-        weight = getattr(neg_sampling, name)
-        if weight is None:
-            if num_nodes == 0 and count:
-                raise InvalidArgumentError("negatives cannot be drawn from a graph without nodes")
-            return torch.randint(max(1, num_nodes), (count,), generator=generator)
-        table = self._weight_tables.get(side)
-        if table is None or not table.is_for(weight):
-            table = self._weight_tables[side] = WeightTable(weight, num_nodes, name)
-        return table.draw(count, generator)
+    def _negative_nodes(self) -> NegativeNodes:
+        if self._negatives is None:
+            walk = self._current_walk()
+            by_time = None
+            if walk.times is not None and walk.times.of_nodes:
+                by_time = NodesByTime(native.time_keys(walk.times.array))
+            self._negatives = NegativeNodes(walk.graph.num_nodes, by_time)
+        return self._negatives
 
     # ---- the rest --------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self._store!r}, num_neighbors={self._num_neighbors.values}, "
+            f"{type(self).__name__}({self._source.graph_store!r}, "
+            f"num_neighbors={self._num_neighbors.values}, "
             f"subgraph_type={self._subgraph_type.value!r})"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_walker"] = None
-        state["_weight_tables"] = {}
+        state["_walk"] = state["_walker"] = state["_negatives"] = None
+        state["_is_sorted"] = True  # it was checked, or promised
         return state
 
 
-#: Whether NegativeSampling has a weight for either side (PyG 2.6), or one for both.
-_WEIGHT_PER_SIDE = "endpoint" in inspect.signature(NegativeSampling.sample).parameters
-
 #: Streams of a batch's key, besides the native sampler's own.
 _NEGATIVES = 1
-
-
-class _Options(NamedTuple):
-    """What a native sampler is made for."""
-
-    fanouts: tuple[int, ...]
-    replace: bool
-    disjoint: bool
-    induced: bool
-    num_threads: int
-
-
-class _Walker:
-    """Native samplers over one direction of a graph, one per thread at work."""
-
-    def __init__(
-        self, walk: SamplingGraph, options: _Options, layout: Literal["csc", "csr"]
-    ) -> None:
-        if options.induced and options.disjoint:
-            raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
-        if isinstance(options.num_threads, bool) or not 0 <= options.num_threads <= 256:
-            raise InvalidArgumentError(f"num_threads = {options.num_threads} is not in 0..256")
-        self.graph = walk.graph
-        self.options = options
-        self._fanouts = _check_fanouts(options.fanouts)
-        self._flags = (
-            native.SAMPLE_REPLACE * options.replace
-            | native.SAMPLE_DISJOINT * options.disjoint
-            | native.SAMPLE_INDUCED * options.induced
-        )
-        self._topology = walk.graph.topology(layout)
-        if walk.edge_ids is not None:
-            self._topology = _renumber(self._topology, walk.edge_ids, walk.graph.num_nodes)
-        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
-        self._idle: deque[native.NativeSampler] = deque()
-
-    def sample(self, seeds: Ids, key: int) -> native.NativeSample:
-        try:
-            sampler = self._idle.pop()
-        except IndexError:
-            sampler = native.NativeSampler(
-                [native.NativeRelation(self._topology)],
-                [self.graph.num_nodes],
-                [self._fanouts],
-                self._flags,
-                self.options.num_threads,
-            )
-        try:
-            return sampler.sample([seeds], key)
-        except OutOfRangeError as error:
-            at, value = error.position, error.value
-            raise OutOfRangeError(
-                f"seeds[{at}] = {value} is no node: num_nodes = {self.graph.num_nodes}",
-                position=at,
-                value=value,
-            ) from None
-        finally:
-            self._idle.append(sampler)
 
 
 def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
@@ -500,26 +517,6 @@ def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(vector) for vector in vectors)
 
 
-def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:
-    for at, fanout in enumerate(fanouts):
-        if isinstance(fanout, bool) or not hasattr(fanout, "__index__") or int(fanout) < -1:
-            raise InvalidArgumentError(
-                f"num_neighbors[{at}] = {fanout!r}: an integer >= 0, or -1 for all neighbours",
-                position=at,
-            )
-    return tuple(int(fanout) for fanout in fanouts)
-
-
-def _renumber(
-    topology: native.NativeTopology, edge_ids: NDArray[Any], num_nodes: int
-) -> native.NativeTopology:
-    """The same lists, whose edges are called ``edge_ids[id]`` instead of ``id``."""
-    names = edge_ids if topology.edge_ids is None else edge_ids[topology.edge_ids]
-    return native.NativeTopology(
-        topology.indptr, topology.indices, names, num_nodes, topology.guard
-    )
-
-
 def _seed_ids(ids: Tensor, name: str) -> Ids:
     """Seeds as contiguous int64."""
     if not isinstance(ids, Tensor):
@@ -531,52 +528,9 @@ def _seed_ids(ids: Tensor, name: str) -> Ids:
     return np.ascontiguousarray(ids.cpu().numpy(), np.int64)
 
 
-def _reject_typed(input_type: Any, time: Any) -> None:
+def _reject_typed(input_type: Any) -> None:
     if input_type is not None:
         raise UnsupportedError(
             f"input_type={input_type!r}: sampling from typed (heterogeneous) graphs is not "
             "available yet"
         )
-    if time is not None:
-        raise UnsupportedError("seeds with times: temporal sampling is not available yet")
-
-
-def graph_store_of(data: Any) -> tuple[GraphStore, int]:
-    """The graph store of whatever a sampler may be given, and how many nodes there are at least."""
-    if isinstance(data, GraphStore):
-        return data, 0
-    if isinstance(data, Graph):
-        return GraphStore(data), 0
-    if isinstance(data, Data):
-        return from_data(data)[1], 0
-    if isinstance(data, HeteroData):
-        raise UnsupportedError("HeteroData: typed graphs cannot be sampled yet")
-    if isinstance(data, _PyGGraphStore):
-        return _copy_store(data), 0
-    if isinstance(data, (tuple, list)) and len(data) == 2:
-        features, store = data
-        if isinstance(features, _PyGFeatureStore) and isinstance(store, _PyGGraphStore):
-            rows = [
-                features.get_tensor_size(attr)
-                for attr in features.get_all_tensor_attrs()
-                if attr.group_name is None
-            ]
-            return graph_store_of(store)[0], max((size[0] for size in rows if size), default=0)
-    raise InvalidArgumentError(
-        "data must be (feature_store, graph_store), a graph store, an aethergraph.Graph or a PyG "
-        f"Data, got {type(data).__name__}"
-    )
-
-
-def _copy_store(store: _PyGGraphStore) -> GraphStore:
-    """Our store over the edges of somebody else's; ids are positions in its ``coo()``."""
-    attrs = store.get_all_edge_attrs()
-    if not attrs or any(attr.edge_type is not None for attr in attrs):
-        raise UnsupportedError(
-            f"{type(store).__name__} holds no homogeneous edge index (edge_type=None); typed "
-            "graphs cannot be sampled yet"
-        )
-    row, col, _ = store.coo()
-    copied = GraphStore()
-    copied.put_edge_index((row, col), edge_type=None, layout="coo", size=attrs[0].size)
-    return copied

@@ -395,8 +395,8 @@ def test_bad_input_nodes_are_named(nodes: Any, error: type[Exception], text: str
         ({"data": None}, errors.InvalidArgumentError, "data must be"),
         ({"data": HeteroData()}, errors.UnsupportedError, "typed"),
         ({"data": "/no/such/graph"}, FileNotFoundError, "no/such"),
-        ({"time_attr": "time"}, errors.UnsupportedError, "time_attr"),
-        ({"weight_attr": "w"}, errors.UnsupportedError, "weight_attr"),
+        ({"time_attr": "time"}, errors.InvalidArgumentError, "'time' is no node or edge"),
+        ({"weight_attr": "w"}, errors.InvalidArgumentError, "'w' is no edge attribute"),
         ({"prefetch_batches": -1}, errors.InvalidArgumentError, "prefetch_batches"),
         ({"num_sample_threads": 0}, errors.InvalidArgumentError, "num_sample_threads"),
         ({"seed": "a"}, errors.InvalidArgumentError, "seed"),
@@ -405,9 +405,6 @@ def test_bad_input_nodes_are_named(nodes: Any, error: type[Exception], text: str
 )
 def test_bad_options_are_named(options: Any, error: type[Exception], text: str) -> None:
     for loader in (NeighborLoader, LinkNeighborLoader):
-        if "time_attr" in options and loader is LinkNeighborLoader:
-            options = {**options, "edge_label_time": torch.ones(NUM_EDGES)}
-            text = "edge_label_time"
         with pytest.raises(error, match=text):
             loader(**{"data": GRAPH, "num_neighbors": [2], **options})
 
@@ -644,7 +641,7 @@ def test_edge_label_index(links: Any) -> None:
         ({"edge_label_index": ("a", "to", "b")}, errors.UnsupportedError, "typed"),
         ({"edge_label_index": (("a", "to", "b"), None)}, errors.UnsupportedError, "typed"),
         ({"edge_label": torch.ones(3)}, errors.InvalidArgumentError, "3 rows"),
-        ({"edge_label_time": torch.ones(3)}, errors.UnsupportedError, "edge_label_time"),
+        ({"edge_label_time": torch.ones(NUM_EDGES)}, ValueError, "edge_label_time"),
         (
             {"edge_label": torch.ones(NUM_EDGES), "neg_sampling": "triplet"},
             ValueError,

@@ -477,8 +477,8 @@ def test_bad_weights_are_named(weight: Tensor, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"time_attr": "time"}, errors.UnsupportedError, "time_attr"),
-        ({"weight_attr": "weight"}, errors.UnsupportedError, "weight_attr"),
+        ({"time_attr": "time"}, errors.InvalidArgumentError, "time_attr = 'time' is no node"),
+        ({"weight_attr": "weight"}, errors.InvalidArgumentError, "weight_attr = 'weight' is no"),
         ({"temporal_strategy": "first"}, errors.InvalidArgumentError, "temporal_strategy"),
         ({"subgraph_type": "other"}, errors.InvalidArgumentError, "subgraph_type"),
         ({"sample_direction": "up"}, errors.InvalidArgumentError, "sample_direction"),
@@ -505,7 +505,7 @@ def test_bad_seeds_are_named() -> None:
         sampler.sample_from_nodes(nodes([0.5]))
     with pytest.raises(errors.InvalidArgumentError, match="one-dimensional"):
         sampler.sample_from_nodes(nodes([[1], [2]]))
-    with pytest.raises(errors.UnsupportedError, match="temporal"):
+    with pytest.raises(errors.InvalidArgumentError, match="no time_attr"):
         sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1]), torch.tensor([1])))
     with pytest.raises(errors.UnsupportedError, match="'paper'"):
         sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1]), None, "paper"))

@@ -1,0 +1,178 @@
+"""Draws of negative nodes: uniform or by weight, and among the nodes that are there in time.
+
+Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``neg_sample``).
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
+
+from aethergraph.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NegativeNodes", "NodesByTime", "WeightTable"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: Whether NegativeSampling has a weight for either side (PyG 2.6), or one for both.
+_WEIGHT_PER_SIDE = "endpoint" in inspect.signature(NegativeSampling.sample).parameters
+
+#: How often a sampler of somebody else is asked again for nodes in time, as in PyG.
+_ROUNDS = 5
+
+
+class NodesByTime:
+    """All nodes in the order of their times, which are given as int64 keys."""
+
+    def __init__(self, keys: Ids) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._keys = keys  # of a file, perhaps: read-only
+        self.order = torch.from_numpy(order)
+        self._sorted = torch.from_numpy(keys[order])
+
+    def count(self, until: Tensor) -> Tensor:
+        """How many nodes there are up to each of these keys: the first of ``order``."""
+        return torch.searchsorted(self._sorted, until, right=True)
+
+    def late(self, nodes: Tensor, until: Tensor) -> Tensor:
+        """Which of ``nodes`` are later than that."""
+        return torch.from_numpy(self._keys[nodes.numpy()]) > until
+
+
+class NegativeNodes:
+    """Draws the nodes of negative links.
+
+    Args:
+        num_nodes: nodes of the graph.
+        by_time: their times, if only some may be drawn for each link.
+    """
+
+    def __init__(self, num_nodes: int, by_time: NodesByTime | None = None) -> None:
+        self._num_nodes = num_nodes
+        self._by_time = by_time
+        self._tables: dict[str, WeightTable] = {}
+
+    def draw(
+        self,
+        neg_sampling: NegativeSampling,
+        side: str,
+        count: int,
+        generator: torch.Generator,
+        until: Tensor | None,
+    ) -> Tensor:
+        """``count`` nodes for one side, ``"src"`` or ``"dst"``.
+
+        Args:
+            neg_sampling: says with which weights; a ``sample`` of its own is called as it is.
+            side: of the links.
+            count: how many.
+            generator: what to draw from.
+            until: time key [count] up to which each may be, or None. Where no node is that early
+                it is the earliest node, as in PyG.
+        """
+        if self._num_nodes == 0 and count:
+            raise InvalidArgumentError("negatives cannot be drawn from a graph without nodes")
+        if type(neg_sampling).sample is not NegativeSampling.sample:
+            return self._ask(neg_sampling, side, count, until)
+        name = f"{side}_weight" if _WEIGHT_PER_SIDE else "weight"
+        weight = getattr(neg_sampling, name)
+        first = None
+        if self._by_time is not None:
+            assert until is not None
+            first = self._by_time.count(until)
+        if weight is not None:
+            drawn = self._table(side, weight, name).draw(count, generator, first)
+        elif first is None:
+            return torch.randint(max(1, self._num_nodes), (count,), generator=generator)
+        else:
+            points = torch.rand(count, generator=generator, dtype=torch.float64)
+            drawn = (points * first).to(torch.int64).minimum(first - 1).clamp_(min=0)
+        return drawn if self._by_time is None else self._by_time.order[drawn]
+
+    def _table(self, side: str, weight: Tensor, name: str) -> WeightTable:
+        table = self._tables.get(side)
+        if table is None or not table.is_for(weight):
+            order = None if self._by_time is None else self._by_time.order
+            table = self._tables[side] = WeightTable(weight, self._num_nodes, name, order)
+        return table
+
+    def _ask(
+        self, neg_sampling: NegativeSampling, side: str, count: int, until: Tensor | None
+    ) -> Tensor:
+        """Nodes that ``neg_sampling`` draws itself; those that are too late are asked for again."""
+
+        def sample(number: int) -> Tensor:
+            args: tuple[Any, ...] = (number, side) if _WEIGHT_PER_SIDE else (number,)
+            drawn: Tensor = neg_sampling.sample(*args, self._num_nodes)
+            return drawn.to(torch.int64)
+
+        drawn = sample(count)
+        if self._by_time is None:
+            return drawn
+        assert until is not None
+        for _ in range(_ROUNDS):
+            late = self._by_time.late(drawn, until)
+            if not bool(late.any()):
+                return drawn
+            drawn[late] = sample(int(late.sum()))
+        late = self._by_time.late(drawn, until)
+        drawn[late] = self._by_time.order[0]
+        return drawn
+
+
+class WeightTable:
+    """Draws positions with given weights, by inverting the cumulated weights.
+
+    Same distribution as ``torch.multinomial`` with replacement, without its limit of 2^24 nodes
+    and without its pass over all weights for every call.
+
+    Args:
+        weight: one per node.
+        num_nodes: how many there must be.
+        name: what errors call them.
+        order: take the weights in this order; None: by node.
+    """
+
+    def __init__(
+        self, weight: Tensor, num_nodes: int, name: str, order: Tensor | None = None
+    ) -> None:
+        if weight.ndim != 1 or len(weight) != num_nodes:
+            raise InvalidArgumentError(
+                f"{name} must have one weight per node, shape ({num_nodes},), "
+                f"got {tuple(weight.shape)}"
+            )
+        values = weight.detach().cpu().to(torch.float64)
+        bad = ~(torch.isfinite(values) & (values >= 0))
+        if bool(bad.any()):
+            at = int(bad.int().argmax())
+            raise InvalidArgumentError(
+                f"{name}[{at}] = {float(values[at])}: weights are finite and >= 0", position=at
+            )
+        if not bool((values > 0).any()):
+            raise InvalidArgumentError(f"{name} has no positive weight")
+        self._weight = weight
+        self._version = weight._version
+        self._bounds = (values if order is None else values[order]).cumsum(0)
+
+    def is_for(self, weight: Tensor) -> bool:
+        """Whether this is the tensor it was made for, unchanged."""
+        return weight is self._weight and weight._version == self._version
+
+    def draw(self, count: int, generator: torch.Generator, first: Tensor | None = None) -> Tensor:
+        """Positions [count]; each among the ``first`` ones (0 if those weigh nothing)."""
+        totals = self._bounds[-1:].expand(count)
+        if first is not None:
+            totals = self._bounds[(first - 1).clamp(min=0)].where(first > 0, totals.new_zeros(()))
+        points = torch.rand(count, generator=generator, dtype=torch.float64) * totals
+        found = torch.searchsorted(self._bounds, points, right=True)
+        # A product may round up to the total: then it is the last that weighs anything.
+        found = found.minimum(torch.searchsorted(self._bounds, totals.contiguous()))
+        return found if first is None else found.where(totals > 0, found.new_zeros(()))

@@ -1,0 +1,156 @@
+"""Times and weights that a sampler draws by: found by name, and the times of its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import FeatureStore as _PyGFeatureStore
+
+from aethergraph import features as core
+from aethergraph._arrays import check_times, check_weights
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.sampling import values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.sampling.values import Values
+
+__all__ = ["find_times", "find_weights", "read_seed_times"]
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_FLOATS = (torch.float64, torch.float32, torch.float16)
+
+
+def find_times(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
+    """The times called ``name``: of nodes if they have them, else of edges.
+
+    Raises:
+        InvalidArgumentError: no such attribute, or one that is not a number each.
+    """
+    label = f"time_attr = {name!r}"
+    nodes = _find(stores, None, name, label)
+    edges = None if nodes is not None else _find(stores, EDGE_GROUP, name, label)
+    if nodes is None and edges is None:
+        raise _unknown(label, "node or edge", stores, (None, EDGE_GROUP))
+    found = values.find_times(
+        name,
+        {} if edges is None else {name: edges},
+        {} if nodes is None else {name: nodes},
+    )
+    if found.guard is None:  # in memory: not read from a file for this
+        check_times(found.array, name)
+    return found
+
+
+def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
+    """The weights of edges called ``name``; float32 or float64.
+
+    Raises:
+        InvalidArgumentError: no such attribute, one that is not a number each, or (in memory; in
+            a file when it is met) a weight that is negative or not finite.
+    """
+    label = f"weight_attr = {name!r}"
+    edges = _find(stores, EDGE_GROUP, name, label)
+    if edges is None:
+        raise _unknown(label, "edge", stores, (EDGE_GROUP,))
+    found = values.find_weights(name, {name: edges})
+    if found.guard is None:
+        check_weights(found.array, name)
+    return found
+
+
+def _find(
+    stores: Sequence[_PyGFeatureStore], group: Any, name: str, label: str
+) -> core.FeatureStore | None:
+    """The rows of the first store that has them; rows of a file stay there."""
+    for store in stores:
+        if not isinstance(store, FeatureStore):
+            tensor = _foreign_tensor(store, group, name)
+            if tensor is not None:
+                return _snapshot(tensor, label)
+            continue
+        column = dict(store.columns()).get((group, name))
+        if column is not None:
+            return column.rows if column.tensor is None else _snapshot(column.tensor, label)
+    return None
+
+
+def _foreign_tensor(store: _PyGFeatureStore, group: Any, name: str) -> Any:
+    # Some stores give a tensor by its name whatever the group, so ask which are those of nodes.
+    # PyG's loaders want only these listed.
+    if group is None:
+        listed = any(
+            attr.group_name is None and attr.attr_name == name
+            for attr in store.get_all_tensor_attrs()
+        )
+        if not listed:
+            return None
+    try:
+        return store.get_tensor(group_name=group, attr_name=name, index=None)
+    except KeyError:
+        return None
+
+
+def _snapshot(tensor: Any, label: str) -> core.FeatureStore:
+    """A copy: its owner may change the tensor, and torch move its memory to share it."""
+    tensor = torch.as_tensor(tensor).detach().cpu()
+    if tensor.dtype not in (*_INTEGERS, *_FLOATS):
+        raise InvalidArgumentError(f"{label} holds {_dtype_name(tensor)}, not numbers")
+    return core.FeatureStore.from_array(np.array(tensor.numpy()))
+
+
+def _unknown(
+    label: str, what: str, stores: Sequence[_PyGFeatureStore], groups: tuple[Any, ...]
+) -> InvalidArgumentError:
+    names: set[str] = set()
+    for store in stores:
+        if isinstance(store, FeatureStore):
+            names.update(key[1] for key, _ in store.columns() if key[0] in groups)
+        else:
+            attrs = store.get_all_tensor_attrs()
+            names.update(attr.attr_name for attr in attrs if attr.group_name in groups)
+    known = ", ".join(sorted(map(repr, names))) or "none"
+    return InvalidArgumentError(f"{label} is no {what} attribute; there are: {known}")
+
+
+def read_seed_times(times: Values | None, given: Any, count: int, name: str) -> NDArray[Any] | None:
+    """The times given for ``count`` seeds, in the dtype of ``times``; None: each seed's own.
+
+    Raises:
+        InvalidArgumentError: they are missing where the times are those of edges, or given to a
+            sampler without times; or are of a wrong shape or dtype.
+    """
+    if times is None:
+        if given is not None:
+            raise InvalidArgumentError(f"{name} is given, but the sampler has no time_attr")
+        return None
+    if given is None:
+        if not times.of_nodes:
+            raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
+        return None
+    tensor = torch.as_tensor(given).detach().cpu()
+    if tensor.dtype not in (*_INTEGERS, *_FLOATS):
+        raise InvalidArgumentError(f"{name} must hold numbers, got {_dtype_name(tensor)}")
+    if tuple(tensor.shape) != (count,):
+        raise InvalidArgumentError(
+            f"{name} must have one time per seed, shape ({count},), got {tuple(tensor.shape)}"
+        )
+    if times.array.dtype == np.float64:
+        own = tensor.to(torch.float64).numpy()
+        check_times(own, name)
+        return own
+    if tensor.is_floating_point():
+        raise InvalidArgumentError(
+            f"{name} is {_dtype_name(tensor)}, but the times are int64: give integers"
+        )
+    return tensor.to(torch.int64).numpy()
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,186 @@
+"""The native samplers behind PyG's: what they walk and draw by, and their options."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from aethergraph import _binding as native
+from aethergraph._arrays import check_length
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.graph import Graph
+from aethergraph.pyg._sources import Source
+from aethergraph.pyg._values import find_times, find_weights
+from aethergraph.pyg.graph_store import SortKey
+from aethergraph.sampling.values import Bounds, Values, make_relation, seed_bounds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Options", "Walk", "Walker", "make_walk"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+class Walk(NamedTuple):
+    """One direction of a graph, with what its edges are drawn by.
+
+    Lists, times and weights go by the graph's edge ids; ``edge_ids`` (unsigned [E], None: the
+    same) turns those into the ids that the store shows.
+    """
+
+    graph: Graph
+    edge_ids: NDArray[Any] | None
+    relation: native.NativeRelation
+    times: Values | None
+
+
+def make_walk(
+    source: Source,
+    layout: Literal["csc", "csr"],
+    weight_attr: str | None,
+    time_attr: str | None,
+    *,
+    is_sorted: bool,
+) -> Walk:
+    """Find the values, and the graph whose lists are sorted by the times.
+
+    Raises:
+        InvalidArgumentError: values that are not there or cannot be, or lists of a graph that
+            was given that are not sorted (``position`` is the first such node).
+    """
+    stores = source.feature_stores
+    weights = None if weight_attr is None else find_weights(stores, weight_attr)
+    times = None if time_attr is None else find_times(stores, time_attr)
+    key = None
+    if times is not None:
+        assert time_attr is not None
+        key = SortKey(time_attr, times.array, times.of_nodes)
+    graph, edge_ids = source.graph_store.sampling_graph(
+        num_nodes=source.num_nodes, backward=layout == "csr", sort_by=key
+    )
+    if key is not None:
+        key.check_rows(graph.num_nodes, graph.num_edges)
+    if weights is not None:
+        check_length(weights.array, graph.num_edges, repr(weight_attr), "num_edges")
+        if edge_ids is not None:
+            weights = Values(weights.array[edge_ids], None)
+    if times is not None and edge_ids is not None:  # built by the store, which sorted it
+        own = graph.node_time if times.of_nodes else graph.edge_time
+        assert own is not None
+        times = Values(own, None, times.of_nodes)
+    relation = make_relation(graph.topology(layout), weights, times)
+    if key is not None and edge_ids is None and not is_sorted:
+        _check_sorted(graph, key, relation)
+    return Walk(graph, edge_ids, relation, times)
+
+
+def _check_sorted(graph: Graph, key: SortKey, relation: native.NativeRelation) -> None:
+    """Check the lists of a graph once if the times are its own, else every time."""
+    name = "node_time" if key.of_nodes else "edge_time"
+    own = graph.node_time if key.of_nodes else graph.edge_time
+    is_own = own is not None and np.may_share_memory(own, key.times)
+    if is_own and name in graph.sorted_by:
+        return
+    try:
+        native.run_long(relation.check_times, None, 8 * graph.num_edges)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"the in-edges of node {error.position} are not sorted by {key.name!r}: build the "
+            "graph with these times (Graph.from_edges(edge_time=...) or node_time=...), which "
+            "sorts",
+            position=error.position,
+        ) from None
+    if is_own:
+        graph.sorted_by.add(name)
+
+
+class Options(NamedTuple):
+    """What a native sampler is made for."""
+
+    fanouts: tuple[int, ...]
+    replace: bool
+    disjoint: bool
+    induced: bool
+    latest: bool
+    num_threads: int
+
+
+class Walker:
+    """Native samplers over a walk, one per thread at work.
+
+    Args:
+        walk: what they walk.
+        options: how.
+        strict: see only times below those of the seeds.
+        window: see no times further back than this.
+    """
+
+    def __init__(
+        self, walk: Walk, options: Options, *, strict: bool, window: float | int | None
+    ) -> None:
+        if options.induced and options.disjoint:
+            why = "" if walk.times is None else ", which time_attr implies"
+            raise InvalidArgumentError(
+                f"subgraph_type='induced' does not go with disjoint=True{why}"
+            )
+        if isinstance(options.num_threads, bool) or not 0 <= options.num_threads <= 256:
+            raise InvalidArgumentError(f"num_threads = {options.num_threads} is not in 0..256")
+        self.walk = walk
+        self.options = options
+        self._strict = strict
+        self._window = window
+        self._fanouts = _check_fanouts(options.fanouts)
+        self._flags = (
+            native.SAMPLE_REPLACE * options.replace
+            | native.SAMPLE_DISJOINT * options.disjoint
+            | native.SAMPLE_INDUCED * options.induced
+            | native.SAMPLE_LATEST * options.latest
+        )
+        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        self._idle: deque[native.NativeSampler] = deque()
+
+    def bounds(self, seeds: Ids, times: NDArray[Any] | None) -> Bounds:
+        """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""
+        return seed_bounds(self.walk.times, seeds, times, strict=self._strict, window=self._window)
+
+    def sample(self, seeds: Ids, key: int, times: NDArray[Any] | None) -> native.NativeSample:
+        """Sample around ``seeds``; edges are called as the store calls them."""
+        graph, edge_ids = self.walk.graph, self.walk.edge_ids
+        try:
+            sampler = self._idle.pop()
+        except IndexError:
+            sampler = native.NativeSampler(
+                [self.walk.relation],
+                [graph.num_nodes],
+                [self._fanouts],
+                self._flags,
+                self.options.num_threads,
+            )
+        try:
+            bounds = self.bounds(seeds, times)
+            sample = sampler.sample([seeds], key, [bounds.since], [bounds.until])
+        except OutOfRangeError as error:
+            at, value = error.position, error.value
+            raise OutOfRangeError(
+                f"seeds[{at}] = {value} is no node: num_nodes = {graph.num_nodes}",
+                position=at,
+                value=value,
+            ) from None
+        finally:
+            self._idle.append(sampler)
+        if edge_ids is not None:
+            sample.edge[0][:] = edge_ids[sample.edge[0]]
+        return sample
+
+
+def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:
+    for at, fanout in enumerate(fanouts):
+        if isinstance(fanout, bool) or not hasattr(fanout, "__index__") or int(fanout) < -1:
+            raise InvalidArgumentError(
+                f"num_neighbors[{at}] = {fanout!r}: an integer >= 0, or -1 for all neighbours",
+                position=at,
+            )
+    return tuple(int(fanout) for fanout in fanouts)
