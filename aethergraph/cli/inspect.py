@@ -23,6 +23,7 @@ from aethergraph.cli.terminal import (
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 
 __all__ = ["info_command", "verify_command"]
 
@@ -74,6 +75,51 @@ def _graph_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def _typed_info(graph: HeteroGraph) -> dict[str, Any]:
+    """Facts by type; edge types as lists of three names."""
+    return {
+        "path": graph.path,
+        "storage": graph.storage,
+        "node_types": [
+            {"name": name, "num_nodes": count, "attributes": sorted(graph[name].attrs)}
+            for name, count in graph.num_nodes.items()
+        ],
+        "edge_types": [
+            {
+                "name": list(kind),
+                "num_edges": count,
+                "layout": graph[kind].layout,
+                "values": sorted(graph[kind].value_stores()),
+                "attributes": sorted(graph[kind].attrs),
+            }
+            for kind, count in graph.num_edges.items()
+        ],
+    }
+
+
+def _typed_rows(info: dict[str, Any], file_bytes: int) -> list[tuple[str, str]]:
+    rows = [("file", f"{info['path']} ({size(file_bytes)})")]
+    for node in info["node_types"]:
+        names = "".join(f", {name}" for name in node["attributes"])
+        rows.append(("node type", f"{node['name']}: {node['num_nodes']:,} nodes{names}"))
+    for edge in info["edge_types"]:
+        names = "".join(f", {name}" for name in (*edge["values"], *edge["attributes"]))
+        kind = " -> ".join(edge["name"])
+        rows.append(("edge type", f"{kind}: {edge['num_edges']:,} edges, {edge['layout']}{names}"))
+    return rows
+
+
+def _describe(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """What a graph file holds, for machines and for people."""
+    with HeteroGraph.load(path) as graph:
+        if (len(graph.node_types), len(graph.edge_types)) != (1, 1):
+            info = _typed_info(graph)
+            return info, _typed_rows(info, path.stat().st_size)
+    with Graph.load(path) as plain:
+        info = plain.info()
+    return info, _graph_rows(info)
+
+
 _LAYOUTS = {
     "csc": "in-edges by destination",
     "csr": "out-edges by source",
@@ -89,9 +135,7 @@ def info_command(
     """Show what a file holds; reads its header only."""
     kind = file_kind(path)
     if kind == "graph":
-        with Graph.load(path) as graph:
-            info = graph.info()
-        rows = _graph_rows(info)
+        info, rows = _describe(path)
     else:
         info = _feature_info(path)
         rows = [
@@ -140,7 +184,7 @@ def _verify(path: Path, stages: Stages) -> str:
         return "header and size are right; .npy files have no checksums"
     progress = stages("Verifying", "B")
     if kind == "graph":
-        with Graph.load(path) as graph:
+        with HeteroGraph.load(path) as graph:
             graph.verify(progress)
         return "all checksums, ids and offsets are right"
     with FeatureStore.load(path) as store:

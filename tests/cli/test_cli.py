@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureStore, Graph, HeteroGraph
 from aethergraph.cli import terminal
 from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
@@ -171,6 +171,20 @@ def test_info_of_a_full_graph(full_graph: Graph, tmp_path: Path) -> None:
         "edge attribute edge_attr: float32, 900 x 3",
     ):
         assert part in text, text
+
+
+def test_info_and_verify_of_many_types(tmp_path: Path) -> None:
+    kind = ("user", "votes", "post")
+    graph = HeteroGraph.from_edges({kind: ([0, 1], [1, 1])}, edge_weight={kind: [1.0, 2.0]})
+    graph["user"].features = np.zeros((2, 3))
+    graph.save(tmp_path / "h.bin")
+    text = flat(ae("info", tmp_path / "h.bin").stdout)
+    assert "node type user: 2 nodes, x" in text
+    assert "edge type user -> votes -> post: 2 edges, csc, edge_weight" in text
+    facts = json.loads(ae("info", tmp_path / "h.bin", "--json").stdout)
+    assert [node["num_nodes"] for node in facts["node_types"]] == [2, 2]
+    assert "checksums, ids and offsets are right" in ae("verify", tmp_path / "h.bin").stdout
+    assert "HeteroGraph.load" in fails("stats", tmp_path / "h.bin")
 
 
 def test_verify(graph_file: Path, tmp_path: Path) -> None:
