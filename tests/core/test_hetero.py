@@ -193,6 +193,29 @@ def test_input_that_is_refused(edges: Any, options: Any, error: type[Exception],
         HeteroGraph.from_edges(edges, **options)
 
 
+def golden_graph() -> HeteroGraph:
+    graph = HeteroGraph.from_edges(
+        {("a", "to", "b"): ([0, 1, 1], [2, 0, 2]), ("b", "rev_to", "a"): ([2], [1])},
+        {"a": 2, "b": 3},
+        edge_weight={("a", "to", "b"): [0.5, 1.5, 0.0]},
+        edge_time={("b", "rev_to", "a"): [7]},
+        node_time={"b": [0.25, 0.5, 1.0]},
+        edge_attrs={("b", "rev_to", "a"): {"kind": np.array([3], np.int8)}},
+    )
+    graph["a"].features = np.arange(4, dtype=np.float16).reshape(2, 2)
+    return graph
+
+
+def test_golden_file(tmp_path: Path) -> None:
+    """Version 1 files are readable for ever, and are written byte by byte as they were."""
+    path = Path(__file__).resolve().parents[1] / "golden" / "hetero-v1.aeg"
+    loaded = HeteroGraph.load(path)
+    loaded.verify()
+    assert_same(loaded, golden_graph())
+    golden_graph().save(tmp_path / "g")
+    assert (tmp_path / "g").read_bytes() == path.read_bytes()
+
+
 # ---- sampling --------------------------------------------------------------------------------
 
 
