@@ -30,11 +30,11 @@ typedef struct hop {
     int64_t fanout;
     uint64_t begin, count;          /* frontier */
     uint64_t first_edge, num_edges; /* this hop's edges */
-    ae_list *lists;
-    uint64_t *drawable;  /* entries per list with a weight above 0, or NULL */
-    uint64_t *positions; /* of this hop */
-    uint64_t *neighbors; /* of this hop, or NULL */
-    int rc;              /* first failure of a parallel task */
+    ae_list *lists;                 /* NULL if nothing is drawn (fanout 0) */
+    uint64_t *drawable;             /* entries per list with a weight above 0, or NULL */
+    uint64_t *positions;            /* of this hop */
+    uint64_t *neighbors;            /* of this hop, or NULL */
+    int rc;                         /* first failure of a parallel task */
     aether_error *err;
 } hop;
 
@@ -117,7 +117,7 @@ static int count_edges(hop *h) {
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
-        uint64_t count = h->fanout ? ae_plan_count(h->fanout, list_size(h, i), h->plan->replace) : 0;
+        uint64_t count = h->lists ? ae_plan_count(h->fanout, list_size(h, i), h->plan->replace) : 0;
         if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
             return ae_error_set(h->err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
     }
@@ -348,9 +348,9 @@ int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop_in
     int rc = prepare(&h);
     if (!rc)
         rc = count_edges(&h);
-    if (!rc)
+    if (!rc && h.lists)
         rc = reserve_edges(&h);
-    if (!rc)
+    if (!rc && h.lists)
         rc = plan->num_threads > 1 && h.num_edges >= PARALLEL_EDGES ? run_parallel(&h) : run_chunks(&h);
     r->num_edges += h.num_edges;
     r->num_expanded = from->end;

@@ -193,9 +193,9 @@ static void add_seeds(ae_nodes *n) {
 }
 
 /* since and until of every tree, those of the types one after the other. */
-static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, aether_error *err) {
+static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, uint32_t types, aether_error *err) {
     s->has_bounds = false;
-    for (uint32_t t = 0; t < s->num_types; t++)
+    for (uint32_t t = 0; t < types; t++)
         s->has_bounds |= seeds[t].count && (seeds[t].since || seeds[t].until);
     if (!s->has_bounds)
         return AETHER_OK;
@@ -205,7 +205,7 @@ static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, aether_erro
     if (rc)
         return rc;
     int64_t *bounds = s->bounds.data;
-    for (uint32_t t = 0; t < s->num_types; t++)
+    for (uint32_t t = 0; t < types; t++)
         for (uint64_t i = 0; i < seeds[t].count; i++) {
             *bounds++ = seeds[t].since ? seeds[t].since[i] : INT64_MIN;
             *bounds++ = seeds[t].until ? seeds[t].until[i] : INT64_MAX;
@@ -225,22 +225,23 @@ static void clear(aether_sampler *s) {
 
 static int start(aether_sampler *s, const ae_sample_plan *plan, const aether_seeds *seeds,
                  aether_error *err) {
+    const uint32_t types = s->num_types;
     clear(s);
     s->num_trees = 0;
-    for (uint32_t t = 0; t < s->num_types; t++) {
+    for (uint32_t t = 0; t < types; t++) {
         s->nodes[t].num_seeds = seeds[t].count;
         s->nodes[t].first_tree = s->num_trees;
         s->num_trees += seeds[t].count;
     }
     int rc = choose_keys(s, plan->disjoint, err);
     if (!rc)
-        rc = copy_bounds(s, seeds, err);
+        rc = copy_bounds(s, seeds, types, err);
     for (uint32_t i = 0; !rc && i < s->num_relations; i++) {
         rc = ae_scratch_reserve(&s->relations[i].first, sizeof(uint64_t), 0, err);
         if (!rc)
             ae_relation_first(&s->relations[i])[0] = 0;
     }
-    for (uint32_t t = 0; !rc && t < s->num_types; t++) {
+    for (uint32_t t = 0; !rc && t < types; t++) {
         rc = ae_nodes_reserve(s, &s->nodes[t], seeds[t].count, err);
         if (!rc)
             rc = copy_seeds(s, &s->nodes[t], seeds[t].ids, err);

@@ -76,7 +76,7 @@ typedef struct check {
 
 static int check_node(const check *c, uint64_t node, bool *sorted, aether_error *err) {
     ae_list list;
-    int64_t last = INT64_MIN, time;
+    int64_t last = INT64_MIN, time = INT64_MIN;
     int rc = c->t->ops->locate(c->t, &node, 1, &list, err);
     *sorted = true;
     for (uint64_t i = 0; !rc && i < list.degree; i++) {
