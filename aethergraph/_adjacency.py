@@ -34,6 +34,16 @@ class Adjacency:
         raise NotImplementedError
 
     @property
+    def num_src(self) -> int:
+        """Nodes that edges may start at."""
+        return self._edges().num_src
+
+    @property
+    def num_dst(self) -> int:
+        """Nodes that edges may end at."""
+        return self._edges().num_dst
+
+    @property
     def layout(self) -> Layout:
         """Which adjacency is stored: ``"csc"``, ``"csr"`` or ``"both"``."""
         return self._edges().layout

@@ -17,6 +17,8 @@ The names are those of :mod:`aethergraph.pyg`, which needs torch and torch_geome
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
+    HeteroNeighborLoader,
+    HeteroNeighborSampler,
     LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
@@ -26,6 +28,8 @@ from aethergraph.pyg import (
 __all__ = [
     "FeatureStore",
     "GraphStore",
+    "HeteroNeighborLoader",
+    "HeteroNeighborSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",

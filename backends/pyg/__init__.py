@@ -29,12 +29,16 @@ except ImportError as error:
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
+from aethergraph.pyg.hetero_loader import HeteroNeighborLoader
+from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import NeighborSampler
 
 __all__ = [
     "FeatureStore",
     "GraphStore",
+    "HeteroNeighborLoader",
+    "HeteroNeighborSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",

@@ -29,9 +29,8 @@ class Links:
         """
         return torch.cat([torch.arange(size) % max(1, self.num_positive) for size in self._sizes])
 
-    def metadata(self, index: EdgeSamplerInput, inverse: Tensor | None) -> tuple[Any, ...]:
-        """PyG's metadata; ``inverse`` gives the local id of each end, None: they are in order."""
-        local = torch.arange(sum(self._sizes)) if inverse is None else inverse
+    def metadata(self, index: EdgeSamplerInput, local: Tensor, disjoint: bool) -> tuple[Any, ...]:
+        """PyG's metadata; ``local`` has the local id of each end."""
         if not self._triplet:
             time = index.time
             if time is not None:
@@ -39,7 +38,7 @@ class Links:
             return index.input_id, local.view(2, -1), self._labels(index.label), time
         count = self.num_positive
         src, dst, negative = local[:count], local[count : 2 * count], local[2 * count :]
-        if inverse is None:  # disjoint: negative k * P + i belongs to the tree of pair i
+        if disjoint:  # negative k * P + i belongs to the tree of pair i
             negative = negative.view(-1, max(1, count)).t()
         negative = negative.reshape(count, -1).squeeze(-1) if count else negative
         return index.input_id, src, dst, negative, index.time

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -18,7 +19,15 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["allocate", "as_numpy", "is_shared", "shared_empty", "stack_rows", "torch_dtype"]
+__all__ = [
+    "allocate",
+    "as_numpy",
+    "is_shared",
+    "seed_ids",
+    "shared_empty",
+    "stack_rows",
+    "torch_dtype",
+]
 
 #: Torch dtypes that numpy and the core know by the same name.
 _SHARED = frozenset(
@@ -99,3 +108,14 @@ def stack_rows(row: Tensor, col: Tensor) -> Tensor:
     ):
         return row.as_strided((2, count), (count, 1))
     return torch.stack([row, col])
+
+
+def seed_ids(ids: Tensor, name: str) -> NDArray[np.int64]:
+    """Seeds as contiguous int64."""
+    if not isinstance(ids, Tensor):
+        raise InvalidArgumentError(f"{name} must be a tensor, got {type(ids).__name__}")
+    if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise InvalidArgumentError(f"{name} must hold integer ids, got {ids.dtype}")
+    if ids.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be one-dimensional, got {list(ids.shape)}")
+    return np.ascontiguousarray(ids.cpu().numpy(), np.int64)

@@ -31,6 +31,8 @@ from torch_geometric.data import TensorAttr
 
 from aethergraph import features as core
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.pyg._tensors import (
     allocate,
@@ -43,7 +45,7 @@ from aethergraph.pyg._tensors import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import Graph
+    from aethergraph.graph import AttributeTable
 
 __all__ = ["EDGE_GROUP", "FeatureStore"]
 
@@ -266,7 +268,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
 
     def __init__(self, *, recycle: bool = True) -> None:
         super().__init__(tensor_attr_cls=_Attr)
-        self._graph: Graph | None = None
+        self._graph: Graph | HeteroGraph | None = None
         self._columns: dict[Key, Column] = {}
         self._from_graph: dict[Key, Column] = {}
         self._values: dict[Key, core.FeatureStore] = {}
@@ -282,8 +284,10 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return self._pool
 
     @classmethod
-    def from_graph(cls, graph: Graph, *, recycle: bool = True) -> FeatureStore:
+    def from_graph(cls, graph: Graph | HeteroGraph, *, recycle: bool = True) -> FeatureStore:
         """A store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
+
+        Of a graph of many types the groups are its node types and edge types.
 
         It is a live view: attributes that the graph gains or loses later appear and vanish here.
         The graph's own ``edge_weight``, ``edge_time`` and ``node_time`` are served under these
@@ -343,10 +347,9 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         if self._graph is None:
             return {}
         rows = dict(self._values)
-        for name, store in self._graph.node_attrs.items():
-            rows[None, name] = store
-        for name, store in self._graph.edge_attrs.items():
-            rows[EDGE_GROUP, name] = store
+        for group, attrs in _graph_tables(self._graph):
+            for name, store in attrs.items():
+                rows[group, name] = store
         return rows
 
     def _require(self, attr: TensorAttr) -> Column:
@@ -425,11 +428,12 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     def _check_rows(self, key: Key, tensor: Tensor) -> None:
         if tensor.ndim == 0:
             raise InvalidArgumentError(f"{key!r}: a scalar has no rows; give at least 1 dimension")
-        if self._graph is None or key[0] not in (None, EDGE_GROUP):
+        if self._graph is None:
             return
-        what, count = "num_nodes", self._graph.num_nodes
-        if key[0] == EDGE_GROUP:
-            what, count = "num_edges", self._graph.num_edges
+        counts = _graph_counts(self._graph)
+        if key[0] not in counts:
+            return
+        what, count = counts[key[0]]
         if len(tensor) != count:
             raise InvalidArgumentError(
                 f"{key!r} has {len(tensor)} rows, but the graph has {what} = {count}"
@@ -524,12 +528,31 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
                 )
 
 
-def _graph_values(graph: Graph) -> dict[Key, core.FeatureStore]:
+def _graph_tables(graph: Graph | HeteroGraph) -> list[tuple[Any, AttributeTable]]:
+    """Attributes of a graph by group."""
+    if isinstance(graph, Graph):
+        return [(None, graph.node_attrs), (EDGE_GROUP, graph.edge_attrs)]
+    nodes: list[tuple[Any, AttributeTable]] = [(n, graph[n].attrs) for n in graph.node_types]
+    return nodes + [(kind, graph[kind].attrs) for kind in graph.edge_types]
+
+
+def _graph_counts(graph: Graph | HeteroGraph) -> dict[Any, tuple[str, int]]:
+    """How many rows a group has."""
+    if isinstance(graph, Graph):
+        return {None: ("num_nodes", graph.num_nodes), EDGE_GROUP: ("num_edges", graph.num_edges)}
+    counts: dict[Any, tuple[str, int]] = {n: ("num_nodes", c) for n, c in graph.num_nodes.items()}
+    return counts | {kind: ("num_edges", c) for kind, c in graph.num_edges.items()}
+
+
+def _graph_values(graph: Graph | HeteroGraph) -> dict[Key, core.FeatureStore]:
     """The values that a graph itself has of nodes and edges."""
-    nodes, edges = graph.value_stores("node"), graph.value_stores("edge")
-    return {(None, name): rows for name, rows in nodes.items()} | {
-        (EDGE_GROUP, name): rows for name, rows in edges.items()
-    }
+    found: dict[Any, dict[str, core.FeatureStore]]
+    if isinstance(graph, Graph):
+        found = {None: graph.value_stores("node"), EDGE_GROUP: graph.value_stores("edge")}
+    else:
+        found = {name: graph[name].value_stores() for name in graph.node_types}
+        found.update((kind, graph[kind].value_stores()) for kind in graph.edge_types)
+    return {(group, name): rows for group, one in found.items() for name, rows in one.items()}
 
 
 #: PyG's loaders would write these over the edges of a homogeneous batch.

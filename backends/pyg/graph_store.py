@@ -24,9 +24,12 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from aethergraph._arrays import check_length
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from aethergraph._adjacency import Adjacency
 
 __all__ = ["GraphStore", "SamplingGraph", "SortKey"]
 
@@ -78,7 +81,8 @@ class _Edges(NamedTuple):
 class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     """The topology for PyG's loaders and samplers.
 
-    Over a graph, ``GraphStore(graph)``; or empty and filled through PyG's calls::
+    Over a graph, ``GraphStore(graph)``, also one of many types; or empty and filled through PyG's
+    calls::
 
         store = GraphStore()
         store.put_edge_index((row, col), edge_type=None, layout="coo", size=(n, n))
@@ -87,8 +91,8 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     ``(rowptr, col)``, CSC ``(row, colptr)``; edges point from row to col. They are kept as they
     are and found again under ``(edge_type, layout)``. ``size`` is worked out where it is missing.
     A :class:`Graph` is built from the first one put under ``edge_type=None`` when a sampler (or
-    :attr:`graph`) first needs it. Edge indices of typed graphs can be put and read; sampling from
-    them is not available yet.
+    :attr:`graph`) first needs it. Edge indices of typed graphs can be put and read; to sample
+    from a typed graph give a :class:`aethergraph.HeteroGraph`.
 
     Args:
         graph: the topology, or None for an empty store.
@@ -100,13 +104,15 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         UnsupportedError: a typed graph where a homogeneous one is needed.
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
+    def __init__(self, graph: Graph | HeteroGraph | None = None) -> None:
         super().__init__()
-        if graph is not None and not isinstance(graph, Graph):
+        if graph is not None and not isinstance(graph, (Graph, HeteroGraph)):
             raise InvalidArgumentError(
-                f"GraphStore takes an aethergraph.Graph, got {type(graph).__name__}"
+                f"GraphStore takes an aethergraph.Graph or HeteroGraph, got {type(graph).__name__}"
             )
-        self._graph = graph
+        self._graph = graph if isinstance(graph, Graph) else None
+        #: The graph of many types that was given, or None.
+        self.hetero = graph if isinstance(graph, HeteroGraph) else None
         self._edges: dict[Key, _Edges] = {}
         self._built: dict[str | None, Graph] = {}  # by the times they are sorted by
         self._lock = threading.Lock()
@@ -153,12 +159,14 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     ) -> Graph:
         first = next((edges for key, edges in self._edges.items() if key[0] is None), None)
         if first is None:
-            if not self._edges:
+            kinds = {attr.edge_type for attr in self.get_all_edge_attrs()}
+            if not kinds:
                 raise UnsupportedError("the graph store is empty: put an edge index first")
-            types = ", ".join(sorted({repr(edge_type) for edge_type, _ in self._edges}))
+            types = ", ".join(sorted(map(repr, kinds)))
             raise UnsupportedError(
-                f"sampling from typed (heterogeneous) graphs is not available yet; the store "
-                f"holds {types}. Put a homogeneous edge index under edge_type=None"
+                f"the store holds typed edges, {types}. To sample from them use "
+                "HeteroNeighborSampler over a HeteroGraph; or put a homogeneous edge index under "
+                "edge_type=None"
             )
         row, col = _to_coo(first)
         num_nodes = max(num_nodes, *first.attr.size)
@@ -211,9 +219,15 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         key = (edge_attr.edge_type, edge_attr.layout)
         if key in self._edges:
             return self._edges[key].pair
-        if self._graph is None or edge_attr.edge_type is not None:
-            return None
-        return _graph_layout(self._graph, edge_attr.layout)[:2]
+        edges = self._adjacency(edge_attr.edge_type)
+        return None if edges is None else _graph_layout(edges, edge_attr.layout)[:2]
+
+    def _adjacency(self, edge_type: Any) -> Adjacency | None:
+        """The edges of a type of the graph that was given."""
+        if edge_type is None:
+            return self._graph
+        kind = tuple(edge_type)
+        return self.hetero[kind] if self.hetero is not None and kind in self.hetero else None
 
     def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
         with self._lock:
@@ -234,6 +248,10 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             layout = EdgeLayout.CSR if self._graph.layout == "csr" else EdgeLayout.CSC
             size = (self._graph.num_nodes, self._graph.num_nodes)
             attrs.append(EdgeAttr(None, layout, layout == EdgeLayout.CSC, size))
+        for kind in self.hetero.edge_types if self.hetero is not None else ():
+            if (kind, EdgeLayout.CSC) not in self._edges:
+                size = self.hetero[kind].num_src, self.hetero[kind].num_dst  # type: ignore[index]
+                attrs.append(EdgeAttr(kind, EdgeLayout.CSC, True, size))
         for edges in self._edges.values():
             attr = edges.attr
             attrs.append(EdgeAttr(attr.edge_type, attr.layout, attr.is_sorted, attr.size))
@@ -241,8 +259,9 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
 
     def _edge_to_layout(self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False) -> Any:
         # A graph knows the edge ids of every layout; PyG would have to sort.
-        if self._graph is not None and attr.edge_type is None:
-            return _graph_layout(self._graph, layout)
+        edges = self._adjacency(attr.edge_type)
+        if edges is not None and (attr.edge_type, attr.layout) not in self._edges:
+            return _graph_layout(edges, layout)
         return super()._edge_to_layout(attr, layout, store)
 
     # ---- the rest --------------------------------------------------------------------------
@@ -371,7 +390,7 @@ def _to_coo(edges: _Edges) -> tuple[NDArray[Any], NDArray[Any]]:
 # ---- layouts of a graph ----------------------------------------------------------------------
 
 
-def _graph_layout(graph: Graph, layout: EdgeLayout) -> tuple[Tensor, Tensor, Tensor | None]:
+def _graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, Tensor | None]:
     """A graph's topology as PyG's (row, col, perm): int64 tensors in memory of their own.
 
     ``perm[i]`` is the graph's id of the edge at position i; None where it is i.
@@ -386,14 +405,14 @@ def _graph_layout(graph: Graph, layout: EdgeLayout) -> tuple[Tensor, Tensor, Ten
             return _int64(indices), _int64(indptr), None
         src, dst = graph.edge_index()
         order = np.argsort(dst, kind="stable")
-        return _int64(src[order]), _pointers(dst, graph.num_nodes), _int64(order)
+        return _int64(src[order]), _pointers(dst, graph.num_dst), _int64(order)
     if stored != "csc":
         indptr, indices, edge_ids = graph.csr()
         perm = None if edge_ids is None else _int64(edge_ids)
         return _int64(indptr), _int64(indices), perm
     src, dst = graph.edge_index()
     order = np.argsort(src, kind="stable")
-    return _pointers(src, graph.num_nodes), _int64(dst[order]), _int64(order)
+    return _pointers(src, graph.num_src), _int64(dst[order]), _int64(order)
 
 
 def _int64(values: NDArray[Any]) -> Tensor:

@@ -28,6 +28,7 @@ from aethergraph.pyg._links import Links
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
 from aethergraph.pyg._sources import source_of
+from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._values import read_seed_times
 from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window
@@ -319,7 +320,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         """
         index = NodeSamplerInput.cast(index)
         _reject_typed(index.input_type)
-        seeds = _seed_ids(index.node, "input_nodes")
+        seeds = seed_ids(index.node, "input_nodes")
         times = read_seed_times(self._current_walk().times, index.time, len(seeds), "input_time")
         out = self._sample(seeds, self._key(loader_key, times, hash_ids(seeds)), times)
         out.metadata = (index.input_id, index.time)
@@ -359,7 +360,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         _reject_typed(index.input_type)
-        src, dst = _seed_ids(index.row, "row"), _seed_ids(index.col, "col")
+        src, dst = seed_ids(index.row, "row"), seed_ids(index.col, "col")
         if len(src) != len(dst):
             raise InvalidArgumentError(f"row has {len(src)} ids, but col has {len(dst)}")
         if neg_sampling is not None and neg_sampling.is_triplet() and index.label is not None:
@@ -371,15 +372,15 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             ends = self._with_negatives(ends, neg_sampling, key, times)
         links = Links(ends, len(src), neg_sampling)
         seeds = torch.cat(ends)
-        inverse = None
+        local = torch.arange(len(seeds))
         if not self.disjoint:
-            seeds, inverse = torch.unique(seeds, return_inverse=True)
+            seeds, local = torch.unique(seeds, return_inverse=True)
         if times is not None:
             times = times[links.trees().numpy()]
         out = self._sample(seeds.numpy(), key, times)
         if out.batch is not None:
             out.batch = links.trees()[out.batch]
-        out.metadata = links.metadata(index, inverse)
+        out.metadata = links.metadata(index, local, self.disjoint)
         return self._finish(out)
 
     def _link_times(
@@ -515,17 +516,6 @@ def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
     ):
         return torch.from_numpy(table).unbind()
     return tuple(torch.from_numpy(vector) for vector in vectors)
-
-
-def _seed_ids(ids: Tensor, name: str) -> Ids:
-    """Seeds as contiguous int64."""
-    if not isinstance(ids, Tensor):
-        raise InvalidArgumentError(f"{name} must be a tensor, got {type(ids).__name__}")
-    if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise InvalidArgumentError(f"{name} must hold integer ids, got {ids.dtype}")
-    if ids.ndim != 1:
-        raise InvalidArgumentError(f"{name} must be one-dimensional, got {list(ids.shape)}")
-    return np.ascontiguousarray(ids.cpu().numpy(), np.int64)
 
 
 def _reject_typed(input_type: Any) -> None:
