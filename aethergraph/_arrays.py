@@ -73,7 +73,9 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
             raise OutOfRangeError(
                 f"{name}[{at}] = {array[at]} is above 2**63 - 1", position=at, value=int(array[at])
             )
-    return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
+    return allocate(
+        lambda: np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"]), f"{name} as int64"
+    )
 
 
 def as_count(value: Any, name: str) -> int:

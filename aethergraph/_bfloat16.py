@@ -36,6 +36,16 @@ def torch_bfloat16_bits(values: Any) -> NDArray[np.uint16] | None:
     return bits
 
 
+def can_save_as(code: int, to: int) -> bool:
+    """Whether every value of native dtype ``code`` has its like in ``to``, rounded if a float."""
+    floats = [native.dtype_code(name) for name in ("bfloat16", "float16", "float32", "float64")]
+    if code == to or to in floats:
+        return True
+    return code not in floats and np.can_cast(
+        native.ARRAY_DTYPES[code], native.ARRAY_DTYPES[to], "safe"
+    )
+
+
 def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:
     """``rows`` of native dtype ``code`` as native dtype ``to``."""
     if code == to:

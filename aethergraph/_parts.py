@@ -53,7 +53,13 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         self._stores = dict(stores or {})
 
     def __getitem__(self, name: str) -> FeatureStore:
+        self._require(name)
         return self._stores[name]
+
+    def _require(self, name: str) -> None:
+        if name not in self._stores:
+            known = ", ".join(map(repr, self._stores)) or "none"
+            raise KeyError(f"no {self.kind} attribute {name!r}; there are: {known}")
 
     def __setitem__(self, name: str, value: FeatureStore | ArrayLike) -> None:
         _check_name(name, self.kind)
@@ -61,6 +67,7 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
 
     def __delitem__(self, name: str) -> None:
+        self._require(name)
         del self._stores[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -301,6 +308,10 @@ class EdgeInput:
             check_weights(self.weight, "edge_weight")
         if time is not None:
             self.time = as_times(time, edges, "edge_time", "num_edges")
+        if attrs is not None and not isinstance(attrs, Mapping):
+            raise InvalidArgumentError(
+                f"edge_attrs goes by name, {{name: rows}}, got {type(attrs).__name__}"
+            )
         for name, value in (attrs or {}).items():
             _check_name(name, "edge")
             self.attrs[name] = attribute_store(value, edges, f"edge_attrs[{name!r}]", "num_edges")

@@ -21,7 +21,7 @@ from aethergraph._arrays import (
     read_only,
     to_array,
 )
-from aethergraph._bfloat16 import bfloat16_to_float32, convert, torch_bfloat16_bits
+from aethergraph._bfloat16 import bfloat16_to_float32, can_save_as, convert, torch_bfloat16_bits
 from aethergraph._npy import is_npy, map_npy, read_npy_header
 from aethergraph._storage import Storage, check_storage, choose_storage, copy_to_memory
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
@@ -487,8 +487,9 @@ class FeatureStore:
 
         Args:
             path: the file.
-            dtype: convert to this dtype, for example ``"bfloat16"`` (round to nearest even) or
-                ``"float16"``; by default the rows are written as they are.
+            dtype: convert to this dtype: any float, such as ``"bfloat16"`` (round to nearest
+                even) or ``"float16"`` (which has infinity above 65504), or wider integers; by
+                default the rows are written as they are.
             progress: called with (bytes done, bytes in all).
 
         Raises:
@@ -496,6 +497,11 @@ class FeatureStore:
         """
         self.native_rows()
         code = self._code if dtype is None else native.dtype_code(dtype)
+        if not can_save_as(self._code, code):
+            raise UnsupportedError(
+                f"rows of {self.dtype_name} cannot be saved as {native.DTYPE_NAMES[code]}: that "
+                "would change values; all can be saved as floats, integers as wider ones"
+            )
         if os.fsdecode(native.encode_path(path)[1]).endswith(".npy"):
             native.run_long(lambda task: self._save_npy(path, code, task), progress, self.nbytes)
             return
@@ -557,8 +563,8 @@ class FeatureStore:
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the file behind this store and compare its checksums.
 
-        Nothing to do for rows in memory; a ``.npy`` file has no checksums, and its header and size
-        were checked when it was opened.
+        Nothing to do for rows in memory. A ``.npy`` file has no checksums: only whether it was
+        written to since can be told.
 
         Raises:
             CorruptFileError: names the first section that is damaged.
@@ -566,6 +572,8 @@ class FeatureStore:
         """
         self.native_rows()
         origin = self._origin
+        if self._guard is not None:
+            self._guard.check()
         if origin is None or origin.kind == "npy":
             return
         file = native.NativeFile(origin.path)

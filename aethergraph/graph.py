@@ -266,6 +266,7 @@ class Graph(Adjacency):
             self._file = None
 
     def __enter__(self) -> Graph:
+        self._live()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -211,6 +211,15 @@ class HeteroGraph:
         """
         if layout not in _LAYOUTS:
             raise InvalidArgumentError(f"layout = {layout!r} is not one of {', '.join(_LAYOUTS)}")
+        by_type = {
+            "edges": edges, "num_nodes": num_nodes, "edge_weight": edge_weight,
+            "edge_time": edge_time, "node_time": node_time, "edge_attrs": edge_attrs,
+        }  # fmt: skip
+        for option, given in by_type.items():
+            if not isinstance(given, Mapping) and not (given is None and option != "edges"):
+                raise InvalidArgumentError(
+                    f"{option} goes by type, {{type: ...}}, got {type(given).__name__}"
+                )
         values: dict[str, dict[Any, Any]] = {
             "edge_weight": dict(edge_weight or {}),
             "edge_time": dict(edge_time or {}),
@@ -312,6 +321,7 @@ class HeteroGraph:
             self._reader.file.close()
 
     def __enter__(self) -> HeteroGraph:
+        self._check_open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -330,11 +340,13 @@ class HeteroGraph:
     @property
     def node_types(self) -> list[str]:
         """Names of the node types, in order."""
+        self._check_open()
         return list(self._nodes)
 
     @property
     def edge_types(self) -> list[EdgeType]:
         """Edge types, in the order in which sampling takes them."""
+        self._check_open()
         return list(self._edges)
 
     @property

@@ -154,6 +154,11 @@ def _build(
     dedup: bool,
     show: Stages,
 ) -> Graph:
+    if undirected and keep_order:
+        raise InvalidArgumentError(
+            "keep_order keeps the input row of every edge, which the reverse edges of undirected "
+            "do not have: leave one of them out"
+        )
     if undirected:
         table = with_reverses(table)
     if dedup:

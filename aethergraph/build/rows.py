@@ -156,8 +156,19 @@ def _open(path: PathLike) -> Table:
     return table
 
 
+#: Columns that are taken for node ids nowhere by guessing, and for features neither.
+_ID_NAMES = frozenset({"id", "node", "node_id", "nodeid", "nid"})
+
+
 def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
     if selector is None:
+        for name in table.peek_names():
+            if name.strip().lower() in _ID_NAMES:
+                raise InputError(
+                    table.path,
+                    f"has a column called {name!r}: say --id-column {name} (id_column=) if rows "
+                    "belong to the nodes it names; without such a column row i is that of node i",
+                )
         return None
     if isinstance(selector, str) and not selector.isdigit():
         table.require_header()

@@ -141,6 +141,8 @@ def check_readable(path: PathLike) -> int:
     try:
         if os.path.isdir(name):
             raise InputError(name, "is a folder, not a file")
+        if os.path.exists(name) and not os.path.isfile(name):
+            raise InputError(name, "is a pipe or a device, not a file: write it to a file first")
         with open(name, "rb") as file:
             return os.fstat(file.fileno()).st_size
     except FileNotFoundError as error:

@@ -50,6 +50,8 @@ class SamplerBase:
     ) -> None:
         _check_word(subgraph_type, "subgraph_type", _SUBGRAPH_TYPES)
         _check_word(temporal_strategy, "temporal_strategy", _STRATEGIES)
+        if time_attr is None and (strict or window is not None or temporal_strategy != "uniform"):
+            raise InvalidArgumentError("strict, window and temporal_strategy need time_attr")
         disjoint = bool(disjoint) or time_attr is not None
         if subgraph_type == "induced" and disjoint:
             raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
@@ -133,6 +135,8 @@ def as_window(window: Any) -> float | int | None:
 
 def as_fanouts(fanouts: Sequence[int] | NDArray[Any], name: str = "fanouts") -> tuple[int, ...]:
     """Fanouts by hop, checked."""
+    if fanouts is None:
+        raise InvalidArgumentError(f"{name} has one number per hop, got None")
     if isinstance(fanouts, (int, np.integer)):
         raise InvalidArgumentError(f"{name} has one number per hop: [{int(fanouts)}] for one hop")
     ids = as_ids(fanouts, name)

@@ -69,6 +69,8 @@ def find_times(
     if store is None:
         raise _unknown("time_attr", name, "node or edge", {**nodes, **edges})
     array = _vector(store, f"time_attr = {name!r}")
+    if store.guard is None and array.dtype.kind == "f":  # a file's are met in check_sorted
+        check_times(array, name)
     if array.dtype in (np.int64, np.float64):
         return Values(array, store.guard, of_nodes)
     if array.dtype.kind not in "iuf":
@@ -191,6 +193,8 @@ def _seed_times(times: Values, seeds: Ids, seed_time: ArrayLike | None) -> NDArr
         except OutOfRangeError as error:
             raise name_id(error, "seeds", len(times.array)) from None
     own = to_array(seed_time, "seed_time")
+    if own.size == 0 and len(seeds) == 0:
+        return np.empty(0, times.array.dtype)
     if own.ndim != 1 or own.dtype.kind not in "iuf":
         raise InvalidArgumentError(
             f"seed_time must be a vector of numbers, got shape {own.shape} of {own.dtype}"
@@ -211,5 +215,7 @@ def _minus(own: NDArray[Any], window: float | int) -> NDArray[Any]:
     if own.dtype == np.float64:
         return np.asarray(own - float(window))
     lowest = np.iinfo(np.int64).min
+    if window >= 2**63 - 1:  # infinity as well
+        return np.full_like(own, lowest)
     width = int(window)
     return np.where(own < lowest + width, lowest, own - width)

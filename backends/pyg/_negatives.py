@@ -6,6 +6,7 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``neg_sample``
 from __future__ import annotations
 
 import inspect
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from aethergraph.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NegativeNodes", "NodesByTime", "WeightTable"]
+__all__ = ["NegativeNodes", "NodesByTime", "WeightTable", "count_negatives"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -27,6 +28,14 @@ _WEIGHT_PER_SIDE = "endpoint" in inspect.signature(NegativeSampling.sample).para
 
 #: How often a sampler of somebody else is asked again for nodes in time, as in PyG.
 _ROUNDS = 5
+
+
+def count_negatives(num_positive: int, neg_sampling: NegativeSampling) -> int:
+    """How many negatives there are in all."""
+    if not math.isfinite(neg_sampling.amount):
+        raise InvalidArgumentError(f"neg_sampling: amount = {neg_sampling.amount} is no number")
+    count: int = math.ceil(num_positive * neg_sampling.amount)
+    return count
 
 
 class NodesByTime:

@@ -298,6 +298,10 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
             graph: the graph whose attributes are served, never changed.
             recycle: see the class.
         """
+        if not isinstance(graph, (Graph, HeteroGraph)):
+            raise InvalidArgumentError(
+                f"graph must be a Graph or a HeteroGraph, got {type(graph).__name__}"
+            )
         store = cls(recycle=recycle)
         store._graph = graph
         store._values = _graph_values(graph)

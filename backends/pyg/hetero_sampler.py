@@ -6,7 +6,6 @@ and ``HeteroSamplerOutput``.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,7 +23,7 @@ from torch_geometric.sampler.base import DataType, SubgraphType
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._links import Links
-from aethergraph.pyg._negatives import NegativeNodes
+from aethergraph.pyg._negatives import NegativeNodes, count_negatives
 from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
 from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg.graph_store import GraphStore
@@ -226,7 +225,7 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
     def _with_negatives(
         self, kind: EdgeType, ends: list[Tensor], neg_sampling: NegativeSampling, key: int
     ) -> list[Tensor]:
-        count = math.ceil(len(ends[0]) * neg_sampling.amount)
+        count = count_negatives(len(ends[0]), neg_sampling)
         generator = make_generator(key, _NEGATIVES)
         drawn = list(ends)
         for side, name in enumerate(("src", "dst")):

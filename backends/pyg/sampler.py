@@ -6,7 +6,6 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,7 +24,7 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._links import Links
-from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._negatives import NegativeNodes, NodesByTime, count_negatives
 from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
 from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._tensors import seed_ids
@@ -164,6 +163,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         self._weight_attr = weight_attr
         self._strict = bool(strict)
         self._window = as_window(window)
+        if time_attr is None and (strict or window is not None):
+            raise InvalidArgumentError("strict and window need time_attr")
         self._is_sorted = bool(is_sorted)
         self._walk: Walk | None = None
         self._walker: Walker | None = None
@@ -186,10 +187,14 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
     @num_neighbors.setter
     def num_neighbors(self, value: NumNeighbors | list[int]) -> None:
+        if not isinstance(value, (NumNeighbors, dict)) and not hasattr(value, "__len__"):
+            raise InvalidArgumentError(
+                f"num_neighbors has one number per hop, such as [15, 10], got {value!r}"
+            )
         numbers = value if isinstance(value, NumNeighbors) else NumNeighbors(value)
         if isinstance(numbers.values, dict):
             raise UnsupportedError(
-                "num_neighbors by edge type is for typed graphs, which cannot be sampled yet"
+                "num_neighbors by edge type is for typed graphs: see HeteroNeighborSampler"
             )
         self._num_neighbors = numbers
 
@@ -459,7 +464,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         times: NDArray[Any] | None,
     ) -> list[Tensor]:
         pairs = len(ends[0])
-        count = math.ceil(pairs * neg_sampling.amount)
+        count = count_negatives(pairs, neg_sampling)
         nodes, until = self._negative_nodes(), None
         if times is not None:
             bounds = self._current_walker().bounds(ends[0].numpy(), times)

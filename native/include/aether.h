@@ -174,7 +174,7 @@ const void *aether_file_data(const aether_file *file, uint32_t i); /* NULL if i 
 /* Read every section and compare checksums; names the first bad section. */
 int aether_file_verify(const aether_file *file, aether_task *task, aether_error *err);
 /* AETHER_E_FILE_CHANGED if a page of the mapping could not be read any more, the
- * file shrank, or (containers) it was written to since it was opened. */
+ * file shrank, or it was written to since it was opened. */
 int aether_file_check(const aether_file *file, aether_error *err);
 
 /* Put the handler that guards mappings in place again if another library has
@@ -357,7 +357,7 @@ typedef struct aether_seeds {
 void aether_time_of_double(const double *times, uint64_t n, int64_t *out);
 
 /* Sampling in time needs lists that are sorted by it: AETHER_E_INVALID with the
- * first node (position) whose list is not. */
+ * first node (position) whose list is not, or holds NaN. */
 int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err);
 
 int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,

@@ -76,7 +76,7 @@ def test_convert_with_everything(edges: Path, tmp_path: Path) -> None:
     (tmp_path / "y.csv").write_text("id,label\n0,7\n1,8\n2,9\n")
     result = ae(
         *("convert", "-i", edges, "-i", edges, "--output", tmp_path / "g.bin"),
-        *("--src", "1", "--dst", "src", "--attr", "w:float64", "--header", "--keep-order"),
+        *("--src", "1", "--dst", "src", "--attr", "w:float64", "--header"),
         *("--features", tmp_path / "x.csv", "--dtype", "bfloat16", "--labels"),
         *(tmp_path / "y.csv", "--id-column", "id", "--undirected", "--dedup", "--threads", 1),
     )
@@ -86,6 +86,18 @@ def test_convert_with_everything(edges: Path, tmp_path: Path) -> None:
     x = FeatureStore.load(tmp_path / "g.features.bin")
     assert x.gather([0, 1, 2], dtype="float32").tolist() == [[1, 2], [3, 4], [5, 6]]
     assert np.load(tmp_path / "g.labels.npy").tolist() == [7, 8, 9]
+
+
+def test_convert_refuses_what_would_mislead(edges: Path, tmp_path: Path) -> None:
+    assert "keep_order" in fails(
+        "convert", "-i", edges, "-o", tmp_path / "g", "--undirected", "--keep-order", code=2
+    )
+    (tmp_path / "x.csv").write_text("id,a\n2,5\n0,1\n1,3\n")
+    for option in ("--features", "--labels"):
+        said = fails("convert", "-i", edges, "-o", tmp_path / "g", option, tmp_path / "x.csv")
+        assert "--id-column id" in said
+    os.mkfifo(tmp_path / "pipe")
+    assert "is a pipe" in fails("convert", "-i", tmp_path / "pipe", "-o", tmp_path / "g")
 
 
 def test_convert_notes_unused_columns(edges: Path, tmp_path: Path) -> None:

@@ -553,3 +553,11 @@ def test_it_pickles_with_its_stores() -> None:
         assert draw(other) == draw(sampler)
         assert other.num_neighbors.values == [3, 2]
         assert other.graph.num_edges == NUM_EDGES
+
+
+def test_numbers_that_cannot_be_are_named() -> None:
+    for wrong in (5, None):
+        with pytest.raises(errors.InvalidArgumentError, match="one number per hop"):
+            NeighborSampler(GRAPH, wrong)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="need time_attr"):
+        NeighborSampler(GRAPH, [2], window=3)

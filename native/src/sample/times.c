@@ -1,6 +1,7 @@
 #include "sample/times.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "core/error.h"
 #include "core/pool.h"
@@ -74,6 +75,11 @@ typedef struct check {
     aether_error *err;
 } check;
 
+/* The map of doubles puts NaN beyond the infinities. */
+static bool is_time(const ae_times *times, int64_t time) {
+    return !times->is_double || (time >= ae_time_of_double(-INFINITY) && time <= ae_time_of_double(INFINITY));
+}
+
 static int check_node(const check *c, uint64_t node, bool *sorted, aether_error *err) {
     ae_list list;
     int64_t last = INT64_MIN, time = INT64_MIN;
@@ -81,7 +87,7 @@ static int check_node(const check *c, uint64_t node, bool *sorted, aether_error 
     *sorted = true;
     for (uint64_t i = 0; !rc && i < list.degree; i++) {
         rc = time_at(&c->times, c->t, list.start + i, &time, err);
-        *sorted &= rc || time >= last;
+        *sorted &= rc || (time >= last && is_time(&c->times, time));
         last = time;
     }
     return rc;

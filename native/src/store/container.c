@@ -210,6 +210,7 @@ static int open_container(aether_file *file, aether_error *err) {
 
 static int open_raw(aether_file *file, aether_error *err) {
     int code = ae_mapping_open(file->path, &file->map, err);
+    file->map.constant = true; /* the caller's offsets and rows must stay true as well */
     return code ? code : ae_mapping_map(&file->map, file->path, err);
 }
 
