@@ -36,6 +36,14 @@ Ids = NDArray[np.int64]
 _LAYOUTS = ("csc", "csr", "both")
 
 
+def _attach_file(
+    attrs: AttributeTable, path: native.Path, name: str, storage: Storage, budget: int | str | None
+) -> FeatureStore:
+    store = FeatureStore.load(path, storage, memory_budget=budget)
+    attrs[name] = store
+    return store
+
+
 class NodeView:
     """The nodes of one type: ``graph["user"]``."""
 
@@ -78,9 +86,7 @@ class NodeView:
         memory_budget: int | str | None = None,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per node, as :meth:`Graph.load_features` does."""
-        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
-        self.attrs[name] = store
-        return store
+        return _attach_file(self.attrs, path, name, storage, memory_budget)
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``node_time`` as a store to gather from, if it is there."""
@@ -121,9 +127,7 @@ class EdgeView(Adjacency):
         memory_budget: int | str | None = None,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per edge, in edge-id order."""
-        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
-        self.attrs[name] = store
-        return store
+        return _attach_file(self.attrs, path, name, storage, memory_budget)
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from, those that are there."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import check_length, check_times, to_array
+from aethergraph._arrays import as_times, check_length, check_times, to_array
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
@@ -24,6 +24,7 @@ __all__ = [
     "find_times",
     "find_weights",
     "make_relation",
+    "require_sorted",
     "seed_bounds",
 ]
 
@@ -75,8 +76,7 @@ def find_times(
         return Values(array, store.guard, of_nodes)
     if array.dtype.kind not in "iuf":
         raise InvalidArgumentError(f"time_attr = {name!r} holds {store.dtype_name}, not numbers")
-    wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-    return Values(wide, None, of_nodes)
+    return Values(as_times(array, len(array), name, "itself"), None, of_nodes)
 
 
 def _vector(store: FeatureStore, label: str) -> NDArray[Any]:
@@ -113,6 +113,10 @@ def make_relation(
     to: int = 0,
 ) -> native.NativeRelation:
     """Lists of nodes of type ``source`` that hold nodes of type ``to``, with what to draw by."""
+    for what, values in (("weights", weights), ("times", times)):
+        if values is not None:  # the core takes their length on trust
+            count = topology.num_minor if values.of_nodes else topology.num_edges
+            check_length(values.array, count, what, "what they belong to")
     return native.NativeRelation(
         topology,
         source,
@@ -125,8 +129,9 @@ def make_relation(
 
 
 def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> None:
-    """Check once per graph that its lists are sorted by ``name``."""
-    _check_sorted("", graph, name, name in graph.node_attrs or name in graph.edge_attrs, relation)
+    """Check that all lists of ``graph`` are sorted by its times called ``name``."""
+    replaced = name in graph.node_attrs or name in graph.edge_attrs
+    require_sorted("", graph, name, None if replaced else name, relation)
 
 
 def check_sorted_relation(
@@ -135,13 +140,23 @@ def check_sorted_relation(
     """The same for one edge type; nothing to do where it has no times."""
     if name is not None and relation.times is not None:
         own = name == ("node_time" if relation.node_times else "edge_time")
-        _check_sorted(f"{label}: ", view, name, not own or name in view.edge_attrs, relation)
+        own = own and name not in view.edge_attrs
+        require_sorted(f"{label}: ", view, name, name if own else None, relation)
 
 
-def _check_sorted(
-    label: str, graph: Graph | EdgeView, name: str, replaced: bool, relation: native.NativeRelation
+def require_sorted(
+    label: str,
+    graph: Graph | EdgeView,
+    name: str,
+    own: str | None,
+    relation: native.NativeRelation,
 ) -> None:
-    if name in graph.sorted_by and not replaced:
+    """Raise an error that names the first node whose list is not sorted by time.
+
+    ``own`` says that these are times of the graph itself, which are checked once; others can
+    change and are checked every time.
+    """
+    if own in graph.sorted_by:
         return
     try:
         native.run_long(relation.check_times, None, 8 * relation.topology.num_edges)
@@ -151,8 +166,8 @@ def _check_sorted(
             "graph with these times (from_edges(edge_time=...) or node_time=...), which sorts",
             position=error.position,
         ) from None
-    if not replaced:  # attributes can change
-        graph.sorted_by.add(name)
+    if own is not None:
+        graph.sorted_by.add(own)
 
 
 def seed_bounds(

@@ -14,7 +14,13 @@ from aethergraph.graph import Graph
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey
-from aethergraph.sampling.values import Bounds, Values, make_relation, seed_bounds
+from aethergraph.sampling.values import (
+    Bounds,
+    Values,
+    make_relation,
+    require_sorted,
+    seed_bounds,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,28 +79,11 @@ def make_walk(
         times = Values(own, None, times.of_nodes)
     relation = make_relation(graph.topology(layout), weights, times)
     if key is not None and edge_ids is None and not is_sorted:
-        _check_sorted(graph, key, relation)
+        own = graph.node_time if key.of_nodes else graph.edge_time
+        is_own = own is not None and np.may_share_memory(own, key.times)
+        own_name = "node_time" if key.of_nodes else "edge_time"
+        require_sorted("", graph, key.name, own_name if is_own else None, relation)
     return Walk(graph, edge_ids, relation, times)
-
-
-def _check_sorted(graph: Graph, key: SortKey, relation: native.NativeRelation) -> None:
-    """Check the lists of a graph once if the times are its own, else every time."""
-    name = "node_time" if key.of_nodes else "edge_time"
-    own = graph.node_time if key.of_nodes else graph.edge_time
-    is_own = own is not None and np.may_share_memory(own, key.times)
-    if is_own and name in graph.sorted_by:
-        return
-    try:
-        native.run_long(relation.check_times, None, 8 * graph.num_edges)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"the in-edges of node {error.position} are not sorted by {key.name!r}: build the "
-            "graph with these times (Graph.from_edges(edge_time=...) or node_time=...), which "
-            "sorts",
-            position=error.position,
-        ) from None
-    if is_own:
-        graph.sorted_by.add(name)
 
 
 class Options(NamedTuple):

@@ -22,6 +22,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, SubgraphType
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._links import Links
 from aethergraph.pyg._negatives import NegativeNodes, count_negatives
 from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from aethergraph.hetero import EdgeType
     from aethergraph.sampling.base import TemporalStrategy
-
-from aethergraph.hetero import HeteroGraph
 
 __all__ = ["HeteroNeighborSampler", "hetero_graph_of"]
 

@@ -183,3 +183,10 @@ def test_options_that_are_refused() -> None:
     for sampler, seed_time, text in calls:
         with pytest.raises(errors.InvalidArgumentError, match=text):
             sampler.sample([2], key=0, seed_time=seed_time)
+
+
+def test_unsigned_times_beyond_int64_do_not_wrap() -> None:
+    graph = Graph.from_edges(3, [0, 1], [2, 2])
+    graph.edge_attrs["t"] = np.array([1, 2**63], np.uint64)
+    with pytest.raises(errors.OutOfRangeError, match=r"t\[1\] = 9223372036854775808"):
+        NeighborSampler(graph, [1], time_attr="t")
