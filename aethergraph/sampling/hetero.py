@@ -128,7 +128,7 @@ class HeteroNeighborSampler(SamplerBase):
         if not is_sorted:
             for kind, relation in zip(self._kinds, relations, strict=True):
                 check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
-        self._edge_times = next((r.times for r in relations if r.times is not None), None)
+        self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
         self._set_walk(
             relations, list(self._counts.values()), [self.fanouts[kind] for kind in self._kinds]
         )
@@ -270,6 +270,19 @@ def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:
         if name in stores:
             found[kind] = find_times(name, {}, stores)
     return found
+
+
+def _one_dtype(
+    relations: list[native.NativeRelation], seed_times: dict[str, Values], name: str | None
+) -> NDArray[Any] | None:
+    """Any of the times: a seed's time is compared with all of them, so they are of one dtype."""
+    arrays = [r.times for r in relations if r.times is not None]
+    arrays += [times.array for times in seed_times.values()]
+    if len({array.dtype for array in arrays}) > 1:
+        raise InvalidArgumentError(
+            f"time_attr = {name!r} holds int64 in one type and float64 in another: use one of them"
+        )
+    return arrays[0] if arrays else None
 
 
 def _relations(

@@ -384,6 +384,12 @@ def test_samplers_pickle_with_their_options(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a.edge[kind], b.edge[kind])
 
 
+def test_times_of_two_dtypes_are_refused() -> None:
+    times: Any = {"user": np.arange(40), "post": np.arange(60.0)}
+    with pytest.raises(errors.InvalidArgumentError, match="int64 in one type and float64"):
+        HeteroNeighborSampler(make_graph(node_time=times), [2], time_attr="node_time")
+
+
 def test_options_that_are_refused() -> None:
     graph = make_graph(node_time={"post": np.arange(60)})
     bad: list[tuple[Any, dict[str, Any], str]] = [
