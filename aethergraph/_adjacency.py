@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids, as_node, empty
-from aethergraph._parts import AttributeTable, EdgeParts, Lists, name_id
+from aethergraph._parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
 
 __all__ = ["Adjacency", "Layout"]
@@ -123,6 +123,36 @@ class Adjacency:
             assert out is not None
             return bool((out.neighbors(source) == target).any())
         return bool((into.neighbors(target) == source).any())
+
+    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
+        """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]; works with every layout.
+
+        Costs one pass over a list for each pair.
+
+        Raises:
+            OutOfRangeError: a node that does not exist; names the side and the position.
+        """
+        return np.asarray(self._find(u, v)[0] > 0)
+
+    def edges_between(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
+        """Every edge from ``u[i]`` to ``v[i]``: ``(i, edge id)``, int64 [m] each, by ascending i.
+
+        There are as many for a pair as there are duplicates of the edge, none if it is missing.
+        Cost and errors are those of :meth:`has_edges`.
+        """
+        counts, edges = self._find(u, v)
+        return np.repeat(np.arange(len(counts)), counts), edges
+
+    def _find(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
+        source, target = as_ids(u, "u"), as_ids(v, "v")
+        if len(source) != len(target):
+            raise InvalidArgumentError(f"u has {len(source)} ids, but v has {len(target)}")
+        parts = self._edges()
+        for name, ids, count in (("u", source, parts.num_src), ("v", target, parts.num_dst)):
+            check_ids(ids, count, name)
+        lists = parts.any_lists
+        ends = (target, source) if lists is parts.csc else (source, target)
+        return lists.topology.find(*ends)
 
     def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """``(indptr uint64 [num_dst + 1], indices uint32 or uint64 [num_edges])``, read-only.

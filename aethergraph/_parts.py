@@ -266,6 +266,18 @@ def name_id(error: OutOfRangeError, name: str, num_nodes: int) -> OutOfRangeErro
     return OutOfRangeError(message, position=error.position, value=error.value)
 
 
+def check_ids(ids: Ids, count: int, name: str) -> None:
+    """Check that ids are in ``0 .. count - 1``.
+
+    Raises:
+        OutOfRangeError: names the first that is not, and its position.
+    """
+    low, high = native.id_bounds(ids)
+    if len(ids) and (low < 0 or high >= count):
+        at = int(((ids < 0) | (ids >= count)).argmax())
+        raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count)
+
+
 # ---- building --------------------------------------------------------------------------------
 
 

@@ -158,14 +158,17 @@ class NativeSampler:
         key: int,
         since: Sequence[Ids | None] | None = None,
         until: Sequence[Ids | None] | None = None,
+        exclude: Sequence[Ids | None] | None = None,
     ) -> NativeSample:
         """Sample around ``seeds`` (contiguous int64, by node type) with the 64-bit ``key``.
 
         ``since`` and ``until`` bound the times that the tree of each seed sees (inclusive, int64;
-        of float64 times in the order of :func:`time_keys`).
+        of float64 times in the order of :func:`time_keys`). ``exclude`` has the positions in the
+        lists of each relation that are left out, ascending.
         """
         self._options.key = key
         lent = [_lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
+        lent.append(self._lend_excluded(exclude))
         err = self._err
         self._begin()
         code = lib.aether_sample_typed(
@@ -184,6 +187,19 @@ class NativeSampler:
         sample = self._export()
         self._end(0)
         return sample
+
+    def _lend_excluded(self, exclude: Sequence[Ids | None] | None) -> Any:
+        if exclude is None or not any(e is not None and len(e) for e in exclude):
+            self._options.exclude = ffi.NULL
+            return None
+        rows = ffi.new("aether_excluded[]", len(self.relations))
+        lent: list[Any] = [rows]
+        for row, positions in zip(rows, exclude, strict=True):
+            if positions is not None:
+                lent.append(ffi.from_buffer("uint64_t[]", positions))
+                row.positions, row.count = lent[-1], len(positions)
+        self._options.exclude = rows
+        return lent
 
     def _begin(self) -> None:
         if self._guards:

@@ -96,6 +96,32 @@ class NativeTopology:
         end_read(code, err, self.guard)
         return neighbors, edges
 
+    def find(self, major: Ids, minor: Ids) -> tuple[Ids, Ids]:
+        """Where the lists of ``major`` hold ``minor``: counts by pair, and all positions in turn.
+        Both are ids that exist.
+        """
+        counts = empty(len(major), np.int64, f"{len(major)} counts")
+        capacity = 2 * len(major)
+        while True:
+            places = empty(capacity, np.int64, f"{capacity} edges")
+            err = new_error()
+            begin_read(self.guard)
+            code = lib.aether_find_edges(
+                self.handle,
+                ffi.from_buffer("int64_t[]", major),
+                ffi.from_buffer("int64_t[]", minor),
+                len(major),
+                ffi.from_buffer("uint64_t[]", counts),
+                ffi.from_buffer("uint64_t[]", places),
+                capacity,
+                err,
+            )
+            end_read(code, err, self.guard)
+            found = int(counts.sum())
+            if found <= capacity:
+                return counts, places[:found]
+            capacity = found
+
     def fanout(
         self,
         nodes: Ids,

@@ -8,14 +8,22 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
+from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 
-__all__ = ["SamplerBase", "SubgraphType", "TemporalStrategy", "as_fanouts", "as_window"]
+__all__ = [
+    "SamplerBase",
+    "SubgraphType",
+    "TemporalStrategy",
+    "as_excluded",
+    "as_fanouts",
+    "as_window",
+]
 
 Ids = NDArray[np.int64]
 SubgraphType = Literal["directional", "bidirectional", "induced"]
@@ -53,8 +61,6 @@ class SamplerBase:
         if time_attr is None and (strict or window is not None or temporal_strategy != "uniform"):
             raise InvalidArgumentError("strict, window and temporal_strategy need time_attr")
         disjoint = bool(disjoint) or time_attr is not None
-        if subgraph_type == "induced" and disjoint:
-            raise InvalidArgumentError("subgraph_type='induced' does not go with disjoint=True")
         if as_count(num_threads, "num_threads") > 256:
             raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
         self.replace = bool(replace)
@@ -93,13 +99,14 @@ class SamplerBase:
         key: int,
         since: Sequence[Ids | None],
         until: Sequence[Ids | None],
+        exclude: Sequence[Ids | None] | None,
     ) -> native.NativeSample:
         try:
             scratch = self._scratch.pop()
         except IndexError:
             scratch = native.NativeSampler(*self._walk, self._flags(), self.num_threads)
         try:
-            return scratch.sample(seeds, key, since, until)
+            return scratch.sample(seeds, key, since, until, exclude)
         finally:
             self._scratch.append(scratch)
 
@@ -131,6 +138,13 @@ def as_window(window: Any) -> float | int | None:
     if not window >= 0:
         raise InvalidArgumentError(f"window = {window} is not at least 0")
     return int(window) if isinstance(window, (int, np.integer)) else float(window)
+
+
+def as_excluded(edges: ArrayLike, num_edges: int, name: str) -> Ids:
+    """Edge ids to leave out, checked, ascending and distinct."""
+    ids = as_ids(edges, name)
+    check_ids(ids, num_edges, name)
+    return np.unique(ids)
 
 
 def as_fanouts(fanouts: Sequence[int] | NDArray[Any], name: str = "fanouts") -> tuple[int, ...]:

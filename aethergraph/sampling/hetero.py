@@ -14,7 +14,13 @@ from aethergraph._arrays import as_ids
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.hetero import EdgeType, HeteroGraph
-from aethergraph.sampling.base import SamplerBase, SubgraphType, TemporalStrategy, as_fanouts
+from aethergraph.sampling.base import (
+    SamplerBase,
+    SubgraphType,
+    TemporalStrategy,
+    as_excluded,
+    as_fanouts,
+)
 from aethergraph.sampling.subgraph import to_bidirectional_typed
 from aethergraph.sampling.values import (
     Values,
@@ -144,6 +150,7 @@ class HeteroNeighborSampler(SamplerBase):
         key: int | None = None,
         *,
         seed_time: Mapping[str, ArrayLike] | None = None,
+        exclude: Mapping[EdgeType, ArrayLike] | None = None,
     ) -> HeteroSubgraph:
         """Draw the subgraph around ``seeds``.
 
@@ -152,9 +159,11 @@ class HeteroNeighborSampler(SamplerBase):
             key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
             seed_time: by node type [n], with ``time_attr``: what each seed's tree may see. Types
                 that are missing take the time of the seed node itself.
+            exclude: by edge type, ids of edges that the sample must not hold.
 
         Raises:
-            OutOfRangeError: names the first seed that is no node, its type and its position.
+            OutOfRangeError: names the first seed that is no node, or edge that does not exist, its
+                type and its position.
         """
         self._check_types(seeds, "seeds")
         self._check_types(seed_time or {}, "seed_time")
@@ -164,8 +173,9 @@ class HeteroNeighborSampler(SamplerBase):
             for name, own in zip(self._types, ids, strict=True)
         ]
         since, until = [b[0] for b in bounds], [b[1] for b in bounds]
+        excluded = self._excluded(exclude)
         try:
-            found = self._draw(ids, self._number(key), since, until)
+            found = self._draw(ids, self._number(key), since, until, excluded)
         except OutOfRangeError as error:
             raise self._name_seed(error, ids) from None
         return self._named(found)
@@ -181,6 +191,21 @@ class HeteroNeighborSampler(SamplerBase):
         if times is None and self._edge_times is not None:
             times = Values(self._edge_times, None)
         return seed_bounds(times, seeds, seed_time, strict=self.strict, window=self.window)
+
+    def _excluded(self, exclude: Mapping[EdgeType, ArrayLike] | None) -> list[Ids | None] | None:
+        if not exclude:
+            return None
+        for kind in exclude:
+            if kind not in self._kinds:
+                known = ", ".join(map(repr, self._kinds)) or "none"
+                raise InvalidArgumentError(f"exclude: {kind!r} is no edge type; there are: {known}")
+        counts = self.graph.num_edges
+        return [
+            as_excluded(exclude[kind], counts[kind], f"exclude[{kind!r}]")
+            if kind in exclude
+            else None
+            for kind in self._kinds
+        ]
 
     def _check_types(self, given: Mapping[str, Any], option: str) -> None:
         if not isinstance(given, Mapping):

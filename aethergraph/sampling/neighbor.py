@@ -11,7 +11,13 @@ from aethergraph._arrays import as_ids
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
-from aethergraph.sampling.base import SamplerBase, SubgraphType, TemporalStrategy, as_fanouts
+from aethergraph.sampling.base import (
+    SamplerBase,
+    SubgraphType,
+    TemporalStrategy,
+    as_excluded,
+    as_fanouts,
+)
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
 
@@ -39,7 +45,8 @@ class NeighborSampler(SamplerBase):
         replace: draw with replacement: exactly ``fanout`` edges from every node that has any.
         disjoint: each seed gets a subgraph of its own; ``Subgraph.batch`` tells which.
         subgraph_type: ``"directional"``: the sampled edges. ``"bidirectional"``: also their
-            reverses. ``"induced"``: all edges of the graph among the sampled nodes.
+            reverses. ``"induced"``: all edges of the graph among the sampled nodes; if disjoint,
+            among those of each tree: the ego subgraphs of ShaDow (Zeng et al., NeurIPS 2021).
         num_threads: threads of the native pool that one call may use: 1 is the calling thread
             only, 0 all of them.
         seed: start of the keys of calls that give none.
@@ -57,8 +64,8 @@ class NeighborSampler(SamplerBase):
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
-        InvalidArgumentError: an argument that cannot be, "induced" with ``disjoint``, or lists
-            that are not sorted by time (``position`` is the first such node).
+        InvalidArgumentError: an argument that cannot be, or lists that are not sorted by time
+            (``position`` is the first such node).
     """
 
     def __init__(
@@ -99,8 +106,13 @@ class NeighborSampler(SamplerBase):
         return len(self.fanouts)
 
     def sample(
-        self, seeds: ArrayLike, key: int | None = None, *, seed_time: ArrayLike | None = None
-    ) -> Subgraph:  # fmt: skip
+        self,
+        seeds: ArrayLike,
+        key: int | None = None,
+        *,
+        seed_time: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+    ) -> Subgraph:
         """Draw the subgraph around ``seeds``.
 
         Args:
@@ -112,15 +124,21 @@ class NeighborSampler(SamplerBase):
                 copies with one seed repeat each other's draws: workers should pass keys.
             seed_time: [n], with ``time_attr``: what each seed's tree may see. None: the time of
                 the seed node itself, if the times are those of nodes.
+            exclude: ids of edges that the sample must not hold, such as those that a model is to
+                predict. Every node draws as if the graph did not have them.
 
         Raises:
-            OutOfRangeError: names the first seed that is no node, and its position.
+            OutOfRangeError: names the first seed that is no node, or edge that does not exist, and
+                its position.
             FileChangedError: the mapped graph file was made shorter.
         """
         ids = as_ids(seeds, "seeds")
         bounds = seed_bounds(self._times, ids, seed_time, strict=self.strict, window=self.window)
+        out = None
+        if exclude is not None:
+            out = [as_excluded(exclude, self.graph.num_edges, "exclude")]
         try:
-            sample = self._draw([ids], self._number(key), [bounds.since], [bounds.until])
+            sample = self._draw([ids], self._number(key), [bounds.since], [bounds.until], out)
         except OutOfRangeError as error:
             raise name_id(error, "seeds", self._num_nodes) from None
         node, row, col, edge = sample.node[0], sample.row[0], sample.col[0], sample.edge[0]
@@ -130,7 +148,7 @@ class NeighborSampler(SamplerBase):
             row, col, edge = to_bidirectional(row, col, edge, node.shape[0])
             return Subgraph(node, row, col, edge, batch)
         if self.subgraph_type == "induced":
-            return Subgraph(node, row, col, edge, None, hop_nodes, None)
+            return Subgraph(node, row, col, edge, batch, hop_nodes, None)
         return Subgraph(node, row, col, edge, batch, hop_nodes, hop_edges)
 
     def __repr__(self) -> str:

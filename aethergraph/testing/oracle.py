@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,22 +126,34 @@ class Relation:
         return True
 
     def visible(
-        self, node: int, bounds: tuple[float, float], latest: int | None
-    ) -> list[tuple[int, int]]:  # fmt: skip
-        """The entries in time; of those the last ``latest``."""
+        self,
+        node: int,
+        bounds: tuple[float, float],
+        latest: int | None,
+        exclude: frozenset[int] = frozenset(),
+    ) -> list[tuple[int, int]]:
+        """The entries in time; of those the last, from the ``latest`` ones not excluded on."""
         found = [entry for entry in self.entries(node) if self.is_visible(entry, *bounds)]
         timed = self.time is not None or self.node_time is not None
         if timed and latest is not None and latest >= 0:
-            found = found[max(0, len(found) - latest) :]
+            left = [i for i, entry in enumerate(found) if entry[1] not in exclude]
+            if latest < len(left):
+                found = found[left[len(left) - latest] :] if latest else []
         return found
 
     def draw(
-        self, entries: list[tuple[int, int]], fanout: int, replace: bool, start: int
-    ) -> list[tuple[int, int]]:  # fmt: skip
-        """The entries drawn by the stream ``start``."""
+        self,
+        entries: list[tuple[int, int]],
+        fanout: int,
+        replace: bool,
+        start: int,
+        exclude: frozenset[int] = frozenset(),
+    ) -> list[tuple[int, int]]:
+        """The entries drawn by the stream ``start``; an excluded one weighs nothing."""
         if self.weight is None:
-            return [entries[i] for i in positions(len(entries), fanout, replace, start)]
-        weights = [float(self.weight[edge]) for _, edge in entries]
+            left = [entry for entry in entries if entry[1] not in exclude]
+            return [left[i] for i in positions(len(left), fanout, replace, start)]
+        weights = [0.0 if edge in exclude else float(self.weight[edge]) for _, edge in entries]
         return [entries[i] for i in weighted_positions(weights, fanout, replace, start)]
 
 
@@ -210,37 +222,44 @@ def sample_typed(
     latest: bool = False,
     since: Sequence[float] | None = None,
     until: Sequence[float] | None = None,
+    exclude: Sequence[frozenset[int]] | None = None,
 ) -> TypedSample:
     """The walk over several node types (one list of seeds each) and edge types.
 
-    ``since`` and ``until`` have a bound for each tree, trees being numbered through the types.
+    ``since`` and ``until`` have a bound for each tree, trees being numbered through the types;
+    ``exclude`` has the edges to leave out for each relation.
     """
     trees = itertools.count()
     nodes = [_Nodes([(next(trees) if disjoint else 0, int(v)) for v in ids]) for ids in seeds]
     hop_nodes = [[len(n.names)] for n in nodes]
     hop_edges: list[list[int]] = [[] for _ in relations]
     found: list[list[tuple[int, int, int]]] = [[] for _ in relations]  # row, col, edge
+
+    def bounds(tree: int) -> tuple[float, float]:
+        low = -math.inf if since is None else since[tree]
+        return low, math.inf if until is None else until[tree]
+
     for hop in range(len(fanouts[0]) if fanouts else 0):
         before = [len(n.names) for n in nodes]
         for number, relation in enumerate(relations):
             fanout, far = int(fanouts[number][hop]), nodes[relation.to]
             count = len(found[number])
+            holes = frozenset[int]() if exclude is None else exclude[number]
             for v in nodes[relation.source].frontier:
                 tree, node = nodes[relation.source].names[v]
-                bounds = (
-                    -math.inf if since is None else since[tree],
-                    math.inf if until is None else until[tree],
-                )
-                entries = relation.visible(node, bounds, fanout if latest else None)
+                entries = relation.visible(node, bounds(tree), fanout if latest else None, holes)
                 start = stream_start(key, hop, node, tree if disjoint else None, number)
-                for other, edge in relation.draw(entries, fanout, replace, start):
+                for other, edge in relation.draw(entries, fanout, replace, start, holes):
                     found[number].append((far.add((tree, other)), v, edge))
             hop_edges[number].append(len(found[number]) - count)
         for counts, one, size in zip(hop_nodes, nodes, before, strict=True):
             one.frontier = range(size, len(one.names))
             counts.append(len(one.frontier))
     if induced:
-        found = [_among(relation, nodes) for relation in relations]
+        found = [
+            _among(relation, nodes, bounds, frozenset() if exclude is None else exclude[number])
+            for number, relation in enumerate(relations)
+        ]
         hop_edges = [[0] * len(counts) for counts in hop_edges]
 
     def column(edges: list[tuple[int, int, int]], which: int) -> Ids:
@@ -257,14 +276,19 @@ def sample_typed(
     )
 
 
-def _among(relation: Relation, nodes: list[_Nodes]) -> list[tuple[int, int, int]]:
-    """Every edge between sampled nodes."""
+def _among(
+    relation: Relation,
+    nodes: list[_Nodes],
+    bounds: Callable[[int], tuple[float, float]],
+    exclude: frozenset[int],
+) -> list[tuple[int, int, int]]:
+    """Every edge between sampled nodes of one tree that the tree may see."""
     local = nodes[relation.to].local
     return [
-        (local[0, other], v, edge)
-        for v, (_, node) in enumerate(nodes[relation.source].names)
-        for other, edge in relation.entries(node)
-        if (0, other) in local
+        (local[tree, other], v, edge)
+        for v, (tree, node) in enumerate(nodes[relation.source].names)
+        for other, edge in relation.visible(node, bounds(tree), None)
+        if (tree, other) in local and edge not in exclude
     ]
 
 
@@ -284,13 +308,16 @@ def sample(
     """What ``NeighborSampler.sample`` returns over these in-lists.
 
     ``values`` are those of :class:`Relation` (``weight``, ``time``, ``node_time``) and of
-    :func:`sample_typed` (``latest``, ``since``, ``until``).
+    :func:`sample_typed` (``latest``, ``since``, ``until``); ``exclude`` is the edges to leave out.
     """
     names = ("weight", "time", "node_time")
     relation = Relation(
         indptr, indices, edge_ids, **{name: values.pop(name, None) for name in names}
     )
     induced = subgraph_type == "induced"
+    exclude = values.pop("exclude", None)
+    if exclude is not None:
+        values["exclude"] = [frozenset(int(edge) for edge in exclude)]
     found = sample_typed(
         [relation], [seeds], [list(fanouts)], key,
         replace=replace, disjoint=disjoint, induced=induced, **values,

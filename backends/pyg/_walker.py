@@ -110,11 +110,6 @@ class Walker:
     def __init__(
         self, walk: Walk, options: Options, *, strict: bool, window: float | int | None
     ) -> None:
-        if options.induced and options.disjoint:
-            why = "" if walk.times is None else ", which time_attr implies"
-            raise InvalidArgumentError(
-                f"subgraph_type='induced' does not go with disjoint=True{why}"
-            )
         if isinstance(options.num_threads, bool) or not 0 <= options.num_threads <= 256:
             raise InvalidArgumentError(f"num_threads = {options.num_threads} is not in 0..256")
         self.walk = walk

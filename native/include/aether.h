@@ -278,6 +278,12 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
 int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
                               int64_t *edges, uint64_t capacity, aether_error *err);
 
+/* Where in the list of major[i] does minor[i] stand: found[n] counts, and the
+ * positions of pair i follow those of pair i - 1 in `positions` (NULL: counts
+ * only). Of more than `capacity` the rest is counted, not written. */
+int aether_find_edges(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
+                      uint64_t *found, uint64_t *positions, uint64_t capacity, aether_error *err);
+
 /* ---- sampling ---------------------------------------------------------- */
 
 #define AETHER_SAMPLE_REPLACE  1
@@ -288,6 +294,13 @@ int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, ui
 #define AETHER_TIMES_OF_EDGES 1
 #define AETHER_TIMES_OF_NODES 2
 
+/* Edges that a sample must not hold, by position in the lists of one relation:
+ * ascending, distinct. A node draws as if its list did not have them. */
+typedef struct aether_excluded {
+    const uint64_t *positions;
+    uint64_t count;
+} aether_excluded;
+
 typedef struct aether_sample_options {
     uint64_t key;           /* the sample is a pure function of key, seeds and graph */
     const int64_t *fanouts; /* num_hops values; -1 takes every neighbour */
@@ -296,6 +309,7 @@ typedef struct aether_sample_options {
     uint32_t num_threads; /* 0: the pool's; 1: the calling thread only. The hops use it;
                              collecting an induced subgraph's edges is one thread's work */
     uint32_t reserved;
+    const aether_excluded *exclude; /* [relations]; NULL: none */
 } aether_sample_options;
 
 typedef struct aether_sampler aether_sampler;

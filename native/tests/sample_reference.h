@@ -58,12 +58,29 @@ static inline void ref_edge(reference *r, uint64_t row, uint64_t col, uint64_t e
     r->edge[r->num_edges++] = edge;
 }
 
-static inline void ref_induced(reference *r, const uint64_t *indptr, const uint32_t *indices) {
+static inline bool ref_excluded(const aether_sample_options *o, uint64_t position) {
+    for (uint64_t i = 0; o->exclude && i < o->exclude->count; i++)
+        if (o->exclude->positions[i] == position)
+            return true;
+    return false;
+}
+
+/* Positions of the list that are not excluded. */
+static inline uint64_t ref_list(const aether_sample_options *o, uint64_t begin, uint64_t end, uint64_t *out) {
+    uint64_t n = 0;
+    for (uint64_t p = begin; p < end; p++)
+        if (!ref_excluded(o, p))
+            out[n++] = p;
+    return n;
+}
+
+static inline void ref_induced(reference *r, const uint64_t *indptr, const uint32_t *indices,
+                               const aether_sample_options *o) {
     r->num_edges = 0;
     for (uint64_t v = 0; v < r->num_nodes; v++) {
         for (uint64_t p = indptr[r->node[v]]; p < indptr[r->node[v] + 1]; p++) {
-            uint64_t row = ref_local(r, indices[p], 0, false);
-            if (row != UINT64_MAX)
+            uint64_t row = ref_local(r, indices[p], r->tree[v], false);
+            if (row != UINT64_MAX && !ref_excluded(o, p))
                 ref_edge(r, row, v, p);
         }
     }
@@ -71,7 +88,7 @@ static inline void ref_induced(reference *r, const uint64_t *indptr, const uint3
 
 static inline void ref_sample(reference *r, const uint64_t *indptr, const uint32_t *indices,
                               const int64_t *seeds, uint64_t num_seeds, const aether_sample_options *o) {
-    static uint64_t chosen[REF_MAX];
+    static uint64_t chosen[REF_MAX], list[REF_MAX];
     bool disjoint = o->flags & AETHER_SAMPLE_DISJOINT, replace = o->flags & AETHER_SAMPLE_REPLACE;
     r->num_edges = 0;
     r->num_nodes = num_seeds;
@@ -88,17 +105,17 @@ static inline void ref_sample(reference *r, const uint64_t *indptr, const uint32
             uint64_t stream = ae_rng_mix(base + r->node[v] * AE_RNG_GAMMA);
             if (disjoint)
                 stream = ae_rng_mix(stream + (r->tree[v] + 1) * AE_RNG_GAMMA);
-            uint64_t start = indptr[r->node[v]], degree = indptr[r->node[v] + 1] - start;
+            uint64_t degree = ref_list(o, indptr[r->node[v]], indptr[r->node[v] + 1], list);
             uint64_t n = ref_positions(degree, o->fanouts[h], replace, stream, chosen);
             for (uint64_t i = 0; i < n; i++)
-                ref_edge(r, ref_local(r, indices[start + chosen[i]], r->tree[v], true), v, start + chosen[i]);
+                ref_edge(r, ref_local(r, indices[list[chosen[i]]], r->tree[v], true), v, list[chosen[i]]);
         }
         r->hop_nodes[h + 1] = r->num_nodes - end;
         r->hop_edges[h] = o->flags & AETHER_SAMPLE_INDUCED ? 0 : r->num_edges - edges;
         begin = end;
     }
     if (o->flags & AETHER_SAMPLE_INDUCED)
-        ref_induced(r, indptr, indices);
+        ref_induced(r, indptr, indices, o);
 }
 
 #endif

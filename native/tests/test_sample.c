@@ -74,9 +74,25 @@ static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds
     check_same("hop_edges", (int64_t *)hop_edges, expected.hop_edges, o->num_hops);
 }
 
+/* Some positions to exclude: few, many, or nearly all. */
+static uint64_t positions[REF_MAX];
+
+static uint64_t exclude_some(const graph *g, uint64_t *state) {
+    const uint64_t parts[] = {200, 3, 2, 1};
+    uint64_t part = parts[test_random(state) % 4], n = 0;
+    for (uint64_t p = 0; p < g->indptr[g->num_nodes]; p++)
+        if (part == 1 ? test_random(state) % 20 != 0 : test_random(state) % part == 0)
+            positions[n++] = p;
+    return n;
+}
+
 static void compare_many(uint64_t num_nodes, uint64_t max_degree, uint64_t rounds, uint32_t threads) {
-    const uint32_t flags[] = {0, AETHER_SAMPLE_REPLACE, AETHER_SAMPLE_DISJOINT,
-                              AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_REPLACE, AETHER_SAMPLE_INDUCED};
+    const uint32_t flags[] = {0,
+                              AETHER_SAMPLE_REPLACE,
+                              AETHER_SAMPLE_DISJOINT,
+                              AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_REPLACE,
+                              AETHER_SAMPLE_INDUCED,
+                              AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED};
     const int64_t choices[] = {-1, 0, 1, 2, 5, 10, 70};
     graph g = make_graph(num_nodes, num_nodes, max_degree);
     aether_error err = {0};
@@ -94,8 +110,12 @@ static void compare_many(uint64_t num_nodes, uint64_t max_degree, uint64_t round
         aether_sample_options o = {.key = test_random(&state),
                                    .fanouts = fanouts,
                                    .num_hops = (uint32_t)(test_random(&state) % 4),
-                                   .flags = flags[round % 5],
+                                   .flags = flags[round % 6],
                                    .num_threads = threads};
+        check_sample(&g, s, seeds, n, &o);
+        check_sample(&g, s64, seeds, n, &o);
+        aether_excluded exclude = {positions, exclude_some(&g, &state)};
+        o.exclude = &exclude;
         check_sample(&g, s, seeds, n, &o);
         check_sample(&g, s64, seeds, n, &o);
     }
@@ -261,9 +281,15 @@ TEST(bad_seeds_and_settings_are_named) {
     o.fanouts = &fanout;
     o.flags = 64;
     CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
-    o.flags = AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED;
-    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
     o.flags = 0;
+    uint64_t twice[] = {1, 1}, beyond[] = {g.indptr[g.num_nodes]};
+    aether_excluded exclude = {twice, 2};
+    o.exclude = &exclude;
+    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "excluded[1] = 1");
+    exclude = (aether_excluded){beyond, 1};
+    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    o.exclude = NULL;
     check_sample(&g, s, seeds, 1, &o); /* still usable */
     CHECK_CODE(aether_sample_export(s, 8, NULL, NULL, NULL, NULL, out_batch, &err), AETHER_E_INVALID);
     CHECK_CODE(aether_sample_export(s, 3, out_node, NULL, NULL, NULL, NULL, &err), AETHER_E_INVALID);

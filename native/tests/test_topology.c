@@ -161,6 +161,47 @@ TEST(capacity_is_never_exceeded) {
     aether_topology_destroy(t);
 }
 
+TEST(edges_are_found_by_their_ends) {
+    aether_lists l = good_lists();
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    for (int64_t major = 0; major < NUM_NODES; major++) {
+        for (int64_t minor = 0; minor < NUM_NODES; minor++) {
+            uint64_t found, positions[LONG_LIST], expected = 0;
+            REQUIRE_OK(aether_find_edges(t, &major, &minor, 1, &found, positions, LONG_LIST, &err), err);
+            for (uint64_t p = indptr[major]; p < indptr[major + 1]; p++)
+                if (narrow[p] == minor)
+                    CHECK_EQ(positions[expected++], p);
+            CHECK_EQ(found, expected);
+        }
+    }
+    aether_topology_destroy(t);
+}
+
+TEST(edges_are_counted_beyond_the_room_for_them) {
+    aether_lists l = good_lists();
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    int64_t major[] = {0, 2, 0}, minor[] = {narrow[0], narrow[3], narrow[1]};
+    uint64_t all[3], some[3], positions[2] = {99, 99};
+    CHECK_OK(aether_find_edges(t, major, minor, 3, all, NULL, 0, &err), err);
+    CHECK_OK(aether_find_edges(t, major, minor, 3, some, positions, 1, &err), err);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(some[i], all[i]);
+    CHECK_EQ(positions[0], 0);
+    CHECK_EQ(positions[1], 99);
+    minor[1] = NUM_NODES;
+    CHECK_CODE(aether_find_edges(t, major, minor, 3, all, NULL, 0, &err), AETHER_E_RANGE);
+    CHECK_HAS(err.message, "minor[1]");
+    major[0] = -1;
+    CHECK_CODE(aether_find_edges(t, major, minor, 3, all, NULL, 0, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.position, 0);
+    CHECK_EQ(err.value, -1);
+    aether_topology_destroy(t);
+}
+
 /* The file may be damaged after it was opened: each list and id is checked when it is read. */
 static void check_damage(uint32_t id_bytes) {
     aether_lists l = good_lists();

@@ -248,7 +248,6 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
         ({"fanouts": 10}, "fanouts has one number per hop"),
         ({"fanouts": [2] * 2000}, "fanouts has 2000 hops"),
         ({"subgraph_type": "undirected"}, "subgraph_type = 'undirected' is not one of"),
-        ({"subgraph_type": "induced", "disjoint": True}, "does not go with disjoint"),
         ({"num_threads": -1}, "num_threads = -1"),
         ({"num_threads": "2"}, "num_threads must be an integer"),
         ({"num_threads": 1000}, "num_threads = 1000"),

@@ -165,7 +165,6 @@ def test_options_that_are_refused() -> None:
         ({"time_attr": "edge_time", "temporal_strategy": "newest"}, "'newest' is not one of"),
         ({"time_attr": "edge_time", "window": -1}, "window = -1"),
         ({"time_attr": "edge_time", "window": float("nan")}, "window = nan"),
-        ({"time_attr": "edge_time", "subgraph_type": "induced"}, "induced"),
     ]
     for options, text in bad:
         with pytest.raises(errors.InvalidArgumentError, match=text):

@@ -66,18 +66,30 @@ def draw_times(data: st.DataObject, count: int) -> Ids:
     return np.array(times, np.int64)
 
 
+def draw_positions(data: st.DataObject, relation: oracle.Relation) -> Ids:
+    """Positions to exclude, ascending: none, some or all."""
+    count = len(relation.indices)
+    part = data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    return np.flatnonzero(rng.random(count) < part)
+
+
+def edges_at(relation: oracle.Relation, places: Ids) -> list[int]:
+    ids = places if relation.edge_ids is None else relation.edge_ids[places]
+    return [int(edge) for edge in ids]
+
+
 @settings(max_examples=400)
 @given(
     hops=st.integers(0, 3), key=keys, replace=st.booleans(), disjoint=st.booleans(),
-    induced=st.booleans(), latest=st.booleans(), threads=st.sampled_from([1, 2, 8]),
-    data=st.data(),
+    induced=st.booleans(), latest=st.booleans(), excluding=st.booleans(),
+    threads=st.sampled_from([1, 2, 8]), data=st.data(),
 )  # fmt: skip
 def test_equal_to_the_oracle(
-    hops: int, key: int, replace: bool, disjoint: bool, induced: bool, latest: bool, threads: int,
-    data: st.DataObject,
+    hops: int, key: int, replace: bool, disjoint: bool, induced: bool, latest: bool,
+    excluding: bool, threads: int, data: st.DataObject,
 ) -> None:  # fmt: skip
     schema = Schema(data)
-    induced = induced and not disjoint
     fanout = st.lists(st.integers(-1, 4), min_size=hops, max_size=hops)
     fanouts = [data.draw(fanout) for _ in schema.relations]
     hops = hops if fanouts else 0
@@ -91,12 +103,16 @@ def test_equal_to_the_oracle(
         | native.SAMPLE_INDUCED * induced | native.SAMPLE_LATEST * (latest and disjoint)
     )  # fmt: skip
     sampler = native.NativeSampler(schema.relations, schema.num_nodes, fanouts, flags, threads)
+    exclude = [draw_positions(data, r) for r in schema.expected] if excluding else None
     expected = oracle.sample_typed(
         schema.expected, seeds, fanouts, key, replace=replace, disjoint=disjoint, induced=induced,
         latest=latest and disjoint, until=None if until is None else np.concatenate(until),
+        exclude=None if exclude is None else [
+            frozenset(edges_at(*one)) for one in zip(schema.expected, exclude, strict=True)
+        ],
     )  # fmt: skip
     for _ in range(2):  # scratch memory leaves no trace
-        found = sampler.sample(seeds, key, until=until)
+        found = sampler.sample(seeds, key, until=until, exclude=exclude)
         for name in ("node", "row", "col", "edge"):
             for a, b in zip(getattr(found, name), getattr(expected, name), strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=name)
@@ -128,8 +144,11 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(errors.InvalidArgumentError, match="edge type 0"):
             native.NativeSampler([relation], num_nodes, [[1]], 0, 1)
     sampler = native.NativeSampler([relation], [1, 3], [[1]], 0, 1)
+    one = np.array([1])
     with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 3"):
         sampler.sample([np.array([0]), np.array([0, 3])], 1)
-    one = np.array([1])
+    for places in ([1], [0, 0]):
+        with pytest.raises(errors.InvalidArgumentError, match=r"excluded\[\d\]"):
+            sampler.sample([one[:0], one[:0]], 1, exclude=[np.array(places)])
     with pytest.raises(errors.InvalidArgumentError, match="needs a disjoint sample"):
         sampler.sample([one[:0], one], 1, until=[one[:0], one])

@@ -486,7 +486,6 @@ def test_bad_weights_are_named(weight: Tensor, text: str) -> None:
         ({"num_neighbors": [1.5]}, errors.InvalidArgumentError, r"num_neighbors\[0\]"),
         ({"num_neighbors": {("a", "b", "c"): [1]}}, errors.UnsupportedError, "edge type"),
         ({"num_threads": -1}, errors.InvalidArgumentError, "num_threads"),
-        ({"subgraph_type": "induced", "disjoint": True}, errors.InvalidArgumentError, "disjoint"),
     ],
 )
 def test_bad_options_are_named(options: Any, error: type[Exception], text: str) -> None:

@@ -510,10 +510,8 @@ def test_a_tensor_that_changes_later_does_not_change_the_sampler() -> None:
     assert torch.equal(sampler.sample_from_nodes(node_input(np.arange(N))).edge, wanted)
 
 
-def test_induced_and_backward_are_refused() -> None:
+def test_backward_is_refused() -> None:
     data, name = make_source("coo", "edge", make_times("edge", False))
-    with pytest.raises(errors.InvalidArgumentError, match="time_attr implies"):
-        NeighborSampler(data, [2], "induced", time_attr=name)
     with pytest.raises(errors.UnsupportedError, match="backward"):
         NeighborSampler(data, [2], time_attr=name, sample_direction="backward")
 

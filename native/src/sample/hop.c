@@ -14,8 +14,9 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "sample/failure.h"
+#include "sample/frontier.h"
 #include "sample/plan.h"
-#include "sample/sampler.h"
 
 #define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
 #define BLOCK_NODES    1024  /* nodes per parallel task */
@@ -30,82 +31,14 @@ typedef struct hop {
     int64_t fanout;
     uint64_t begin, count;          /* frontier */
     uint64_t first_edge, num_edges; /* this hop's edges */
-    ae_list *lists;                 /* NULL if nothing is drawn (fanout 0) */
-    uint64_t *drawable;             /* entries per list with a weight above 0, or NULL */
-    uint64_t *positions;            /* of this hop */
-    uint64_t *neighbors;            /* of this hop, or NULL */
-    int rc;                         /* first failure of a parallel task */
+    ae_frontier frontier;
+    uint64_t *positions; /* of this hop */
+    uint64_t *neighbors; /* of this hop, or NULL */
+    ae_failure failure;  /* of parallel tasks */
     aether_error *err;
 } hop;
 
 /* ---- plan ---- */
-
-static int locate(hop *h) {
-    aether_sampler *s = h->s;
-    int rc = ae_scratch_reserve(&s->lists, h->count * sizeof(ae_list), 0, h->err);
-    if (rc)
-        return rc;
-    const aether_topology *t = h->r->topology;
-    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
-    ae_list *lists = s->lists.data;
-    h->lists = lists;
-    if (!s->node_bits)
-        return t->ops->locate(t, keys, h->count, lists, h->err);
-    uint64_t nodes[CHUNK];
-    for (uint64_t i = 0; i < h->count; i += CHUNK) {
-        uint64_t n = h->count - i < CHUNK ? h->count - i : CHUNK;
-        for (uint64_t j = 0; j < n; j++)
-            nodes[j] = ae_key_node(s, keys[i + j]);
-        rc = t->ops->locate(t, nodes, n, lists + i, h->err);
-        if (rc)
-            return rc;
-    }
-    return AETHER_OK;
-}
-
-/* What a tree may see of its lists; of that the last ones, if only they are asked for. */
-static int restrict_lists(hop *h) {
-    const aether_sampler *s = h->s;
-    if (!s->has_bounds || !h->r->times.values)
-        return AETHER_OK;
-    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
-    const int64_t *bounds = s->bounds.data;
-    for (uint64_t i = 0; i < h->count; i++) {
-        const int64_t *own = bounds + 2 * ae_key_tree(s, keys[i]);
-        ae_list *list = &h->lists[i];
-        int rc = ae_times_restrict(&h->r->times, h->r->topology, own[0], own[1], list, h->err);
-        if (rc)
-            return rc;
-        if (h->plan->latest && h->fanout >= 0 && (uint64_t)h->fanout < list->degree)
-            *list = (ae_list){list->start + list->degree - (uint64_t)h->fanout, (uint64_t)h->fanout};
-    }
-    return AETHER_OK;
-}
-
-static int count_drawable(hop *h) {
-    h->drawable = NULL;
-    if (!h->r->weights.values)
-        return AETHER_OK;
-    int rc = ae_scratch_reserve(&h->s->drawable, h->count * sizeof(uint64_t), 0, h->err);
-    h->drawable = h->s->drawable.data;
-    for (uint64_t i = 0; !rc && i < h->count; i++)
-        rc = ae_weights_count(&h->r->weights, h->r->topology, h->lists[i], &h->drawable[i], h->err);
-    return rc;
-}
-
-/* The lists of the frontier, and how much of each can be drawn. */
-static int prepare(hop *h) {
-    if (h->fanout == 0)
-        return AETHER_OK;
-    int rc = locate(h);
-    if (!rc)
-        rc = restrict_lists(h);
-    return rc ? rc : count_drawable(h);
-}
-
-static uint64_t list_size(const hop *h, uint64_t i) {
-    return h->drawable ? h->drawable[i] : h->lists[i].degree;
-}
 
 /* Fill first[] for the frontier and set num_edges. */
 static int count_edges(hop *h) {
@@ -117,7 +50,9 @@ static int count_edges(hop *h) {
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
-        uint64_t count = h->lists ? ae_plan_count(h->fanout, list_size(h, i), h->plan->replace) : 0;
+        uint64_t count = h->frontier.lists
+                             ? ae_plan_count(h->fanout, ae_frontier_size(&h->frontier, i), h->plan->replace)
+                             : 0;
         if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
             return ae_error_set(h->err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
     }
@@ -143,16 +78,22 @@ static int reserve_edges(hop *h) {
 static int plan_node(const hop *h, uint64_t i, uint64_t count, uint64_t *out, uint64_t room, ae_scratch *set,
                      aether_error *err) {
     const aether_sampler *s = h->s;
-    if (!h->drawable && (h->fanout < 0 || (!h->plan->replace && count == h->lists[i].degree))) {
-        ae_plan_all(h->lists[i], out, room);
-        return AETHER_OK;
-    }
-    uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
-    uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
-    if (h->drawable)
-        return ae_weights_draw(&h->r->weights, h->r->topology, h->lists[i], h->drawable[i], count,
+    const ae_frontier *f = &h->frontier;
+    const uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
+    const ae_holes holes = f->holes ? f->holes[i] : (ae_holes){0};
+    const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
+    ae_list list = f->lists[i];
+    if (f->drawable)
+        return ae_weights_draw(&h->r->weights, h->r->topology, list, holes, f->drawable[i], count,
                                h->plan->replace && h->fanout >= 0, stream, set, out, err);
-    return ae_plan_positions(h->lists[i], count, h->plan->replace, stream, set, out, err);
+    int rc = AETHER_OK;
+    list.degree -= holes.count;
+    if (h->fanout < 0 || (!h->plan->replace && count == list.degree))
+        ae_plan_all(list, out, room);
+    else
+        rc = ae_plan_positions(list, count, h->plan->replace, stream, set, out, err);
+    ae_holes_skip(holes, out, rc ? 0 : count);
+    return rc;
 }
 
 /* Positions of frontier nodes [from, to). */
@@ -291,7 +232,6 @@ static int fetch_range(const hop *h, uint64_t from, uint64_t to, aether_error *e
     return AETHER_OK;
 }
 
-/* The first task to fail sets rc and is the only one to write the error. */
 static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
     hop *h = ctx;
     uint64_t from = block * BLOCK_NODES;
@@ -305,10 +245,8 @@ static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
     if (!rc && h->s->node_bits)
         add_trees(h, first[from] - h->first_edge, first[to] - first[from],
                   h->neighbors + (first[from] - h->first_edge), &node);
-    int none = AETHER_OK;
-    if (rc && __atomic_compare_exchange_n(&h->rc, &none, rc, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
-        h->err)
-        *h->err = err;
+    if (rc)
+        ae_failure_note(&h->failure, rc, &err);
 }
 
 static int run_parallel(hop *h) {
@@ -318,8 +256,9 @@ static int run_parallel(hop *h) {
         return rc;
     h->neighbors = s->neighbors.data;
     ae_pool_run(plan_and_fetch_block, h, (h->count + BLOCK_NODES - 1) / BLOCK_NODES, h->plan->num_threads);
-    if (h->rc)
-        return h->rc;
+    rc = ae_failure_take(&h->failure, h->err);
+    if (rc)
+        return rc;
     uint32_t *rows = (uint32_t *)h->r->rows.data + h->first_edge;
     prefetch_slots(&h->to->map, h->neighbors, chunk_at(h, 0).n);
     for (uint64_t c = 0; c * CHUNK < h->num_edges; c++) {
@@ -345,12 +284,12 @@ int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop_in
              .count = from->end - from->begin,
              .first_edge = r->num_edges,
              .err = err};
-    int rc = prepare(&h);
+    int rc = ae_frontier_prepare(s, r, plan, h.fanout, h.begin, h.count, &h.frontier, err);
     if (!rc)
         rc = count_edges(&h);
-    if (!rc && h.lists)
+    if (!rc && h.frontier.lists)
         rc = reserve_edges(&h);
-    if (!rc && h.lists)
+    if (!rc && h.frontier.lists)
         rc = plan->num_threads > 1 && h.num_edges >= PARALLEL_EDGES ? run_parallel(&h) : run_chunks(&h);
     r->num_edges += h.num_edges;
     r->num_expanded = from->end;

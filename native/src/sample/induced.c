@@ -1,16 +1,18 @@
 /*
  * Induced subgraphs: every edge of the graph whose two ends were sampled, by
- * destination in local order, then in list order. The id map of the sample is
- * only searched, so nodes and their order stay. One thread does it, whatever
- * num_threads says.
+ * destination in local order, then in list order. Of a disjoint sample: of the
+ * same tree, and in its time. The id map of the sample is only searched, so nodes and their order stay. One
+ * thread does it, whatever num_threads says.
  */
 #include "core/error.h"
-#include "sample/sampler.h"
+#include "sample/frontier.h"
 
 #define BLOCK 256
 
 typedef struct walk {
     ae_relation *r;
+    ae_holes holes;      /* of the list at work, those not come to yet */
+    uint64_t tree;       /* of the list at work, where a key has it; 0 unless disjoint */
     const ae_idmap *map; /* of the far ends */
     uint64_t positions[BLOCK];
     uint64_t ids[BLOCK];
@@ -25,17 +27,25 @@ static int reserve(walk *w, uint64_t more) {
               : ae_scratch_reserve(&r->rows, (n + more) * sizeof(uint32_t), n * sizeof(uint32_t), w->err);
 }
 
+static bool is_hole(walk *w, uint64_t position) {
+    if (!w->holes.count || *w->holes.positions != position)
+        return false;
+    w->holes.positions++;
+    w->holes.count--;
+    return true;
+}
+
 static void keep_sampled(walk *w, uint64_t n) {
     ae_relation *r = w->r;
     uint64_t *positions = r->positions.data;
     uint32_t *rows = r->rows.data;
     for (uint64_t i = 0; i < n; i++)
-        ae_idmap_prefetch(w->map, w->ids[i]);
+        ae_idmap_prefetch(w->map, w->ids[i] |= w->tree);
     for (uint64_t i = 0; i < n; i++) {
         uint32_t local = ae_idmap_find(w->map, w->ids[i]);
         positions[r->num_edges] = w->positions[i];
         rows[r->num_edges] = local;
-        r->num_edges += local != AE_IDMAP_ABSENT;
+        r->num_edges += !is_hole(w, w->positions[i]) && local != AE_IDMAP_ABSENT;
     }
 }
 
@@ -56,9 +66,23 @@ static int walk_list(walk *w, ae_list list) {
     return AETHER_OK;
 }
 
+/* Of a disjoint sample the edges within the tree, and those that it may see. */
+static int walk_node(const aether_sampler *s, walk *w, uint64_t key) {
+    const aether_topology *t = w->r->topology;
+    const uint64_t node = ae_key_node(s, key);
+    ae_list list = {0};
+    int rc = t->ops->locate(t, &node, 1, &list, w->err);
+    if (!rc)
+        rc = ae_frontier_restrict(s, w->r, key, &list, w->err);
+    if (rc)
+        return rc;
+    w->tree = s->node_bits ? ae_key_tree(s, key) << s->node_bits : 0;
+    w->holes = ae_holes_in(w->r->excluded, w->r->num_excluded, list);
+    return walk_list(w, list);
+}
+
 static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     walk w = {.r = r, .map = &s->nodes[r->to].map, .err = err};
-    const aether_topology *t = r->topology;
     const ae_nodes *from = &s->nodes[r->from];
     int rc = ae_scratch_reserve(&r->first, (from->num_nodes + 1) * sizeof(uint64_t), 0, err);
     if (rc)
@@ -68,10 +92,7 @@ static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     r->num_expanded = from->num_nodes;
     for (uint64_t v = 0; v < from->num_nodes; v++) {
         first[v] = r->num_edges;
-        ae_list list = {0};
-        rc = t->ops->locate(t, ae_nodes_keys(from) + v, 1, &list, err);
-        if (!rc)
-            rc = walk_list(&w, list);
+        rc = walk_node(s, &w, ae_nodes_keys(from)[v]);
         if (rc)
             return rc;
     }

@@ -86,6 +86,7 @@ void aether_sampler_destroy(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
     }
     ae_scratch_free(&s->lists);
+    ae_scratch_free(&s->holes);
     ae_scratch_free(&s->drawable);
     ae_scratch_free(&s->bounds);
     ae_scratch_free(&s->neighbors);
@@ -97,7 +98,8 @@ void aether_sampler_destroy(aether_sampler *s) {
 }
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
-    uint64_t total = sizeof *s + s->lists.bytes + s->drawable.bytes + s->bounds.bytes + s->neighbors.bytes;
+    uint64_t total = sizeof *s + s->lists.bytes + s->holes.bytes + s->drawable.bytes + s->bounds.bytes +
+                     s->neighbors.bytes;
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {
@@ -141,8 +143,22 @@ static int check_options(const aether_sampler *s, const aether_sample_options *o
                              .disjoint = o->flags & AETHER_SAMPLE_DISJOINT,
                              .induced = o->flags & AETHER_SAMPLE_INDUCED,
                              .latest = o->flags & AETHER_SAMPLE_LATEST};
-    if (plan->disjoint && plan->induced)
-        return ae_error_set(err, AETHER_E_INVALID, "an induced subgraph cannot be disjoint");
+    return AETHER_OK;
+}
+
+/* The caller's positions, checked; they are read for as long as the call lasts. */
+static int set_excluded(aether_sampler *s, const aether_excluded *exclude, aether_error *err) {
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        ae_relation *r = &s->relations[i];
+        r->excluded = exclude ? exclude[i].positions : NULL;
+        r->num_excluded = exclude ? exclude[i].count : 0;
+        for (uint64_t j = 0; j < r->num_excluded; j++)
+            if (r->excluded[j] >= r->topology->lists.num_edges || (j && r->excluded[j] <= r->excluded[j - 1]))
+                return ae_error_at(err, AETHER_E_INVALID, (int64_t)j, (int64_t)r->excluded[j],
+                                   "edge type %u: excluded[%" PRIu64 "] = %" PRIu64
+                                   " must ascend and be below %" PRIu64,
+                                   i, j, r->excluded[j], r->topology->lists.num_edges);
+    }
     return AETHER_OK;
 }
 
@@ -292,6 +308,8 @@ int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aeth
     int rc = check_options(s, options, &plan, err);
     if (!rc)
         rc = start(s, &plan, seeds, err);
+    if (!rc)
+        rc = set_excluded(s, options->exclude, err);
     if (!rc)
         rc = run_hops(s, &plan, hop_nodes, hop_edges, err);
     if (!rc && plan.induced)

@@ -28,6 +28,7 @@
 #define AE_SAMPLE_SAMPLER_H
 
 #include "core/pool.h"
+#include "sample/holes.h"
 #include "sample/idmap.h"
 #include "sample/scratch.h"
 #include "sample/times.h"
@@ -48,7 +49,9 @@ typedef struct ae_relation {
     const aether_topology *topology;
     ae_weights weights;
     ae_times times;
-    uint32_t from, to;    /* node types */
+    uint32_t from, to;        /* node types */
+    const uint64_t *excluded; /* positions left out of this sample, ascending; the caller's */
+    uint64_t num_excluded;
     ae_scratch first;     /* u64 per expanded node, and one more */
     ae_scratch positions; /* u64 per edge */
     ae_scratch rows;      /* u32 per edge */
@@ -60,6 +63,7 @@ struct aether_sampler {
     ae_nodes *nodes;
     ae_relation *relations;
     ae_scratch lists;             /* ae_list per node of the frontier at work */
+    ae_scratch holes;             /* ae_holes per node of the frontier at work; exclusion only */
     ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */

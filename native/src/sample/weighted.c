@@ -15,15 +15,17 @@ typedef struct reader {
     const ae_weights *weights;
     const aether_topology *t;
     ae_list list;
+    ae_holes holes; /* those not come to yet */
     uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
     double block[BLOCK];
 } reader;
 
-static reader read_from(const ae_weights *weights, const aether_topology *t, ae_list list) {
+static reader read_from(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes) {
     reader r;
     r.weights = weights;
     r.t = t;
     r.list = list;
+    r.holes = holes;
     r.at = r.n = 0;
     return r;
 }
@@ -39,6 +41,13 @@ static int bad_weight(uint64_t edge, double weight, aether_error *err) {
     return ae_error_at(err, AETHER_E_INVALID, (int64_t)edge, 0,
                        "the weight of edge %" PRIu64 " is %g: weights are finite and not negative", edge,
                        weight);
+}
+
+/* A hole weighs nothing. */
+static void empty_holes(reader *r) {
+    const uint64_t begin = r->list.start + r->at;
+    for (; r->holes.count && r->holes.positions[0] < begin + r->n; r->holes.count--)
+        r->block[*r->holes.positions++ - begin] = 0;
 }
 
 /* The next block; n is 0 at the end. */
@@ -60,12 +69,13 @@ static int next_block(reader *r, aether_error *err) {
             return bad_weight(edges[i], weight, err);
         r->block[i] = weight;
     }
+    empty_holes(r);
     return AETHER_OK;
 }
 
-int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t *count,
-                     aether_error *err) {
-    reader r = read_from(weights, t, list);
+int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
+                     uint64_t *count, aether_error *err) {
+    reader r = read_from(weights, t, list, holes);
     *count = 0;
     for (;;) {
         int rc = next_block(&r, err);
@@ -197,10 +207,10 @@ static int draw_distinct(reader *r, uint64_t count, uint64_t stream, ae_scratch 
     return AETHER_OK;
 }
 
-int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t drawable,
-                    uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch, uint64_t *out,
-                    aether_error *err) {
-    reader r = read_from(weights, t, list);
+int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
+                    uint64_t drawable, uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch,
+                    uint64_t *out, aether_error *err) {
+    reader r = read_from(weights, t, list, holes);
     if (count == drawable && !replace)
         return draw_all(&r, drawable, out, err);
     if (replace)

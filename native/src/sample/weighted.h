@@ -22,6 +22,7 @@
 
 #include <stdbool.h>
 
+#include "sample/holes.h"
 #include "sample/scratch.h"
 #include "store/topology.h"
 
@@ -30,13 +31,13 @@ typedef struct ae_weights {
     bool is_double;
 } ae_weights;
 
-/* Entries of `list` that can be drawn. */
-int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t *count,
-                     aether_error *err);
+/* Entries of `list` that can be drawn: those that weigh something and are no hole. */
+int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
+                     uint64_t *count, aether_error *err);
 
 /* `count` positions (see ae_plan_count, with `drawable` as the degree). */
-int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t drawable,
-                    uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch, uint64_t *out,
-                    aether_error *err);
+int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
+                    uint64_t drawable, uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch,
+                    uint64_t *out, aether_error *err);
 
 #endif

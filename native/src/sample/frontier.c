@@ -1,0 +1,128 @@
+#include "sample/frontier.h"
+
+#include "core/error.h"
+#include "core/pool.h"
+#include "sample/failure.h"
+
+#define BLOCK       256  /* nodes located at a time */
+#define TASK_BLOCKS 4    /* ... per parallel task */
+#define WORTHWHILE  4096 /* below this many nodes waking threads does not pay */
+
+typedef struct prepare {
+    const aether_sampler *s;
+    const ae_relation *r;
+    const ae_sample_plan *plan;
+    int64_t fanout;
+    const uint64_t *keys;
+    uint64_t count;
+    ae_frontier f;
+    ae_failure failure;
+} prepare;
+
+static int locate(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+    const aether_topology *t = p->r->topology;
+    if (!p->s->node_bits)
+        return t->ops->locate(t, p->keys + at, n, p->f.lists + at, err);
+    uint64_t nodes[BLOCK] = {0};
+    for (uint64_t i = 0; i < n; i++)
+        nodes[i] = ae_key_node(p->s, p->keys[at + i]);
+    return t->ops->locate(t, nodes, n, p->f.lists + at, err);
+}
+
+int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
+                         aether_error *err) {
+    if (!s->has_bounds || !r->times.values)
+        return AETHER_OK;
+    const int64_t *own = (const int64_t *)s->bounds.data + 2 * ae_key_tree(s, key);
+    return ae_times_restrict(&r->times, r->topology, own[0], own[1], list, err);
+}
+
+/* Of a list in time keep the last entries only, as many as are asked for. */
+static void keep_latest(const prepare *p, ae_list *list, ae_holes *holes) {
+    uint64_t wanted = (uint64_t)p->fanout, size = list->degree - holes->count;
+    if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds || !p->r->times.values)
+        return;
+    uint64_t end = list->start + list->degree, from = end;
+    if (wanted) {
+        from = list->start + (size - wanted);
+        ae_holes_skip(*holes, &from, 1);
+    }
+    *list = (ae_list){from, end - from};
+    *holes = ae_holes_in(holes->positions, holes->count, *list);
+}
+
+static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
+    ae_list *list = &p->f.lists[i];
+    ae_holes holes = {0};
+    int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], list, err);
+    if (rc)
+        return rc;
+    if (p->f.holes)
+        holes = ae_holes_in(p->r->excluded, p->r->num_excluded, *list);
+    keep_latest(p, list, &holes);
+    if (p->f.holes)
+        p->f.holes[i] = holes;
+    if (p->f.drawable)
+        rc = ae_weights_count(&p->r->weights, p->r->topology, *list, holes, &p->f.drawable[i], err);
+    return rc;
+}
+
+static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+    const bool plain = !p->f.holes && !p->f.drawable && !(p->s->has_bounds && p->r->times.values);
+    int rc = locate(p, at, n, err);
+    for (uint64_t i = 0; !rc && !plain && i < n; i++)
+        rc = prepare_node(p, at + i, err);
+    return rc;
+}
+
+static void prepare_task(void *ctx, uint64_t task, uint32_t worker) {
+    (void)worker;
+    prepare *p = ctx;
+    const uint64_t begin = task * TASK_BLOCKS * BLOCK;
+    const uint64_t end = begin + TASK_BLOCKS * BLOCK < p->count ? begin + TASK_BLOCKS * BLOCK : p->count;
+    for (uint64_t at = begin; at < end && !ae_failure_seen(&p->failure); at += BLOCK) {
+        aether_error error = {0};
+        int rc = prepare_block(p, at, end - at < BLOCK ? end - at : BLOCK, &error);
+        if (rc)
+            ae_failure_note(&p->failure, rc, &error);
+    }
+}
+
+static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_frontier *f,
+                   aether_error *err) {
+    int rc = ae_scratch_reserve(&s->lists, count * sizeof(ae_list), 0, err);
+    f->lists = s->lists.data;
+    if (!rc && r->num_excluded) {
+        rc = ae_scratch_reserve(&s->holes, count * sizeof(ae_holes), 0, err);
+        f->holes = s->holes.data;
+    }
+    if (!rc && r->weights.values) {
+        rc = ae_scratch_reserve(&s->drawable, count * sizeof(uint64_t), 0, err);
+        f->drawable = s->drawable.data;
+    }
+    return rc;
+}
+
+int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
+                        uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err) {
+    *out = (ae_frontier){0};
+    if (fanout == 0 || count == 0)
+        return AETHER_OK;
+    int rc = reserve(s, r, count, out, err);
+    if (rc)
+        return rc;
+    prepare p = {.s = s,
+                 .r = r,
+                 .plan = plan,
+                 .fanout = fanout,
+                 .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
+                 .count = count,
+                 .f = *out};
+    const uint64_t tasks = (count + TASK_BLOCKS * BLOCK - 1) / (TASK_BLOCKS * BLOCK);
+    if (plan->num_threads > 1 && count >= WORTHWHILE)
+        ae_pool_run(prepare_task, &p, tasks, plan->num_threads);
+    else
+        for (uint64_t task = 0; task < tasks; task++)
+            prepare_task(&p, task, 0);
+    return ae_failure_take(&p.failure, err);
+}

@@ -1,0 +1,37 @@
+/*
+ * sample/frontier.h - the lists of the nodes that a hop expands, and how much of
+ * each may be drawn.
+ *
+ *   lists     [ {start, degree} ... ]   per node: cut to what its tree may see
+ *   holes     [ {positions, n}  ... ]   entries in it that are left out, or NULL
+ *   drawable  [ n               ... ]   entries of a weight above 0, or NULL
+ *
+ * Caveats: lives in the sampler's scratch memory, until the next hop.
+ */
+#ifndef AE_SAMPLE_FRONTIER_H
+#define AE_SAMPLE_FRONTIER_H
+
+#include "sample/sampler.h"
+
+typedef struct ae_frontier {
+    ae_list *lists; /* NULL: nothing is drawn (fanout 0) */
+    ae_holes *holes;
+    uint64_t *drawable;
+} ae_frontier;
+
+/* The lists of `count` nodes from `begin` on, nodes of the type that `r` expands. */
+int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
+                        uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err);
+
+/* The part of a list that the tree of `key` may see. */
+int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
+                         aether_error *err);
+
+/* Entries of list i that can be drawn. */
+static inline uint64_t ae_frontier_size(const ae_frontier *f, uint64_t i) {
+    if (f->drawable)
+        return f->drawable[i];
+    return f->lists[i].degree - (f->holes ? f->holes[i].count : 0);
+}
+
+#endif
