@@ -23,6 +23,7 @@ from aethergraph.sampling.base import (
 )
 from aethergraph.sampling.subgraph import to_bidirectional_typed
 from aethergraph.sampling.values import (
+    Bounds,
     Values,
     check_sorted_relation,
     find_times,
@@ -169,7 +170,7 @@ class HeteroNeighborSampler(SamplerBase):
         self._check_types(seed_time or {}, "seed_time")
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
         bounds = [
-            self._bounds(name, own, (seed_time or {}).get(name))
+            self.bounds(name, own, (seed_time or {}).get(name))
             for name, own in zip(self._types, ids, strict=True)
         ]
         since, until = [b[0] for b in bounds], [b[1] for b in bounds]
@@ -180,11 +181,14 @@ class HeteroNeighborSampler(SamplerBase):
             raise self._name_seed(error, ids) from None
         return self._named(found)
 
-    def _bounds(
-        self, name: str, seeds: Ids, seed_time: ArrayLike | None
-    ) -> tuple[Ids | None, Ids | None]:  # fmt: skip
+    def node_times(self, name: str) -> Values | None:
+        """The times of the nodes of a type, or None."""
+        return self._seed_times.get(name)
+
+    def bounds(self, name: str, seeds: Ids, seed_time: ArrayLike | None) -> Bounds:
+        """What the trees of seeds of type ``name`` may see, as int64 keys."""
         if not len(seeds):
-            return None, None
+            return Bounds(None, None)
         times = self._seed_times.get(name)
         if times is None and self._edge_times is not None and seed_time is None:
             raise InvalidArgumentError(f"seed_time[{name!r}] is needed: these seeds have no time")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
+
+from aethergraph.errors import InvalidArgumentError
+
+
+def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
+    if exclude is not None and exclude not in ("self", "reverse"):
+        raise InvalidArgumentError(f"exclude = {exclude!r} is not 'self', 'reverse' or None")
+    found: Literal["self", "reverse"] | None = exclude
+    return found
 
 
 class Links:
@@ -29,7 +38,7 @@ class Links:
         """
         return torch.cat([torch.arange(size) % max(1, self.num_positive) for size in self._sizes])
 
-    def metadata(self, index: EdgeSamplerInput, local: Tensor, disjoint: bool) -> tuple[Any, ...]:
+    def metadata(self, index: EdgeSamplerInput, local: Tensor) -> tuple[Any, ...]:
         """PyG's metadata; ``local`` has the local id of each end."""
         if not self._triplet:
             time = index.time
@@ -38,8 +47,7 @@ class Links:
             return index.input_id, local.view(2, -1), self._labels(index.label), time
         count = self.num_positive
         src, dst, negative = local[:count], local[count : 2 * count], local[2 * count :]
-        if disjoint:  # negative k * P + i belongs to the tree of pair i
-            negative = negative.view(-1, max(1, count)).t()
+        negative = negative.view(-1, max(1, count)).t()  # k * P + i belongs to pair i
         negative = negative.reshape(count, -1).squeeze(-1) if count else negative
         return index.input_id, src, dst, negative, index.time
 

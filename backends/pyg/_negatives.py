@@ -106,6 +106,19 @@ class NegativeNodes:
             drawn = (points * first).to(torch.int64).minimum(first - 1).clamp_(min=0)
         return drawn if self._by_time is None else self._by_time.order[drawn]
 
+    def chances(self, neg_sampling: NegativeSampling, side: str, until: Tensor | None) -> Tensor:
+        """How likely each node is for a link that sees times up to ``until`` [1]: float64 [n]."""
+        weight = None
+        if type(neg_sampling).sample is NegativeSampling.sample:
+            weight = getattr(neg_sampling, f"{side}_weight" if _WEIGHT_PER_SIDE else "weight")
+        chances = torch.ones(self._num_nodes, dtype=torch.float64)
+        if weight is not None:
+            chances = weight.detach().cpu().to(torch.float64)
+        if self._by_time is not None and until is not None:
+            late = self._by_time.late(torch.arange(self._num_nodes), until)
+            chances = chances.masked_fill(late, 0.0)
+        return chances
+
     def _table(self, side: str, weight: Tensor, name: str) -> WeightTable:
         table = self._tables.get(side)
         if table is None or not table.is_for(weight):

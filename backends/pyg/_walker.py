@@ -9,6 +9,7 @@ import numpy as np
 
 from aethergraph import _binding as native
 from aethergraph._arrays import check_length
+from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
 from aethergraph.pyg._sources import Source
@@ -41,6 +42,7 @@ class Walk(NamedTuple):
     edge_ids: NDArray[Any] | None
     relation: native.NativeRelation
     times: Values | None
+    backward: bool
 
 
 def make_walk(
@@ -83,7 +85,7 @@ def make_walk(
         is_own = own is not None and np.may_share_memory(own, key.times)
         own_name = "node_time" if key.of_nodes else "edge_time"
         require_sorted("", graph, key.name, own_name if is_own else None, relation)
-    return Walk(graph, edge_ids, relation, times)
+    return Walk(graph, edge_ids, relation, times, layout == "csr")
 
 
 class Options(NamedTuple):
@@ -130,7 +132,20 @@ class Walker:
         """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""
         return seed_bounds(self.walk.times, seeds, times, strict=self._strict, window=self._window)
 
-    def sample(self, seeds: Ids, key: int, times: NDArray[Any] | None) -> native.NativeSample:
+    def find(self, src: Ids, dst: Ids, *, reverse: bool) -> Ids:
+        """Where the edges from ``src`` to ``dst`` stand in the lists, for :meth:`sample`."""
+        topology, count = self.walk.relation.topology, self.walk.graph.num_nodes
+        check_ids(src, count, "row")
+        check_ids(dst, count, "col")
+        major, minor = (src, dst) if self.walk.backward else (dst, src)
+        found = [topology.find(major, minor)[1]]
+        if reverse:
+            found.append(topology.find(minor, major)[1])
+        return np.unique(np.concatenate(found))
+
+    def sample(
+        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Ids | None = None
+    ) -> native.NativeSample:
         """Sample around ``seeds``; edges are called as the store calls them."""
         graph, edge_ids = self.walk.graph, self.walk.edge_ids
         try:
@@ -145,7 +160,7 @@ class Walker:
             )
         try:
             bounds = self.bounds(seeds, times)
-            sample = sampler.sample([seeds], key, [bounds.since], [bounds.until])
+            sample = sampler.sample([seeds], key, [bounds.since], [bounds.until], [exclude])
         except OutOfRangeError as error:
             at, value = error.position, error.value
             raise OutOfRangeError(

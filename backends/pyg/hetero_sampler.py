@@ -6,13 +6,13 @@ and ``HeteroSamplerOutput``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import (
-    BaseSampler,
     EdgeSamplerInput,
     HeteroSamplerOutput,
     NegativeSampling,
@@ -21,15 +21,19 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.sampler.base import DataType, SubgraphType
 
+from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
-from aethergraph.pyg._links import Links
-from aethergraph.pyg._negatives import NegativeNodes, count_negatives
-from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
+from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._links import Links, check_exclude
+from aethergraph.pyg._negative_links import NegativeLinks
+from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.sampling import hetero as core
-from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.subgraph import reverse_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +47,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 _NEGATIVES = 1  # the stream of make_generator that negatives are drawn from
 
 
-class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
+class HeteroNeighborSampler(KeyedSampler):
     """Samples neighbourhoods through all edge types of an :class:`aethergraph.HeteroGraph`.
 
     Driven by PyG's stock loaders::
@@ -64,6 +68,11 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
             in PyG; the values are the graph's, see :class:`aethergraph.HeteroNeighborSampler`.
         share_memory: accepted, not needed.
         strict, window: as there.
+        exclude: ``"self"``: seed links (all duplicates of them) are not among the edges that are
+            sampled for their batch; ``"reverse"``: nor are their reverses, of the edge type
+            ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of their own. A dict
+            of ``{edge type: its reverse type}`` says ``"reverse"`` with other names.
+        true_negatives: no negative link is an edge of its type.
         seed: a number of its own instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
@@ -88,6 +97,8 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
         *,
         strict: bool = False,
         window: float | int | None = None,
+        exclude: Literal["self", "reverse"] | Mapping[EdgeType, EdgeType] | None = None,
+        true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
@@ -102,8 +113,10 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
             strict=strict, window=window, is_sorted=is_sorted,
         )  # fmt: skip
         self.keep_orig_edges = False
-        self._seed = MainSeed(seed)
-        self._epoch = SharedCount()
+        self._exclude = _check_exclude(exclude, self.graph)
+        self._true_negatives = bool(true_negatives)
+        self._negatives: dict[EdgeType, NegativeLinks] = {}
+        self._set_seed(seed)
 
     # ---- what PyG and its users look at ----------------------------------------------------
 
@@ -137,24 +150,16 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
         """Whether there is a ``time_attr``."""
         return self._sampler.time_attr is not None
 
-    @property
-    def edge_permutation(self) -> None:
-        """None: ``HeteroSamplerOutput.edge`` holds the graph's edge ids already."""
-        return None
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that goes into the key of every batch."""
-        return self._epoch.value
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the draws of the batches to come other ones; see ``NeighborSampler.set_epoch``."""
-        self._epoch.value = int(epoch)
-
     # ---- sampling --------------------------------------------------------------------------
 
-    def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
+    def sample_from_nodes(
+        self, index: NodeSamplerInput, *, loader_key: int | None = None, **_: Any
+    ) -> HeteroSamplerOutput:
         """Sample around ``index.node``, nodes of type ``index.input_type``.
+
+        Args:
+            index: PyG's input; ``node`` is an integer vector [n], ``time`` [n] or None.
+            loader_key: what our own loaders put in the place of the seed, once per epoch.
 
         Returns:
             A ``HeteroSamplerOutput`` with metadata ``(input_id, time)``.
@@ -162,21 +167,27 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
         index = NodeSamplerInput.cast(index)
         kind = _check_type(index.input_type, self.graph.node_types, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
+        times = self._seed_times(index.time, len(seeds), "input_time")
         out = self._sample(
             {kind: seeds},
-            None if index.time is None else {kind: index.time.numpy()},
-            self._key(kind, index.time, seeds),
+            None if times is None else {kind: times},
+            self._key(loader_key, kind, times, seeds),
         )
         out.metadata = (index.input_id, index.time)
         return self._finish(out)
 
     def sample_from_edges(
-        self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None, **_: Any
+        self,
+        index: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+        *,
+        loader_key: int | None = None,
+        **_: Any,
     ) -> HeteroSamplerOutput:
         """Sample around the ends of links of type ``index.input_type``, and of negative ones.
 
-        Negatives are drawn over all nodes of the two types, uniformly or by PyG's weights, and may
-        hit links that exist; negative ``i`` has the time of link ``i % P``.
+        Negatives are drawn as by :meth:`aethergraph.pyg.NeighborSampler.sample_from_edges`, among
+        all nodes of the two types.
 
         Returns:
             A ``HeteroSamplerOutput`` with the metadata of PyG's, in local ids.
@@ -187,21 +198,43 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
         src, dst = seed_ids(index.row, "row"), seed_ids(index.col, "col")
         if len(src) != len(dst):
             raise InvalidArgumentError(f"row has {len(src)} ids, but col has {len(dst)}")
-        key = self._key(repr(kind), index.time, src, dst)
+        if neg_sampling is not None and neg_sampling.is_triplet() and index.label is not None:
+            raise InvalidArgumentError("triplet negative sampling takes no edge_label")
+        if self.is_temporal and index.time is None and neg_sampling is not None:
+            raise InvalidArgumentError(
+                "edge_label_time is needed: negative links get the times of the links"
+            )
+        times = self._seed_times(index.time, len(src), "edge_label_time")
+        key = self._key(loader_key, kind, times, src, dst)
+        exclude = None if self._exclude is None else self._targets(kind, src, dst)
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
         if neg_sampling is not None:
-            ends = self._with_negatives(kind, ends, neg_sampling, key)
+            ends = self._with_negatives(kind, (ends[0], ends[1]), neg_sampling, key, times)
         links = Links(ends, len(src), neg_sampling)
         seeds, local, link_of = self._place(kind, ends, links)
-        times = None
-        if index.time is not None:
-            times = {name: index.time[links_].numpy() for name, links_ in link_of.items()}
-        out = self._sample({name: ids.numpy() for name, ids in seeds.items()}, times, key)
+        seed_times = None
+        if times is not None:
+            seed_times = {name: times[links_.numpy()] for name, links_ in link_of.items()}
+        ids = {name: group.numpy() for name, group in seeds.items()}
+        out = self._sample(ids, seed_times, key, exclude)
         if out.batch is not None:
             number = torch.cat([link_of[name] for name in self.graph.node_types if name in seeds])
             out.batch = {name: number[batch] for name, batch in out.batch.items()}
-        out.metadata = links.metadata(index, local, self.disjoint)
+        out.metadata = links.metadata(index, local)
         return self._finish(out)
+
+    def _seed_times(self, given: Any, count: int, name: str) -> NDArray[Any] | None:
+        """The times given for seeds, as the core takes them."""
+        if given is None:
+            return None
+        if not self.is_temporal:
+            raise InvalidArgumentError(f"{name} is given, but the sampler has no time_attr")
+        tensor = torch.as_tensor(given).detach().cpu()
+        if tuple(tensor.shape) != (count,):
+            raise InvalidArgumentError(
+                f"{name} must have one time per seed, shape ({count},), got {tuple(tensor.shape)}"
+            )
+        return tensor.numpy()
 
     def _place(
         self, kind: EdgeType, ends: list[Tensor], links: Links
@@ -222,29 +255,66 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
         )
 
     def _with_negatives(
-        self, kind: EdgeType, ends: list[Tensor], neg_sampling: NegativeSampling, key: int
+        self,
+        kind: EdgeType,
+        ends: tuple[Tensor, Tensor],
+        neg_sampling: NegativeSampling,
+        key: int,
+        times: NDArray[Any] | None,
     ) -> list[Tensor]:
-        count = count_negatives(len(ends[0]), neg_sampling)
+        until = [
+            None if times is None else self._sampler.bounds(name, end.numpy(), times).until
+            for name, end in zip((kind[0], kind[2]), ends, strict=True)
+        ]
+        source, target = (None if keys is None else torch.from_numpy(keys) for keys in until)
         generator = make_generator(key, _NEGATIVES)
-        drawn = list(ends)
-        for side, name in enumerate(("src", "dst")):
-            if name == "dst" or neg_sampling.is_binary():
-                nodes = NegativeNodes(self.graph.num_nodes[kind[2 * side]])
-                more = nodes.draw(neg_sampling, name, count, generator, None)
-                drawn[side] = torch.cat([ends[side], more])
-        return drawn
+        links = self._negative_links(kind)
+        return links.draw(ends, neg_sampling, generator, (source, target))
 
-    def _key(self, name: str, times: Tensor | None, *content: Ids) -> int:
+    def _negative_links(self, kind: EdgeType) -> NegativeLinks:
+        if kind not in self._negatives:
+            nodes = []
+            for name in (kind[0], kind[2]):
+                times = self._sampler.node_times(name)
+                by_time = None if times is None else NodesByTime(native.time_keys(times.array))
+                nodes.append(NegativeNodes(self.graph.num_nodes[name], by_time))
+            edges = self.graph[kind] if self._true_negatives else None
+            self._negatives[kind] = NegativeLinks(nodes[0], nodes[1], edges)
+        return self._negatives[kind]
+
+    def _targets(self, kind: EdgeType, src: Ids, dst: Ids) -> dict[EdgeType, Ids]:
+        """The edges that are seed links, or reverses of them, by edge type."""
+        found = {kind: self.graph[kind].edges_between(src, dst)[1]}
+        if self._exclude == "self":
+            return found
+        backward = (kind[2], reverse_name(kind[1]), kind[0])
+        if isinstance(self._exclude, Mapping):
+            backward = self._exclude.get(kind, backward)
+        same = {kind} if kind[0] == kind[2] else set()
+        for name in {backward, *same}:
+            if name in self.graph:
+                edges = self.graph[name].edges_between(dst, src)[1]
+                found[name] = np.concatenate((found.get(name, edges[:0]), edges))
+        return found
+
+    def _key(
+        self, loader_key: int | None, kind: Any, times: NDArray[Any] | None, *content: Ids
+    ) -> int:
+        name = kind if isinstance(kind, str) else repr(kind)
         parts = [hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64))]
         parts += [hash_ids(ids) for ids in content]
         if times is not None:
-            parts.append(hash_ids(times.to(torch.float64).numpy().view(np.int64)))
-        return mix_key(self._seed.value(), self._epoch.value, *parts)
+            parts.append(hash_ids(native.time_keys(times)))
+        return self._batch_key(loader_key, *parts)
 
     def _sample(
-        self, seeds: dict[str, Ids], times: dict[str, Any] | None, key: int
+        self,
+        seeds: dict[str, Ids],
+        times: dict[str, Any] | None,
+        key: int,
+        exclude: dict[EdgeType, Ids] | None = None,
     ) -> HeteroSamplerOutput:
-        found = self._sampler.sample(seeds, key, seed_time=times)
+        found = self._sampler.sample(seeds, key, seed_time=times, exclude=exclude)
 
         def tensors(arrays: dict[Any, Ids]) -> dict[Any, Tensor]:
             return {name: torch.from_numpy(ids) for name, ids in arrays.items()}
@@ -267,6 +337,20 @@ class HeteroNeighborSampler(BaseSampler):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._sampler!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_negatives": {}}
+
+
+def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
+    if not isinstance(exclude, Mapping):
+        return check_exclude(exclude)
+    for kind, backward in exclude.items():
+        for name in (kind, backward):
+            _check_type(name, graph.edge_types, "exclude: an edge")
+        if (kind[0], kind[2]) != (backward[2], backward[0]):
+            raise InvalidArgumentError(f"exclude: {backward!r} is no reverse of {kind!r}")
+    return dict(exclude)
 
 
 def _check_type(kind: Any, known: list[Any], option: str) -> Any:

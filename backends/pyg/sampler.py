@@ -7,13 +7,12 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import (
-    BaseSampler,
     EdgeSamplerInput,
     NegativeSampling,
     NodeSamplerInput,
@@ -23,15 +22,17 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 
 from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.pyg._links import Links
-from aethergraph.pyg._negatives import NegativeNodes, NodesByTime, count_negatives
-from aethergraph.pyg._seeds import MainSeed, SharedCount, make_generator
+from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._links import Links, check_exclude
+from aethergraph.pyg._negative_links import NegativeLinks
+from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._values import read_seed_times
 from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window
-from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ __all__ = ["NeighborSampler"]
 Ids: TypeAlias = "NDArray[np.int64]"
 
 
-class NeighborSampler(BaseSampler):  # type: ignore[misc]
+class NeighborSampler(KeyedSampler):
     """Samples neighbours of seed nodes, or of the ends of seed links, for PyG's loaders.
 
     Takes the arguments of PyG's own ``NeighborSampler``, and is driven the same way::
@@ -106,6 +107,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             that stores CSR (``layout="csr"`` or ``"both"``).
         strict: times below the seed's only (DGL's rule) instead of up to it (PyG's).
         window: times from the seed's minus this on only.
+        exclude: seed links are what a model is to predict, so it should not see them as edges:
+            ``"self"`` leaves them (all duplicates of them) out of the samples of their batch,
+            ``"reverse"`` their reverses as well. PyG has no such option, DGL has.
+        true_negatives: no negative link is an edge of the graph.
         seed: a number of its own instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
@@ -135,6 +140,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         *,
         strict: bool = False,
         window: float | int | None = None,
+        exclude: Literal["self", "reverse"] | None = None,
+        true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
@@ -156,8 +163,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         self._source = source_of(data)
         if time_attr is None and weight_attr is None:
             self._source = self._source._replace(feature_stores=())  # nothing to pickle
-        self._seed = MainSeed(seed)
-        self._epoch = SharedCount()
+        self._set_seed(seed)
         self._sample_direction = sample_direction
         self._time_attr = time_attr
         self._weight_attr = weight_attr
@@ -165,10 +171,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         self._window = as_window(window)
         if time_attr is None and (strict or window is not None):
             raise InvalidArgumentError("strict and window need time_attr")
+        self._exclude = check_exclude(exclude)
+        self._true_negatives = bool(true_negatives)
         self._is_sorted = bool(is_sorted)
         self._walk: Walk | None = None
         self._walker: Walker | None = None
-        self._negatives: NegativeNodes | None = None
+        self._negatives: NegativeLinks | None = None
         self.num_threads = num_threads
         self.num_neighbors = num_neighbors
         self.subgraph_type = subgraph_type
@@ -215,11 +223,6 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def sample_direction(self) -> str:
         """``"forward"`` or ``"backward"``."""
         return self._sample_direction
-
-    @property
-    def seed(self) -> int | None:
-        """The seed that was given, or None: torch's."""
-        return self._seed.seed
 
     @property
     def graph(self) -> Graph:
@@ -276,32 +279,6 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def disjoint(self, value: bool) -> None:
         self._disjoint = bool(value)
 
-    @property
-    def edge_permutation(self) -> None:
-        """None: ``SamplerOutput.edge`` holds the graph store's edge ids already."""
-        return None
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that goes into the key of every batch."""
-        return self._epoch.value
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the draws of the batches to come other ones, as ``DistributedSampler`` does.
-
-        Call it in the main process before each epoch; workers that run already see it too.
-        Copies of this sampler share its epoch.
-
-        Args:
-            epoch: any integer of 64 bits; 0 at the start.
-        """
-        if isinstance(epoch, bool) or not hasattr(epoch, "__index__"):
-            raise InvalidArgumentError(f"epoch must be an integer, got {type(epoch).__name__}")
-        value = epoch.__index__()
-        if not -(1 << 63) <= value < 1 << 63:
-            raise InvalidArgumentError(f"epoch = {value} does not fit 64 bits")
-        self._epoch.value = value
-
     # ---- sampling --------------------------------------------------------------------------
 
     def sample_from_nodes(
@@ -341,9 +318,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         """Sample around the ends of links, and of negative links drawn for them.
 
         Negatives are drawn as PyG draws them: nodes uniformly, or with probability proportional
-        to ``src_weight`` and ``dst_weight``; they may hit links that exist. Negative ``i`` has the
-        time of link ``i % P``; if the times are those of nodes, its ends are nodes of a time up to
-        that (as in PyG the earliest node where there is none).
+        to ``src_weight`` and ``dst_weight``; they may hit links that exist, unless
+        ``true_negatives``. Negative ``i`` has the time of link ``i % P``; if the times are those
+        of nodes, its ends are nodes of a time up to that (as in PyG the earliest node where there
+        is none).
 
         Args:
             index: PyG's input; ``row`` and ``col`` are integer vectors [P]; ``time`` [P] or None.
@@ -372,9 +350,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             raise InvalidArgumentError("triplet negative sampling takes no edge_label")
         times = self._link_times(index.time, len(src), neg_sampling)
         key = self._key(loader_key, times, hash_ids(src), hash_ids(dst))
+        exclude = None
+        if self._exclude is not None:
+            exclude = self._current_walker().find(src, dst, reverse=self._exclude == "reverse")
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
         if neg_sampling is not None:
-            ends = self._with_negatives(ends, neg_sampling, key, times)
+            ends = self._with_negatives((ends[0], ends[1]), neg_sampling, key, times)
         links = Links(ends, len(src), neg_sampling)
         seeds = torch.cat(ends)
         local = torch.arange(len(seeds))
@@ -382,10 +363,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             seeds, local = torch.unique(seeds, return_inverse=True)
         if times is not None:
             times = times[links.trees().numpy()]
-        out = self._sample(seeds.numpy(), key, times)
+        out = self._sample(seeds.numpy(), key, times, exclude)
         if out.batch is not None:
             out.batch = links.trees()[out.batch]
-        out.metadata = links.metadata(index, local, self.disjoint)
+        out.metadata = links.metadata(index, local)
         return self._finish(out)
 
     def _link_times(
@@ -399,13 +380,14 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         return read_seed_times(times, given, count, "edge_label_time")
 
     def _key(self, loader_key: int | None, times: NDArray[Any] | None, *content: int) -> int:
-        start = self._seed.value() if loader_key is None else loader_key
         if times is not None:
             content = (*content, hash_ids(native.time_keys(times)))
-        return mix_key(start, self._epoch.value, *content)
+        return self._batch_key(loader_key, *content)
 
-    def _sample(self, seeds: Ids, key: int, times: NDArray[Any] | None) -> SamplerOutput:
-        sample = self._current_walker().sample(seeds, key, times)
+    def _sample(
+        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Ids | None = None
+    ) -> SamplerOutput:
+        sample = self._current_walker().sample(seeds, key, times, exclude)
         node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
         sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
         if self._sample_direction == "backward":
@@ -454,37 +436,32 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             )
         return walker
 
-    # ---- negatives -------------------------------------------------------------------------
+    # ---- negatives and targets -------------------------------------------------------------
 
     def _with_negatives(
         self,
-        ends: list[Tensor],
+        ends: tuple[Tensor, Tensor],
         neg_sampling: NegativeSampling,
         key: int,
         times: NDArray[Any] | None,
     ) -> list[Tensor]:
-        pairs = len(ends[0])
-        count = count_negatives(pairs, neg_sampling)
-        nodes, until = self._negative_nodes(), None
+        until = None
         if times is not None:
             bounds = self._current_walker().bounds(ends[0].numpy(), times)
             assert bounds.until is not None
-            until = torch.from_numpy(bounds.until)[torch.arange(count) % max(1, pairs)]
+            until = torch.from_numpy(bounds.until)
         generator = make_generator(key, _NEGATIVES)
-        sides = ("src", "dst") if neg_sampling.is_binary() else ("dst",)
-        drawn = {side: nodes.draw(neg_sampling, side, count, generator, until) for side in sides}
-        return [
-            torch.cat([end, drawn[side]]) if side in drawn else end
-            for end, side in zip(ends, ("src", "dst"), strict=True)
-        ]
+        return self._negative_links().draw(ends, neg_sampling, generator, (until, until))
 
-    def _negative_nodes(self) -> NegativeNodes:
+    def _negative_links(self) -> NegativeLinks:
         if self._negatives is None:
             walk = self._current_walk()
             by_time = None
             if walk.times is not None and walk.times.of_nodes:
                 by_time = NodesByTime(native.time_keys(walk.times.array))
-            self._negatives = NegativeNodes(walk.graph.num_nodes, by_time)
+            nodes = NegativeNodes(walk.graph.num_nodes, by_time)
+            edges = walk.graph if self._true_negatives else None
+            self._negatives = NegativeLinks(nodes, nodes, edges)
         return self._negatives
 
     # ---- the rest --------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_a_sample_is_what_the_oracle_says() -> None:
         for kind in graph.edge_types
     ]
     fanouts = {VOTES: [3, 2], IN: [2, 2]}
-    key = sampler._key("sub", None, seeds.numpy())
+    key = sampler._key(None, "sub", None, seeds.numpy())
     expected = oracle.sample_typed(
         relations, [seeds.numpy() if n == "sub" else [] for n in graph.node_types],
         [fanouts.get(kind, [0, 0]) for kind in graph.edge_types], key,
