@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, overload
 
@@ -121,6 +122,11 @@ class EdgeView(Adjacency):
     def attrs(self) -> AttributeTable:
         """Attributes by name, one row per edge in edge-id order."""
         return self._edges().edge_attrs
+
+    @property
+    def src_attrs(self) -> AttributeTable:
+        """The attributes of the nodes that these edges start at."""
+        return self._graph.node_parts(self.name[0]).node_attrs
 
     def load_features(
         self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
@@ -316,6 +322,36 @@ class HeteroGraph:
 
         size = sum(part.adjacency_bytes for part in self._edges.values())
         native.run_long(work, progress, size + (0 if file is None else file.size))
+
+    def with_attrs(
+        self,
+        node_attrs: Mapping[str, Mapping[str, FeatureStore | ArrayLike]],
+        edge_attrs: Mapping[EdgeType, Mapping[str, FeatureStore | ArrayLike]],
+    ) -> HeteroGraph:
+        """This graph with more attributes, or others of the same names; it stays as it is itself.
+
+        Edges, values and the other attributes are shared, not copied.
+
+        Args:
+            node_attrs: by node type, by name, one row per node.
+            edge_attrs: by edge type, by name, one row per edge in edge-id order.
+
+        Raises:
+            InvalidArgumentError: an unknown type, or a wrong number of rows.
+        """
+        self._check_open()
+        nodes, edges = dict(self._nodes), dict(self._edges)
+        for name, more in node_attrs.items():
+            nodes[name] = copy.copy(self.node_parts(name))
+            nodes[name].set_node_attrs(self._nodes[name].node_attrs)
+            for attr, rows in more.items():
+                nodes[name].node_attrs[attr] = rows
+        for kind, more in edge_attrs.items():
+            edges[kind] = copy.copy(self.edge_parts(kind))
+            edges[kind].set_edge_attrs(self._edges[kind].edge_attrs)
+            for attr, rows in more.items():
+                edges[kind].edge_attrs[attr] = rows
+        return self._make(nodes, edges, self._reader)
 
     def close(self) -> None:
         """Drop the graph's own references; see :meth:`Graph.close`."""

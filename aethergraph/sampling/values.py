@@ -140,7 +140,7 @@ def check_sorted_relation(
     """The same for one edge type; nothing to do where it has no times."""
     if name is not None and relation.times is not None:
         own = name == ("node_time" if relation.node_times else "edge_time")
-        own = own and name not in view.edge_attrs
+        own = own and name not in (view.src_attrs if relation.node_times else view.edge_attrs)
         require_sorted(f"{label}: ", view, name, name if own else None, relation)
 
 

@@ -417,3 +417,36 @@ def test_options_that_are_refused() -> None:
         errors.InvalidArgumentError, match=r"'votes', 'post'\): the in-edges of node"
     ):
         HeteroNeighborSampler(unsorted, [2], time_attr="t")
+
+
+def test_times_that_replace_the_graphs_own_are_checked() -> None:
+    graph = HeteroGraph.from_edges(
+        {("a", "to", "b"): ([0, 1, 2], [0, 0, 0])}, node_time={"a": [1, 2, 3]}
+    )
+    HeteroNeighborSampler(graph, [2], time_attr="node_time")
+    graph["a"].attrs["node_time"] = np.array([3, 2, 1])
+    with pytest.raises(errors.InvalidArgumentError, match="not sorted by 'node_time'"):
+        HeteroNeighborSampler(graph, [2], time_attr="node_time")
+
+
+def test_with_attrs(tmp_path: Path) -> None:
+    graph = make_graph()
+    graph["user"].features = np.arange(40.0)
+    more = graph.with_attrs(
+        {"user": {"x": np.ones(40), "y": np.arange(40)}}, {VOTES: {"w": np.arange(500)}}
+    )
+    assert more["user"].attrs["y"].array.tolist() == list(range(40))
+    assert more["user"].attrs["x"].array.tolist() == [1.0] * 40
+    assert more[VOTES].attrs["w"].array.tolist() == list(range(500))
+    assert graph["user"].attrs["x"].array.tolist() == list(range(40))
+    assert list(graph["user"].attrs) == ["x"]
+    assert "w" not in graph[VOTES].attrs
+    assert more[VOTES].csc()[1].base is graph[VOTES].csc()[1].base  # shared, not copied
+    more.save(tmp_path / "g")
+    assert_same(HeteroGraph.load(tmp_path / "g"), more)
+    mapped = HeteroGraph.load(tmp_path / "g").with_attrs({"user": {"z": np.zeros(40)}}, {})
+    assert_same(pickle.loads(pickle.dumps(mapped)), mapped)
+    with pytest.raises(errors.InvalidArgumentError, match="num_nodes = 40"):
+        graph.with_attrs({"user": {"x": np.ones(3)}}, {})
+    with pytest.raises(errors.InvalidArgumentError, match="'dog'"):
+        graph.with_attrs({"dog": {}}, {})
