@@ -204,7 +204,8 @@ class HeteroGraph:
         """Build a graph from an edge list per type; see :meth:`Graph.from_edges`.
 
         Args:
-            edges: ``(src, dst)`` by edge type, integer vectors [E]. Edge types keep this order.
+            edges: ``(src, dst)`` by edge type, integer vectors [E], or an array [2, E]. Edge types
+                keep this order.
             num_nodes: nodes by type; types that are missing take the largest id + 1. A type may
                 have nodes without any edge.
             edge_weight, edge_time, edge_attrs: by edge type, as in ``Graph.from_edges``.
@@ -491,9 +492,11 @@ def _read_edges(
     found = {}
     for kind, ends in edges.items():
         _check_type(kind)
-        if not isinstance(ends, (tuple, list, np.ndarray)) or len(ends) != 2:
-            raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)")
-        source, target = as_ids(ends[0], f"{kind} src"), as_ids(ends[1], f"{kind} dst")
+        try:
+            src, dst = ends  # or an array or tensor [2, E]
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)") from None
+        source, target = as_ids(src, f"{kind} src"), as_ids(dst, f"{kind} dst")
         if len(source) != len(target):
             raise InvalidArgumentError(
                 f"{kind}: src has {len(source)} ids, but dst has {len(target)}"
