@@ -40,7 +40,7 @@ def source_of(data: Any) -> Source:
         features, store = from_data(data)
         return Source(store, (features,))
     if isinstance(data, HeteroData):
-        raise UnsupportedError("HeteroData: typed graphs cannot be sampled yet")
+        raise UnsupportedError("HeteroData is a typed graph: use HeteroNeighborSampler")
     if isinstance(data, _PyGGraphStore):
         return Source(_copy_store(data), ())
     if isinstance(data, (tuple, list)) and len(data) == 2:
@@ -71,8 +71,8 @@ def _copy_store(store: _PyGGraphStore) -> GraphStore:
     attrs = store.get_all_edge_attrs()
     if not attrs or any(attr.edge_type is not None for attr in attrs):
         raise UnsupportedError(
-            f"{type(store).__name__} holds no homogeneous edge index (edge_type=None); typed "
-            "graphs cannot be sampled yet"
+            f"{type(store).__name__} holds no homogeneous edge index (edge_type=None); for typed "
+            "graphs use HeteroNeighborSampler"
         )
     row, col, _ = store.coo()
     copied = GraphStore()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +19,16 @@ from aethergraph.sampling import values
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aethergraph.hetero import EdgeType
     from aethergraph.sampling.values import Values
 
-__all__ = ["find_times", "find_weights", "read_seed_times"]
+__all__ = [
+    "find_times",
+    "find_typed_times",
+    "find_typed_weights",
+    "find_weights",
+    "read_seed_times",
+]
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _FLOATS = (torch.float64, torch.float32, torch.float16)
@@ -62,6 +69,56 @@ def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
     found = values.find_weights(name, {name: edges})
     if found.guard is None:
         check_weights(found.array, name)
+    return found
+
+
+def find_typed_times(
+    stores: Sequence[_PyGFeatureStore], names: Iterable[str], kinds: Iterable[EdgeType], name: str
+) -> tuple[dict[str, Values], dict[EdgeType, Values]]:
+    """The times called ``name``: by node type if any has them, else by edge type.
+
+    Raises:
+        InvalidArgumentError: times that are not a number each.
+    """
+    nodes, edges = _find_typed(stores, names, name, "time_attr"), {}
+    if not nodes:
+        edges = _find_typed(stores, kinds, name, "time_attr")
+    found: list[dict[Any, Values]] = []
+    for by_type, of_nodes in ((nodes, True), (edges, False)):
+        found.append({})
+        for kind, rows in by_type.items():
+            given = ({}, {name: rows}) if of_nodes else ({name: rows}, {})
+            times = found[-1][kind] = values.find_times(name, *given)
+            if times.guard is None:
+                check_times(times.array, f"{kind!r}: {name}")
+    return found[0], found[1]
+
+
+def find_typed_weights(
+    stores: Sequence[_PyGFeatureStore], kinds: Iterable[EdgeType], name: str
+) -> dict[EdgeType, Values]:
+    """The weights called ``name`` of the edge types that have them.
+
+    Raises:
+        InvalidArgumentError: weights that are not a number each, or (in memory) one that is
+            negative or not finite.
+    """
+    found = {}
+    for kind, rows in _find_typed(stores, kinds, name, "weight_attr").items():
+        weights = found[kind] = values.find_weights(name, {name: rows})
+        if weights.guard is None:
+            check_weights(weights.array, f"{kind!r}: {name}")
+    return found
+
+
+def _find_typed(
+    stores: Sequence[_PyGFeatureStore], groups: Iterable[Any], name: str, option: str
+) -> dict[Any, core.FeatureStore]:
+    found = {}
+    for group in groups:
+        rows = _find(stores, group, name, f"{option} = {name!r} of {group!r}")
+        if rows is not None:
+            found[group] = rows
     return found
 
 

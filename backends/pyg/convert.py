@@ -1,4 +1,4 @@
-"""From PyG's ``Data`` to a pair of stores.
+"""From PyG's ``Data`` and ``HeteroData`` to a pair of stores.
 
 Source followed: ``torch_geometric/loader/utils.py`` (``filter_node_store_`` and
 ``filter_edge_store_``: what PyG's own loader takes from a ``Data`` for each batch).
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
@@ -26,96 +29,162 @@ log = logging.getLogger("aethergraph")
 _TOPOLOGY = ("edge_index", "num_nodes", "adj", "adj_t")
 
 
-def from_data(data: Data, *, recycle: bool = True) -> tuple[FeatureStore, GraphStore]:
-    """Turn a PyG ``Data`` into stores that any PyG loader takes::
+def from_data(
+    data: Data | HeteroData, *, recycle: bool = True
+) -> tuple[FeatureStore, GraphStore]:  # fmt: skip
+    """Turn a PyG ``Data`` or ``HeteroData`` into stores that any PyG loader takes::
 
         feature_store, graph_store = from_data(data)
 
     Every node-level attribute (``x``, ``y``, masks, ...) goes under group None and every
     edge-level one (``edge_attr``, ...) under group ``(None, None)``, without a copy; which one
-    is which, ``data.is_node_attr`` and ``data.is_edge_attr`` say. Edge ids are columns of
-    ``data.edge_index``. Everything else belongs to the graph as a whole: it is kept in
-    ``feature_store.graph_attrs``, which :class:`aethergraph.pyg.NeighborLoader` puts into every
-    batch as PyG does for ``Data``, and which PyG's stock loader over stores leaves out. Its names
-    are logged at level INFO.
+    is which, ``data.is_node_attr`` and ``data.is_edge_attr`` say. The groups of a ``HeteroData``
+    are its node types and edge types. Edge ids are columns of ``data.edge_index``, or of
+    ``data[edge_type].edge_index``.
 
-    ``graph_store.graph`` is the topology as an :class:`aethergraph.Graph`, ready for ``save``.
+    Everything else belongs to the graph as a whole: it is kept in ``feature_store.graph_attrs``,
+    which :class:`aethergraph.pyg.NeighborLoader` puts into every batch as PyG does for ``Data``,
+    and which PyG's stock loader over stores leaves out. What a type of a ``HeteroData`` holds that
+    is not one row per node or edge is kept in ``feature_store.type_attrs``. The names are logged
+    at level INFO.
+
+    ``graph_store.graph`` is the topology of a ``Data`` as an :class:`aethergraph.Graph`; see
+    :func:`graph_from_data` for one with the attributes, ready for ``save``.
 
     Args:
-        data: a homogeneous graph with ``edge_index`` (or none: then it has no edges).
+        data: a graph with ``edge_index`` (or none: then it has no edges).
         recycle: see :class:`aethergraph.pyg.FeatureStore`.
 
     Raises:
-        UnsupportedError: ``HeteroData``, or edges as ``adj`` or ``adj_t``.
-        InvalidArgumentError: not a ``Data``, or without nodes to count.
+        UnsupportedError: edges as ``adj`` or ``adj_t``.
+        InvalidArgumentError: not a ``Data`` or ``HeteroData``, or without nodes to count.
         OutOfRangeError: an edge to a node that does not exist; names position and value.
     """
+    features, graph_store = FeatureStore(recycle=recycle), GraphStore()
     if isinstance(data, HeteroData):
-        raise UnsupportedError("HeteroData: typed graphs cannot be sampled yet")
-    if not isinstance(data, Data):
+        _read_typed(data, features, graph_store)
+    elif isinstance(data, Data):
+        _read_one(data, features, graph_store)
+    else:
         raise InvalidArgumentError(
-            f"from_data takes a torch_geometric Data, got {type(data).__name__}"
+            f"from_data takes a torch_geometric Data or HeteroData, got {type(data).__name__}"
         )
-    for name in ("adj", "adj_t"):
-        if name in data and "edge_index" not in data:
-            raise UnsupportedError(
-                f"data holds its edges as {name!r}: set data.edge_index instead "
-                "(torch_geometric.utils.to_edge_index)"
-            )
+    whole = list(features.graph_attrs)
+    for kind, attrs in features.type_attrs.items():
+        whole += [f"{name} of {kind!r}" for name in attrs]
+    if whole:
+        log.info("from_data: kept as graph-level attributes: %s", ", ".join(whole))
+    return features, graph_store
+
+
+def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> None:
+    edge_index = _edge_index(data, "data")
     num_nodes = data.num_nodes
     if num_nodes is None:
         raise InvalidArgumentError("data does not say how many nodes it has: set data.num_nodes")
-    graph_store = GraphStore()
-    edge_index = data.edge_index
+    graph_store.put_edge_index(
+        edge_index, edge_type=None, layout="coo", size=(num_nodes, num_nodes)
+    )
+    for name, value in data.to_dict().items():
+        if name in _TOPOLOGY or value is None:
+            continue
+        if not _has_rows(data, name, value, None):
+            features.graph_attrs[name] = value
+        elif data.is_node_attr(name):
+            features.put_tensor(value, group_name=None, attr_name=name, index=None)
+        elif data.is_edge_attr(name):
+            features.put_tensor(value, group_name=EDGE_GROUP, attr_name=name, index=None)
+        else:
+            features.graph_attrs[name] = value
+
+
+def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStore) -> None:
+    ends = {kind: _edge_index(data[kind], f"data[{kind!r}]") for kind in data.edge_types}
+    counts = _count_nodes(data, ends)
+    graph_store.node_counts = counts
+    for kind, edge_index in ends.items():
+        size = counts[kind[0]], counts[kind[2]]
+        try:
+            graph_store.put_edge_index(edge_index, edge_type=kind, layout="coo", size=size)
+        except AetherError as error:  # told with its type
+            error.args = (f"{kind}: {error}", *error.args[1:])
+            raise
+    for store in data.node_stores + data.edge_stores:
+        is_rows = store.is_node_attr if isinstance(store._key, str) else store.is_edge_attr
+        for name, value in store.items():
+            if name in _TOPOLOGY or value is None:
+                continue
+            if _has_rows(data, name, value, store) and is_rows(name):
+                features.put_tensor(value, group_name=store._key, attr_name=name, index=None)
+            else:
+                features.type_attrs.setdefault(store._key, {})[name] = value
+    features.graph_attrs.update(data.to_dict()["_global_store"])
+
+
+def _edge_index(store: Any, label: str) -> tuple[Any, Any]:
+    """The edges of a ``Data``, or of one type."""
+    edge_index = getattr(store, "edge_index", None)
+    for name in ("adj", "adj_t"):
+        if name in store and edge_index is None:
+            raise UnsupportedError(
+                f"{label} holds its edges as {name!r}: set {label}.edge_index instead "
+                "(torch_geometric.utils.to_edge_index)"
+            )
     if edge_index is None:
-        edge_index = np.empty((2, 0), np.int64)
+        edge_index = torch.empty((2, 0), dtype=torch.int64)
     elif edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidArgumentError(
-            f"data.edge_index must have shape (2, num_edges), got {tuple(edge_index.shape)}"
+            f"{label}.edge_index must have shape (2, num_edges), got {tuple(edge_index.shape)}"
         )
-    graph_store.put_edge_index(
-        (edge_index[0], edge_index[1]), edge_type=None, layout="coo", size=(num_nodes, num_nodes)
-    )
-    feature_store = FeatureStore(recycle=recycle)
-    for name, value in data.to_dict().items():
-        if name not in _TOPOLOGY and value is not None:
-            group = _group(data, name, value)
-            if group is _WHOLE:
-                feature_store.graph_attrs[name] = value
-            else:
-                feature_store.put_tensor(value, group_name=group, attr_name=name, index=None)
-    if feature_store.graph_attrs:
-        log.info(
-            "from_data: kept as graph-level attributes: %s", ", ".join(feature_store.graph_attrs)
-        )
-    return feature_store, graph_store
+    return edge_index[0], edge_index[1]
 
 
-_WHOLE = object()
+def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str, int]:
+    """Nodes by type: what the type says, or where it holds nothing to count, what its edges say."""
+    counts: dict[str, int] = {}
+    for name, store in data.node_items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # told below, where it matters
+            known = store.num_nodes
+        if known is not None:
+            counts[name] = known
+        elif any(_has_rows(data, key, value, store) for key, value in store.items()):
+            raise InvalidArgumentError(
+                f"data[{name!r}] does not say how many nodes it has: set data[{name!r}].num_nodes"
+            )
+    largest = dict.fromkeys(data.node_types, 0)
+    for kind, pair in ends.items():
+        for name, ids in zip((kind[0], kind[2]), pair, strict=True):
+            needed = int(ids.max()) + 1 if len(ids) else 0
+            largest[name] = max(largest.get(name, 0), needed)
+    return {name: counts.get(name, count) for name, count in largest.items()}
 
 
-def _group(data: Data, name: str, value: Any) -> object:
-    """The group of an attribute: node, edge, or the graph as a whole."""
+def _has_rows(data: Any, name: str, value: Any, store: Any) -> bool:
+    """Whether an attribute is a table of rows; which rows, the data says."""
     if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
-        return _WHOLE
-    if data.__cat_dim__(name, value) != 0:  # such as (2, n) index tensors
-        return _WHOLE
-    if data.is_node_attr(name):
-        return None
-    return EDGE_GROUP if data.is_edge_attr(name) else _WHOLE
+        return False
+    return bool(data.__cat_dim__(name, value, store) == 0)  # not such as (2, n) index tensors
 
 
 def as_stores(data: Any) -> tuple[Any, Any]:
     """``(feature_store, graph_store)`` from whatever our loaders take as ``data``."""
     if isinstance(data, (str, os.PathLike)):
-        data = Graph.load(data)
-    if isinstance(data, Graph):
+        data = _load(data)
+    if isinstance(data, (Graph, HeteroGraph)):
         return FeatureStore.from_graph(data), GraphStore(data)
     if isinstance(data, (Data, HeteroData)):
         return from_data(data)
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return data[0], data[1]
     raise InvalidArgumentError(
-        "data must be an aethergraph.Graph, (feature_store, graph_store), a PyG Data or the path "
-        f"of a graph file, got {type(data).__name__}"
+        "data must be an aethergraph.Graph or HeteroGraph, (feature_store, graph_store), a PyG "
+        f"Data or HeteroData, or the path of a graph file, got {type(data).__name__}"
     )
+
+
+def _load(path: Any) -> Graph | HeteroGraph:
+    try:
+        return Graph.load(path)
+    except UnsupportedError:  # several types
+        return HeteroGraph.load(path)

@@ -277,6 +277,8 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         self._pool: BufferPool | None = BufferPool() if recycle else None
         #: Values that belong to the graph as a whole (see :func:`aethergraph.pyg.from_data`).
         self.graph_attrs: dict[str, Any] = {}
+        #: By type, what a ``HeteroData`` holds there that is not one row per node or edge.
+        self.type_attrs: dict[Any, dict[str, Any]] = {}
 
     @property
     def pool(self) -> BufferPool | None:

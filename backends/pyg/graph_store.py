@@ -17,23 +17,33 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
 from aethergraph._arrays import check_length
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
+from aethergraph.pyg._edge_index import (
+    Edges,
+    Pair,
+    as_edges,
+    graph_layout,
+    to_coo,
+    to_int64,
+)
+from aethergraph.pyg._typed_graphs import TypedSamplingGraph, TypedSortKey, build_typed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from aethergraph._adjacency import Adjacency
+    from aethergraph.hetero import EdgeType
 
 __all__ = ["GraphStore", "SamplingGraph", "SortKey"]
 
-Pair: TypeAlias = tuple[Tensor, Tensor]
 Key: TypeAlias = tuple[Any, EdgeLayout]
 
 
@@ -71,13 +81,6 @@ class SortKey(NamedTuple):
         return own.dtype == times.dtype and np.array_equal(own, times)
 
 
-class _Edges(NamedTuple):
-    """An edge index that was put in: PyG's pair of tensors and its description."""
-
-    pair: Pair
-    attr: EdgeAttr
-
-
 class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     """The topology for PyG's loaders and samplers.
 
@@ -91,8 +94,8 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     ``(rowptr, col)``, CSC ``(row, colptr)``; edges point from row to col. They are kept as they
     are and found again under ``(edge_type, layout)``. ``size`` is worked out where it is missing.
     A :class:`Graph` is built from the first one put under ``edge_type=None`` when a sampler (or
-    :attr:`graph`) first needs it. Edge indices of typed graphs can be put and read; to sample
-    from a typed graph give a :class:`aethergraph.HeteroGraph`.
+    :attr:`graph`) first needs it, and a :class:`aethergraph.HeteroGraph` from the first one of each
+    other edge type when a sampler of many types does.
 
     Args:
         graph: the topology, or None for an empty store.
@@ -101,7 +104,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         InvalidArgumentError: not a pair of integer vectors, or of lengths that do not belong
             together; OutOfRangeError: an id outside ``size``, with its position.
         KeyError: an edge index that is not in the store.
-        UnsupportedError: a typed graph where a homogeneous one is needed.
+        UnsupportedError: a typed graph where a homogeneous one is needed, or the other way round.
     """
 
     def __init__(self, graph: Graph | HeteroGraph | None = None) -> None:
@@ -113,8 +116,11 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         self._graph = graph if isinstance(graph, Graph) else None
         #: The graph of many types that was given, or None.
         self.hetero = graph if isinstance(graph, HeteroGraph) else None
-        self._edges: dict[Key, _Edges] = {}
+        self._edges: dict[Key, Edges] = {}
         self._built: dict[str | None, Graph] = {}  # by the times they are sorted by
+        self._built_typed: dict[str | None, HeteroGraph] = {}
+        #: Nodes by type, at least; for types that edge indices say too little of.
+        self.node_counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
     # ---- the graph -------------------------------------------------------------------------
@@ -161,14 +167,16 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         if first is None:
             kinds = {attr.edge_type for attr in self.get_all_edge_attrs()}
             if not kinds:
-                raise UnsupportedError("the graph store is empty: put an edge index first")
+                raise UnsupportedError(
+                    "the graph store is empty: put an edge index first (and typed ones are for "
+                    "HeteroNeighborSampler)"
+                )
             types = ", ".join(sorted(map(repr, kinds)))
             raise UnsupportedError(
                 f"the store holds typed edges, {types}. To sample from them use "
-                "HeteroNeighborSampler over a HeteroGraph; or put a homogeneous edge index under "
-                "edge_type=None"
+                "HeteroNeighborSampler; or put a homogeneous edge index under edge_type=None"
             )
-        row, col = _to_coo(first)
+        row, col = to_coo(first)
         num_nodes = max(num_nodes, *first.attr.size)
         if sort_by is None:
             keep_order = first.attr.layout != EdgeLayout.CSC  # that is the graph's order already
@@ -183,6 +191,94 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             layout=layout,
             keep_order=True,
         )
+
+    def typed_sampling_graph(
+        self,
+        *,
+        num_nodes: Mapping[str, int] | None = None,
+        sort_by: TypedSortKey | None = None,
+    ) -> TypedSamplingGraph:
+        """The graph of many types to sample from, and what turns its edge ids into this store's.
+
+        Args:
+            num_nodes: by type, nodes that there are at least; types without edges as well.
+            sort_by: a graph built from tensors is to hold these times and lists sorted by them.
+                One that was given stays as it is.
+
+        Raises:
+            UnsupportedError: the store holds no typed edges, or some beside a graph.
+        """
+        ends = {kind: to_coo(edges) for kind, edges in self._typed_edges().items()}
+        if self.hetero is not None:
+            if ends:
+                kinds = ", ".join(map(repr, ends))
+                raise UnsupportedError(
+                    f"the store holds edges of {kinds} beside a HeteroGraph: put all of them into "
+                    "one graph to sample from them"
+                )
+            return TypedSamplingGraph(self.hetero, {})
+        if not ends and not self.node_counts:
+            raise UnsupportedError(
+                "the graph store holds a homogeneous graph: use NeighborSampler"
+                if self._graph is not None or self._edges
+                else "the graph store is empty: make it over a HeteroGraph, or put edge indices"
+            )
+        counts = self.num_typed_nodes(num_nodes)
+        name = None if sort_by is None else sort_by.name
+        with self._lock:
+            built = self._built_typed.get(name)
+            stale = built is None or built.num_nodes != counts
+            if built is None or stale or (sort_by is not None and not sort_by.sorts(built)):
+                built = self._built_typed[name] = build_typed(ends, counts, sort_by)
+        orders = {kind: built[kind].edge_order for kind in built.edge_types}
+        return TypedSamplingGraph(
+            built, {kind: order for kind, order in orders.items() if order is not None}
+        )
+
+    def num_typed_nodes(self, at_least: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Nodes by type: what sizes of edge indices, :attr:`node_counts` and ``at_least`` say."""
+        if self.hetero is not None:
+            return self.hetero.num_nodes
+        counts = dict(self.node_counts)
+        known = list((at_least or {}).items())
+        for kind, edges in self._typed_edges().items():
+            known += [(kind[0], edges.attr.size[0]), (kind[2], edges.attr.size[1])]
+        for name, count in known:
+            counts[name] = max(counts.get(name, 0), count)
+        return counts
+
+    def _typed_edges(self) -> dict[EdgeType, Edges]:
+        """The first edge index that was put in of each type."""
+        found: dict[EdgeType, Edges] = {}
+        for (kind, _), edges in self._edges.items():
+            if kind is not None:
+                found.setdefault(tuple(kind), edges)
+        return found
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """The types of typed edges, in order."""
+        if self.hetero is not None:
+            return self.hetero.edge_types
+        return list(self._typed_edges())
+
+    def edge_index(self, edge_type: Any = None) -> Pair:
+        """``(row, col)`` of the edges of a type, by edge id: int64, or the dtype that was put in.
+
+        Raises:
+            KeyError: there are no such edges.
+        """
+        for (kind, _), edges in self._edges.items():
+            if kind == edge_type:
+                if edges.attr.layout == EdgeLayout.COO:
+                    return edges.pair
+                row, col = to_coo(edges)
+                return to_int64(row), to_int64(col)
+        view = self._adjacency(edge_type)
+        if view is None:
+            raise KeyError(f"no edges of type {edge_type!r}")
+        src, dst = view.edge_index()
+        return torch.from_numpy(src), torch.from_numpy(dst)
 
     @property
     def holds_graph(self) -> bool:
@@ -202,17 +298,13 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     # ---- PyG's calls -----------------------------------------------------------------------
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
-        pair = _check_pair(edge_index, edge_attr.layout)
-        attr = EdgeAttr(
-            edge_attr.edge_type,
-            edge_attr.layout,
-            edge_attr.is_sorted,
-            _find_size(pair, edge_attr),
-        )
+        edges = as_edges(edge_index, edge_attr)
+        attr = edges.attr
         with self._lock:
             if attr.edge_type is None:
                 self._forget_graph()
-            self._edges[attr.edge_type, attr.layout] = _Edges(pair, attr)
+            self._built_typed = {}
+            self._edges[attr.edge_type, attr.layout] = edges
         return True
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> Pair | None:
@@ -220,7 +312,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         if key in self._edges:
             return self._edges[key].pair
         edges = self._adjacency(edge_attr.edge_type)
-        return None if edges is None else _graph_layout(edges, edge_attr.layout)[:2]
+        return None if edges is None else graph_layout(edges, edge_attr.layout)[:2]
 
     def _adjacency(self, edge_type: Any) -> Adjacency | None:
         """The edges of a type of the graph that was given."""
@@ -232,6 +324,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
         with self._lock:
             removed = self._edges.pop((edge_attr.edge_type, edge_attr.layout), None) is not None
+            self._built_typed = {}
             if edge_attr.edge_type is None:
                 removed = removed or self._graph is not None
                 self._forget_graph()
@@ -261,7 +354,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         # A graph knows the edge ids of every layout; PyG would have to sort.
         edges = self._adjacency(attr.edge_type)
         if edges is not None and (attr.edge_type, attr.layout) not in self._edges:
-            return _graph_layout(edges, layout)
+            return graph_layout(edges, layout)
         return super()._edge_to_layout(attr, layout, store)
 
     # ---- the rest --------------------------------------------------------------------------
@@ -283,143 +376,3 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
-
-
-# ---- edge indices that are put in ------------------------------------------------------------
-
-
-def _check_pair(edge_index: Any, layout: EdgeLayout) -> Pair:
-    try:
-        first, second = edge_index
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(
-            "an edge index is a pair of vectors (row, col), (rowptr, col) or (row, colptr)"
-        ) from None
-    names = {
-        EdgeLayout.COO: ("row", "col"),
-        EdgeLayout.CSR: ("rowptr", "col"),
-        EdgeLayout.CSC: ("row", "colptr"),
-    }[layout]
-    first, second = (_as_vector(v, n) for v, n in zip((first, second), names, strict=True))
-    if layout == EdgeLayout.COO:
-        if len(first) != len(second):
-            raise InvalidArgumentError(
-                f"row and col must be of equal length, got {len(first)} and {len(second)}"
-            )
-    else:
-        pointers, ids = (first, second) if layout == EdgeLayout.CSR else (second, first)
-        _check_pointers(pointers, len(ids), names[0] if layout == EdgeLayout.CSR else names[1])
-    return first, second
-
-
-def _as_vector(values: Any, name: str) -> Tensor:
-    if isinstance(values, np.ndarray):
-        values = torch.from_numpy(np.array(values))
-    if not isinstance(values, Tensor):
-        raise InvalidArgumentError(f"{name} must be a tensor, got {type(values).__name__}")
-    if values.ndim != 1:
-        raise InvalidArgumentError(f"{name} must be one-dimensional, got {list(values.shape)}")
-    if values.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise InvalidArgumentError(f"{name} must hold integer ids, got {values.dtype}")
-    if values.device.type != "cpu":
-        raise InvalidArgumentError(f"{name} must be on the CPU, it is on {values.device}")
-    return values.detach().as_subclass(Tensor)
-
-
-def _check_pointers(pointers: Tensor, num_edges: int, name: str) -> None:
-    if len(pointers) == 0 or int(pointers[0]) != 0 or int(pointers[-1]) != num_edges:
-        ends = f"{int(pointers[0])} to {int(pointers[-1])}" if len(pointers) else "empty"
-        raise InvalidArgumentError(f"{name} must run from 0 to {num_edges}, it is {ends}")
-    falls = pointers[1:] < pointers[:-1]
-    if bool(falls.any()):
-        at = int(falls.int().argmax()) + 1
-        raise InvalidArgumentError(
-            f"{name}[{at}] = {int(pointers[at])} is below the one before", position=at
-        )
-
-
-def _find_size(pair: Pair, attr: EdgeAttr) -> tuple[int, int]:
-    """(number of sources, number of destinations), given or worked out; ids are checked."""
-    counts: list[int | None] = [None, None]
-    needs = [0, 0]
-    for side, values in enumerate(pair):
-        pointers = (attr.layout == EdgeLayout.CSR, attr.layout == EdgeLayout.CSC)[side]
-        if pointers:
-            counts[side] = len(values) - 1
-        elif len(values):
-            if int(values.min()) < 0:
-                at = int(values.argmin())
-                raise OutOfRangeError(
-                    f"{('row', 'col')[side]}[{at}] = {int(values[at])} is negative",
-                    position=at,
-                    value=int(values[at]),
-                )
-            needs[side] = int(values.max()) + 1
-    given = attr.size
-    if given is None:
-        size = [needs[i] if counts[i] is None else counts[i] for i in range(2)]
-        if attr.edge_type is None:
-            size = [max(*needs, *(c or 0 for c in counts))] * 2
-        return size[0], size[1]  # type: ignore[return-value]
-    for side in range(2):
-        known = counts[side]
-        if known is not None and known != given[side]:
-            raise InvalidArgumentError(
-                f"size = {tuple(given)}, but the pointers are for {known} nodes"
-            )
-        if needs[side] > given[side]:
-            at = int(pair[side].argmax())
-            raise OutOfRangeError(
-                f"{('row', 'col')[side]}[{at}] = {needs[side] - 1} is not below size[{side}] = "
-                f"{given[side]}",
-                position=at,
-                value=needs[side] - 1,
-            )
-    return int(given[0]), int(given[1])
-
-
-def _to_coo(edges: _Edges) -> tuple[NDArray[Any], NDArray[Any]]:
-    first, second = (tensor.numpy() for tensor in edges.pair)
-    if edges.attr.layout == EdgeLayout.CSR:
-        return np.repeat(np.arange(len(first) - 1), np.diff(first)), second
-    if edges.attr.layout == EdgeLayout.CSC:
-        return first, np.repeat(np.arange(len(second) - 1), np.diff(second))
-    return first, second
-
-
-# ---- layouts of a graph ----------------------------------------------------------------------
-
-
-def _graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, Tensor | None]:
-    """A graph's topology as PyG's (row, col, perm): int64 tensors in memory of their own.
-
-    ``perm[i]`` is the graph's id of the edge at position i; None where it is i.
-    """
-    if layout == EdgeLayout.COO:
-        src, dst = graph.edge_index()
-        return _int64(src), _int64(dst), None
-    stored = graph.layout
-    if layout == EdgeLayout.CSC:
-        if stored != "csr":
-            indptr, indices = graph.csc()
-            return _int64(indices), _int64(indptr), None
-        src, dst = graph.edge_index()
-        order = np.argsort(dst, kind="stable")
-        return _int64(src[order]), _pointers(dst, graph.num_dst), _int64(order)
-    if stored != "csc":
-        indptr, indices, edge_ids = graph.csr()
-        perm = None if edge_ids is None else _int64(edge_ids)
-        return _int64(indptr), _int64(indices), perm
-    src, dst = graph.edge_index()
-    order = np.argsort(src, kind="stable")
-    return _pointers(src, graph.num_src), _int64(dst[order]), _int64(order)
-
-
-def _int64(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.array(values, np.int64))
-
-
-def _pointers(ids: NDArray[Any], count: int) -> Tensor:
-    pointers = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(ids, minlength=count), out=pointers[1:])
-    return torch.from_numpy(pointers)

@@ -30,6 +30,7 @@ from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._tensors import seed_ids
+from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.sampling import hetero as core
 from aethergraph.sampling.keys import hash_ids
@@ -48,7 +49,7 @@ _NEGATIVES = 1  # the stream of make_generator that negatives are drawn from
 
 
 class HeteroNeighborSampler(KeyedSampler):
-    """Samples neighbourhoods through all edge types of an :class:`aethergraph.HeteroGraph`.
+    """Samples neighbourhoods through all edge types of a graph.
 
     Driven by PyG's stock loaders::
 
@@ -61,11 +62,15 @@ class HeteroNeighborSampler(KeyedSampler):
     :meth:`set_epoch` are as in :class:`aethergraph.pyg.NeighborSampler`.
 
     Args:
-        data: the graph, or ``(feature_store, graph_store)`` whose graph store is over one.
+        data: an :class:`aethergraph.HeteroGraph`, a PyG ``HeteroData``, or ``(feature_store,
+            graph_store)`` whose graph store is over a graph or holds typed edge indices. Edge ids
+            are those of the graph, or positions in the edge indices.
         num_neighbors: by edge type a list per hop; types that are missing are not followed (PyG
             refuses that). Or one list for all types.
         subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted: as
-            in PyG; the values are the graph's, see :class:`aethergraph.HeteroNeighborSampler`.
+            in PyG, see :class:`aethergraph.HeteroNeighborSampler`. The values are attributes of
+            the feature store, by node type or edge type, or the graph's own. A graph that is built
+            here is sorted by the times.
         share_memory: accepted, not needed.
         strict, window: as there.
         exclude: ``"self"``: seed links (all duplicates of them) are not among the edges that are
@@ -106,11 +111,12 @@ class HeteroNeighborSampler(KeyedSampler):
             num_neighbors = num_neighbors.values
         self._kind = SubgraphType(subgraph_type)
         induced = self._kind == SubgraphType.induced
+        self._source = typed_source(data, weight_attr, time_attr)
         self._sampler = core.HeteroNeighborSampler(
-            hetero_graph_of(data), num_neighbors, replace=replace, disjoint=disjoint,
+            self._source.graph, num_neighbors, replace=replace, disjoint=disjoint,
             subgraph_type="induced" if induced else "directional", num_threads=num_threads,
             weight_attr=weight_attr, time_attr=time_attr, temporal_strategy=temporal_strategy,
-            strict=strict, window=window, is_sorted=is_sorted,
+            strict=strict, window=window, is_sorted=is_sorted or self._source.is_sorted,
         )  # fmt: skip
         self.keep_orig_edges = False
         self._exclude = _check_exclude(exclude, self.graph)
@@ -324,7 +330,7 @@ class HeteroNeighborSampler(KeyedSampler):
             node=tensors(found.node),
             row=tensors(found.row),
             col=tensors(found.col),
-            edge=tensors(found.edge),
+            edge={kind: self._source.store_ids(kind, ids) for kind, ids in found.edge.items()},
             batch=None if found.batch is None else tensors(found.batch),
             num_sampled_nodes=found.num_sampled_nodes if counted else None,
             num_sampled_edges=found.num_sampled_edges if counted else None,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from pyg.common import NUM_EDGES, NUM_NODES, make_data
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph, errors
@@ -90,8 +90,6 @@ def test_bad_data_is_named() -> None:
         from_data(Data(x=torch.rand(3, 2), edge_index=torch.zeros(2, 1)))
     with pytest.raises(errors.InvalidArgumentError, match="num_nodes"):
         from_data(Data())
-    with pytest.raises(errors.UnsupportedError, match="typed"):
-        from_data(HeteroData())
     with pytest.raises(errors.InvalidArgumentError, match="dict"):
         from_data({})  # type: ignore[arg-type]
     with pytest.raises(errors.UnsupportedError, match="adj_t"):
