@@ -23,6 +23,8 @@ from aethergraph.pyg import (
     NeighborLoader,
     NeighborSampler,
     from_data,
+    graph_from_data,
+    to_data,
 )
 
 __all__ = [
@@ -34,4 +36,6 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "from_data",
+    "graph_from_data",
+    "to_data",
 ]

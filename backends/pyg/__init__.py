@@ -27,6 +27,7 @@ except ImportError as error:
     ) from error
 
 from aethergraph.pyg.convert import from_data
+from aethergraph.pyg.data import graph_from_data, to_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.hetero_loader import HeteroNeighborLoader
@@ -43,4 +44,6 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "from_data",
+    "graph_from_data",
+    "to_data",
 ]

@@ -1,0 +1,268 @@
+"""``Data`` and ``HeteroData`` out of graphs and stores, and graphs with attributes out of them.
+
+Source followed: ``torch_geometric/data/data.py``, ``hetero_data.py`` and ``storage.py`` (which
+attributes say how many nodes there are).
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, Dataset, HeteroData
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.pyg._tensors import stack_rows
+from aethergraph.pyg.convert import as_stores, from_data
+from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg.graph_store import GraphStore
+
+if TYPE_CHECKING:
+    import os
+
+    from aethergraph._adjacency import Layout
+
+__all__ = ["graph_from_data", "to_data"]
+
+log = logging.getLogger("aethergraph")
+
+
+def to_data(
+    source: Graph | HeteroGraph | tuple[FeatureStore, GraphStore] | str | os.PathLike[str],
+) -> Data | HeteroData:
+    """A PyG ``Data`` or ``HeteroData`` of everything in a graph or a pair of stores.
+
+    Every attribute keeps its name: ``graph.node_attrs["x"]`` is ``data.x``,
+    ``graph["user"].attrs["x"]`` is ``data["user"].x``. So do ``edge_weight``, ``edge_time`` and
+    ``node_time`` of a graph. The columns of ``edge_index`` and the rows of edge attributes are in
+    the order of edge ids: ``to_data(from_data(data))`` is ``data`` again. ``num_nodes`` is set
+    where no attribute tells it.
+
+    Everything is read into memory. Tensors that were put into the stores are not copied.
+
+    Args:
+        source: a graph, the stores of :func:`from_data` or others of ours, or a graph file.
+
+    Raises:
+        InvalidArgumentError: something else, or one name for nodes and edges at once.
+    """
+    features, graph_store = as_stores(source)
+    if not isinstance(features, FeatureStore) or not isinstance(graph_store, GraphStore):
+        raise InvalidArgumentError(
+            "to_data takes an aethergraph graph or stores of aethergraph.pyg, got "
+            f"({type(features).__name__}, {type(graph_store).__name__})"
+        )
+    groups = {key[0] for key, _ in features.columns()} - {None, EDGE_GROUP}
+    if graph_store.edge_types or graph_store.num_typed_nodes() or groups:
+        return _typed_data(features, graph_store)
+    return _one_data(features, graph_store)
+
+
+def _one_data(features: FeatureStore, graph_store: GraphStore) -> Data:
+    data = Data()
+    for columns in features.batch_columns():
+        for name, column in columns:
+            data[name] = column.get(None)
+    data.edge_index = stack_rows(*graph_store.edge_index())
+    _tell_num_nodes(data, graph_store.num_nodes)
+    for name, value in features.graph_attrs.items():
+        data[name] = value
+    return data
+
+
+def _typed_data(features: FeatureStore, graph_store: GraphStore) -> HeteroData:
+    data = HeteroData()
+    counts = graph_store.num_typed_nodes()
+    for (group, _), column in features.columns():
+        if isinstance(group, str):
+            counts.setdefault(group, column.shape[0])
+    for name in counts:
+        data[name]  # makes the type, in this order
+    for kind in graph_store.edge_types:
+        data[kind].edge_index = stack_rows(*graph_store.edge_index(kind))
+    for (group, name), column in features.columns():
+        data[group][name] = column.get(None)
+    for name, count in counts.items():
+        _tell_num_nodes(data[name], count)
+    for group, attrs in features.type_attrs.items():
+        for name, value in attrs.items():
+            data[group][name] = value
+    for name, value in features.graph_attrs.items():
+        data[name] = value
+    return data
+
+
+def _tell_num_nodes(store: Any, count: int) -> None:
+    """Set ``num_nodes`` unless PyG finds it in an attribute; where it has to guess, it warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            if store.num_nodes == count:
+                return
+        except UserWarning:
+            pass
+    store.num_nodes = count
+
+
+def graph_from_data(
+    data: Data | HeteroData | Dataset,
+    *,
+    time_attr: str | None = None,
+    layout: Layout = "csc",
+    keep_order: bool = True,
+) -> Graph | HeteroGraph:
+    """A graph with the attributes of a PyG ``Data`` or ``HeteroData``, ready for ``save``::
+
+        graph_from_data(dataset[0]).save("graph.aeg")
+
+    Every tensor with one row per node or per edge (``data.is_node_attr`` and
+    ``data.is_edge_attr`` say which) becomes an attribute of the same name: ``data.x`` is
+    ``graph.node_attrs["x"]``, that is ``graph.features``; ``data["user"].x`` is
+    ``graph["user"].features``. Three names become values of the graph itself, which samplers find
+    under the same names: ``edge_weight`` (float32 or float64, one finite number >= 0 per edge),
+    ``edge_time`` and ``node_time`` (int64 or float64). What does not fit stays an attribute.
+
+    Edge ids are positions in the graph's order; ``graph.edge_order`` says which column of
+    ``edge_index`` each edge was. :func:`to_data` is the way back.
+
+    A graph has no place for anything else: attributes of the graph as a whole, lists, index
+    tensors [2, n]. Their names are logged at level WARNING.
+
+    Args:
+        data: the graph, or a dataset that holds one.
+        time_attr: the attribute, of nodes if any have it, else of edges, that lists are to be
+            sorted by, so that one can sample in time. It becomes ``node_time`` or ``edge_time``.
+        layout, keep_order: as in :meth:`aethergraph.Graph.from_edges`.
+
+    Raises:
+        As :func:`from_data`.
+        InvalidArgumentError: a dtype that a graph cannot hold, a ``time_attr`` that is not there,
+            or a dataset of several graphs.
+    """
+    if isinstance(data, Dataset):
+        if len(data) != 1:
+            raise InvalidArgumentError(
+                f"{data} has {len(data)} graphs: give one of them, such as dataset[0]"
+            )
+        data = data[0]
+    features, graph_store = from_data(data)
+    lost = list(features.graph_attrs)
+    for group, attrs in features.type_attrs.items():
+        lost += [f"{name} of {group!r}" for name in attrs]
+    if lost:
+        log.warning("graph_from_data: not in the graph: %s", ", ".join(lost))
+    tables: dict[Any, dict[str, Tensor]] = {}
+    for (group, name), column in features.columns():
+        tables.setdefault(group, {})[name] = column.get(None)
+    values = _take_values(tables, time_attr)
+    options: dict[str, Any] = {"layout": layout, "keep_order": keep_order}
+    if isinstance(data, HeteroData):
+        return _typed_graph(graph_store, tables, values, options)
+    graph = Graph.from_edges(
+        graph_store.get_all_edge_attrs()[0].size[0],
+        *graph_store.edge_index(),
+        edge_weight=values.edge_weight.get(EDGE_GROUP),
+        edge_time=values.edge_time.get(EDGE_GROUP),
+        node_time=values.node_time.get(None),
+        edge_attrs=tables.get(EDGE_GROUP),
+        **options,
+    )
+    graph.node_attrs.update(tables.get(None, {}))  # type: ignore[arg-type]
+    return graph
+
+
+def _typed_graph(
+    graph_store: GraphStore,
+    tables: dict[Any, dict[str, Tensor]],
+    values: _Values,
+    options: dict[str, Any],
+) -> HeteroGraph:
+    kinds = graph_store.edge_types
+    graph = HeteroGraph.from_edges(
+        {kind: graph_store.edge_index(kind) for kind in kinds},
+        graph_store.num_typed_nodes(),
+        edge_weight=values.edge_weight,
+        edge_time=values.edge_time,
+        node_time=values.node_time,
+        edge_attrs={kind: tables.get(kind, {}) for kind in kinds},
+        **options,
+    )
+    for name in graph.node_types:
+        graph[name].attrs.update(tables.get(name, {}))  # type: ignore[arg-type]
+    return graph
+
+
+class _Values(NamedTuple):
+    """What a graph keeps as values of its own, by group."""
+
+    edge_weight: dict[Any, Tensor]
+    edge_time: dict[Any, Tensor]
+    node_time: dict[Any, Tensor]
+
+
+def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) -> _Values:
+    """Take out of ``tables`` what a graph has a place of its own for."""
+    nodes = [group for group in tables if not isinstance(group, tuple)]
+    edges = [group for group in tables if isinstance(group, tuple)]
+    found = _Values({}, {}, {})
+    if time_attr is not None:
+        for own, groups in (("node_time", nodes), ("edge_time", edges)):
+            taken = _take(tables, groups, time_attr, own)
+            if taken:
+                getattr(found, own).update(taken)
+                break
+        else:
+            known = sorted({name for table in tables.values() for name in table})
+            raise InvalidArgumentError(
+                f"time_attr = {time_attr!r} is no attribute of nodes or edges; there are: "
+                + (", ".join(map(repr, known)) or "none")
+            )
+    for group in edges:
+        weight = tables[group].get("edge_weight")
+        if weight is not None and _is_weight(weight):
+            found.edge_weight[group] = tables[group].pop("edge_weight")
+    if found.node_time:  # lists would be sorted by times of edges, if there were any
+        return found
+    for own, groups in (("node_time", nodes), ("edge_time", edges)):
+        for group in groups:
+            times = tables[group].get(own)
+            if times is not None and group not in getattr(found, own) and _is_time(times):
+                getattr(found, own)[group] = tables[group].pop(own)
+    return found
+
+
+def _take(
+    tables: dict[Any, dict[str, Tensor]], groups: Iterable[Any], name: str, own: str
+) -> dict[Any, Tensor]:
+    taken = {}
+    for group in groups:
+        if name in tables[group]:
+            taken[group] = tables[group].pop(name)
+            if own in tables[group]:
+                raise InvalidArgumentError(
+                    f"time_attr = {name!r} becomes {own!r}, and there is another attribute of that "
+                    "name: rename it, or take it as time_attr"
+                )
+    return taken
+
+
+def _is_weight(values: Tensor) -> bool:
+    return (
+        values.ndim == 1
+        and values.dtype in (torch.float32, torch.float64)
+        and bool((values.isfinite() & (values >= 0)).all())
+    )
+
+
+def _is_time(values: Tensor) -> bool:
+    return (
+        values.ndim == 1
+        and values.dtype in (torch.int64, torch.float64)
+        and not bool(values.isnan().any())
+    )

@@ -1,0 +1,302 @@
+"""Data and HeteroData from graphs and stores, and back: nothing lost, nothing in another order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
+from torch_geometric.sampler import NodeSamplerInput
+
+from aethergraph import Graph, HeteroGraph, errors
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    HeteroNeighborSampler,
+    NeighborLoader,
+    from_data,
+    graph_from_data,
+    to_data,
+)
+
+pytestmark = pytest.mark.pyg
+
+KIND, SELF = ("a", "to", "b"), ("b", "is", "b")
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool]
+
+
+def rows(draw: st.DrawFn, count: int) -> Tensor:
+    shape = (count, *draw(st.sampled_from([(), (3,), (2, 2)])))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    numbers = torch.randint(-3, 4, shape, generator=generator)
+    return numbers.to(draw(st.sampled_from(DTYPES)))
+
+
+def edges(draw: st.DrawFn, source: int, target: int) -> Tensor:
+    count = draw(st.integers(0, 30)) if source and target else 0
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    ends = [torch.randint(max(n, 1), (count,), generator=generator) for n in (source, target)]
+    return torch.stack(ends)
+
+
+def fill(draw: st.DrawFn, store: Any, count: int, names: list[str]) -> None:
+    for name in draw(st.lists(st.sampled_from(names), unique=True)):
+        store[name] = rows(draw, count)
+
+
+@st.composite
+def one_type(draw: st.DrawFn) -> Data:
+    """With more edges than nodes: the other way round PyG may take one for the other."""
+    data = Data(edge_index=edges(draw, 12, 12))
+    data.num_nodes = 12
+    while data.num_edges == 12:  # PyG cannot tell rows of nodes from rows of edges
+        data.edge_index = edges(draw, 12, 12)
+    fill(draw, data, 12, ["x", "y", "train_mask", "node_time"])
+    fill(draw, data, data.num_edges, ["edge_attr", "edge_weight", "edge_time"])
+    if draw(st.booleans()):
+        data.names, data.scale = ["a", "b"], torch.tensor(3.0)
+    return data
+
+
+@st.composite
+def many_types(draw: st.DrawFn) -> HeteroData:
+    data = HeteroData()
+    counts = {name: draw(st.integers(0, 9)) for name in ("b", "alone", "a")}
+    for name, count in counts.items():
+        data[name].num_nodes = count
+        fill(draw, data[name], count, ["x", "y", "node_time", "time"])
+    for kind in (KIND, SELF):
+        data[kind].edge_index = edges(draw, counts[kind[0]], counts[kind[2]])
+        fill(draw, data[kind], data[kind].num_edges, ["edge_attr", "edge_weight", "edge_time"])
+    if draw(st.booleans()):
+        data["a"].names, data[KIND].scale, data.title = ["a", "b"], 3, "t"
+        data[SELF].edge_label_index = torch.zeros(2, 3, dtype=torch.int64)
+    return data
+
+
+def assert_store(found: Any, expected: Any, order: Tensor | None = None) -> None:
+    """The same attributes; those of edges in ``order``. num_nodes may be known another way."""
+    assert set(found.keys()) | {"num_nodes"} == set(expected.keys()) | {"num_nodes"}
+    for name in set(expected.keys()) - {"num_nodes"}:
+        value = expected[name]
+        if not isinstance(value, Tensor):
+            assert found[name] == value
+            continue
+        if order is not None and name == "edge_index":
+            value = value[:, order]
+        elif order is not None and value.ndim and expected.is_edge_attr(name):
+            value = value[order]
+        assert found[name].dtype == value.dtype, name
+        assert torch.equal(found[name], value), name
+
+
+@settings(max_examples=100)
+@given(data=one_type())
+def test_data_comes_back(data: Data) -> None:
+    found = to_data(from_data(data))
+    assert isinstance(found, Data)
+    assert found.num_nodes == 12
+    assert_store(found, data)
+
+
+@settings(max_examples=100)
+@given(data=many_types())
+def test_hetero_data_comes_back(data: HeteroData) -> None:
+    found = to_data(from_data(data))
+    assert isinstance(found, HeteroData)
+    assert found.metadata() == data.metadata()
+    for name in data.node_types:
+        assert found[name].num_nodes == data[name].num_nodes
+        assert_store(found[name], data[name])
+    for kind in data.edge_types:
+        assert_store(found[kind], data[kind])
+    assert found._global_store.to_dict() == data._global_store.to_dict()
+
+
+def order_of(graph: Any) -> Tensor:
+    return torch.from_numpy(graph.edge_order.astype(np.int64))
+
+
+@settings(max_examples=60)
+@given(data=one_type(), layout=st.sampled_from(["csc", "csr", "both"]))
+def test_a_graph_holds_every_table(data: Data, layout: Any, tmp_path_factory: Any) -> None:
+    for name in ("names", "scale"):
+        data.pop(name, None)
+    graph = graph_from_data(data, layout=layout)
+    path = tmp_path_factory.mktemp("g") / "graph.aeg"
+    graph.save(path)
+    loaded = Graph.load(path)
+    for one in (graph, loaded, path):
+        found = to_data(one)
+        assert found.num_nodes == 12
+        assert_store(found, data, order_of(graph))
+    assert loaded.layout == layout
+
+
+@settings(max_examples=60)
+@given(data=many_types())
+def test_a_typed_graph_holds_every_table(data: HeteroData, tmp_path_factory: Any) -> None:
+    data["a"].pop("names", None)
+    data[KIND].pop("scale", None)
+    data[SELF].pop("edge_label_index", None)
+    graph = graph_from_data(data)
+    path = tmp_path_factory.mktemp("g") / "graph.aeg"
+    graph.save(path)
+    for one in (graph, HeteroGraph.load(path), path):
+        found = to_data(one)
+        assert found.metadata() == data.metadata()
+        for name in data.node_types:
+            assert found[name].num_nodes == data[name].num_nodes
+            assert_store(found[name], data[name])
+        for kind in data.edge_types:
+            assert_store(found[kind], data[kind], order_of(graph[kind]))
+
+
+def test_names_of_a_graph() -> None:
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 20, (2, 90))
+    graph = Graph.from_edges(
+        20, src, dst, edge_weight=rng.random(90), edge_time=np.arange(90),
+        node_time=rng.integers(0, 9, 20), edge_attrs={"edge_attr": rng.random((90, 2), np.float32)},
+    )  # fmt: skip
+    graph.features = rng.random((20, 4), np.float32)
+    graph.node_attrs["y"] = rng.integers(0, 3, 20)
+    data = to_data(graph)
+    assert sorted(data.keys()) == [
+        "edge_attr", "edge_index", "edge_time", "edge_weight", "node_time", "x", "y",
+    ]  # fmt: skip
+    assert np.array_equal(data.edge_index, np.stack(graph.edge_index()))
+    assert np.array_equal(data.edge_weight, graph.edge_weight)
+    assert np.array_equal(data.edge_time, graph.edge_time)
+    assert np.array_equal(data.node_time, graph.node_time)
+    assert np.array_equal(data.x, graph.features.array)
+    data.x.zero_()  # its own memory
+    assert graph.features.array.any()
+
+
+def test_values_become_the_graphs_own() -> None:
+    data = Data(edge_index=torch.tensor([[0, 1, 2], [2, 2, 0]]), x=torch.rand(4, 1))
+    data.edge_weight = torch.tensor([1.0, 2.0, 0.0])
+    data.edge_time = torch.tensor([9, 3, 5])
+    graph = graph_from_data(data)
+    assert isinstance(graph, Graph)
+    assert list(graph.edge_attrs) == []
+    assert graph.edge_weight.dtype == np.float32
+    assert graph.edge_time.tolist() == [5, 3, 9]  # by destination, then by time
+    assert graph.edge_order.tolist() == [2, 1, 0]
+    assert graph.features.array.shape == (4, 1)
+    for odd in (torch.tensor([1.0, -1.0, 0.0]), torch.ones(3, 1), torch.tensor([1, 2, 3])):
+        data.edge_weight = odd
+        kept = graph_from_data(data)
+        assert kept.edge_weight is None
+        assert kept.edge_attrs["edge_weight"].array.tolist() == odd[order_of(kept)].tolist()
+
+
+def test_a_graph_sorted_by_the_times_of_its_nodes() -> None:
+    rng = np.random.default_rng(2)
+    data = Data(x=torch.rand(30, 2), edge_index=torch.from_numpy(rng.integers(0, 30, (2, 200))))
+    data.time = torch.from_numpy(rng.integers(0, 50, 30))
+    graph = graph_from_data(data, time_attr="time")
+    assert np.array_equal(graph.node_time, data.time)
+    assert "time" not in graph.node_attrs
+    loader = NeighborLoader(graph, [-1], time_attr="node_time", batch_size=30)
+    for batch in loader:
+        assert batch.num_edges > 0
+        seen = batch.node_time[batch.edge_index[0]]
+        assert (seen <= batch.node_time[batch.batch[batch.edge_index[1]]]).all()
+
+
+def test_a_typed_graph_sorted_by_the_times_of_its_edges() -> None:
+    rng = np.random.default_rng(2)
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 9, 9
+    for kind in (KIND, SELF):
+        data[kind].edge_index = torch.from_numpy(rng.integers(0, 9, (2, 50)))
+    data[KIND].stamp = torch.from_numpy(rng.integers(0, 50, 50)).int()
+    graph = graph_from_data(data, time_attr="stamp")
+    assert isinstance(graph, HeteroGraph)
+    sampler = HeteroNeighborSampler(graph, [-1], time_attr="edge_time")
+    seeds = NodeSamplerInput(None, torch.arange(9), torch.full((9,), 20), "b")
+    found = sampler.sample_from_nodes(seeds).edge[KIND]
+    assert len(found) == int((data[KIND].stamp <= 20).sum())
+    assert (data[KIND].stamp[order_of(graph[KIND])[found]] <= 20).all()
+
+
+class OneGraph(InMemoryDataset):  # type: ignore[misc]
+    """A dataset as PyG keeps it on disk: processed/data.pt."""
+
+    def __init__(self, root: str, graphs: list[Data]) -> None:
+        self._graphs = graphs
+        super().__init__(root)
+        self.load(self.processed_paths[0])
+
+    @property
+    def processed_file_names(self) -> str:
+        return "data.pt"
+
+    def process(self) -> None:
+        self.save(self._graphs, self.processed_paths[0])
+
+
+def test_a_dataset_on_disk(tmp_path: Path) -> None:
+    data = Data(x=torch.rand(5, 2), y=torch.arange(5), edge_index=torch.randint(5, (2, 20)))
+    OneGraph(str(tmp_path / "one"), [data])
+    dataset = OneGraph(str(tmp_path / "one"), [])  # from disk
+    for graph in (graph_from_data(dataset), graph_from_data(dataset[0])):
+        assert_store(to_data(graph), data, order_of(graph))
+    several = OneGraph(str(tmp_path / "two"), [data, data])
+    with pytest.raises(errors.InvalidArgumentError, match="2 graphs"):
+        graph_from_data(several)
+
+
+def test_what_a_graph_cannot_hold_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    data = HeteroData({"a": {"num_nodes": 2, "names": ["x"]}, "title": "t"})
+    graph_from_data(data)
+    assert "title, names of 'a'" in caplog.text
+    bad = Data(x=torch.rand(3, 1).to(torch.complex64), edge_index=torch.tensor([[0], [1]]))
+    with pytest.raises(errors.InvalidArgumentError, match=r"node_attrs\['x'\].*complex64"):
+        graph_from_data(bad)
+    timed = Data(x=torch.rand(3, 1), edge_index=torch.tensor([[0], [1]]), time=torch.arange(3))
+    timed.node_time = torch.arange(3)
+    with pytest.raises(errors.InvalidArgumentError, match="'time' becomes 'node_time'"):
+        graph_from_data(timed, time_attr="time")
+    with pytest.raises(errors.InvalidArgumentError, match=r"'when' is no.*'time', 'x'"):
+        graph_from_data(timed, time_attr="when")
+
+
+def test_what_to_data_refuses() -> None:
+    graph = Graph.from_edges(2, [0], [1])
+    graph.node_attrs["same"] = np.zeros(2)
+    graph.edge_attrs["same"] = np.zeros(1)
+    with pytest.raises(errors.InvalidArgumentError, match="'same' is both"):
+        to_data(graph)
+    with pytest.raises(errors.InvalidArgumentError, match="int"):
+        to_data(3)  # type: ignore[arg-type]
+    data = Data(x=torch.rand(3, 1), edge_index=torch.tensor([[0], [1]]))
+    with pytest.raises(errors.InvalidArgumentError, match=r"\(Data, Data\)"):
+        to_data((data, data))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_stores_filled_by_hand(layout: str) -> None:
+    """In the order of what was put, which is that of the edge ids."""
+    row, col = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2])
+    pair = {
+        "coo": (row, col),
+        "csr": (torch.tensor([0, 1, 3]), col),
+        "csc": (row, torch.tensor([0, 1, 2, 3])),
+    }[layout]
+    features, store = FeatureStore(), GraphStore()
+    store.put_edge_index(pair, edge_type=KIND, layout=layout)
+    features[KIND, "edge_attr", None] = torch.arange(3)
+    features["alone", "x", None] = torch.rand(4, 2)
+    data = to_data((features, store))
+    assert data[KIND].edge_index.tolist() == [row.tolist(), col.tolist()]
+    assert data[KIND].edge_attr.tolist() == [0, 1, 2]
+    assert data.num_nodes_dict == {"a": 2, "b": 3, "alone": 4}
