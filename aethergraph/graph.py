@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -142,6 +142,21 @@ class Graph(Adjacency):
         if edges.time is not None or times is not None:
             parts.sorted_by.add("node_time" if edges.time is None else "edge_time")
         return cls._make(parts)
+
+    @classmethod
+    def from_scipy(
+        cls, matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
+    ) -> Graph:
+        """A graph of a square scipy sparse matrix; see :func:`aethergraph.interop.from_scipy`."""
+        from aethergraph.interop import from_scipy
+
+        return from_scipy(matrix, weight=weight, layout=layout, keep_order=keep_order)
+
+    def to_scipy(self, format: Literal["csr", "csc", "coo"] = "csr", *, weight: bool = True) -> Any:
+        """A scipy sparse array of the edges; see :func:`aethergraph.interop.to_scipy`."""
+        from aethergraph.interop import to_scipy
+
+        return to_scipy(self, format, weight=weight)
 
     # ---- files ---------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ PYTHON_LAYERS = [
     },
     {"sampling"},
     {"loading"},
-    {"testing", "build", "synthetic"},
+    {"testing", "build", "synthetic", "interop"},
     {"pyg", "dgl"},
     {"pytorch", "demo", "cli"},
 ]

@@ -1,0 +1,256 @@
+"""Graphs from and to scipy's sparse matrices and networkx.
+
+    graph = from_scipy(matrix)                    # or Graph.from_scipy(matrix)
+    matrix = to_scipy(graph)                      # or graph.to_scipy()
+    graph, labels = from_networkx(g, edge_weight="weight")
+    g = to_networkx(graph, labels)
+
+Both libraries are imported when they are needed. Sources followed: ``scipy.sparse.csgraph`` (the
+entry at ``[i, j]`` is the edge from i to j), ``torch_geometric.utils.from_networkx`` (an undirected
+edge becomes one each way) and ``dgl.to_networkx`` (a ``MultiDiGraph``, which keeps all edges).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._adjacency import Layout
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+
+__all__ = ["SparseFormat", "from_networkx", "from_scipy", "to_networkx", "to_scipy"]
+
+SparseFormat = Literal["csr", "csc", "coo"]
+_FORMATS = ("csr", "csc", "coo")
+
+
+def _import(module: str, what: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise UnsupportedError(f"{what} needs {package}: pip install {package}") from error
+
+
+# ---- scipy -----------------------------------------------------------------------------------
+
+
+def from_scipy(
+    matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
+) -> Graph:
+    """A graph of the entries of a square sparse matrix or array: ``[i, j]`` is the edge i -> j.
+
+    Every stored entry is an edge, zeros and duplicates as well; ``matrix.eliminate_zeros()`` and
+    ``matrix.sum_duplicates()`` are there to drop them before.
+
+    Args:
+        matrix: of any scipy format; its rows are sources, its columns destinations.
+        weight: take the values as edge weights: float32 or float64 as they are, integers as
+            float64, bools as float32. False takes the pattern alone.
+        layout, keep_order: as in :meth:`Graph.from_edges`; the input order is that of
+            ``matrix.tocoo()``.
+
+    Raises:
+        UnsupportedError: scipy is not installed.
+        InvalidArgumentError: not a sparse matrix, not square, or values that no weight can have.
+    """
+    sparse = _import("scipy.sparse", "from_scipy")
+    if not sparse.issparse(matrix):
+        raise InvalidArgumentError(
+            f"matrix must be a scipy sparse matrix or array, got {type(matrix).__name__}"
+        )
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InvalidArgumentError(
+            f"matrix must be square, got shape {matrix.shape}; for edges between two types of "
+            "nodes use HeteroGraph.from_edges"
+        )
+    entries = matrix.tocoo()
+    values = None
+    if weight:
+        values = entries.data.astype(np.float32) if entries.dtype == np.bool_ else entries.data
+    try:
+        return Graph.from_edges(
+            matrix.shape[0],
+            entries.row,
+            entries.col,
+            edge_weight=values,
+            layout=layout,
+            keep_order=keep_order,
+        )
+    except InvalidArgumentError as error:
+        if "edge_weight" not in str(error):
+            raise
+        raise InvalidArgumentError(
+            f"{error}; weight=False takes the pattern without the values", position=error.position
+        ) from None
+
+
+def to_scipy(graph: Graph, format: SparseFormat = "csr", *, weight: bool = True) -> Any:
+    """The adjacency as a scipy sparse array [num_nodes, num_nodes]: ``[i, j]`` is the edge i -> j.
+
+    Duplicate edges are duplicate entries: arithmetic of scipy adds them up.
+
+    Args:
+        graph: any layout.
+        format: ``"csr"``, ``"csc"`` or ``"coo"``. In that of the graph's layout, and in COO,
+            entries are in the order of edge ids.
+        weight: the values are the edge weights; False, or a graph without: float32 ones.
+
+    Returns:
+        ``csr_array``, ``csc_array`` or ``coo_array``.
+
+    Raises:
+        UnsupportedError: scipy is not installed.
+    """
+    if format not in _FORMATS:
+        raise InvalidArgumentError(f"format = {format!r} is not one of {', '.join(_FORMATS)}")
+    sparse = _import("scipy.sparse", "to_scipy")
+    values = graph.edge_weight if weight else None
+    values = np.ones(graph.num_edges, np.float32) if values is None else np.array(values)
+    shape = graph.num_nodes, graph.num_nodes
+    if format == "coo":
+        return sparse.coo_array((values, graph.edge_index()), shape=shape)
+    # From lists to lists: by way of COO scipy would add duplicates up.
+    small = max(graph.num_nodes, graph.num_edges) < 2**31
+    ids = np.int32 if small else np.int64
+    by_source = graph.layout == "csr"
+    indptr, indices = graph.csr()[:2] if by_source else graph.csc()
+    make = sparse.csr_array if by_source else sparse.csc_array
+    lists = make((values, indices.astype(ids), indptr.astype(ids)), shape=shape)
+    return lists.asformat(format)
+
+
+# ---- networkx --------------------------------------------------------------------------------
+
+
+def from_networkx(
+    g: Any,
+    *,
+    edge_weight: str | None = None,
+    edge_time: str | None = None,
+    node_time: str | None = None,
+    edge_attrs: Iterable[str] = (),
+    node_attrs: Iterable[str] = (),
+    layout: Layout = "csc",
+    keep_order: bool = False,
+) -> tuple[Graph, list[Hashable]]:
+    """A graph of a networkx graph of any of its four classes, and the label of each node.
+
+    An undirected edge becomes one edge each way (a self-loop one). Parallel edges are kept. Nodes
+    are numbered in the order of ``g.nodes``, unless their labels are 0..n-1 already: these stay.
+
+    Args:
+        g: goes through Python objects, so it should not be large.
+        edge_weight, edge_time, node_time: names of attributes of ``g`` to take as these.
+        edge_attrs, node_attrs: names of attributes to take under the same names.
+        layout, keep_order: as in :meth:`Graph.from_edges`; the input order is that of
+            ``g.edges``, or of ``g.to_directed().edges``.
+
+    Returns:
+        ``(graph, labels)``; ``labels[i]`` is the networkx node that became node i.
+
+    Raises:
+        UnsupportedError: networkx is not installed.
+        InvalidArgumentError: not a networkx graph, or a node or edge without an attribute that was
+            asked for.
+    """
+    networkx = _import("networkx", "from_networkx")
+    if not isinstance(g, networkx.Graph):
+        raise InvalidArgumentError(f"g must be a networkx graph, got {type(g).__name__}")
+    labels = _node_labels(g)
+    number = {label: i for i, label in enumerate(labels)}
+    edges = list((g if g.is_directed() else g.to_directed(as_view=True)).edges(data=True))
+    nodes = [(label, g.nodes[label]) for label in labels]
+
+    def of_edges(name: str) -> NDArray[Any]:
+        return _collect(name, ((f"edge ({u!r}, {v!r})", held) for u, v, held in edges))
+
+    def of_nodes(name: str) -> NDArray[Any]:
+        return _collect(name, ((f"node {label!r}", held) for label, held in nodes))
+
+    graph = Graph.from_edges(
+        len(labels),
+        np.array([number[u] for u, _, _ in edges], np.int64),
+        np.array([number[v] for _, v, _ in edges], np.int64),
+        edge_weight=None if edge_weight is None else of_edges(edge_weight),
+        edge_time=None if edge_time is None else of_edges(edge_time),
+        node_time=None if node_time is None else of_nodes(node_time),
+        edge_attrs={name: of_edges(name) for name in edge_attrs},
+        layout=layout,
+        keep_order=keep_order,
+    )
+    for name in node_attrs:
+        graph.node_attrs[name] = of_nodes(name)
+    return graph, labels
+
+
+def _node_labels(g: Any) -> list[Hashable]:
+    labels = list(g.nodes)
+    integers = all(type(label) is int or isinstance(label, np.integer) for label in labels)
+    if integers and set(labels) == set(range(len(labels))):
+        return list(range(len(labels)))
+    return labels
+
+
+def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDArray[Any]:
+    """One attribute of all nodes or edges as an array."""
+    values = []
+    for what, held in holders:
+        if name not in held:
+            known = ", ".join(map(repr, held)) or "none"
+            raise InvalidArgumentError(f"{what} has no attribute {name!r}; it has: {known}")
+        values.append(held[name])
+    try:
+        return np.array(values)
+    except ValueError as error:
+        raise InvalidArgumentError(f"the attribute {name!r} is no array: {error}") from error
+
+
+def to_networkx(graph: Graph, labels: Sequence[Hashable] | None = None) -> Any:
+    """The graph as a ``networkx.MultiDiGraph``, with everything it knows of nodes and edges.
+
+    ``edge_weight`` and ``edge_time`` become the edge attributes ``weight`` and ``time``, which
+    algorithms of networkx look for, ``node_time`` the node attribute ``time``; all other attributes
+    keep their names. Values are Python numbers and lists. Edges come in the order of edge ids.
+
+    Args:
+        graph: becomes Python objects, so it should not be large.
+        labels: [num_nodes] what the nodes are to be called, such as :func:`from_networkx` gave.
+
+    Raises:
+        UnsupportedError: networkx is not installed.
+        InvalidArgumentError: a wrong number of labels, or one that is there twice.
+    """
+    networkx = _import("networkx", "to_networkx")
+    names: Sequence[Hashable] = range(graph.num_nodes) if labels is None else labels
+    if len(names) != graph.num_nodes:
+        raise InvalidArgumentError(
+            f"labels has {len(names)} entries, but num_nodes = {graph.num_nodes}"
+        )
+    if len(set(names)) != len(names):
+        raise InvalidArgumentError("labels must be different from each other")
+    nodes = _attributes(graph.node_attrs, {"time": graph.node_time})
+    edges = _attributes(graph.edge_attrs, {"weight": graph.edge_weight, "time": graph.edge_time})
+    g = networkx.MultiDiGraph()
+    g.add_nodes_from(
+        (name, {attr: rows[i] for attr, rows in nodes.items()}) for i, name in enumerate(names)
+    )
+    src, dst = (ends.tolist() for ends in graph.edge_index())
+    g.add_edges_from(
+        (names[u], names[v], {attr: rows[i] for attr, rows in edges.items()})
+        for i, (u, v) in enumerate(zip(src, dst, strict=True))
+    )
+    return g
+
+
+def _attributes(
+    stores: Mapping[str, Any], values: Mapping[str, NDArray[Any] | None]
+) -> dict[str, list[Any]]:
+    """Rows by name as Python objects; attributes shadow the graph's own values."""
+    found = {name: rows.tolist() for name, rows in values.items() if rows is not None}
+    return found | {name: np.asarray(store).tolist() for name, store in stores.items()}
