@@ -182,4 +182,40 @@ TEST(chances_follow_the_weights_that_are_in_time) {
     check_distinct(weights, weights, 7, 1, 4, INT64_MAX);
 }
 
+/* The sum of large weights is no double, nor the key of a tiny one. */
+TEST(chances_of_huge_weights) {
+    const double huge[] = {1e308, 1e308, 1e308, 1.5e308}, exact[] = {2, 2, 2, 3};
+    check_all(huge, exact, 4);
+    const double limit[] = {DBL_MAX, DBL_MAX, DBL_MAX, 0, DBL_MAX, DBL_MAX}, even[] = {1, 1, 1, 0, 1, 1};
+    check_all(limit, even, 6);
+    const double both[] = {1e308, 1, 1e308, 5e-324, 1e308}, large[] = {1, 0, 1, 0, 1};
+    check_all(both, large, 5);
+}
+
+TEST(chances_of_tiny_weights) {
+    const double t = DBL_TRUE_MIN;
+    const double tiny[] = {t, t, t, t}, even[] = {1, 1, 1, 1};
+    check_all(tiny, even, 4);
+    const double steps[] = {t, 2 * t, 0, 3 * t, 4 * t}, exact[] = {1, 2, 0, 3, 4};
+    check_all(steps, exact, 5);
+    const double least[] = {DBL_MIN, DBL_MIN, 3 * DBL_MIN}, least_exact[] = {1, 1, 3};
+    check_all(least, least_exact, 3);
+}
+
+/* Whatever is left after the large ones is drawn by its weight as well. */
+TEST(chances_of_tiny_weights_beside_a_large_one) {
+    const double t = DBL_TRUE_MIN, weights[] = {t, t, DBL_MAX, 2 * t};
+    list l;
+    open_list(&l, 4, weights);
+    uint64_t counts[4] = {0};
+    const int64_t *drawn = draw(&l, 2, 0, INT64_MIN, INT64_MAX);
+    for (int i = 0; i < 2 * DRAWS; i++)
+        counts[drawn[i]]++;
+    CHECK_EQ(counts[2], DRAWS);
+    counts[2] = 0;
+    const double chances[] = {0.25, 0.25, 0, 0.5};
+    check_cells("the second", counts, chances, 4, DRAWS);
+    close_list(&l);
+}
+
 TEST_MAIN()

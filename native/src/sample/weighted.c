@@ -8,7 +8,8 @@
 #include "core/error.h"
 #include "core/rng.h"
 
-#define BLOCK 256
+#define BLOCK   256
+#define RESCALE 0x1p64 /* a power of two: the proportions of weights stay exact */
 
 /* Weights of a list, a block at a time. */
 typedef struct reader {
@@ -118,24 +119,39 @@ static uint64_t search(const double *cumulative, uint64_t n, double x) {
     return low;
 }
 
+/* Cumulative weights, times `scale`, and positions of the entries that can be drawn. */
+static int cumulate(reader *r, double scale, uint64_t drawable, double *cumulative, uint64_t *positions,
+                    aether_error *err) {
+    double total = 0;
+    uint64_t n = 0;
+    int rc;
+    r->at = r->n = 0;
+    while (!(rc = next_block(r, err)) && r->n)
+        for (uint64_t i = 0; i < r->n; i++)
+            if (r->block[i] > 0 && n < drawable) {
+                cumulative[n] = total += r->block[i] * scale;
+                positions[n++] = r->list.start + r->at + i;
+            }
+    return rc || n == drawable ? rc : changed(r->list, err);
+}
+
+/* The sum of large weights may be no double, and that of tiny ones too small for
+ * u * total to have many values. */
 static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t stream, ae_scratch *scratch,
                          uint64_t *out, aether_error *err) {
     int rc = ae_scratch_reserve(scratch, drawable * (sizeof(double) + sizeof(uint64_t)), 0, err);
     if (rc)
         return rc;
-    double *cumulative = scratch->data, total = 0;
-    uint64_t *positions = (uint64_t *)(cumulative + drawable), n = 0;
-    while (!(rc = next_block(r, err)) && r->n)
-        for (uint64_t i = 0; i < r->n; i++)
-            if (r->block[i] > 0 && n < drawable) {
-                cumulative[n] = total += r->block[i];
-                positions[n++] = r->list.start + r->at + i;
-            }
-    if (!rc && n < drawable)
-        rc = changed(r->list, err);
+    double *cumulative = scratch->data, *total = &cumulative[drawable - 1];
+    uint64_t *positions = (uint64_t *)(cumulative + drawable);
+    rc = cumulate(r, 1, drawable, cumulative, positions, err);
+    if (!rc && *total > DBL_MAX)
+        rc = cumulate(r, 1 / RESCALE, drawable, cumulative, positions, err);
+    else if (!rc && *total < DBL_MIN * RESCALE)
+        rc = cumulate(r, RESCALE, drawable, cumulative, positions, err);
     for (uint64_t i = 0; !rc && i < count; i++) {
         double u = (double)(ae_rng_draw(stream, i) >> 11) * 0x1p-53;
-        out[i] = positions[search(cumulative, n, u * total)];
+        out[i] = positions[search(cumulative, drawable, u * *total)];
     }
     return rc;
 }
@@ -186,23 +202,36 @@ static int by_position(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* The `count` smallest keys of weights times `scale`. */
+static int fill_heap(reader *r, double scale, uint64_t count, uint64_t stream, candidate *heap,
+                     aether_error *err) {
+    uint64_t n = 0;
+    int rc;
+    r->at = r->n = 0;
+    while (!(rc = next_block(r, err)) && r->n)
+        for (uint64_t i = 0; i < r->n; i++)
+            if (r->block[i] > 0) {
+                double u = ((double)(ae_rng_draw(stream, r->at + i) >> 11) + 0.5) * 0x1p-53;
+                offer(heap, &n, count, r->block[i] * scale, u, r->list.start + r->at + i);
+            }
+    return rc || n == count ? rc : changed(r->list, err);
+}
+
+/* The keys of tiny weights may be beyond the doubles. If one of them is among the
+ * smallest, so are all that are not, which may then become 0. */
 static int draw_distinct(reader *r, uint64_t count, uint64_t stream, ae_scratch *scratch, uint64_t *out,
                          aether_error *err) {
     int rc = ae_scratch_reserve(scratch, count * sizeof(candidate), 0, err);
     if (rc)
         return rc;
     candidate *heap = scratch->data;
-    uint64_t n = 0;
-    while (!(rc = next_block(r, err)) && r->n)
-        for (uint64_t i = 0; i < r->n; i++)
-            if (r->block[i] > 0) {
-                double u = ((double)(ae_rng_draw(stream, r->at + i) >> 11) + 0.5) * 0x1p-53;
-                offer(heap, &n, count, r->block[i], u, r->list.start + r->at + i);
-            }
-    if (rc || n < count)
-        return rc ? rc : changed(r->list, err);
-    qsort(heap, n, sizeof *heap, by_position);
-    for (uint64_t i = 0; i < n; i++)
+    rc = fill_heap(r, 1, count, stream, heap, err);
+    if (!rc && heap[0].key > DBL_MAX)
+        rc = fill_heap(r, RESCALE, count, stream, heap, err);
+    if (rc)
+        return rc;
+    qsort(heap, count, sizeof *heap, by_position);
+    for (uint64_t i = 0; i < count; i++)
         out[i] = heap[i].position;
     return AETHER_OK;
 }
