@@ -1,6 +1,7 @@
 /*
  * Sampling from arbitrary lists: damaged indptr and indices of either width,
- * any seeds, any settings, several samples from one sampler. Whatever the bytes
+ * any seeds, any settings, several samples from one sampler, by neighbours and by
+ * budget (HGT). Whatever the bytes
  * say, a call returns an error or a result that is within bounds, made of edges
  * of the lists, and the same that a new sampler gives.
  */
@@ -15,6 +16,7 @@
 #define MAX_SEEDS   256
 #define MAX_SAMPLES 6
 #define MAX_OUT     (1 << 18)
+#define HGT         8 /* beside the flags */
 
 typedef struct input {
     const uint8_t *data;
@@ -99,11 +101,25 @@ static void check_edge(const graph *g, const result *r, uint64_t e, bool disjoin
     require(!disjoint || r->batch[row] == r->batch[col]);
 }
 
+/* The fanouts are the numbers of samples here. */
+static int sample_hgt(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
+                      const aether_sample_options *o, result *r) {
+    const aether_seeds all = {.ids = seeds, .count = num_seeds};
+    const aether_hgt_options options = {.key = o->key,
+                                        .num_samples = o->fanouts,
+                                        .num_hops = o->num_hops,
+                                        .max_neighbors = (uint32_t)o->key % 8};
+    return aether_sample_hgt(s, &all, &options, r->hop_nodes, r->totals, r->totals + 1, NULL);
+}
+
 static void sample(aether_sampler *s, const graph *g, const int64_t *seeds, uint64_t num_seeds,
                    const aether_sample_options *o, result *r) {
-    bool disjoint = o->flags & AETHER_SAMPLE_DISJOINT;
+    bool hgt = o->flags & HGT, disjoint = !hgt && o->flags & AETHER_SAMPLE_DISJOINT;
     r->totals[0] = r->totals[1] = 0;
-    r->rc = aether_sample(s, seeds, num_seeds, o, r->hop_nodes, r->hop_edges, r->totals, NULL);
+    if (hgt)
+        r->rc = sample_hgt(s, seeds, num_seeds, o, r);
+    else
+        r->rc = aether_sample(s, seeds, num_seeds, o, r->hop_nodes, r->hop_edges, r->totals, NULL);
     if (r->rc || r->totals[0] > MAX_OUT || r->totals[1] > MAX_OUT)
         return;
     require(!aether_sample_export(s, 8, r->node, r->row, r->col, r->edge, disjoint ? r->batch : NULL, NULL));
@@ -131,7 +147,7 @@ static void sample_twice(input *in, const graph *g, const aether_topology *t, ae
     aether_sample_options o = {.key = byte(in),
                                .fanouts = fanouts,
                                .num_hops = byte(in) % 4,
-                               .flags = byte(in) % 8,
+                               .flags = byte(in) % (2 * HGT),
                                .num_threads = 1};
     uint64_t num_seeds = byte(in);
     uint8_t first = byte(in), step = byte(in) % 8;

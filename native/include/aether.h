@@ -385,6 +385,25 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
 int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
                         uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
                         aether_error *err);
+
+/* HGT sampling (Hu, Dong, Wang and Sun, "Heterogeneous Graph Transformer", WWW 2020):
+ * in each hop num_samples nodes of every type, from those next to what was sampled
+ * before, in proportion to the square of the sum of 1 / degree over the edges to it.
+ * The edges are all those among the sampled nodes. See src/sample/hgt.h. */
+typedef struct aether_hgt_options {
+    uint64_t key;               /* the sample is a pure function of key, seeds and graph */
+    const int64_t *num_samples; /* [types][hops], not negative */
+    uint32_t num_hops;
+    uint32_t max_neighbors; /* of a longer list only so many, at random, are seen in a hop; 0: all */
+} aether_hgt_options;
+
+/* On a sampler of aether_sampler_create_typed; seeds[types] have no bounds.
+ *   hop_nodes[types][hops+1], num_nodes[types], num_edges[relations]
+ * Nodes of a hop come in the order of their draws. */
+int aether_sample_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *options,
+                      uint64_t *hop_nodes, uint64_t *num_nodes, uint64_t *num_edges, aether_error *err);
+
+/* Nodes and edges of the last result by type; see aether_sample_export. */
 int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, void *node,
                                void *batch, aether_error *err);
 int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, void *row,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "sample/hgt.h"
 
 /* ---- making one ---- */
 
@@ -92,6 +93,7 @@ void aether_sampler_destroy(aether_sampler *s) {
     ae_scratch_free(&s->neighbors);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&s->sets[i]);
+    ae_hgt_free(s->hgt, s->num_types);
     free(s->nodes);
     free(s->relations);
     free(s);
@@ -108,7 +110,7 @@ uint64_t aether_sampler_memory(const aether_sampler *s) {
     }
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
-    return total;
+    return total + ae_hgt_memory(s->hgt, s->num_types);
 }
 
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
@@ -265,6 +267,15 @@ static int start(aether_sampler *s, const ae_sample_plan *plan, const aether_see
             add_seeds(&s->nodes[t]);
     }
     return rc;
+}
+
+void ae_sample_clear(aether_sampler *s) {
+    clear(s);
+}
+
+int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err) {
+    const ae_sample_plan plan = {0};
+    return start(s, &plan, seeds, err);
 }
 
 /* ---- the call ---- */

@@ -68,6 +68,7 @@ struct aether_sampler {
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
+    struct ae_hgt *hgt;           /* NULL before the first HGT sample */
     uint64_t num_trees;
     uint32_t node_bits; /* 0 unless disjoint */
     bool has_bounds;
@@ -96,6 +97,12 @@ static inline uint64_t ae_key_node(const aether_sampler *s, uint64_t key) {
 static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key >> s->node_bits : AE_RNG_NO_SEED;
 }
+
+/* A new sample that holds the seeds, not disjoint. */
+int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err);
+
+/* An empty one. */
+void ae_sample_clear(aether_sampler *s);
 
 /* Grow node and id arrays to `bound` nodes. */
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);

@@ -2,11 +2,10 @@
 
 #include <float.h>
 #include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "sample/reservoir.h"
 
 #define BLOCK   256
 #define RESCALE 0x1p64 /* a power of two: the proportions of weights stay exact */
@@ -16,7 +15,8 @@ typedef struct reader {
     const ae_weights *weights;
     const aether_topology *t;
     ae_list list;
-    ae_holes holes; /* those not come to yet */
+    ae_holes holes;
+    uint64_t hole;  /* the next of them */
     uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
     double block[BLOCK];
 } reader;
@@ -27,8 +27,12 @@ static reader read_from(const ae_weights *weights, const aether_topology *t, ae_
     r.t = t;
     r.list = list;
     r.holes = holes;
-    r.at = r.n = 0;
+    r.at = r.n = r.hole = 0;
     return r;
+}
+
+static void start_again(reader *r) {
+    r->at = r->n = r->hole = 0;
 }
 
 static int bad_edge(const reader *r, uint64_t i, uint64_t edge, aether_error *err) {
@@ -47,8 +51,8 @@ static int bad_weight(uint64_t edge, double weight, aether_error *err) {
 /* A hole weighs nothing. */
 static void empty_holes(reader *r) {
     const uint64_t begin = r->list.start + r->at;
-    for (; r->holes.count && r->holes.positions[0] < begin + r->n; r->holes.count--)
-        r->block[*r->holes.positions++ - begin] = 0;
+    for (; r->hole < r->holes.count && r->holes.positions[r->hole] < begin + r->n; r->hole++)
+        r->block[r->holes.positions[r->hole] - begin] = 0;
 }
 
 /* The next block; n is 0 at the end. */
@@ -125,7 +129,7 @@ static int cumulate(reader *r, double scale, uint64_t drawable, double *cumulati
     double total = 0;
     uint64_t n = 0;
     int rc;
-    r->at = r->n = 0;
+    start_again(r);
     while (!(rc = next_block(r, err)) && r->n)
         for (uint64_t i = 0; i < r->n; i++)
             if (r->block[i] > 0 && n < drawable) {
@@ -158,81 +162,35 @@ static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t 
 
 /* ---- without replacement ------------------------------------------------------ */
 
-typedef struct candidate {
-    double key;
-    uint64_t position;
-} candidate;
-
-/* Put `c` in place of the largest key, at the top of the heap. */
-static void replace_top(candidate *heap, uint64_t n, candidate c) {
-    uint64_t i = 0;
-    for (;;) {
-        uint64_t child = 2 * i + 1;
-        if (child >= n)
-            break;
-        child += child + 1 < n && heap[child + 1].key > heap[child].key;
-        if (heap[child].key <= c.key)
-            break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = c;
-}
-
-static void push(candidate *heap, uint64_t n, candidate c) {
-    uint64_t i = n;
-    for (; i > 0 && heap[(i - 1) / 2].key < c.key; i = (i - 1) / 2)
-        heap[i] = heap[(i - 1) / 2];
-    heap[i] = c;
-}
-
-/* 1 - u is below -log(u), and spares the logarithm for nearly all of a long list. */
-static void offer(candidate *heap, uint64_t *n, uint64_t count, double weight, double u, uint64_t position) {
-    if (*n == count && (1 - u) / weight >= heap[0].key)
-        return;
-    candidate c = {-log(u) / weight, position};
-    if (*n < count)
-        push(heap, (*n)++, c);
-    else if (c.key < heap[0].key)
-        replace_top(heap, count, c);
-}
-
-static int by_position(const void *a, const void *b) {
-    uint64_t x = ((const candidate *)a)->position, y = ((const candidate *)b)->position;
-    return x < y ? -1 : x > y;
-}
-
 /* The `count` smallest keys of weights times `scale`. */
-static int fill_heap(reader *r, double scale, uint64_t count, uint64_t stream, candidate *heap,
-                     aether_error *err) {
-    uint64_t n = 0;
+static int fill_reservoir(reader *r, double scale, uint64_t stream, ae_reservoir *drawn, aether_error *err) {
     int rc;
-    r->at = r->n = 0;
+    start_again(r);
+    drawn->count = 0;
     while (!(rc = next_block(r, err)) && r->n)
         for (uint64_t i = 0; i < r->n; i++)
-            if (r->block[i] > 0) {
-                double u = ((double)(ae_rng_draw(stream, r->at + i) >> 11) + 0.5) * 0x1p-53;
-                offer(heap, &n, count, r->block[i] * scale, u, r->list.start + r->at + i);
-            }
-    return rc || n == count ? rc : changed(r->list, err);
+            if (r->block[i] > 0)
+                ae_reservoir_offer(drawn, r->block[i] * scale, ae_rng_draw(stream, r->at + i),
+                                   r->list.start + r->at + i);
+    return rc || drawn->count == drawn->capacity ? rc : changed(r->list, err);
 }
 
 /* The keys of tiny weights may be beyond the doubles. If one of them is among the
  * smallest, so are all that are not, which may then become 0. */
 static int draw_distinct(reader *r, uint64_t count, uint64_t stream, ae_scratch *scratch, uint64_t *out,
                          aether_error *err) {
-    int rc = ae_scratch_reserve(scratch, count * sizeof(candidate), 0, err);
+    int rc = ae_scratch_reserve(scratch, count * sizeof(ae_candidate), 0, err);
     if (rc)
         return rc;
-    candidate *heap = scratch->data;
-    rc = fill_heap(r, 1, count, stream, heap, err);
-    if (!rc && heap[0].key > DBL_MAX)
-        rc = fill_heap(r, RESCALE, count, stream, heap, err);
+    ae_reservoir drawn = {scratch->data, 0, count};
+    rc = fill_reservoir(r, 1, stream, &drawn, err);
+    if (!rc && drawn.heap[0].key > DBL_MAX)
+        rc = fill_reservoir(r, RESCALE, stream, &drawn, err);
     if (rc)
         return rc;
-    qsort(heap, count, sizeof *heap, by_position);
+    ae_reservoir_sort_by_item(&drawn);
     for (uint64_t i = 0; i < count; i++)
-        out[i] = heap[i].position;
+        out[i] = drawn.heap[i].item;
     return AETHER_OK;
 }
 
