@@ -17,6 +17,7 @@ from aethergraph.hetero import HeteroGraph
 from aethergraph.sampling import (
     HeteroNeighborSampler,
     HeteroSubgraph,
+    HGTSampler,
     NeighborSampler,
     RandomWalker,
     Subgraph,
@@ -28,6 +29,7 @@ __all__ = [
     "AetherError",
     "FeatureStore",
     "Graph",
+    "HGTSampler",
     "HeteroGraph",
     "HeteroNeighborSampler",
     "HeteroSubgraph",

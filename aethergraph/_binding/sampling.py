@@ -201,6 +201,37 @@ class NativeSampler:
         self._options.exclude = rows
         return lent
 
+    def sample_hgt(
+        self, seeds: Sequence[Ids], key: int, num_samples: Sequence[Sequence[int]], limit: int
+    ) -> NativeSample:
+        """Sample ``num_samples`` nodes by node type and hop, from budgets; all edges among them.
+
+        Of lists longer than ``limit`` (0: none) so many entries count in a hop. The fanouts and
+        flags of this sampler play no part.
+        """
+        hops = len(num_samples[0]) if num_samples else 0
+        counts = ffi.new("int64_t[]", [k for row in num_samples for k in row])
+        options = ffi.new("aether_hgt_options *", (key, counts, hops, limit))
+        hop_nodes = ffi.new("uint64_t[]", self.num_types * (hops + 1))
+        lent = [_lend_seeds(self._seeds[t], t, seeds, None, None) for t in range(self.num_types)]
+        self._begin()
+        code = lib.aether_sample_hgt(
+            self._handle,
+            self._seeds,
+            options,
+            hop_nodes,
+            self._counts,
+            self._counts + self.num_types,
+            self._err,
+        )
+        del lent
+        if code:
+            self._end(code)
+        sample = self._export()
+        self._end(0)
+        rows = [list(hop_nodes[t * (hops + 1) : (t + 1) * (hops + 1)]) for t in range(len(seeds))]
+        return sample._replace(hop_nodes=rows, hop_edges=[])
+
     def _begin(self) -> None:
         if self._guards:
             begin_read(self._guards[0])

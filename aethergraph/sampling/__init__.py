@@ -2,12 +2,14 @@
 
 from aethergraph.sampling.base import SubgraphType, TemporalStrategy
 from aethergraph.sampling.hetero import HeteroNeighborSampler, HeteroSubgraph
+from aethergraph.sampling.hgt import HGTSampler
 from aethergraph.sampling.keys import hash_ids, mix_key
 from aethergraph.sampling.neighbor import NeighborSampler
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.walks import Direction, RandomWalker, random_fanout
 
 __all__ = [
+    "HGTSampler",
     "HeteroNeighborSampler",
     "HeteroSubgraph",
     "Direction",

@@ -17,6 +17,7 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 
 __all__ = [
+    "KeyedSampler",
     "SamplerBase",
     "SubgraphType",
     "TemporalStrategy",
@@ -34,8 +35,38 @@ _KEY_MASK = (1 << 64) - 1
 _MAX_HOPS = 1024
 
 
-class SamplerBase:
-    """Checked options, and native samplers that calls take turns with."""
+class KeyedSampler:
+    """Keys for calls that bring none, and native samplers that calls take turns with."""
+
+    def _set_seed(self, seed: int) -> None:
+        self.seed = as_integer(seed, "seed")
+        self._calls = itertools.count()
+        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        self._scratch: deque[native.NativeSampler] = deque()
+
+    def _number(self, key: int | None) -> int:
+        if key is None:
+            return mix_key(self.seed, next(self._calls))
+        return as_integer(key, "key") & _KEY_MASK
+
+    def _take_scratch(self) -> native.NativeSampler:
+        """A native sampler that no other call has; goes back into ``_scratch``."""
+        try:
+            return self._scratch.pop()
+        except IndexError:
+            return self._make_scratch()
+
+    def _make_scratch(self) -> native.NativeSampler:
+        raise NotImplementedError
+
+    @property
+    def scratch_memory(self) -> int:
+        """Bytes of scratch memory that idle calls hold."""
+        return sum(scratch.memory for scratch in list(self._scratch))
+
+
+class SamplerBase(KeyedSampler):
+    """Checked options of the neighbour samplers, and the call that they share."""
 
     _OPTIONS = (
         "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
@@ -67,15 +98,12 @@ class SamplerBase:
         self.disjoint = disjoint
         self.subgraph_type: SubgraphType = subgraph_type
         self.num_threads = int(num_threads)
-        self.seed = as_integer(seed, "seed")
+        self._set_seed(seed)
         self.weight_attr = weight_attr
         self.time_attr = time_attr
         self.temporal_strategy: TemporalStrategy = temporal_strategy
         self.strict = bool(strict)
         self.window = as_window(window)
-        self._calls = itertools.count()
-        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
-        self._scratch: deque[native.NativeSampler] = deque()
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._OPTIONS}
@@ -88,10 +116,8 @@ class SamplerBase:
     ) -> None:
         self._walk = (relations, num_nodes, fanouts)
 
-    def _number(self, key: int | None) -> int:
-        if key is None:
-            return mix_key(self.seed, next(self._calls))
-        return as_integer(key, "key") & _KEY_MASK
+    def _make_scratch(self) -> native.NativeSampler:
+        return native.NativeSampler(*self._walk, self._flags(), self.num_threads)
 
     def _draw(
         self,
@@ -101,10 +127,7 @@ class SamplerBase:
         until: Sequence[Ids | None],
         exclude: Sequence[Ids | None] | None,
     ) -> native.NativeSample:
-        try:
-            scratch = self._scratch.pop()
-        except IndexError:
-            scratch = native.NativeSampler(*self._walk, self._flags(), self.num_threads)
+        scratch = self._take_scratch()
         try:
             return scratch.sample(seeds, key, since, until, exclude)
         finally:
@@ -117,11 +140,6 @@ class SamplerBase:
             | native.SAMPLE_INDUCED * (self.subgraph_type == "induced")
             | native.SAMPLE_LATEST * (self.temporal_strategy == "last")
         )
-
-    @property
-    def scratch_memory(self) -> int:
-        """Bytes of scratch memory that idle calls hold."""
-        return sum(scratch.memory for scratch in list(self._scratch))
 
 
 def _check_word(value: Any, option: str, words: tuple[str, ...]) -> None:
@@ -147,8 +165,13 @@ def as_excluded(edges: ArrayLike, num_edges: int, name: str) -> Ids:
     return np.unique(ids)
 
 
-def as_fanouts(fanouts: Sequence[int] | NDArray[Any], name: str = "fanouts") -> tuple[int, ...]:
-    """Fanouts by hop, checked."""
+def as_fanouts(
+    fanouts: Sequence[int] | NDArray[Any],
+    name: str = "fanouts",
+    least: int = -1,
+    rule: str = "a fanout is >= 0, or -1 for all neighbours",
+) -> tuple[int, ...]:
+    """Numbers by hop, checked: none is below ``least``, as the ``rule`` says."""
     if fanouts is None:
         raise InvalidArgumentError(f"{name} has one number per hop, got None")
     if isinstance(fanouts, (int, np.integer)):
@@ -156,11 +179,11 @@ def as_fanouts(fanouts: Sequence[int] | NDArray[Any], name: str = "fanouts") -> 
     ids = as_ids(fanouts, name)
     if ids.shape[0] > _MAX_HOPS:
         raise InvalidArgumentError(f"{name} has {ids.shape[0]} hops, at most {_MAX_HOPS} can be")
-    below = np.flatnonzero(ids < -1)
+    below = np.flatnonzero(ids < least)
     if below.size:
         at = int(below[0])
         raise InvalidArgumentError(
-            f"{name}[{at}] = {ids[at]}: a fanout is >= 0, or -1 for all neighbours",
+            f"{name}[{at}] = {ids[at]}: {rule}",
             position=at,
             value=int(ids[at]),
         )

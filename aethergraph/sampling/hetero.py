@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
-from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.hetero import EdgeType, HeteroGraph
 from aethergraph.sampling.base import (
@@ -22,6 +21,7 @@ from aethergraph.sampling.base import (
     as_fanouts,
 )
 from aethergraph.sampling.subgraph import to_bidirectional_typed
+from aethergraph.sampling.typed import check_types, name_seed
 from aethergraph.sampling.values import (
     Bounds,
     Values,
@@ -166,8 +166,8 @@ class HeteroNeighborSampler(SamplerBase):
             OutOfRangeError: names the first seed that is no node, or edge that does not exist, its
                 type and its position.
         """
-        self._check_types(seeds, "seeds")
-        self._check_types(seed_time or {}, "seed_time")
+        check_types(seeds, "seeds", self._types)
+        check_types(seed_time or {}, "seed_time", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
         bounds = [
             self.bounds(name, own, (seed_time or {}).get(name))
@@ -178,7 +178,7 @@ class HeteroNeighborSampler(SamplerBase):
         try:
             found = self._draw(ids, self._number(key), since, until, excluded)
         except OutOfRangeError as error:
-            raise self._name_seed(error, ids) from None
+            raise name_seed(error, ids, self._counts) from None
         return self._named(found)
 
     def node_times(self, name: str) -> Values | None:
@@ -210,29 +210,6 @@ class HeteroNeighborSampler(SamplerBase):
             else None
             for kind in self._kinds
         ]
-
-    def _check_types(self, given: Mapping[str, Any], option: str) -> None:
-        if not isinstance(given, Mapping):
-            raise InvalidArgumentError(
-                f"{option} goes by node type, {{'{self._types[0] if self._types else 'node'}': "
-                f"[...]}}, got {type(given).__name__}"
-            )
-        for name in given:
-            if name not in self._counts:
-                known = ", ".join(map(repr, self._types)) or "none"
-                raise InvalidArgumentError(
-                    f"{option}: {name!r} is no node type; there are: {known}"
-                )
-
-    def _name_seed(self, error: OutOfRangeError, ids: list[Ids]) -> OutOfRangeError:
-        for name, own in zip(self._types, ids, strict=True):
-            count = self._counts[name]
-            bad = (own < 0) | (own >= count)
-            if bad.any():
-                at = int(bad.argmax())
-                error = OutOfRangeError("", position=at, value=int(own[at]))
-                return name_id(error, f"seeds[{name!r}]", count)
-        return error
 
     def _named(self, found: native.NativeSample) -> HeteroSubgraph:
         def by_type(values: Sequence[Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "fanout",
     "positions",
     "sample",
+    "sample_hgt",
     "sample_typed",
     "stream_draw",
     "transition",
@@ -262,6 +263,17 @@ def sample_typed(
         ]
         hop_edges = [[0] * len(counts) for counts in hop_edges]
 
+    return _typed_sample(nodes, found, hop_nodes, hop_edges)
+
+
+def _typed_sample(
+    nodes: list[_Nodes],
+    found: list[list[tuple[int, int, int]]],
+    hop_nodes: list[list[int]],
+    hop_edges: list[list[int]],
+) -> TypedSample:
+    """``found`` has (row, col, edge) by edge type."""
+
     def column(edges: list[tuple[int, int, int]], which: int) -> Ids:
         return np.array([edge[which] for edge in edges], np.int64)
 
@@ -290,6 +302,54 @@ def _among(
         for other, edge in relation.visible(node, bounds(tree), None)
         if (tree, other) in local and edge not in exclude
     ]
+
+
+_LONG_LISTS = 1 << 31
+
+
+def sample_hgt(
+    relations: Sequence[Relation],
+    seeds: Sequence[Sequence[int] | Ids],
+    num_samples: Sequence[Sequence[int]],
+    key: int,
+    *,
+    max_neighbors: int | None = None,
+) -> TypedSample:
+    """What ``HGTSampler.sample`` returns; see ``native/src/sample/hgt.h``."""
+    nodes = [_Nodes([(0, int(v)) for v in ids]) for ids in seeds]
+    scores: list[dict[int, float]] = [{} for _ in nodes]
+    hop_nodes = [[len(n.names)] for n in nodes]
+    most = -1 if max_neighbors is None else max_neighbors
+    for hop in range(len(num_samples[0]) if num_samples else 0):
+        for number, relation in enumerate(relations):
+            near, far = nodes[relation.source], nodes[relation.to]
+            for _, node in (near.names[v] for v in near.frontier):
+                entries = relation.entries(node)
+                start = stream_start(key, hop + _LONG_LISTS, node, None, number)
+                chosen = positions(len(entries), most, False, start)
+                for other in (entries[i][0] for i in chosen):
+                    if (0, other) not in far.local:
+                        score = scores[relation.to].get(other, 0.0)
+                        scores[relation.to][other] = score + 1 / len(chosen)
+        for number, one in enumerate(nodes):
+            order = _draw_order(scores[number], key, hop, number)
+            before = len(one.names)
+            for node in order[: int(num_samples[number][hop])]:
+                one.add((0, node))
+                del scores[number][node]
+            one.frontier = range(before, len(one.names))
+            hop_nodes[number].append(len(one.frontier))
+    return _typed_sample(nodes, [_among(r, nodes) for r in relations], hop_nodes, [])
+
+
+def _draw_order(scores: dict[int, float], key: int, hop: int, number: int) -> list[int]:
+    """Nodes as they are drawn one after the other, in proportion to the square of the score."""
+
+    def draw_key(node: int) -> float:
+        draw = stream_draw(stream_start(key, hop, node, None, number), 0)
+        return -math.log(((draw >> 11) + 0.5) * 2.0**-53) / (scores[node] * scores[node])
+
+    return sorted(scores, key=draw_key)
 
 
 def sample(

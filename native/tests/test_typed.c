@@ -197,8 +197,6 @@ TEST(bad_requests_are_named) {
     a = (attempt){.options = {.flags = AETHER_SAMPLE_LATEST << 1}};
     CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
     CHECK_HAS(a.err.message, "unknown sampling flags 0x10");
-    a = (attempt){.options = {.flags = AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED}};
-    CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
     a = (attempt){.seeds = {{.count = 1}, {.count = 1, .until = a.bounds}}};
     CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
     CHECK_HAS(a.err.message, "sampling in time needs a disjoint sample");

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aethergraph import Graph, Subgraph
+from aethergraph import Graph, HeteroGraph, Subgraph
 
 Ids = NDArray[np.int64]
 
@@ -25,6 +25,25 @@ def edge_lists(draw: st.DrawFn, max_nodes: int = 40, max_edges: int = 200) -> tu
     src = (rng.random(num_edges) ** draw(st.sampled_from([1, 4])) * num_nodes).astype(np.int64)
     dst = (rng.random(num_edges) ** skew * num_nodes).astype(np.int64)
     return num_nodes, src, dst
+
+
+@st.composite
+def hetero_graphs(draw: st.DrawFn, max_nodes: int = 15, max_edges: int = 60) -> HeteroGraph:
+    """Up to 3 node types, which may be empty, and up to 4 edge types between any of them."""
+    counts = draw(st.lists(st.integers(0, max_nodes), min_size=1, max_size=3))
+    number = st.integers(0, len(counts) - 1)
+    edges = {}
+    for i, (source, target) in enumerate(draw(st.lists(st.tuples(number, number), max_size=4))):
+        rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+        ends = counts[source], counts[target]
+        size = int(rng.integers(0, max_edges)) if all(ends) else 0
+        skew = draw(st.sampled_from([1, 4]))
+        src, dst = (
+            (rng.random(size) ** power * count).astype(np.int64)
+            for power, count in zip((1, skew), ends, strict=True)
+        )
+        edges[f"n{source}", f"r{i}", f"n{target}"] = (src, dst)
+    return HeteroGraph.from_edges(edges, {f"n{i}": count for i, count in enumerate(counts)})
 
 
 def assert_same_subgraph(found: Subgraph, expected: Subgraph) -> None:

@@ -1,0 +1,173 @@
+"""HGTSampler: as many nodes of every type as asked for, and all edges among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_count, as_ids
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.base import KeyedSampler, as_fanouts
+from aethergraph.sampling.hetero import HeteroSubgraph
+from aethergraph.sampling.typed import check_types, name_seed
+from aethergraph.sampling.values import make_relation
+
+__all__ = ["HGTSampler", "MAX_NEIGHBORS"]
+
+MAX_NEIGHBORS: Final[int] = 50
+
+NumSamples = Mapping[str, Sequence[int] | NDArray[Any]] | Sequence[int] | NDArray[Any]
+
+
+class HGTSampler(KeyedSampler):
+    """Samples a number of nodes of every type, those first that the sample points to most.
+
+    ::
+
+        sampler = HGTSampler(graph, {"user": [64, 64], "post": [128, 64]})
+        sub = sampler.sample({"post": [3, 4]}, key=7)
+        sub.node["user"], sub.row["user", "votes", "post"]
+
+    Hu, Dong, Wang and Sun, "Heterogeneous Graph Transformer", WWW 2020, algorithms 1 and 2, as
+    PyG's ``HGTLoader``. Every node that is sampled, the seeds first, adds ``1 / degree`` to the
+    score of each of its in-neighbours, for every edge type that ends at it. In each hop
+    ``num_samples`` nodes of every type are drawn from those that have a score and are not sampled
+    yet, without replacement and in proportion to the square of the score; fewer if there are not
+    so many. The edges are all those among the sampled nodes, over all edge types.
+
+    A draw depends on (key, hop, node type, node) and on the scores alone. Nodes of a hop come in
+    the order of their draws, so the first of them are a fair smaller sample.
+
+    Args:
+        graph: stores in-neighbours (layout "csc" or "both").
+        num_samples: by node type, a number >= 0 per hop; of types that are missing nothing is
+            drawn. Or one list for all types.
+        max_neighbors: of a node with more in-neighbours of an edge type that many are chosen at
+            random, uniformly, and share its score; None takes all of them. 50 is PyG's number.
+        seed: starts the sequence of keys for calls without one.
+
+    Raises:
+        LayoutError: the graph stores no in-neighbours.
+        InvalidArgumentError: an argument that cannot be.
+    """
+
+    def __init__(
+        self,
+        graph: HeteroGraph,
+        num_samples: NumSamples,
+        *,
+        max_neighbors: int | None = MAX_NEIGHBORS,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(graph, HeteroGraph):
+            raise InvalidArgumentError(f"graph must be a HeteroGraph, got {type(graph).__name__}")
+        self._set_seed(seed)
+        self.graph = graph
+        self._types = graph.node_types
+        self._kinds = graph.edge_types
+        self._counts = graph.num_nodes
+        self.num_samples = _typed_counts(num_samples, self._types)
+        self.max_neighbors = _limit(max_neighbors)
+        number = {name: i for i, name in enumerate(self._types)}
+        self._relations = [
+            make_relation(graph[kind].topology("csc"), None, None, number[kind[2]], number[kind[0]])
+            for kind in self._kinds
+        ]
+
+    @property
+    def num_hops(self) -> int:
+        """Number of hops."""
+        return max((len(row) for row in self.num_samples.values()), default=0)
+
+    def sample(self, seeds: Mapping[str, ArrayLike], key: int | None = None) -> HeteroSubgraph:
+        """Draw the subgraph around ``seeds``.
+
+        Args:
+            seeds: by node type an integer vector, which may be empty. A node that is in it several
+                times has as many slots, as in :class:`aethergraph.NeighborSampler`, and adds to
+                the scores once for each.
+            key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
+
+        Returns:
+            The nodes of every type, its seeds first, then hop by hop; ``num_sampled_nodes`` has
+            the numbers. ``batch`` and ``num_sampled_edges`` are None.
+
+        Raises:
+            OutOfRangeError: names the first seed that is no node, its type and its position.
+        """
+        check_types(seeds, "seeds", self._types)
+        ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
+        number = self._number(key)
+        scratch = self._take_scratch()
+        try:
+            found = scratch.sample_hgt(
+                ids, number, list(self.num_samples.values()), self.max_neighbors or 0
+            )
+        except OutOfRangeError as error:
+            raise name_seed(error, ids, self._counts) from None
+        finally:
+            self._scratch.append(scratch)
+        kinds = self._kinds
+        return HeteroSubgraph(
+            dict(zip(self._types, found.node, strict=True)),
+            dict(zip(kinds, found.row, strict=True)),
+            dict(zip(kinds, found.col, strict=True)),
+            dict(zip(kinds, found.edge, strict=True)),
+            num_sampled_nodes=dict(zip(self._types, found.hop_nodes, strict=True)),
+        )
+
+    def _make_scratch(self) -> native.NativeSampler:
+        return native.NativeSampler(self._relations, list(self._counts.values()), (), 0, 1)
+
+    def __repr__(self) -> str:
+        return (
+            f"HGTSampler({self.graph!r}, num_samples={self.num_samples}, "
+            f"max_neighbors={self.max_neighbors})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.graph, self.num_samples, self.max_neighbors, self.seed)
+
+
+def _rebuild(
+    graph: HeteroGraph,
+    num_samples: dict[str, tuple[int, ...]],
+    max_neighbors: int | None,
+    seed: int,
+) -> HGTSampler:
+    return HGTSampler(graph, num_samples, max_neighbors=max_neighbors, seed=seed)
+
+
+def _limit(max_neighbors: int | None) -> int | None:
+    if max_neighbors is None:
+        return None
+    count = as_count(max_neighbors, "max_neighbors")
+    if not 1 <= count < 1 << 32:
+        raise InvalidArgumentError(
+            f"max_neighbors = {count} is not in 1..{(1 << 32) - 1}; None takes all neighbours"
+        )
+    return int(count)
+
+
+def _typed_counts(num_samples: NumSamples, types: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Numbers of samples of every node type, all of one length."""
+    rule = "a number of samples is >= 0"
+    if not isinstance(num_samples, Mapping):
+        return dict.fromkeys(types, as_fanouts(num_samples, "num_samples", 0, rule))
+    check_types(num_samples, "num_samples", types)
+    found = {
+        name: as_fanouts(row, f"num_samples[{name!r}]", 0, rule)
+        for name, row in num_samples.items()
+    }
+    hops = max((len(row) for row in found.values()), default=0)
+    for name, row in found.items():
+        if len(row) != hops:
+            raise InvalidArgumentError(
+                f"num_samples[{name!r}] has {len(row)} hops, another node type has {hops}: give "
+                "all of them the same number, with 0 where nothing is to be drawn"
+            )
+    return {name: found.get(name, (0,) * hops) for name in types}

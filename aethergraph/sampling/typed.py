@@ -1,0 +1,42 @@
+"""What samplers over many types check alike: names of node types, and seeds by type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._parts import name_id
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+
+__all__ = ["check_types", "name_seed"]
+
+Ids = NDArray[np.int64]
+
+
+def check_types(given: Any, option: str, types: Sequence[str]) -> None:
+    """Check that ``given`` is a mapping whose keys are among ``types``."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            f"{option} goes by node type, {{'{types[0] if types else 'node'}': [...]}}, "
+            f"got {type(given).__name__}"
+        )
+    for name in given:
+        if name not in types:
+            known = ", ".join(map(repr, types)) or "none"
+            raise InvalidArgumentError(f"{option}: {name!r} is no node type; there are: {known}")
+
+
+def name_seed(
+    error: OutOfRangeError, ids: Sequence[Ids], counts: Mapping[str, int]
+) -> OutOfRangeError:  # fmt: skip
+    """The error of the first seed that is no node, with its type and position."""
+    for (name, count), own in zip(counts.items(), ids, strict=True):
+        bad = (own < 0) | (own >= count)
+        if bad.any():
+            at = int(bad.argmax())
+            error = OutOfRangeError("", position=at, value=int(own[at]))
+            return name_id(error, f"seeds[{name!r}]", count)
+    return error
