@@ -19,6 +19,8 @@ from aethergraph.pyg import (
     GraphStore,
     HeteroNeighborLoader,
     HeteroNeighborSampler,
+    HGTLoader,
+    HGTSampler,
     LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
@@ -30,6 +32,8 @@ from aethergraph.pyg import (
 __all__ = [
     "FeatureStore",
     "GraphStore",
+    "HGTLoader",
+    "HGTSampler",
     "HeteroNeighborLoader",
     "HeteroNeighborSampler",
     "LinkNeighborLoader",

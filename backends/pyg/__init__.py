@@ -32,12 +32,15 @@ from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.hetero_loader import HeteroNeighborLoader
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
+from aethergraph.pyg.hgt import HGTLoader, HGTSampler
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import NeighborSampler
 
 __all__ = [
     "FeatureStore",
     "GraphStore",
+    "HGTLoader",
+    "HGTSampler",
     "HeteroNeighborLoader",
     "HeteroNeighborSampler",
     "LinkNeighborLoader",
