@@ -7,7 +7,6 @@ earlier hops again, so edges per batch differ and nanoseconds per edge compare.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.metadata
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from worker import Commands, memory, serve
+from worker import Commands, memory, serve, time_batches
 
 Ids = NDArray[np.int64]
 # Fanouts -> (sample, edges of a sample); sample takes the seeds, as a framework holds them.
@@ -156,16 +155,8 @@ def setup(config: dict[str, Any]) -> Commands:
         return [torch.from_numpy(ids) for ids in rows]
 
     def run(fanouts: list[int], seeds: str, first: int, count: int) -> dict[str, Any]:
-        """Seconds and edges of each batch; freeing a batch is part of the next one's time."""
         sample, num_edges = sampler(fanouts)
-        times, edges, out = [], [], None
-        gc.collect()
-        for ids in batches(seeds, first, count):
-            start = clock()
-            out = sample(ids)
-            times.append(clock() - start)
-            edges.append(num_edges(out))
-        return {"seconds": times, "edges": edges}
+        return time_batches(batches(seeds, first, count), sample, num_edges, clock)
 
     def lines(fanouts: list[int], seeds: str, first: int, count: int) -> list[dict[str, float]]:
         """Random accesses that no sampler of these batches avoids (ours only)."""

@@ -10,12 +10,13 @@ functions of keyword arguments that return a JSON value.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -140,6 +141,25 @@ def memory() -> dict[str, int]:
         name: int(fields[key].split()[0]) * 1024
         for name, key in (("anonymous", "RssAnon"), ("file", "RssFile"), ("peak", "VmHWM"))
     }
+
+
+def time_batches(
+    batches: Iterable[Any],
+    sample: Callable[[Any], Any],
+    num_edges: Callable[[Any], int],
+    clock: Callable[[], float],
+) -> dict[str, list[float]]:
+    """Seconds and edges of each batch; freeing a batch is part of the next one's time."""
+    times: list[float] = []
+    edges: list[float] = []
+    out = None
+    gc.collect()
+    for ids in batches:
+        start = clock()
+        out = sample(ids)
+        times.append(clock() - start)
+        edges.append(num_edges(out))
+    return {"seconds": times, "edges": edges}
 
 
 def serve(setup: Callable[[dict[str, Any]], Commands]) -> None:

@@ -76,6 +76,18 @@ def test_sampling_is_above_the_floor(data: Path) -> None:
         assert ours["edges_per_batch"] == case["contenders"]["aethergraph mmap"]["edges_per_batch"]
 
 
+def test_all_samplers_of_typed_graphs_do_the_same_work(data: Path) -> None:
+    document = run_quick("typed", data)
+    check(document, "typed")
+    assert (data / "typed.png").stat().st_size > 1000
+    for case in document["data"]["cases"]:
+        edges = {name: one["edges_of_one_hop"] for name, one in case["contenders"].items()}
+        assert set(edges) >= {"aethergraph memory", "aethergraph mmap"}
+        assert min(edges.values()) == max(edges.values()) > 0, case["case"]
+        ours = case["contenders"]["aethergraph memory"]["edges_per_batch"]
+        assert ours == case["contenders"]["aethergraph mmap"]["edges_per_batch"]
+
+
 def test_memory_limit(data: Path) -> None:
     done = run(
         "memory_limit", "--quick", "--dir", str(data), "--out", str(data),
