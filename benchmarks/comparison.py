@@ -32,10 +32,6 @@ class Comparison:
     rounds: dict[str, list[dict[str, list[float]]]]
     one_hop: dict[str, float]
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.rounds)
-
     def ns_per_edge(self, name: str) -> list[float]:
         """By round: the median over its batches."""
         return [
@@ -43,27 +39,25 @@ class Comparison:
             for r in self.rounds[name]
         ]
 
-    def median(self, name: str) -> float | None:
-        return statistics.median(self.ns_per_edge(name)) if name in self.rounds else None
+    def median(self, name: str) -> float:
+        return statistics.median(self.ns_per_edge(name))
 
-    def batch_us(self, name: str) -> float | None:
-        if name not in self.rounds:
-            return None
+    def batch_us(self, name: str) -> float:
         return 1e6 * statistics.median(s for r in self.rounds[name] for s in r["seconds"])
 
     def edges(self, name: str) -> float:
         return statistics.mean(e for r in self.rounds[name] for e in r["edges"])
 
-    def ratio(self, name: str) -> str | None:
+    def ratio(self, name: str) -> str:
         """How many times as long as ours per edge."""
-        if name not in self.rounds:
-            return None
         return str(Ratio.paired(self.ns_per_edge(name), self.ns_per_edge(OURS)))
 
-    def work(self, name: str) -> str | None:
-        if name not in self.rounds:
-            return None
+    def work(self, name: str) -> str:
         return f"{self.one_hop[name]:,.0f} / {self.edges(name):,.0f}"
+
+    def cells(self, names: Sequence[str], value: Callable[[str], common.Cell]) -> list[common.Cell]:
+        """A row: the label, and a value by contender, "-" for one that has no such mode."""
+        return [*self.label, *(value(name) if name in self.rounds else "-" for name in names)]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -184,25 +178,26 @@ def add_tables(
 ) -> None:
     """Time per edge and per batch, the work compared, and the ratios; ``columns`` name labels."""
     report.data = {"cases": [one.to_json() for one in found]}
+    others = [name for name in names if name != OURS]
     report.table(
         f"times as long per edge as {OURS}: median (range over rounds)",
-        [*columns, *(name for name in names if name != OURS)],
-        [[*one.label, *(one.ratio(n) for n in names if n != OURS)] for one in found],
+        [*columns, *others],
+        [one.cells(others, one.ratio) for one in found],
     )
     report.table(
         "ns per sampled edge, medians",
         [*columns, *names],
-        [[*one.label, *(one.median(name) for name in names)] for one in found],
+        [one.cells(names, one.median) for one in found],
     )
     report.table(
         "us per batch, medians",
         [*columns, *names],
-        [[*one.label, *(one.batch_us(name) for name in names)] for one in found],
+        [one.cells(names, one.batch_us) for one in found],
     )
     report.table(
         "the work: edges per batch with one hop / with all hops",
         [*columns, *names],
-        [[*one.label, *(one.work(name) for name in names)] for one in found],
+        [one.cells(names, one.work) for one in found],
     )
     report.note(
         "With one hop, every contender samples the same number of edges, which is checked. DGL "
@@ -211,11 +206,16 @@ def add_tables(
     )
 
 
-def draw(report: Report, found: Sequence[Comparison], names: Sequence[str]) -> None:
+def draw(report: Report, found: dict[str, Sequence[Comparison]], names: Sequence[str]) -> None:
+    """A panel by title; where it has several cases, their first label tells the bars apart."""
+
     def panels(axes: Sequence[Any]) -> None:
-        for axis, one in zip(axes, found, strict=True):
-            mine = [name for name in names if name in one.rounds]
-            common.bars(axis, mine, [one.median(name) for name in mine], "ns per sampled edge")
-            axis.set_title(", ".join(one.label), fontsize=9)
+        for axis, (title, cases) in zip(axes, found.items(), strict=True):
+            mine = [(one, name) for one in cases for name in names if name in one.rounds]
+            labels = [name if len(cases) == 1 else f"{one.label[0]}: {name}" for one, name in mine]
+            values = [one.median(name) for one, name in mine]
+            common.bars(axis, labels, values, "ns per sampled edge")
+            axis.tick_params(axis="y", labelsize=7)
+            axis.set_title(title, fontsize=9)
 
     common.plot(report, len(found), panels)

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     comparison.add_tables(report, ("graph", "seeds"), cases, list(found))
     counts = ", ".join(f"{common.short(count)} {name}s" for name, count in nodes.items())
     report.note(f"{counts}; fanouts {FANOUTS} for every edge type, batch {BATCH}.")
-    comparison.draw(report, cases, list(found))
+    comparison.draw(report, {", ".join(one.label): [one] for one in cases}, list(found))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -76,16 +76,19 @@ def test_sampling_is_above_the_floor(data: Path) -> None:
         assert ours["edges_per_batch"] == case["contenders"]["aethergraph mmap"]["edges_per_batch"]
 
 
-def test_all_samplers_of_typed_graphs_do_the_same_work(data: Path) -> None:
-    document = run_quick("typed", data)
-    check(document, "typed")
-    assert (data / "typed.png").stat().st_size > 1000
+@pytest.mark.parametrize("name", ["typed", "modes"])
+def test_samplers_do_the_same_work(name: str, data: Path) -> None:
+    document = run_quick(name, data)
+    check(document, name)
+    assert (data / f"{name}.png").stat().st_size > 1000
     for case in document["data"]["cases"]:
-        edges = {name: one["edges_of_one_hop"] for name, one in case["contenders"].items()}
-        assert set(edges) >= {"aethergraph memory", "aethergraph mmap"}
+        found = case["contenders"]
+        edges = {contender: one["edges_of_one_hop"] for contender, one in found.items()}
+        if case["case"][0].startswith("times of nodes"):
+            edges.pop("torch-sparse", None)  # it draws first and drops what is too late then
         assert min(edges.values()) == max(edges.values()) > 0, case["case"]
-        ours = case["contenders"]["aethergraph memory"]["edges_per_batch"]
-        assert ours == case["contenders"]["aethergraph mmap"]["edges_per_batch"]
+        ours, mapped = found["aethergraph memory"], found["aethergraph mmap"]
+        assert ours["edges_per_batch"] == mapped["edges_per_batch"] > edges["aethergraph memory"]
 
 
 def test_memory_limit(data: Path) -> None:
