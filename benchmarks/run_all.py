@@ -1,7 +1,7 @@
 """Every benchmark, one after the other; each is a command of its own as well.
 
     python benchmarks/run_all.py --quick                          does everything run? minutes
-    python benchmarks/run_all.py --full [--dgl-python PATH]       the numbers; about an hour
+    python benchmarks/run_all.py --full [--dgl-python PATH]       the numbers; more than an hour
     python benchmarks/run_all.py --full --only sampling gather
 
 Goes on when one fails, and says at the end which did.
@@ -19,8 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
-    "floor", "sampling", "gather", "walks", "build", "end_to_end", "growth", "load_time",
-    "memory_limit", "accuracy",
+    "floor", "sampling", "typed", "modes", "gather", "walks", "build", "end_to_end", "links",
+    "growth", "load_time", "memory_limit", "accuracy",
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     made.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
     made.add_argument("--dir", type=Path, help="see any benchmark's --help")
     made.add_argument("--out", type=Path, help="see any benchmark's --help")
-    made.add_argument("--dgl-python", type=Path, help="interpreter that has DGL (sampling)")
+    made.add_argument("--dgl-python", type=Path, help="interpreter that has DGL (of samplers)")
     args = made.parse_args(argv)
     common = ["--quick"] if args.quick else []
     for name in ("dir", "out"):
@@ -43,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     ended: dict[str, str] = {}
     for name in args.only:
         extra = []
-        if name == "sampling":
-            extra = ["--profile"] if args.full else []
-            if args.dgl_python is not None:
-                extra += ["--dgl-python", str(args.dgl_python)]
+        if name == "sampling" and args.full:
+            extra += ["--profile"]
+        if name in ("sampling", "typed", "modes") and args.dgl_python is not None:
+            extra += ["--dgl-python", str(args.dgl_python)]
         start = time.monotonic()
         done = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *common, *extra])
         state = "ok" if done.returncode == 0 else f"FAILED with status {done.returncode}"

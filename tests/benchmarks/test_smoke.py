@@ -91,6 +91,14 @@ def test_samplers_do_the_same_work(name: str, data: Path) -> None:
         assert ours["edges_per_batch"] == mapped["edges_per_batch"] > edges["aethergraph memory"]
 
 
+def test_links(data: Path) -> None:
+    document = run_quick("links", data)
+    check(document, "links")
+    assert (data / "links.png").stat().st_size > 1000
+    edges = [case["edges_per_batch"] for case in document["data"]["cases"] if "negatives" in case]
+    assert len(edges) == 4 and all(min(found.values()) > 0 for found in edges)
+
+
 def test_memory_limit(data: Path) -> None:
     done = run(
         "memory_limit", "--quick", "--dir", str(data), "--out", str(data),
