@@ -1,5 +1,19 @@
-"""Models and tools for tests of AetherGraph and of what is built on it."""
+"""Models and contracts: for tests of AetherGraph and of what is built on it.
+
+The contracts prove a topology, a feature source or a sampler of your own, see ``docs/testing.md``;
+those of PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
+"""
 
 from aethergraph.testing import oracle
+from aethergraph.testing.features import FeatureSourceContract
+from aethergraph.testing.rules import BrokenRule, Contract, broken_rules
+from aethergraph.testing.topology import TopologyContract
 
-__all__ = ["oracle"]
+__all__ = [
+    "BrokenRule",
+    "Contract",
+    "FeatureSourceContract",
+    "TopologyContract",
+    "broken_rules",
+    "oracle",
+]

@@ -1,0 +1,254 @@
+"""The contract of feature sources: what a table of rows must do to be gathered from."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._bfloat16 import bfloat16_to_float32
+from aethergraph.testing import cases
+from aethergraph.testing.rules import Contract, equal, given, in_child, in_threads, out_of_range
+from aethergraph.testing.rules import refused, require  # fmt: skip
+
+__all__ = ["FeatureSourceContract"]
+
+_INTEGERS = {
+    "int8": ("int16", "int32", "int64", "float32"),
+    "int16": ("int32", "int64", "float32"),
+    "int32": ("int64", "float64"),
+    "uint8": ("int16", "int32", "int64", "float32"),
+    "uint32": (),
+    "bool": (),
+    "int64": (),
+    "uint64": (),
+}
+#: What each dtype is widened to without loss.
+_WIDER: dict[str, tuple[str, ...]] = {
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32", "float64"),
+    "float32": ("float64",),
+    "float64": (),
+    **_INTEGERS,
+}
+#: (stored, asked for) that would lose values.
+_NARROWER = {"float64": "float32", "float32": "float16", "int64": "int32", "int32": "int16"}
+_SHAPES = ((7,), (7, 1), (7, 5), (7, 2, 3), (1, 4), (0, 4), (0,), (6, 0), (400, 33))
+
+
+class FeatureSourceContract(Contract):
+    """Rules of :class:`aethergraph.protocols.FeatureSource`.
+
+    ::
+
+        class TestMyRows(FeatureSourceContract):
+            dtypes = ("float32",)
+
+            def make(self, rows, dtype):
+                return MyRows(rows)
+
+    Attributes:
+        dtypes: names of the dtypes that can be stored; ``"bfloat16"`` rows are uint16 bit patterns.
+        supports: ``"widen"``: ``gather(ids, dtype="float64")`` and an ``out`` of a wider dtype
+            convert on the way.
+    """
+
+    known = frozenset({"widen"})
+    dtypes: ClassVar[Collection[str]] = ("float32",)
+
+    def make(self, rows: NDArray[Any], dtype: str) -> Any:
+        """The source with these rows: shape ``(num_rows, ...)``, one of :attr:`dtypes`."""
+        raise NotImplementedError("define make(self, rows, dtype)")
+
+    def _rows(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+        """Random rows: extremes of the dtype, infinities, NaN, both zeros."""
+        rng = np.random.default_rng([*shape, len(dtype)])
+        stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+        count = int(np.prod(shape))
+        if stored == np.bool_:
+            return (rng.random(count) < 0.5).reshape(shape)
+        if dtype == "bfloat16":  # no signalling NaN: converting makes it a quiet one
+            numbers = np.append(rng.normal(size=count), [np.inf, -0.0, 1e-39])[:count]
+            bits = numbers.astype(np.float32).view(np.uint32) >> np.uint32(16)
+            return bits.astype(np.uint16).reshape(shape)
+        if stored.kind == "f":
+            values = rng.normal(size=count).astype(stored)
+            special = [np.nan, np.inf, -np.inf, -0.0, np.finfo(stored).max]
+        else:
+            limits = np.iinfo(stored)
+            values = rng.integers(limits.min, limits.max, count, stored, endpoint=True)
+            special = [limits.min, limits.max]
+        for place in range(0, count, 3):
+            values[place] = special[place % len(special)]
+        return values.reshape(shape)
+
+    def _each(self) -> Iterator[tuple[str, NDArray[Any], Any]]:
+        for dtype in self.dtypes:
+            for shape in _SHAPES:
+                rows = self._rows(shape, dtype)
+                with given("rows", dtype=dtype, rows=rows):
+                    source = self.make(rows.copy(), dtype)
+                yield dtype, rows, source
+
+    def _one(self, num_rows: int = 50) -> tuple[NDArray[Any], Any]:
+        dtype = next(iter(self.dtypes))
+        rows = self._rows((num_rows, 4), dtype)
+        return rows, self.make(rows.copy(), dtype)
+
+    # ---- rows ------------------------------------------------------------------------------
+
+    def test_shape_and_dtype(self) -> None:
+        """``shape``, ``num_rows`` and ``dtype_name`` say what was stored."""
+        for dtype, rows, source in self._each():
+            with given("rows", rows=rows):
+                found = tuple(source.shape), source.num_rows, source.dtype_name
+                expected = rows.shape, len(rows), dtype
+                require(
+                    found == expected,
+                    f"(shape, num_rows, dtype_name) must be {expected}, found {found}",
+                )
+
+    def test_rows_come_in_the_order_of_the_ids(self) -> None:
+        """``gather(ids)`` has the row of every id, in that order, duplicates too, bit by bit."""
+        for _, rows, source in self._each():
+            for ids in cases.seed_vectors(len(rows)):
+                with given("rows and ids", rows=rows, ids=ids):
+                    found = source.gather(ids)
+                    equal(found, rows[ids], "gather(ids)", rows.dtype)
+                    require(found.tobytes() == rows[ids].tobytes(), "gather(ids): bits differ")
+
+    def test_ids_are_integers_in_any_form(self) -> None:
+        """Ids may be lists and arrays of any integer dtype, byte order and stride."""
+        rows, source = self._one()
+        ids = np.array([49, 0, 7, 7, 3], np.int64)
+        for form, values in cases.id_forms(ids):
+            with given(f"ids as {form}", ids=values):
+                equal(source.gather(values), rows[ids], "gather(ids)", rows.dtype)
+
+    def test_no_ids_keep_shape_and_dtype(self) -> None:
+        """Without ids the result has no rows, but their shape and dtype."""
+        for _, rows, source in self._each():
+            for ids in ([], np.empty(0, np.int64), np.empty(0, np.uint8)):
+                with given("rows and ids", rows=rows, ids=ids):
+                    equal(source.gather(ids), rows[:0], "gather(ids)", rows.dtype)
+
+    def test_results_belong_to_the_caller(self) -> None:
+        """Writing to a result changes nothing in the source."""
+        rows, source = self._one()
+        for ids in (np.arange(50), np.array([3, 4, 5]), np.array([49])):
+            found = source.gather(ids)
+            found[...] = 0
+            with given("ids", ids=ids):
+                equal(source.gather(ids), rows[ids], "gather(ids), after writing to the first,")
+
+    # ---- out and dtype ---------------------------------------------------------------------
+
+    def test_out_is_filled(self) -> None:
+        """``out`` is filled, no byte beside it is touched, and it is what is returned."""
+        for _, rows, source in self._each():
+            for ids in cases.seed_vectors(len(rows)):
+                around = np.ones((len(ids) + 2, *rows.shape[1:]), rows.dtype)
+                out = around[1:-1]
+                with given("rows and ids", rows=rows, ids=ids):
+                    require(source.gather(ids, out=out) is out, "gather(ids, out) must return out")
+                    equal(out, rows[ids], "out")
+                    for edge in (around[:1], around[-1:]):
+                        equal(edge, np.ones_like(edge), "the rows beside out")
+
+    def test_an_out_that_does_not_fit_is_refused(self) -> None:
+        """``out`` of another shape, not C-contiguous, read-only or too narrow is refused."""
+        dtype = next(iter(self.dtypes))
+        rows, source = self._one()
+        ids, kind = np.array([1, 2, 3]), rows.dtype
+        fixed = np.zeros((3, 4), kind)
+        fixed.flags.writeable = False
+        bad = {
+            "one row too few": np.zeros((2, 4), kind),
+            "one row too many": np.zeros((4, 4), kind),
+            "another row shape": np.zeros((3, 5), kind),
+            "one dimension": np.zeros(12, kind),
+            "Fortran order": np.zeros((3, 4), kind, order="F"),
+            "rows apart": np.zeros((3, 8), kind)[:, :4],
+            "read-only": fixed,
+            "a list": [[0] * 4] * 3,
+        }
+        if dtype in _NARROWER:
+            bad["a narrower dtype"] = np.zeros((3, 4), _NARROWER[dtype])
+        for name, out in bad.items():
+            refused(lambda out=out: source.gather(ids, out=out), f"out with {name}")  # type: ignore[misc]
+
+    def test_widening(self) -> None:
+        """A wider dtype holds the same values, as a new array and in ``out``."""
+        self.need("widen")
+        for dtype, rows, source in self._each():
+            for target in _WIDER.get(dtype, ()):
+                for ids in cases.seed_vectors(len(rows)):
+                    own = rows[ids]
+                    own = bfloat16_to_float32(own) if dtype == "bfloat16" else own
+                    out = np.empty(own.shape, target)
+                    with given(f"{dtype} as {target}", rows=rows, ids=ids):
+                        equal(source.gather(ids, dtype=target), own.astype(target), "gather",
+                              target)  # fmt: skip
+                        source.gather(ids, out=out)
+                        equal(out, own.astype(target), "out")
+
+    def test_other_dtypes_are_refused(self) -> None:
+        """A dtype that would lose values is refused; so is any other if "widen" is not declared."""
+        for dtype in self.dtypes:
+            source = self.make(self._rows((5, 2), dtype), dtype)
+            others = [_NARROWER[dtype]] if dtype in _NARROWER else []
+            if "widen" not in self.supports:
+                others += _WIDER.get(dtype, ())
+            for other in others:
+                what = f"{dtype} as {other}"
+                refused(lambda o=other, s=source: s.gather([1], dtype=o), what)  # type: ignore[misc]
+
+    # ---- what it refuses -------------------------------------------------------------------
+
+    def test_an_id_out_of_range_is_named(self) -> None:
+        """The first id that does not exist is an OutOfRangeError with its value and position."""
+        for _, rows, source in self._each():
+            for bad in cases.bad_ids(len(rows)):
+                ids = np.array([0, bad, 0, -5][len(rows) == 0 :], np.int64)
+                with given("rows and ids", rows=rows, ids=ids):
+                    where = int(len(rows) > 0)
+                    out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
+                    out_of_range(lambda i=ids, s=source: s.gather(i), "gather(ids)", bad, where)  # type: ignore[misc]
+                    out_of_range(
+                        lambda i=ids, s=source, o=out: s.gather(i, out=o),  # type: ignore[misc]
+                        "gather(ids, out)", bad, where,
+                    )  # fmt: skip
+
+    def test_what_is_no_id_is_refused(self) -> None:
+        """Floats, bools and tables are not ids."""
+        _, source = self._one()
+        for ids in ([0.5], np.array([1.0]), np.zeros(50, bool), [[1, 2]], 3):
+            refused(lambda i=ids: source.gather(i), f"gather({ids!r})")  # type: ignore[misc]
+
+    # ---- elsewhere -------------------------------------------------------------------------
+
+    def test_threads_gather_at_once(self) -> None:
+        """Several threads may gather other rows at the same time."""
+        rows, source = self._one(3000)
+        rng = np.random.default_rng(6)
+        wanted = [rng.integers(0, 3000, 2000) for _ in range(6)]
+        found = in_threads([lambda i=ids: source.gather(i) for ids in wanted])  # type: ignore[misc]
+        for ids, results in zip(wanted, found, strict=True):
+            for result in results:
+                with given("the ids of one of six threads", ids=ids):
+                    equal(result, rows[ids], "gather(ids)")
+
+    def test_it_pickles(self) -> None:
+        """A pickled copy has the same rows."""
+        rows, source = self._one()
+        copy = pickle.loads(pickle.dumps(source))
+        require(copy.dtype_name == source.dtype_name, "the copy has another dtype_name")
+        equal(copy.gather(np.arange(50)), rows, "the rows of the copy", rows.dtype)
+
+    def test_a_forked_child_gathers(self) -> None:
+        """A forked child gathers the same rows."""
+        rows, source = self._one()
+        equal(in_child(lambda: source.gather(np.arange(50))), rows, "the rows that the child got")

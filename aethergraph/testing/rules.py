@@ -1,0 +1,224 @@
+"""What all contracts share: rules, how a broken one is told, and other threads and processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import traceback
+import unittest
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.errors import AetherError
+
+__all__ = [
+    "BrokenRule",
+    "Contract",
+    "broken_rules",
+    "equal",
+    "given",
+    "in_child",
+    "in_threads",
+    "out_of_range",
+    "refused",
+    "require",
+]
+
+T = TypeVar("T")
+
+#: What bad input may raise.
+REFUSALS = (AetherError, ValueError, TypeError, NotImplementedError)
+_SECONDS = 120
+
+
+class BrokenRule(AssertionError):
+    """A contract is not kept; the message says which rule, with what input, what was expected."""
+
+
+class Contract:
+    """Base of the contracts. Every method ``test_*`` is a rule, and its docstring says which.
+
+    pytest collects a subclass whose name begins with ``Test``; :func:`broken_rules` needs no
+    pytest. A rule that cannot hold is left out by ``test_name = None``.
+
+    Attributes:
+        supports: the options that the implementation declares, out of :attr:`known`.
+        known: the words that ``supports`` may hold.
+    """
+
+    supports: ClassVar[Collection[str]] = frozenset()
+    known: ClassVar[Collection[str]] = frozenset()
+
+    def test_supports_holds_known_words(self) -> None:
+        """``supports`` holds only words that the contract knows."""
+        unknown = sorted(set(self.supports) - set(self.known))
+        require(not unknown, f"supports may hold {sorted(self.known)}, found {unknown}")
+
+    def need(self, *words: str) -> None:
+        """Skip the rule if one of ``words`` is not declared."""
+        for word in words:
+            if word not in self.supports:
+                raise unittest.SkipTest(f"{type(self).__name__} does not declare {word!r}")
+
+
+def broken_rules(contract: type[Contract]) -> dict[str, str]:
+    """Run all rules without pytest: the names of the broken ones, and why.
+
+    Methods that pytest would run before a test (fixtures) are not run.
+    """
+    found = {}
+    for name in sorted(dir(contract)):
+        rule = getattr(contract, name)
+        if name.startswith("test_") and callable(rule):
+            try:
+                getattr(contract(), name)()
+            except unittest.SkipTest:
+                pass
+            except Exception as error:
+                found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def show(value: Any) -> str:
+    """A value as messages show it: short, arrays with their dtype."""
+    if isinstance(value, np.ndarray):
+        text = np.array2string(value, threshold=40, edgeitems=8, separator=", ")
+        return f"{' '.join(text.split())} ({value.dtype}, shape {value.shape})"
+    text = repr(value)
+    return text if len(text) <= 400 else f"{text[:400]}..."
+
+
+@contextmanager
+def given(what: str, **inputs: Any) -> Iterator[None]:
+    """Adds ``what`` and the inputs to the message of what goes wrong inside."""
+    try:
+        yield
+    except unittest.SkipTest:
+        raise
+    except Exception as error:
+        text = str(error) if isinstance(error, BrokenRule) else f"raised {error!r}"
+        lines = [text, f"  given {what}", *(f"    {k} = {show(v)}" for k, v in inputs.items())]
+        raise BrokenRule("\n".join(lines)) from error
+
+
+def require(holds: Any, message: str) -> None:
+    """The rule is broken unless ``holds``."""
+    if not holds:
+        raise BrokenRule(message)
+
+
+def equal(found: Any, expected: NDArray[Any], what: str, dtype: Any = None) -> None:
+    """``found`` must be an array of that shape and those values (NaN equals NaN), and ``dtype``."""
+    require(isinstance(found, np.ndarray), f"{what} must be a numpy array, found {type(found)}")
+    if dtype is not None:
+        require(found.dtype == dtype, f"{what} must have dtype {dtype}, found {found.dtype}")
+    require(
+        found.shape == expected.shape,
+        f"{what} must have shape {expected.shape}, found {found.shape}",
+    )
+    if not np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc"):
+        raise BrokenRule(f"{what}: expected {show(expected)}\n  found {show(found)}")
+
+
+def refused(call: Callable[[], Any], what: str) -> Exception:
+    """``call`` must raise one of the errors of bad input, which is returned."""
+    try:
+        result = call()
+    except REFUSALS as error:
+        return error
+    except Exception as error:
+        raise BrokenRule(
+            f"{what} must raise an AetherError (or ValueError, TypeError), raised {error!r}"
+        ) from error
+    raise BrokenRule(f"{what} must be refused, found the result {show(result)}")
+
+
+def out_of_range(
+    call: Callable[[], Any], what: str, value: int, position: int | None = None
+) -> None:  # fmt: skip
+    """``call`` must raise an AetherError that is an IndexError and names value and position."""
+    try:
+        result = call()
+    except IndexError as error:
+        require(
+            isinstance(error, AetherError),
+            f"{what}: the error must be an AetherError (OutOfRangeError), it is {error!r}",
+        )
+        assert isinstance(error, AetherError)
+        require(
+            error.value == value,
+            f"{what}: the error must carry value = {value}, found {error.value}",
+        )
+        require(str(value) in str(error), f"{what}: the message must name {value}: {error}")
+        if position is not None:
+            require(
+                error.position == position,
+                f"{what}: the error must carry position = {position}, found {error.position}",
+            )
+        return
+    except Exception as error:
+        raise BrokenRule(f"{what} must raise an OutOfRangeError, raised {error!r}") from error
+    raise BrokenRule(f"{what} must raise an OutOfRangeError, found the result {show(result)}")
+
+
+# ---- elsewhere -------------------------------------------------------------------------------
+
+
+def in_threads(calls: Sequence[Callable[[], T]], rounds: int = 10) -> list[list[T]]:
+    """Each of ``calls`` in a thread of its own, all at once, ``rounds`` times: their results."""
+    barrier = threading.Barrier(len(calls))
+    results: list[list[T]] = [[] for _ in calls]
+    failures: list[Exception] = []
+
+    def work(number: int) -> None:
+        try:
+            barrier.wait(_SECONDS)
+            for _ in range(rounds):
+                results[number].append(calls[number]())
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in failures:
+        raise BrokenRule(f"a thread raised {error!r}") from error
+    return results
+
+
+def in_child(call: Callable[[], T]) -> T:
+    """The result of ``call`` in a forked child, which must send it back in two minutes."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+
+    def work() -> None:
+        try:
+            there.send((True, call()))
+        except BaseException:
+            there.send((False, traceback.format_exc()))
+
+    child = context.Process(target=work)
+    child.start()
+    there.close()
+    try:
+        require(here.poll(_SECONDS), f"the forked child gave no answer in {_SECONDS} s")
+        try:
+            worked, result = here.recv()
+        except EOFError:
+            child.join()
+            raise BrokenRule(f"the forked child ended with code {child.exitcode}") from None
+        require(worked, f"the forked child raised\n{result}")
+    finally:
+        if child.is_alive():
+            child.join(1)
+        if child.is_alive():
+            child.kill()
+        child.join()
+    value: T = result
+    return value

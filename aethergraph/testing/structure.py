@@ -1,0 +1,363 @@
+"""What holds of every sample, of one node type or many: checks that read only the graph's edges.
+
+A :class:`Walk` is a sample with all that it must agree with. A homogeneous one has the node type
+``"node"`` and the edge type ``("node", "to", "node")``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.testing.rules import equal, require
+
+__all__ = [
+    "KIND", "NODE", "Edges", "Hop", "Walk", "check_arrays", "check_counts", "check_draws",
+    "check_edges", "check_local_ids", "check_order", "check_seeds", "check_times", "check_trees",
+    "draws_by_node", "edges_of", "typed",
+]  # fmt: skip
+
+Ids = NDArray[np.int64]
+EdgeType = tuple[str, str, str]
+
+NODE = "node"
+KIND: EdgeType = (NODE, "to", NODE)
+
+
+@dataclass(eq=False)
+class Edges:
+    """The truth about one edge type: ends by edge id, and what draws and bounds go by."""
+
+    src: Ids
+    dst: Ids
+    weight: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None  # by edge id, also where it is that of the source node
+
+    @cached_property
+    def _by_node(self) -> tuple[Ids, Ids]:
+        order = np.argsort(self.dst, kind="stable")
+        return order, self.dst[order]
+
+    def into(self, node: int) -> Ids:
+        """Ids of the edges that end at ``node``."""
+        order, ends = self._by_node
+        first, last = np.searchsorted(ends, [node, node + 1])
+        return order[first:last]
+
+
+def edges_of(
+    graph: Graph | HeteroGraph, weight: str | None = None, time: str | None = None
+) -> dict[EdgeType, Edges]:
+    """The truth about a graph; ``weight`` and ``time`` name what a sampler goes by, if anything."""
+    found = {}
+    views: dict[EdgeType, Any] = {KIND: graph}
+    if isinstance(graph, HeteroGraph):
+        views = {kind: graph[kind] for kind in graph.edge_types}
+    for kind, view in views.items():
+        src, dst = view.edge_index()
+        times = None
+        if time == "edge_time":
+            times = view.edge_time
+        elif time == "node_time":
+            own = graph[kind[0]].node_time if isinstance(graph, HeteroGraph) else graph.node_time
+            times = None if own is None else own[src]
+        found[kind] = Edges(src, dst, None if weight is None else view.edge_weight, times)
+    return found
+
+
+@dataclass(eq=False)
+class Hop:
+    """One hop: by edge type the edges ``[first, last)``, by node type the nodes that it expands."""
+
+    number: int
+    edges: dict[EdgeType, tuple[int, int]]
+    nodes: dict[str, tuple[int, int]]
+
+
+@dataclass(eq=False)
+class Walk:
+    """A sample by type, and what it was drawn from.
+
+    ``since`` and ``until`` are bounds by tree, inclusive; ``None``: no bound.
+    """
+
+    node: Mapping[str, Any]
+    row: Mapping[EdgeType, Any]
+    col: Mapping[EdgeType, Any]
+    edge: Mapping[EdgeType, Any]
+    batch: Mapping[str, Any] | None
+    hop_nodes: Mapping[str, Any] | None
+    hop_edges: Mapping[EdgeType, Any] | None
+    seeds: dict[str, Ids]
+    fanouts: dict[EdgeType, Sequence[int]]
+    truth: dict[EdgeType, Edges]
+    replace: bool = False
+    disjoint: bool = False
+    latest: bool = False
+    since: NDArray[Any] | None = None
+    until: NDArray[Any] | None = None
+    inputs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_hops(self) -> int:
+        """Number of hops."""
+        return max((len(row) for row in self.fanouts.values()), default=0)
+
+    @cached_property
+    def hops(self) -> list[Hop]:
+        """The hops, found from the edges; a broken rule if they are in no order."""
+        return list(_find_hops(self))
+
+    def tree(self, kind: str, local: int) -> int:
+        """The tree of a node."""
+        return 0 if self.batch is None else int(self.batch[kind][local])
+
+    def visible(self, kind: EdgeType, local: int) -> Ids:
+        """Edges that may be drawn for the node ``local``: in time, and with a weight."""
+        edges = self.truth[kind]
+        ids = edges.into(int(self.node[kind[2]][local]))
+        if edges.time is not None:
+            tree, times = self.tree(kind[2], local), edges.time[ids]
+            if self.until is not None:
+                ids, times = ids[times <= self.until[tree]], times[times <= self.until[tree]]
+            if self.since is not None:
+                ids = ids[times >= self.since[tree]]
+        return ids if edges.weight is None else ids[edges.weight[ids] > 0]
+
+
+def typed(sample: Any, graph: Graph | HeteroGraph) -> dict[str, Any]:
+    """The fields of a sample by type, as :class:`Walk` takes them."""
+    nodes = getattr(sample, "num_sampled_nodes", None)
+    edges = getattr(sample, "num_sampled_edges", None)
+    batch = getattr(sample, "batch", None)
+    if isinstance(graph, HeteroGraph):
+        return {
+            "node": sample.node, "row": sample.row, "col": sample.col, "edge": sample.edge,
+            "batch": batch, "hop_nodes": nodes, "hop_edges": edges,
+        }  # fmt: skip
+    return {
+        "node": {NODE: sample.node},
+        "row": {KIND: sample.row},
+        "col": {KIND: sample.col},
+        "edge": {KIND: sample.edge},
+        "batch": None if batch is None else {NODE: batch},
+        "hop_nodes": None if nodes is None else {NODE: nodes},
+        "hop_edges": None if edges is None else {KIND: edges},
+    }
+
+
+def _find_hops(walk: Walk) -> Iterator[Hop]:
+    """Follow the walk; new nodes must be numbered in order of first appearance."""
+    size = {kind: len(ids) for kind, ids in walk.seeds.items()}
+    frontier = {kind: (0, count) for kind, count in size.items()}
+    done = dict.fromkeys(walk.truth, 0)
+    for kind in walk.truth:
+        col = walk.col[kind]
+        require(
+            (col[1:] >= col[:-1]).all(), f"col of {kind} must be non-decreasing, found {col}"
+        )  # fmt: skip
+    for number in range(walk.num_hops):
+        before, spans = dict(size), {}
+        for kind in walk.truth:
+            first = done[kind]
+            last = first + int((walk.col[kind][first:] < frontier[kind[2]][1]).sum())
+            rows = walk.row[kind][first:last]
+            fresh = list(dict.fromkeys(rows[rows >= size[kind[0]]].tolist()))
+            start = size[kind[0]]
+            require(
+                fresh == list(range(start, start + len(fresh))),
+                f"new nodes must be numbered in order of first appearance, from {start} on: hop "
+                f"{number} of {kind} has the rows {rows.tolist()}",
+            )
+            size[kind[0]] += len(fresh)
+            spans[kind] = first, last
+            done[kind] = last
+        yield Hop(number, spans, frontier)
+        frontier = {kind: (before[kind], size[kind]) for kind in size}
+    for kind, last in done.items():
+        count = len(walk.col[kind])
+        require(
+            last == count,
+            f"{kind}: edges {last} to {count - 1} end at nodes of no hop that is expanded",
+        )
+    for name, count in size.items():
+        require(
+            len(walk.node[name]) == count,
+            f"{name}: {len(walk.node[name])} nodes, but seeds and edges lead to {count}",
+        )
+
+
+# ---- checks ----------------------------------------------------------------------------------
+
+
+def check_arrays(walk: Walk) -> None:
+    """All ids are int64 vectors, those of one set of edges or nodes of one length."""
+    named = {"row": walk.row, "col": walk.col, "edge": walk.edge}
+    require(set(walk.node) == set(walk.seeds), f"node has the types {list(walk.node)}")
+    for name, values in named.items():
+        require(set(values) == set(walk.truth), f"{name} has the edge types {list(values)}")
+        for kind, ids in values.items():
+            equal(ids, np.asarray(ids).reshape(-1), f"{name} of {kind}", np.int64)
+            same = len(ids) == len(walk.row[kind])
+            require(same, f"{name} of {kind} has {len(ids)} ids, row {len(walk.row[kind])}")
+    for kind_of_node, ids in walk.node.items():
+        equal(ids, np.asarray(ids).reshape(-1), f"node of {kind_of_node}", np.int64)
+
+
+def check_seeds(walk: Walk) -> None:
+    """The seeds come first, in their order and with duplicates."""
+    for kind, seeds in walk.seeds.items():
+        equal(walk.node[kind][: len(seeds)], seeds, f"the first nodes of {kind}")
+
+
+def check_local_ids(walk: Walk) -> None:
+    """Local ids are in range; every node has one (per tree), seeds one per slot."""
+    for kind in walk.truth:
+        for name, ids, of in (("row", walk.row[kind], kind[0]), ("col", walk.col[kind], kind[2])):
+            count = len(walk.node[of])
+            inside = ((ids >= 0) & (ids < count)).all()
+            require(inside, f"{name} of {kind} must be in 0..{count - 1}, found {ids}")
+    for name, nodes in walk.node.items():
+        first: dict[tuple[int, int], int] = {}
+        for local, node in enumerate(nodes.tolist()):
+            known = first.setdefault((walk.tree(name, local), node), local)
+            require(
+                known == local or local < len(walk.seeds[name]),
+                f"node {node} of {name} has two local ids, {known} and {local}",
+            )
+        slots = {first[walk.tree(name, i), int(nodes[i])] for i in range(len(nodes))}
+        for kind in walk.truth:
+            if kind[0] == name:
+                other = sorted(set(walk.row[kind].tolist()) - slots)
+                require(
+                    not other,
+                    f"row of {kind}: a seed that is there twice is a source by its first slot, "
+                    f"found {other}",
+                )
+
+
+def check_order(walk: Walk) -> None:
+    """``col`` ascends, and nodes are numbered in order of first appearance, hop by hop."""
+    require(len(walk.hops) == walk.num_hops, "as many hops as fanouts")
+
+
+def check_edges(walk: Walk) -> None:
+    """Every edge is one of the graph, with the id that the graph gives it."""
+    for kind, edges in walk.truth.items():
+        ids, count = walk.edge[kind], len(edges.src)
+        inside = ((ids >= 0) & (ids < count)).all()
+        require(inside, f"edge ids of {kind} must be in 0..{count - 1}, found {ids}")
+        equal(walk.node[kind[0]][walk.row[kind]], edges.src[ids], f"sources of {kind}")
+        equal(walk.node[kind[2]][walk.col[kind]], edges.dst[ids], f"destinations of {kind}")
+
+
+def check_draws(walk: Walk) -> None:
+    """Of d edges in time a fanout k gives min(k, d) distinct ones, exactly k with replacement."""
+    for hop in walk.hops:
+        for kind, (first, last) in hop.edges.items():
+            k = int(walk.fanouts[kind][hop.number])
+            col = walk.col[kind][first:last]
+            for local in range(*hop.nodes[kind[2]]):
+                _check_drawn(walk, kind, local, k, walk.edge[kind][first:last][col == local])
+
+
+def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> None:
+    possible = walk.visible(kind, local)
+    times = walk.truth[kind].time
+    where = f"slot {local} (node {int(walk.node[kind[2]][local])}, fanout {k}) of {kind}"
+    if walk.latest and times is not None and k >= 0:
+        wanted = np.sort(times[possible])[max(0, len(possible) - k) :]
+        earliest = wanted[0] if len(wanted) else np.inf
+        found = np.sort(times[drawn])
+        late = bool((found >= earliest).all()) if walk.replace else np.array_equal(found, wanted)
+        if walk.truth[kind].weight is None:
+            require(late, f"{where}: the latest times are {wanted}, found {found}")
+    count = len(possible)
+    if k >= 0:
+        count = min(k, count) if not walk.replace else k * (count > 0)
+    if walk.latest and times is not None and walk.truth[kind].weight is not None:
+        count = min(count, len(drawn))  # weights choose among the latest: their number is not known
+    require(
+        len(drawn) == count,
+        f"{where}: {len(possible)} edges may be drawn, so it has {count}, found {len(drawn)}",
+    )
+    others = sorted(set(drawn.tolist()) - set(possible.tolist()))
+    require(not others, f"{where}: the edges {others} may not be drawn")
+    if not walk.replace or k < 0:
+        twice = [edge for edge, times in Counter(drawn.tolist()).items() if times > 1]
+        require(not twice, f"{where}: without replacement the edges {twice} came twice")
+
+
+def check_counts(walk: Walk) -> None:
+    """``num_sampled_nodes`` and ``num_sampled_edges``, where given, count the hops."""
+    if walk.hop_nodes is not None:
+        for name, seeds in walk.seeds.items():
+            starts = [hop.nodes[name][0] for hop in walk.hops] + [len(walk.node[name])]
+            if walk.hops:
+                starts.insert(-1, walk.hops[-1].nodes[name][1])
+            found = list(walk.hop_nodes[name])
+            wanted = np.diff(starts).tolist() if walk.hops else [len(seeds)]
+            require(found == wanted, f"num_sampled_nodes of {name}: {wanted}, found {found}")
+    if walk.hop_edges is not None:
+        for kind in walk.truth:
+            wanted = [last - first for first, last in (hop.edges[kind] for hop in walk.hops)]
+            found = list(walk.hop_edges[kind])
+            require(found == wanted, f"num_sampled_edges of {kind}: {wanted}, found {found}")
+
+
+def check_trees(walk: Walk) -> None:
+    """``batch`` has the tree of every node; no edge leads from one tree to another."""
+    require(walk.batch is not None, "a disjoint sample must have batch")
+    assert walk.batch is not None
+    before = 0
+    for name, seeds in walk.seeds.items():
+        trees = walk.batch[name]
+        equal(trees, np.asarray(trees).reshape(-1), f"batch of {name}", np.int64)
+        require(len(trees) == len(walk.node[name]), f"batch of {name} has {len(trees)} entries")
+        own = np.arange(before, before + len(seeds))
+        equal(trees[: len(seeds)], own, f"batch of the seeds of {name}")
+        before += len(seeds)
+    for kind in walk.truth:
+        ends = walk.batch[kind[0]][walk.row[kind]], walk.batch[kind[2]][walk.col[kind]]
+        equal(ends[0], ends[1], f"the trees of the sources of {kind}")
+
+
+def check_times(walk: Walk) -> None:
+    """No edge is later, or earlier, than the bounds of its tree."""
+    assert walk.batch is not None
+    for kind, edges in walk.truth.items():
+        if edges.time is None:
+            continue
+        trees, seen = walk.batch[kind[2]][walk.col[kind]], edges.time[walk.edge[kind]]
+        for bound, name, wrong in (
+            (walk.until, "later", np.greater), (walk.since, "earlier", np.less)
+        ):  # fmt: skip
+            if bound is not None:
+                bad = np.flatnonzero(wrong(seen, bound[trees]))
+                require(
+                    not len(bad),
+                    f"edges {bad.tolist()} of {kind} have the times {seen[bad]}, {name} than the "
+                    f"bounds of their trees, {bound[trees][bad]}",
+                )
+
+
+def draws_by_node(walk: Walk) -> dict[tuple[EdgeType, int, int], list[int]]:
+    """The edge ids drawn, sorted, by (edge type, hop, node); slots of one node must agree."""
+    found: dict[tuple[EdgeType, int, int], list[int]] = {}
+    for hop in walk.hops:
+        for kind, (first, last) in hop.edges.items():
+            col, edges = walk.col[kind][first:last], walk.edge[kind][first:last]
+            for local in range(*hop.nodes[kind[2]]):
+                drawn = sorted(edges[col == local].tolist())
+                node = int(walk.node[kind[2]][local])
+                known = found.setdefault((kind, hop.number, node), drawn)
+                require(known == drawn, f"node {node} drew {known} and {drawn} in one sample")
+    return found
