@@ -7,12 +7,15 @@ those of PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
 from aethergraph.testing import oracle
 from aethergraph.testing.features import FeatureSourceContract
 from aethergraph.testing.rules import BrokenRule, Contract, broken_rules
+from aethergraph.testing.sampler import HeteroSamplerContract, SamplerContract
 from aethergraph.testing.topology import TopologyContract
 
 __all__ = [
     "BrokenRule",
     "Contract",
     "FeatureSourceContract",
+    "HeteroSamplerContract",
+    "SamplerContract",
     "TopologyContract",
     "broken_rules",
     "oracle",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,16 @@ from numpy.typing import NDArray
 
 from aethergraph._bfloat16 import bfloat16_to_float32
 from aethergraph.testing import cases
-from aethergraph.testing.rules import Contract, equal, given, in_child, in_threads, out_of_range
-from aethergraph.testing.rules import refused, require  # fmt: skip
+from aethergraph.testing.rules import (
+    Contract,
+    equal,
+    given,
+    in_child,
+    in_threads,
+    out_of_range,
+    refused,
+    require,
+)
 
 __all__ = ["FeatureSourceContract"]
 
@@ -131,7 +140,8 @@ class FeatureSourceContract(Contract):
     def test_no_ids_keep_shape_and_dtype(self) -> None:
         """Without ids the result has no rows, but their shape and dtype."""
         for _, rows, source in self._each():
-            for ids in ([], np.empty(0, np.int64), np.empty(0, np.uint8)):
+            empty: list[Any] = [[], np.empty(0, np.int64), np.empty(0, np.uint8)]
+            for ids in empty:
                 with given("rows and ids", rows=rows, ids=ids):
                     equal(source.gather(ids), rows[:0], "gather(ids)", rows.dtype)
 
@@ -178,7 +188,7 @@ class FeatureSourceContract(Contract):
         if dtype in _NARROWER:
             bad["a narrower dtype"] = np.zeros((3, 4), _NARROWER[dtype])
         for name, out in bad.items():
-            refused(lambda out=out: source.gather(ids, out=out), f"out with {name}")  # type: ignore[misc]
+            refused(f"out with {name}", source.gather, ids, out=out)
 
     def test_widening(self) -> None:
         """A wider dtype holds the same values, as a new array and in ``out``."""
@@ -203,8 +213,7 @@ class FeatureSourceContract(Contract):
             if "widen" not in self.supports:
                 others += _WIDER.get(dtype, ())
             for other in others:
-                what = f"{dtype} as {other}"
-                refused(lambda o=other, s=source: s.gather([1], dtype=o), what)  # type: ignore[misc]
+                refused(f"{dtype} as {other}", source.gather, [1], dtype=other)
 
     # ---- what it refuses -------------------------------------------------------------------
 
@@ -216,17 +225,14 @@ class FeatureSourceContract(Contract):
                 with given("rows and ids", rows=rows, ids=ids):
                     where = int(len(rows) > 0)
                     out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
-                    out_of_range(lambda i=ids, s=source: s.gather(i), "gather(ids)", bad, where)  # type: ignore[misc]
-                    out_of_range(
-                        lambda i=ids, s=source, o=out: s.gather(i, out=o),  # type: ignore[misc]
-                        "gather(ids, out)", bad, where,
-                    )  # fmt: skip
+                    out_of_range(bad, where, source.gather, ids)
+                    out_of_range(bad, where, source.gather, ids, out=out)
 
     def test_what_is_no_id_is_refused(self) -> None:
         """Floats, bools and tables are not ids."""
         _, source = self._one()
         for ids in ([0.5], np.array([1.0]), np.zeros(50, bool), [[1, 2]], 3):
-            refused(lambda i=ids: source.gather(i), f"gather({ids!r})")  # type: ignore[misc]
+            refused(f"gather({ids!r})", source.gather, ids)
 
     # ---- elsewhere -------------------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class FeatureSourceContract(Contract):
         rows, source = self._one(3000)
         rng = np.random.default_rng(6)
         wanted = [rng.integers(0, 3000, 2000) for _ in range(6)]
-        found = in_threads([lambda i=ids: source.gather(i) for ids in wanted])  # type: ignore[misc]
+        found = in_threads([partial(source.gather, ids) for ids in wanted])
         for ids, results in zip(wanted, found, strict=True):
             for result in results:
                 with given("the ids of one of six threads", ids=ids):

@@ -124,10 +124,10 @@ def equal(found: Any, expected: NDArray[Any], what: str, dtype: Any = None) -> N
         raise BrokenRule(f"{what}: expected {show(expected)}\n  found {show(found)}")
 
 
-def refused(call: Callable[[], Any], what: str) -> Exception:
-    """``call`` must raise one of the errors of bad input, which is returned."""
+def refused(what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Exception:
+    """``call(*args, **options)`` must raise one of the errors of bad input, which is returned."""
     try:
-        result = call()
+        result = call(*args, **options)
     except REFUSALS as error:
         return error
     except Exception as error:
@@ -138,11 +138,12 @@ def refused(call: Callable[[], Any], what: str) -> Exception:
 
 
 def out_of_range(
-    call: Callable[[], Any], what: str, value: int, position: int | None = None
-) -> None:  # fmt: skip
-    """``call`` must raise an AetherError that is an IndexError and names value and position."""
+    value: int, position: int | None, call: Callable[..., Any], *args: Any, **options: Any
+) -> None:
+    """The call must raise an AetherError that is an IndexError and names value and position."""
+    what = f"a call with {value}" + ("" if position is None else f" at position {position}")
     try:
-        result = call()
+        result = call(*args, **options)
     except IndexError as error:
         require(
             isinstance(error, AetherError),

@@ -86,7 +86,8 @@ class Hop:
 class Walk:
     """A sample by type, and what it was drawn from.
 
-    ``since`` and ``until`` are bounds by tree, inclusive; ``None``: no bound.
+    ``since`` and ``until`` are bounds by tree, inclusive; ``None``: no bound. ``latest`` does not
+    go with weights.
     """
 
     node: Mapping[str, Any]
@@ -275,16 +276,14 @@ def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> 
     where = f"slot {local} (node {int(walk.node[kind[2]][local])}, fanout {k}) of {kind}"
     if walk.latest and times is not None and k >= 0:
         wanted = np.sort(times[possible])[max(0, len(possible) - k) :]
-        earliest = wanted[0] if len(wanted) else np.inf
         found = np.sort(times[drawn])
-        late = bool((found >= earliest).all()) if walk.replace else np.array_equal(found, wanted)
-        if walk.truth[kind].weight is None:
-            require(late, f"{where}: the latest times are {wanted}, found {found}")
+        latest = np.array_equal(found, wanted)
+        if walk.replace:  # any of the k latest
+            latest = not len(wanted) or bool((found >= wanted[0]).all())
+        require(latest, f"{where}: the latest times are {wanted}, found {found}")
     count = len(possible)
     if k >= 0:
-        count = min(k, count) if not walk.replace else k * (count > 0)
-    if walk.latest and times is not None and walk.truth[kind].weight is not None:
-        count = min(count, len(drawn))  # weights choose among the latest: their number is not known
+        count = k * (count > 0) if walk.replace else min(k, count)
     require(
         len(drawn) == count,
         f"{where}: {len(possible)} edges may be drawn, so it has {count}, found {len(drawn)}",

@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 
 from aethergraph.testing import cases
 from aethergraph.testing.cases import GraphCase
-from aethergraph.testing.rules import Contract, equal, given, in_child, in_threads, out_of_range
-from aethergraph.testing.rules import refused, require  # fmt: skip
+from aethergraph.testing.rules import (
+    Contract,
+    equal,
+    given,
+    in_child,
+    in_threads,
+    out_of_range,
+    refused,
+    require,
+)
 
 __all__ = ["TopologyContract"]
 
@@ -131,18 +139,16 @@ class TopologyContract(Contract):
         for case, topology in self._each():
             for bad in cases.bad_ids(case.num_nodes):
                 with given(case.name, **case.inputs, node=bad):
-                    out_of_range(lambda b=bad: topology.in_neighbors(b), "in_neighbors", bad)  # type: ignore[misc]
+                    out_of_range(bad, None, topology.in_neighbors, bad)
                     nodes = np.array([0, bad, 0, -5][case.num_nodes == 0 :], np.int64)
-                    out_of_range(
-                        lambda n=nodes: topology.in_degrees(n),  # type: ignore[misc]
-                        f"in_degrees({nodes.tolist()})", bad, int(case.num_nodes > 0),
-                    )  # fmt: skip
+                    out_of_range(bad, int(case.num_nodes > 0), topology.in_degrees, nodes)
 
     def test_what_is_no_node_id_is_refused(self) -> None:
         """Floats, bools and tables are not node ids."""
         case, topology = self._largest()
-        for nodes in ([0.5], np.array([1.0]), np.zeros(case.num_nodes, bool), [[1, 2]]):
-            refused(lambda n=nodes: topology.in_degrees(n), f"in_degrees({nodes!r})")  # type: ignore[misc]
+        bad: list[Any] = [[0.5], np.array([1.0]), np.zeros(case.num_nodes, bool), [[1, 2]]]
+        for nodes in bad:
+            refused(f"in_degrees({nodes!r})", topology.in_degrees, nodes)
 
     # ---- elsewhere -------------------------------------------------------------------------
 

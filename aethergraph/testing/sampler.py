@@ -1,0 +1,269 @@
+"""The contracts of samplers, of one node type and of many: how they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.subgraph import to_bidirectional_typed
+from aethergraph.testing import cases, oracle, structure
+from aethergraph.testing.draws import DrawRules
+from aethergraph.testing.samples import Instance
+from aethergraph.testing.structure import KIND, NODE, EdgeType
+
+__all__ = ["HeteroSamplerContract", "SamplerContract"]
+
+Ids = NDArray[np.int64]
+
+_INTS = np.array([-3, -2, -1, 0, 0, 1, 2, 3])
+_FLOATS = np.array([-np.inf, -2.5, -0.0, 0.0, 1e-310, 0.6, 1.5, np.inf])
+
+
+class SamplerContract(DrawRules):
+    """Rules of :class:`aethergraph.protocols.Sampler`.
+
+    ::
+
+        class TestMySampler(SamplerContract):
+            supports = {"replace", "weight"}
+
+            def make(self, graph, fanouts, **options):
+                return MySampler(graph, fanouts, **options)
+
+    ``graph`` is an :class:`aethergraph.Graph` with ``edge_weight``, ``edge_time`` and ``node_time``
+    whose lists are sorted by the time that is asked for; ``fanouts`` is a list with a number per
+    hop. ``sampler.sample(seeds, key=..., seed_time=...)`` is called, the last only with times.
+
+    Attributes:
+        supports: what the sampler declares. ``make`` gets these as ``replace=True``,
+            ``disjoint=True``, ``subgraph_type="induced"`` or ``"bidirectional"``,
+            ``weight_attr="edge_weight"`` (for ``"weight"``), ``time_attr="edge_time"``
+            (``"time"``), ``time_attr="node_time"`` (``"node_time"``), and with times
+            ``temporal_strategy="last"``, ``strict=True`` and ``window=2``. What is not declared
+            must raise, in ``make`` or in ``sample``.
+        exact: samples equal those of :mod:`aethergraph.testing.oracle`, bit by bit.
+    """
+
+    def instances(self, floats: bool = False) -> Iterator[Instance]:
+        """The graphs of :mod:`aethergraph.testing.cases`."""
+        for case in cases.graphs():
+            rng = np.random.default_rng(len(case.src))
+            weight = rng.integers(0, 4, len(case.src)).astype(np.float32)
+            times = _FLOATS if floats else _INTS
+            of_nodes = rng.choice(times, case.num_nodes)
+            of_edges = 2 * of_nodes[case.src]  # lists in order of one are in order of the other
+            graph = Graph.from_edges(
+                case.num_nodes, case.src, case.dst,
+                edge_weight=weight, edge_time=of_edges, node_time=of_nodes,
+            )  # fmt: skip
+            values = {"edge_weight": graph.edge_weight, "edge_time": graph.edge_time}
+            yield Instance(case.name, graph, {**case.inputs, **values})
+
+    def fanout_sets(self, graph: Graph) -> list[Any]:
+        """No hop, one, all, several; the last is the one that statistics-free rules draw with."""
+        return [[], [1], [-1, 2], [0, 5], [200], [3, 2]]
+
+    def seed_sets(self, graph: Graph) -> list[dict[str, Ids]]:
+        """Those of :mod:`aethergraph.testing.cases`."""
+        return [{NODE: seeds} for seeds in cases.seed_vectors(graph.num_nodes)]
+
+    def by_kind(self, graph: Graph, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
+        """The one edge type."""
+        return {KIND: fanouts}
+
+    def counts(self, graph: Graph) -> dict[str, int]:
+        """The one node type."""
+        return {NODE: graph.num_nodes}
+
+    def call(
+        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None
+    ) -> Any:  # fmt: skip
+        """``sampler.sample(seeds, key=key)``."""
+        if seed_time is None:
+            return sampler.sample(seeds[NODE], key=key)
+        return sampler.sample(seeds[NODE], key=key, seed_time=seed_time[NODE])
+
+    def expected(
+        self, graph: Graph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
+    ) -> dict[str, Any]:
+        """``oracle.sample``."""
+        values = {name: options.pop(name) for name in ("since", "until") if name in options}
+        time = options.get("time_attr")
+        found = oracle.sample(
+            *graph.csc(), seeds[NODE], fanouts, key,
+            replace=options.get("replace", False),
+            disjoint=options.get("disjoint", False) or time is not None,
+            subgraph_type=options.get("subgraph_type", "directional"),
+            weight=graph.edge_weight if "weight_attr" in options else None,
+            time=graph.edge_time if time == "edge_time" else None,
+            node_time=graph.node_time if time == "node_time" else None,
+            latest=options.get("temporal_strategy") == "last", **values,
+        )  # fmt: skip
+        return structure.typed(found, graph)
+
+    def star(
+        self, count: int, degree: int, weight: Any = None, time: Any = None
+    ) -> tuple[Graph, EdgeType]:
+        """See :meth:`DrawRules.star`."""
+        src, dst = np.tile(np.arange(degree), count), np.repeat(np.arange(count), degree)
+        graph = Graph.from_edges(
+            max(count, degree), src, dst,
+            edge_weight=None if weight is None else np.tile(weight, count),
+            edge_time=None if time is None else np.tile(time, count),
+        )  # fmt: skip
+        return graph, KIND
+
+    def fanouts_of_star(self, graph: Graph, kind: EdgeType, fanout: int) -> list[int]:
+        """One hop."""
+        return [fanout]
+
+
+VOTES, WRITES = ("user", "votes", "post"), ("user", "writes", "post")
+ANSWERS, IN = ("post", "answers", "post"), ("post", "in", "forum")
+
+
+class HeteroSamplerContract(DrawRules):
+    """Rules of samplers over many node and edge types, as ``HeteroNeighborSampler`` is one.
+
+    As :class:`SamplerContract`, with a :class:`aethergraph.HeteroGraph`, fanouts by edge type
+    (``make`` gets a dict with a list for every type), seeds and ``seed_time`` by node type, and
+    samples whose fields go by type. Edge types take their turns in the order of the graph.
+    """
+
+    def instances(self, floats: bool = False) -> Iterator[Instance]:
+        """Three graphs: nearly empty, one that never reaches a type, one with many edges."""
+        sizes: dict[str, tuple[dict[str, int], dict[EdgeType, int]]] = {
+            "no edges": ({"user": 3, "post": 2, "forum": 0}, {VOTES: 0, IN: 0}),
+            "a type that is never reached": ({"user": 9, "post": 20, "forum": 4}, {IN: 20}),
+            "few edges": (
+                {"user": 9, "post": 20, "forum": 4}, {IN: 20, VOTES: 30, ANSWERS: 9, WRITES: 20}
+            ),
+            "many edges": (
+                {"user": 60, "post": 50, "forum": 2},
+                {VOTES: 700, IN: 300, WRITES: 50, ANSWERS: 250},
+            ),
+        }  # fmt: skip
+        for name, (nodes, edges) in sizes.items():
+            yield self._instance(name, nodes, edges, _FLOATS if floats else _INTS)
+
+    def _instance(
+        self, name: str, nodes: dict[str, int], edges: dict[EdgeType, int], times: NDArray[Any]
+    ) -> Instance:
+        rng = np.random.default_rng(len(edges))
+        ends: dict[EdgeType, Any] = {
+            kind: (
+                rng.integers(0, nodes[kind[0]] or 1, count),
+                rng.integers(0, nodes[kind[2]] or 1, count),
+            )
+            for kind, count in edges.items()
+        }
+        of_nodes = {kind: rng.choice(times, count) for kind, count in nodes.items()}
+        graph = HeteroGraph.from_edges(
+            ends, nodes,
+            edge_weight={k: rng.integers(0, 4, n) for k, n in edges.items() if k != WRITES},
+            edge_time={kind: 2 * of_nodes[kind[0]][src] for kind, (src, _) in ends.items()},
+            node_time=of_nodes,
+        )  # fmt: skip
+        return Instance(name, graph, {"num_nodes": nodes, "edges": ends})
+
+    def fanout_sets(self, graph: HeteroGraph) -> list[Any]:
+        """By edge type: no hop, all, some, and types that are not followed."""
+        kinds = graph.edge_types
+        rows: list[list[list[int]]] = [
+            [[]], [[-1]], [[0, 4], [2, 0]], [[100, 1], [1, -1]], [[3, 2], [2, 2], [2, 3]]
+        ]  # fmt: skip
+        return [{kind: row[i % len(row)] for i, kind in enumerate(kinds)} for row in rows]
+
+    def seed_sets(self, graph: HeteroGraph) -> list[dict[str, Ids]]:
+        """None, of one type, of all types, with duplicates."""
+        vectors = {kind: cases.seed_vectors(count) for kind, count in graph.num_nodes.items()}
+        none = {kind: seeds[0] for kind, seeds in vectors.items()}
+        return [
+            none,
+            {**none, "post": vectors["post"][1]},
+            {kind: seeds[-1][:15] for kind, seeds in vectors.items()},
+        ]
+
+    def by_kind(self, graph: HeteroGraph, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
+        """As they are."""
+        by_kind: dict[EdgeType, Sequence[int]] = fanouts
+        return by_kind
+
+    def counts(self, graph: HeteroGraph) -> dict[str, int]:
+        """Nodes by type."""
+        return graph.num_nodes
+
+    def call(
+        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None
+    ) -> Any:  # fmt: skip
+        """``sampler.sample(seeds, key=key)``."""
+        if seed_time is None:
+            return sampler.sample(seeds, key=key)
+        return sampler.sample(seeds, key=key, seed_time=seed_time)
+
+    def expected(
+        self, graph: HeteroGraph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
+    ) -> dict[str, Any]:
+        """``oracle.sample_typed``."""
+        number = {name: i for i, name in enumerate(graph.node_types)}
+        time, mode = options.get("time_attr"), options.get("subgraph_type", "directional")
+        relations = []
+        for kind in graph.edge_types:
+            view = graph[kind]
+            relations.append(oracle.Relation(
+                *view.csc(), None, number[kind[2]], number[kind[0]],
+                weight=view.edge_weight if "weight_attr" in options else None,
+                time=view.edge_time if time == "edge_time" else None,
+                node_time=graph[kind[0]].node_time if time == "node_time" else None,
+            ))  # fmt: skip
+        disjoint = options.get("disjoint", False) or time is not None
+        found = oracle.sample_typed(
+            relations, [seeds[name] for name in graph.node_types],
+            [fanouts[kind] for kind in graph.edge_types], key,
+            replace=options.get("replace", False), disjoint=disjoint, induced=mode == "induced",
+            latest=options.get("temporal_strategy") == "last",
+            since=options.get("since"), until=options.get("until"),
+        )  # fmt: skip
+
+        def by_type(values: Any) -> dict[str, Any]:
+            return dict(zip(graph.node_types, values, strict=True))
+
+        def by_kind(values: Any) -> dict[EdgeType, Any]:
+            return dict(zip(graph.edge_types, values, strict=True))
+
+        row, col, edge = by_kind(found.row), by_kind(found.col), by_kind(found.edge)
+        node = by_type(found.node)
+        if mode == "bidirectional":
+            sizes = {name: len(ids) for name, ids in node.items()}
+            row, col, edge = to_bidirectional_typed(row, col, edge, sizes)
+        return {
+            "node": node, "row": row, "col": col, "edge": edge,
+            "batch": by_type(found.batch) if disjoint else None,
+            "hop_nodes": None if mode == "bidirectional" else by_type(found.hop_nodes),
+            "hop_edges": by_kind(found.hop_edges) if mode == "directional" else None,
+        }  # fmt: skip
+
+    def star(
+        self, count: int, degree: int, weight: Any = None, time: Any = None
+    ) -> tuple[HeteroGraph, EdgeType]:
+        """See :meth:`DrawRules.star`; another edge type takes its turn before."""
+        src, dst = np.tile(np.arange(degree), count), np.repeat(np.arange(count), degree)
+        own: EdgeType = ("leaf", "to", "hub")
+        graph = HeteroGraph.from_edges(
+            {("hub", "back", "leaf"): (dst, src), own: (src, dst)},
+            {"hub": count, "leaf": degree},
+            edge_weight=None if weight is None else {own: np.tile(weight, count)},
+            edge_time=None if time is None else {own: np.tile(time, count)},
+        )
+        return graph, own
+
+    def fanouts_of_star(
+        self, graph: HeteroGraph, kind: EdgeType, fanout: int
+    ) -> dict[EdgeType, list[int]]:
+        """One hop, along that type alone."""
+        return {other: [fanout if other == kind else 0] for other in graph.edge_types}
