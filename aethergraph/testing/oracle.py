@@ -291,8 +291,8 @@ def _typed_sample(
 def _among(
     relation: Relation,
     nodes: list[_Nodes],
-    bounds: Callable[[int], tuple[float, float]],
-    exclude: frozenset[int],
+    bounds: Callable[[int], tuple[float, float]] = lambda tree: (-math.inf, math.inf),
+    exclude: frozenset[int] = frozenset(),
 ) -> list[tuple[int, int, int]]:
     """Every edge between sampled nodes of one tree that the tree may see."""
     local = nodes[relation.to].local
