@@ -9,31 +9,55 @@ import torch
 from torch import Tensor
 
 from aethergraph import _binding as native
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
+from aethergraph.hetero import EdgeView, HeteroGraph
+from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg.graph_store import GraphStore
-from aethergraph.pyg.sampler import NeighborSampler
 
 
-def count_nodes(sampler: Any, stores: Any) -> int | None:
-    """Nodes of the graph, or None if foreign parts do not say."""
-    if isinstance(sampler, NeighborSampler):
-        return sampler.num_nodes
-    if isinstance(stores[1], GraphStore):
+def is_typed(stores: Any) -> bool:
+    """Whether the graph store holds a graph of many types."""
+    if getattr(stores[1], "hetero", None) is not None:
+        return True
+    kinds = [attr.edge_type for attr in stores[1].get_all_edge_attrs()]
+    return bool(kinds) and None not in kinds
+
+
+def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> int | None:
+    """Nodes of a type (None: of a graph that has one), or None if foreign parts do not say."""
+    graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
+    if isinstance(graph, HeteroGraph):
+        if name not in graph.num_nodes:
+            known = ", ".join(map(repr, graph.node_types)) or "none"
+            raise InvalidArgumentError(
+                f"{option} of type {name!r}: give (type, ids) with one of {known}"
+            )
+        return graph.num_nodes[name]
+    if isinstance(graph, Graph):
+        if name is not None:
+            raise InvalidArgumentError(
+                f"{option} of type {name!r}: the graph has one type of nodes, give the ids alone"
+            )
+        return graph.num_nodes
+    if name is None and isinstance(stores[1], GraphStore):
         return stores[1].num_nodes
     count = getattr(sampler, "num_nodes", None)
     return count if isinstance(count, int) else None
 
 
-def seed_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | None]:
-    """Seed nodes as int64, and their ``input_id`` where it is not the position."""
-    if isinstance(nodes, str) or (
-        isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str)
-    ):
-        raise UnsupportedError(
-            f"input_nodes of node type {nodes if isinstance(nodes, str) else nodes[0]!r}: typed "
-            "graphs cannot be sampled yet"
-        )
+def seed_nodes(nodes: Any, sampler: Any, stores: Any) -> tuple[str | None, Tensor, Tensor | None]:
+    """Node type, seed nodes as int64, and their ``input_id`` where it is not the position."""
+    name = None
+    if isinstance(nodes, str):
+        nodes = (nodes, None)
+    if isinstance(nodes, (tuple, list)) and len(nodes) == 2 and isinstance(nodes[0], str):
+        name, nodes = nodes
+    ids, input_id = _read_nodes(nodes, _count_nodes(name, sampler, stores, "input_nodes"))
+    return name, ids, input_id
+
+
+def _read_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | None]:
     if nodes is None or isinstance(nodes, slice):
         if num_nodes is None:
             raise InvalidArgumentError("input_nodes: give ids, the number of nodes is not known")
@@ -64,7 +88,7 @@ class EveryEdge:
     again for copies of it, are not spent.
     """
 
-    def __init__(self, graph: Graph, side: int | None = None) -> None:
+    def __init__(self, graph: Graph | EdgeView, side: int | None = None) -> None:
         self._graph = graph
         self._side = side
 
@@ -94,20 +118,51 @@ class EveryEdge:
         return torch.from_numpy(lists.astype(np.int64, copy=False))
 
 
-def seed_links(links: Any, stores: Any, num_nodes: int | None) -> Tensor | EveryEdge:
-    """Seed links as int64 [2, P]."""
-    if isinstance(links, tuple) and len(links) in (2, 3) and isinstance(links[0], (str, tuple)):
-        raise UnsupportedError(
-            f"edge_label_index of edge type {links[0] if len(links) == 2 else links!r}: typed "
-            "graphs cannot be sampled yet"
+def _split_links(links: Any) -> tuple[Any, Any]:
+    """Edge type and links, of all the forms that PyG takes."""
+    if isinstance(links, (tuple, list)) and len(links) == 3 and isinstance(links[0], str):
+        return tuple(links), None
+    if isinstance(links, (tuple, list)) and len(links) == 2:
+        kind, own = links
+        if kind is None:
+            return None, own
+        if isinstance(kind, (tuple, list)) and len(kind) == 3 and isinstance(kind[0], str):
+            return tuple(kind), own
+    return None, links
+
+
+def _every_link(kind: Any, stores: Any) -> Any:
+    store = stores[1]
+    if kind is None:
+        if isinstance(store, GraphStore) and store.holds_graph:
+            return EveryEdge(store.graph)
+        row, col, _ = store.coo()
+        return row, col
+    if isinstance(store, GraphStore) and store.hetero is not None and kind in store.hetero:
+        return EveryEdge(store.hetero[kind])
+    rows, cols, _ = store.coo([kind])
+    return rows[kind], cols[kind]
+
+
+def seed_links(links: Any, sampler: Any, stores: Any) -> tuple[Any, Tensor | EveryEdge]:
+    """Edge type (None: of a graph that has one), and seed links as int64 [2, P]."""
+    kind, links = _split_links(links)
+    graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
+    if isinstance(graph, HeteroGraph) and kind not in graph.edge_types:
+        known = ", ".join(map(repr, graph.edge_types)) or "none"
+        raise InvalidArgumentError(
+            f"edge_label_index of type {kind!r}: give (edge type, links) with one of {known}"
         )
-    if isinstance(links, tuple) and len(links) == 2 and links[0] is None:
-        links = links[1]
+    names = (None, None) if kind is None else (kind[0], kind[2])
+    counts = [_count_nodes(name, sampler, stores, "edge_label_index") for name in names]
     if links is None:
-        if isinstance(stores[1], GraphStore) and stores[1].holds_graph:
-            return EveryEdge(stores[1].graph)
-        row, col, _ = stores[1].coo()
-        links = (row, col)
+        links = _every_link(kind, stores)
+        if isinstance(links, EveryEdge):
+            return kind, links
+    return kind, _read_links(links, counts)
+
+
+def _read_links(links: Any, counts: list[int | None]) -> Tensor:
     if isinstance(links, (tuple, list)) and len(links) == 2:
         row, col = (_to_tensor(ids, "edge_label_index") for ids in links)
         if row.shape != col.shape:
@@ -121,8 +176,8 @@ def seed_links(links: Any, stores: Any, num_nodes: int | None) -> Tensor | Every
         raise InvalidArgumentError(
             f"edge_label_index must have shape (2, num_links), got {tuple(tensor.shape)}"
         )
-    for side, name in enumerate(("edge_label_index[0]", "edge_label_index[1]")):
-        _check_ids(tensor[side], num_nodes, name)
+    for side, count in enumerate(counts):
+        _check_ids(tensor[side], count, f"edge_label_index[{side}]")
     return tensor.to(torch.int64)
 
 

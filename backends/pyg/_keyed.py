@@ -20,6 +20,7 @@ class KeyedSampler(BaseSampler):  # type: ignore[misc]
     a number of their own, ``loader_key``, in the place of the seed.
     """
 
+    graph: Any  # what is sampled from, a Graph or a HeteroGraph
     _main_seed: MainSeed
     _shared_epoch: SharedCount
 

@@ -22,7 +22,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, SubgraphType
 
 from aethergraph import _binding as native
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._links import Links, check_exclude
@@ -31,7 +31,6 @@ from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._typed_sources import typed_source
-from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.sampling import hetero as core
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.subgraph import reverse_name
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from aethergraph.hetero import EdgeType
     from aethergraph.sampling.base import TemporalStrategy
 
-__all__ = ["HeteroNeighborSampler", "hetero_graph_of"]
+__all__ = ["HeteroNeighborSampler"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 _NEGATIVES = 1  # the stream of make_generator that negatives are drawn from
@@ -155,6 +154,11 @@ class HeteroNeighborSampler(KeyedSampler):
     def is_temporal(self) -> bool:
         """Whether there is a ``time_attr``."""
         return self._sampler.time_attr is not None
+
+    @property
+    def time_attr(self) -> str | None:
+        """The name of the times, of nodes or of edges, or None."""
+        return self._sampler.time_attr
 
     # ---- sampling --------------------------------------------------------------------------
 
@@ -366,16 +370,3 @@ def _check_type(kind: Any, known: list[Any], option: str) -> Any:
             f"{option} of type {kind!r}: give (type, ids) with one of {names}"
         )
     return kind
-
-
-def hetero_graph_of(data: Any) -> HeteroGraph:
-    """The graph of whatever a typed sampler may be given."""
-    if isinstance(data, HeteroGraph):
-        return data
-    store = data[1] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    if isinstance(store, GraphStore) and store.hetero is not None:
-        return store.hetero
-    raise UnsupportedError(
-        "typed sampling needs an aethergraph.HeteroGraph, or stores over one, got "
-        f"{type(data).__name__}: HeteroGraph.from_edges makes one"
-    )

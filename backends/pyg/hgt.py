@@ -6,7 +6,7 @@ torch-sparse's ``hgt_sample`` does; neither it nor pyg-lib is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ import torch
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
 from torch_geometric.sampler import (
-    BaseSampler,
     EdgeSamplerInput,
     HeteroSamplerOutput,
     NegativeSampling,
@@ -23,20 +22,19 @@ from torch_geometric.sampler import (
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
-from aethergraph.pyg._inputs import check_count
-from aethergraph.pyg._seeds import MainSeed, SharedCount
+from aethergraph.pyg._inputs import seed_nodes
+from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._loading import NodeMixin, Stores
 from aethergraph.pyg._tensors import seed_ids
-from aethergraph.pyg.feature_store import FeatureStore
-from aethergraph.pyg.graph_store import GraphStore
-from aethergraph.pyg.hetero_loader import _EdgeTensors, _seed_nodes
-from aethergraph.pyg.hetero_sampler import hetero_graph_of
+from aethergraph.pyg._typed_sources import typed_source
+from aethergraph.pyg.convert import as_stores
 from aethergraph.sampling import hgt as core
-from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.sampling.keys import hash_ids
 
 __all__ = ["HGTLoader", "HGTSampler"]
 
 
-class HGTSampler(BaseSampler):  # type: ignore[misc]
+class HGTSampler(KeyedSampler):
     """Samples as many nodes of every type as asked for, and all edges among them.
 
     What is drawn, and from what distribution, says :class:`aethergraph.HGTSampler`. As PyG's
@@ -46,7 +44,7 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
     :class:`aethergraph.pyg.NeighborSampler`.
 
     Args:
-        data: a :class:`aethergraph.HeteroGraph`, or ``(feature_store, graph_store)`` over one.
+        data: as in :class:`aethergraph.pyg.HeteroNeighborSampler`.
         num_samples: by node type a number per hop (PyG wants all types; here nothing is drawn of
             those that are missing), or one list for all types.
         is_sorted, share_memory: accepted, not needed.
@@ -54,7 +52,7 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
         seed: a number of its own instead of torch's seed.
 
     Raises:
-        UnsupportedError: data that is no graph of many types of ours.
+        UnsupportedError: data that is no graph of many types.
         InvalidArgumentError: an argument of the wrong type or value.
         OutOfRangeError (when sampling): a seed that is not a node, with its type and position.
     """
@@ -69,10 +67,11 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
         max_neighbors: int | None = core.MAX_NEIGHBORS,
         seed: int | None = None,
     ) -> None:
-        graph = hetero_graph_of(data)
-        self._sampler = core.HGTSampler(graph, num_samples, max_neighbors=max_neighbors)
-        self._seed = MainSeed(seed)
-        self._epoch = SharedCount()
+        self._source = typed_source(data, None, None)
+        self._sampler = core.HGTSampler(
+            self._source.graph, num_samples, max_neighbors=max_neighbors
+        )
+        self._set_seed(seed)
 
     @property
     def graph(self) -> HeteroGraph:
@@ -89,22 +88,14 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
         """Number of hops."""
         return self._sampler.num_hops
 
-    @property
-    def edge_permutation(self) -> None:
-        """None: ``HeteroSamplerOutput.edge`` holds the graph's edge ids already."""
-        return None
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that goes into the key of every batch."""
-        return self._epoch.value
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the draws of the batches to come other ones; see ``NeighborSampler.set_epoch``."""
-        self._epoch.value = int(epoch)
-
-    def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
+    def sample_from_nodes(
+        self, index: NodeSamplerInput, *, loader_key: int | None = None, **_: Any
+    ) -> HeteroSamplerOutput:
         """Sample around ``index.node``, nodes of type ``index.input_type``.
+
+        Args:
+            index: PyG's input; ``node`` is an integer vector [n].
+            loader_key: what our own loaders put in the place of the seed, once per epoch.
 
         Returns:
             A ``HeteroSamplerOutput`` of int64 CPU tensors with all node types and edge types of
@@ -119,7 +110,7 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
             )
         seeds = seed_ids(index.node, "input_nodes")
         letters = np.frombuffer(name.encode(), np.uint8).astype(np.int64)
-        key = mix_key(self._seed.value(), self._epoch.value, hash_ids(letters), hash_ids(seeds))
+        key = self._batch_key(loader_key, hash_ids(letters), hash_ids(seeds))
         found = self._sampler.sample({name: seeds}, key)
 
         def tensors(arrays: dict[Any, Any]) -> dict[Any, Tensor]:
@@ -129,7 +120,7 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
             node=tensors(found.node),
             row=tensors(found.row),
             col=tensors(found.col),
-            edge=tensors(found.edge),
+            edge={kind: self._source.store_ids(kind, e) for kind, e in found.edge.items()},
             batch=None,
             metadata=(index.input_id, index.time),
         )
@@ -150,7 +141,7 @@ class HGTSampler(BaseSampler):  # type: ignore[misc]
         return f"{type(self).__name__}({self._sampler!r})"
 
 
-class HGTLoader(pyg_loader.NodeLoader):  # type: ignore[misc]
+class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
     """Batches of HGT samples around typed seed nodes, as PyG's ``HeteroData``::
 
         loader = HGTLoader(
@@ -160,17 +151,18 @@ class HGTLoader(pyg_loader.NodeLoader):  # type: ignore[misc]
             batch_size=128,
         )
 
-    PyG's stock loader driven by :class:`HGTSampler`, with two differences: the edge tensors of the
-    graph are in the batch, and every iteration is a new epoch, whether it shuffles or not.
+    Draws, memory and prefetching are as in :class:`aethergraph.pyg.NeighborLoader`, and edge
+    tensors are in the batch as there.
 
     Args:
-        data, num_samples, is_sorted, max_neighbors, seed: see :class:`HGTSampler`.
-        input_nodes: ``(node type, ids or mask or None)``, or a node type.
-        transform, transform_sampler_output, filter_per_worker: of PyG's ``NodeLoader``.
-        **kwargs: of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``num_workers``...
+        data: as in :class:`aethergraph.pyg.HeteroNeighborLoader`.
+        num_samples, is_sorted, max_neighbors: see :class:`HGTSampler`.
+        input_nodes: ``(node type, ids or a mask or a slice or None)``, or a node type.
+        transform, transform_sampler_output, filter_per_worker, seed, prefetch_batches,
+            num_sample_threads, **kwargs: see :class:`aethergraph.pyg.NeighborLoader`.
 
     Raises:
-        As :class:`HGTSampler`.
+        As :class:`HGTSampler`; InvalidArgumentError: seeds of a wrong type, dtype or shape.
     """
 
     def __init__(
@@ -185,32 +177,23 @@ class HGTLoader(pyg_loader.NodeLoader):  # type: ignore[misc]
         *,
         max_neighbors: int | None = core.MAX_NEIGHBORS,
         seed: int | None = None,
+        prefetch_batches: int = 2,
+        num_sample_threads: int = 1,
         **kwargs: Any,
     ) -> None:
-        graph = hetero_graph_of(data)
-        stores = (FeatureStore.from_graph(graph), GraphStore(graph))
-        if isinstance(data, (tuple, list)):
-            stores = (data[0], data[1])
-        sampler = HGTSampler(graph, num_samples, is_sorted, max_neighbors=max_neighbors, seed=seed)
-        if isinstance(stores[0], FeatureStore):
-            transform = _EdgeTensors(stores[0], transform)
-        self._next_epoch = 0
+        stores = Stores(as_stores(data))
+        sampler = HGTSampler(stores, num_samples, is_sorted, max_neighbors=max_neighbors)
+        self._set_up(seed, prefetch_batches, num_sample_threads)
+        kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
+        kwargs.setdefault("input_id", ids)
         super().__init__(
             stores,
             sampler,
-            _seed_nodes(graph, input_nodes),
+            (kind, nodes),
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
             **kwargs,
         )
-
-    def set_epoch(self, epoch: int) -> None:
-        """The number of the next epoch, to go on where another run ended."""
-        self._next_epoch = check_count(epoch, "epoch", 0)
-
-    def __iter__(self) -> Iterator[Any]:
-        self.node_sampler.set_epoch(self._next_epoch)
-        self._next_epoch += 1
-        iterator: Iterator[Any] = super().__iter__()
-        return iterator
+        self.input_nodes = input_nodes  # what Lightning makes a loader from again
+        self._lighten()

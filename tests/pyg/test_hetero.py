@@ -14,8 +14,15 @@ from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.nn import HeteroConv, SAGEConv
 from torch_geometric.sampler import NodeSamplerInput
 
-from aethergraph import HeteroGraph, errors
-from aethergraph.pyg import FeatureStore, GraphStore, HeteroNeighborLoader, HeteroNeighborSampler
+from aethergraph import Graph, HeteroGraph, errors
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    HeteroNeighborLoader,
+    HeteroNeighborSampler,
+    LinkNeighborLoader,
+    NeighborLoader,
+)
 from aethergraph.testing import oracle
 
 pytestmark = pytest.mark.pyg
@@ -159,6 +166,86 @@ def test_our_loader_adds_edge_tensors_and_epochs(num_workers: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(epochs[0], again, strict=True))
 
 
+def assert_same_typed(found: HeteroData, wanted: HeteroData) -> None:
+    """Two batches are the same, attribute by attribute."""
+    a, b = found.to_dict(), wanted.to_dict()
+    assert a.keys() == b.keys()
+    for group, values in b.items():
+        assert a[group].keys() == values.keys(), group
+        for name, value in values.items():
+            same = torch.equal(a[group][name], value) if torch.is_tensor(value) else None
+            assert a[group][name] == value if same is None else same, (group, name)
+
+
+@pytest.mark.parametrize("neg", [None, "binary", "triplet"])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoint: bool) -> None:
+    """And edge tensors, node counts of types without tensors, and the graph's other values."""
+    graph = make_graph()
+    sampler = HeteroNeighborSampler(graph, [3, 2], disjoint=disjoint, seed=5)
+    own: Any = LinkNeighborLoader(
+        graph, [3, 2], VOTES, neg_sampling=neg, neighbor_sampler=sampler, batch_size=300,
+        prefetch_batches=0,
+    )  # fmt: skip
+    links = torch.from_numpy(np.stack(graph[VOTES].edge_index()))
+    stock = LinkLoader(stores_of(graph), sampler, (VOTES, links), neg_sampling=neg, batch_size=300)
+    seeds = torch.arange(40, 90)
+    nodes = NeighborLoader(graph, [3, 2], ("post", seeds), neighbor_sampler=sampler, batch_size=20)
+    stock_nodes = NodeLoader(stores_of(graph), sampler, ("post", seeds), batch_size=20)
+    for loader, other in ((own, stock), (nodes, stock_nodes)):
+        assert len(loader) == len(other)
+        for number, wanted in enumerate(other):
+            index = torch.arange(number * loader.batch_size, (number + 1) * loader.batch_size)
+            index = index[: len(loader.dataset) - int(index[0])]
+            found = loader(index)
+            assert_batch(graph, found)
+            for kind in (VOTES, ("post", "rev_votes", "user")):
+                rows = graph[kind].attrs["edge_attr"].array[found[kind].e_id]
+                assert np.array_equal(found[kind].edge_attr, rows)
+                del found[kind].edge_attr
+            for name in graph.node_types:
+                assert found[name].num_nodes == len(found[name].n_id)
+                wanted[name].num_nodes = len(wanted[name].n_id)
+            assert_same_typed(found, wanted)
+
+
+def test_batches_do_not_depend_on_how_they_are_made() -> None:
+    """Prefetched, at once, in workers, with more threads: the same, and prefetched for real."""
+    graph = make_graph()
+
+    def run(**options: Any) -> list[HeteroData]:
+        torch.manual_seed(7)
+        nodes = NeighborLoader(
+            graph, {VOTES: [4, 3]}, ("post", torch.arange(100)), batch_size=30, shuffle=True,
+            **options,
+        )  # fmt: skip
+        links = LinkNeighborLoader(
+            graph, [4, 3], VOTES, neg_sampling="binary", exclude="reverse", true_negatives=True,
+            batch_size=400, **options,
+        )  # fmt: skip
+        assert links._can_prefetch() == (options.get("prefetch_batches") != 0)
+        return [*nodes, *links]
+
+    wanted = run()
+    assert len(wanted) == 7
+    for options in (
+        {"prefetch_batches": 0}, {"num_sample_threads": 2}, {"num_workers": 2}, {"num_threads": 2},
+        {"num_workers": 2, "filter_per_worker": False},
+    ):  # fmt: skip
+        for found, batch in zip(run(**options), wanted, strict=True):
+            assert_same_typed(found, batch)
+    for batch in wanted[4:]:
+        row, col = batch[VOTES].edge_label_index
+        half = len(row) // 2
+        users, posts = batch["user"].n_id[row], batch["post"].n_id[col]
+        assert graph[VOTES].has_edges(users[:half].numpy(), posts[:half].numpy()).all()
+        assert not graph[VOTES].has_edges(users[half:].numpy(), posts[half:].numpy()).any()
+        src, dst = batch[VOTES].edge_index
+        seen = torch.stack([batch["user"].n_id[src], batch["post"].n_id[dst]], 1).tolist()
+        targets = torch.stack([users[:half], posts[:half]], 1).tolist()
+        assert not {tuple(p) for p in seen} & {tuple(p) for p in targets}
+
+
 @pytest.mark.parametrize("time", ["node_time", "edge_time"])
 def test_nothing_is_later_than_its_seed(time: str) -> None:
     rng = np.random.default_rng(1)
@@ -264,8 +351,17 @@ def test_what_is_refused() -> None:
         sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0]), input_type="dog"))
     with pytest.raises(errors.UnsupportedError, match="HeteroGraph"):
         HeteroNeighborSampler(HeteroData(), [2])
-    for nodes in (torch.arange(3), ("post", torch.ones(3, dtype=torch.bool))):
+    for nodes in (torch.arange(3), ("post", torch.ones(3, dtype=torch.bool)), ("dog", None)):
         with pytest.raises(errors.InvalidArgumentError, match="input_nodes"):
             HeteroNeighborLoader(graph, [2], nodes)
+    for links in (("user", "likes", "post"), torch.zeros(2, 3, dtype=torch.long), None):
+        with pytest.raises(errors.InvalidArgumentError, match="edge_label_index of type"):
+            LinkNeighborLoader(graph, [2], links)
+    with pytest.raises(errors.OutOfRangeError, match=r"edge_label_index\[1\]\[0\] = 150"):
+        LinkNeighborLoader(graph, [2], (VOTES, torch.tensor([[0], [150]])))
+    with pytest.raises(errors.UnsupportedError, match="backward"):
+        NeighborLoader(graph, [2], "post", sample_direction="backward")
+    with pytest.raises(errors.InvalidArgumentError, match="NeighborLoader"):
+        HeteroNeighborLoader(Graph.from_edges(2, [0], [1]), [2], None)
     with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):
         _ = GraphStore(graph).graph

@@ -1,0 +1,139 @@
+"""From a sample to a batch: its tensors gathered, and put together as PyG's loaders do.
+
+Source followed: ``torch_geometric/loader/{node_loader,link_loader,utils}.py`` (``filter_fn``,
+``filter_custom_store``, ``filter_custom_hetero_store``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from aethergraph.pyg._tensors import stack_rows
+from aethergraph.pyg.feature_store import FeatureStore
+
+__all__ = ["Fetched", "TypedFetched", "fetch", "make_batch", "make_typed_batch"]
+
+
+class Fetched(NamedTuple):
+    """The tensors of a sample, by name."""
+
+    nodes: list[tuple[str, Tensor]]
+    edges: list[tuple[str, Tensor]]
+
+
+class TypedFetched(NamedTuple):
+    """The tensors of a typed sample: node type or edge type, name, tensor."""
+
+    tensors: list[tuple[Any, str, Tensor]]
+
+
+def fetch(store: Any, out: Any) -> Fetched | TypedFetched:
+    """What ``store``, ours or another one, has for the nodes and edges of a sample."""
+    if isinstance(out, HeteroSamplerOutput):
+        return _fetch_typed(store, out)
+    if not isinstance(store, FeatureStore):
+        attrs = store.get_all_tensor_attrs()
+        for attr in attrs:
+            attr.index = out.node
+        tensors = store.multi_get_tensor(attrs)
+        names = [attr.attr_name for attr in attrs]
+        return Fetched(list(zip(names, tensors, strict=True)), [])
+    node = out.node.numpy()
+    node_columns, edge_columns = store.batch_columns()
+    nodes = [(name, column.gather(node, store.pool)) for name, column in node_columns]
+    edges = []
+    if edge_columns and out.edge is not None:
+        ids = out.edge.numpy()
+        edges = [(name, column.gather(ids, store.pool)) for name, column in edge_columns]
+    return Fetched(nodes, edges)
+
+
+def _fetch_typed(store: Any, out: HeteroSamplerOutput) -> TypedFetched:
+    if not isinstance(store, FeatureStore):
+        attrs = [attr for attr in store.get_all_tensor_attrs() if attr.group_name in out.node]
+        for attr in attrs:
+            attr.index = out.node[attr.group_name]
+        tensors = store.multi_get_tensor(attrs)
+        return TypedFetched(
+            [(a.group_name, a.attr_name, t) for a, t in zip(attrs, tensors, strict=True)]
+        )
+    found = []
+    for (group, name), column in store.columns():
+        ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
+        if ids is not None:
+            found.append((group, name, column.gather(ids.numpy(), store.pool)))
+    return TypedFetched(found)
+
+
+def make_batch(store: Any, out: SamplerOutput, fetched: Fetched, order: Any) -> dict[str, Any]:
+    """The attributes of a batch, but for what the seeds add.
+
+    Args:
+        store: the feature store; ours adds what belongs to the graph as a whole.
+        out: the sample.
+        fetched: its tensors.
+        order: the sampler's ``edge_permutation``.
+    """
+    batch: dict[str, Any] = {"edge_index": stack_rows(out.row, out.col)}
+    batch["num_nodes"] = out.node.size(0)
+    if isinstance(store, FeatureStore):
+        batch.update(store.graph_attrs)
+    batch.update(fetched.nodes)
+    batch.update(fetched.edges)
+    batch.setdefault("n_id", out.node)
+    if out.edge is not None and "e_id" not in batch:
+        edge = out.edge.to(torch.long)
+        batch["e_id"] = edge if order is None else order[edge]
+    batch["batch"] = out.batch
+    batch["num_sampled_nodes"] = out.num_sampled_nodes
+    batch["num_sampled_edges"] = out.num_sampled_edges
+    if out.orig_row is not None and out.orig_col is not None:
+        batch["_orig_edge_index"] = torch.stack([out.orig_row, out.orig_col])
+    return batch
+
+
+def as_data(batch: dict[str, Any], custom_cls: Any) -> Any:
+    """A ``Data`` of these attributes; what is None is left out."""
+    if custom_cls is None:
+        return Data.from_dict({name: value for name, value in batch.items() if value is not None})
+    data = custom_cls()
+    for name, value in batch.items():
+        setattr(data, name, value)
+    return data
+
+
+def make_typed_batch(
+    store: Any, out: HeteroSamplerOutput, fetched: TypedFetched, order: Any, custom_cls: Any
+) -> HeteroData:
+    """The batch, but for what the seeds add; see :func:`make_batch`."""
+    data = HeteroData() if custom_cls is None else custom_cls()
+    if isinstance(store, FeatureStore):
+        for name, value in store.graph_attrs.items():
+            setattr(data, name, value)
+        for group, attrs in store.type_attrs.items():
+            data[group].update(attrs)
+    for group, node in out.node.items():
+        data[group].num_nodes = node.size(0)
+    for kind, row in out.row.items():
+        data[kind].edge_index = stack_rows(row, out.col[kind])
+    for group, name, tensor in fetched.tensors:
+        data[group][name] = tensor
+    for group, node in out.node.items():
+        if "n_id" not in data[group]:
+            data[group].n_id = node
+    for kind, edge in (out.edge or {}).items():
+        if edge is not None and "e_id" not in data[kind]:
+            own = None if order is None else order.get(kind)
+            data[kind].e_id = edge.to(torch.long) if own is None else own[edge.to(torch.long)]
+    data.set_value_dict("batch", out.batch)
+    data.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
+    data.set_value_dict("num_sampled_edges", out.num_sampled_edges)
+    if out.orig_row is not None and out.orig_col is not None:
+        for kind, row in out.orig_row.items():
+            data[kind]._orig_edge_index = torch.stack([row, out.orig_col[kind]])
+    return data

@@ -1,0 +1,279 @@
+"""What our loaders do alike: prefetching, epochs and keys, and batches with nothing left out.
+
+::
+
+    seeds -> [sample -> gather] -> [assemble -> transform -> pin] -> batch
+              background threads    the thread that iterates
+
+With ``num_workers=0`` the first half runs ahead of the training step in threads (the native core
+lets go of the GIL); with workers, PyTorch's machinery is used as it is.
+
+Sources followed: ``torch_geometric/loader/{node_loader,link_loader}.py`` and
+``torch/utils/data/dataloader.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from multiprocessing.context import get_spawning_popen
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch_geometric.loader.base import DataLoaderIterator
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
+
+from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch
+from aethergraph.pyg._inputs import as_index, check_count
+from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._prefetch import PrefetchIterator, pin
+from aethergraph.pyg._seeds import SharedCount, check_seed, generator_key
+from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["LoaderMixin", "NodeMixin", "Stores"]
+
+
+class Stores(tuple[Any, Any]):
+    """``(feature_store, graph_store)`` as PyG wants it, whose node tensors are also attributes.
+
+    PyG's ``BasicGNN.inference`` reads ``loader.data.x`` and ``loader.data.num_nodes``.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "num_nodes":
+            return self[1].num_nodes
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[0].get_tensor(None, name, None)
+        except KeyError:
+            raise AttributeError(f"the feature store has no node tensor {name!r}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stores, (tuple(self),)
+
+
+class _Positions:
+    """``range(count)`` as a dataset that hands over a whole batch of numbers as it is."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, (list, tuple)):  # a sampler that makes the batches itself
+            return number
+        return range(self._count)[number]
+
+    def __getitems__(self, numbers: list[int]) -> list[int]:
+        return numbers
+
+
+class _Keeping:
+    """An iterator that keeps its loader alive, which itself refers to the loader weakly."""
+
+    def __init__(self, loader: LoaderMixin, iterator: Iterator[Any]) -> None:
+        self._loader = loader
+        self._iterator = iterator
+
+    def __iter__(self) -> _Keeping:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
+
+    def __len__(self) -> int:
+        return len(self._iterator)  # type: ignore[arg-type]
+
+
+def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``method`` without a strong reference to its object."""
+    reference = weakref.WeakMethod(method)
+
+    def call(value: Any) -> Any:
+        found = reference()
+        assert found is not None
+        return found(value)
+
+    return call
+
+
+class LoaderMixin:
+    """What our two loaders do alike. Comes before PyG's loader class in the bases."""
+
+    data: Stores
+    prefetch_batches: int
+    num_sample_threads: int
+    seed: int | None
+
+    # Of PyG's and torch's loaders:
+    input_data: Any
+    transform: Callable[[Any], Any] | None
+    transform_sampler_output: Callable[[Any], Any] | None
+    filter_per_worker: bool
+    custom_cls: Any
+    num_workers: int
+    persistent_workers: bool
+    pin_memory: bool
+    generator: torch.Generator | None
+    dataset: Any
+    _iterator: Any
+
+    def _set_up(self, seed: int | None, prefetch_batches: int, num_sample_threads: int) -> None:
+        self.seed = check_seed(seed)
+        self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
+        self.num_sample_threads = check_count(num_sample_threads, "num_sample_threads", 1)
+        self._iterations = 0
+        self._key: int | None = None
+        self._shared_key = SharedCount()
+
+    def _lighten(self) -> None:
+        """Replace what PyG and torch have put into the loader by something lighter.
+
+        The bound method ``collate_fn`` makes a cycle, and the class has it as well. A range as
+        dataset has torch look up every number of every batch.
+        """
+        self.__dict__.pop("collate_fn", None)
+        self.__dict__["dataset"] = _Positions(len(self.dataset))
+
+    # ---- an epoch begins -------------------------------------------------------------------
+
+    def set_epoch(self, epoch: int) -> None:
+        """With ``seed``: the number of the next epoch, to go on where another run ended."""
+        self._iterations = check_count(epoch, "epoch", 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.seed is None:
+            key = generator_key(self.generator)
+        else:
+            key = mix_key(self.seed, self._iterations)
+        self._iterations += 1
+        self._key = key
+        self._shared_key.value = key - (1 << 63)
+        if self.persistent_workers and self._iterator is not None:
+            # torch draws a seed for new workers; draw it here too, so that the order of seeds of
+            # the epochs to come does not depend on the kind of workers.
+            torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        iterator = super().__iter__()  # type: ignore[misc]
+        return _Keeping(self, iterator) if iterator is self._iterator else iterator
+
+    def _epoch_key(self) -> int | None:
+        """The key of the epoch; None if the loader is not iterated (PyG's ``ZipLoader``)."""
+        if self._key is not None and self.persistent_workers:
+            return self._shared_key.value + (1 << 63)
+        return self._key
+
+    def _get_iterator(self) -> Any:
+        if self.num_workers == 0:
+            if self._can_prefetch():
+                return PrefetchIterator(
+                    self,
+                    functools.partial(self._sample_ahead, self._epoch_key()),
+                    self._filter_and_pin,
+                    num_threads=self.num_sample_threads,
+                    depth=self.prefetch_batches,
+                )
+            return super()._get_iterator()  # type: ignore[misc]
+        iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
+        # The workers have it. A persistent iterator must not refer back to the loader that owns
+        # it: torch takes 5 seconds per worker to end one that the garbage collector finds.
+        iterator._collate_fn = None
+        if self.filter_per_worker:
+            return iterator
+        finish = self._filter_and_pin
+        return DataLoaderIterator(iterator, _weakly(finish) if self.persistent_workers else finish)
+
+    def _can_prefetch(self) -> bool:
+        # Other people's samplers and collate functions may not be safe to run in a thread.
+        own = "collate_fn" not in self.__dict__ and (
+            type(self).collate_fn is LoaderMixin.collate_fn
+        )
+        return own and self.prefetch_batches > 0 and isinstance(self._sampler(), KeyedSampler)
+
+    def _filter_and_pin(self, out: Any) -> Any:
+        data = self.filter_fn(out)
+        return pin(data) if self.pin_memory and torch.cuda.is_available() else data
+
+    # ---- a batch ---------------------------------------------------------------------------
+
+    def collate_fn(self, index: Any) -> Any:
+        """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
+        out = self._sample(self.input_data[as_index(index)], self._epoch_key())
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def _sample_ahead(self, key: int | None, index: Any) -> Any:
+        out = self._sample(self.input_data[as_index(index)], key)
+        if self.transform_sampler_output is None and isinstance(self.data[0], FeatureStore):
+            out._fetched = fetch(self.data[0], out)
+        return out
+
+    def filter_fn(self, out: Any) -> Any:
+        """Make the batch: topology, node and edge tensors, and what PyG's loaders add."""
+        fetched = out.__dict__.pop("_fetched", None)
+        if self.transform_sampler_output is not None:
+            out = self.transform_sampler_output(out)
+        store, order = self.data[0], self._sampler().edge_permutation
+        if fetched is None:
+            fetched = fetch(store, out)
+        if isinstance(out, HeteroSamplerOutput):
+            data = make_typed_batch(store, out, fetched, order, self.custom_cls)
+            self._add_typed_metadata(data, out.metadata)
+        else:
+            batch = make_batch(store, out, fetched, order)
+            self._add_metadata(batch, out.metadata)
+            data = as_data(batch, self.custom_cls)
+        return data if self.transform is None else self.transform(data)
+
+    def _sampler(self) -> BaseSampler:
+        raise NotImplementedError
+
+    def _sample(self, seeds: Any, key: int | None) -> Any:
+        raise NotImplementedError
+
+    def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
+        raise NotImplementedError
+
+    def _add_typed_metadata(self, data: Any, metadata: tuple[Any, ...]) -> None:
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_iterator"] = None
+        if get_spawning_popen() is not None:
+            # A worker needs none of these, and torch cannot send a generator to it.
+            state["sampler"] = state["batch_sampler"] = state["generator"] = None
+        return state
+
+
+class NodeMixin(LoaderMixin):
+    """What our loaders around nodes do alike."""
+
+    node_sampler: BaseSampler
+
+    def _sampler(self) -> BaseSampler:
+        return self.node_sampler
+
+    def _sample(self, seeds: NodeSamplerInput, key: int | None) -> Any:
+        sampler = self.node_sampler
+        if isinstance(sampler, KeyedSampler):
+            return sampler.sample_from_nodes(seeds, loader_key=key)
+        return sampler.sample_from_nodes(seeds)
+
+    def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
+        batch["input_id"] = metadata[0]
+        batch["seed_time"] = metadata[1]
+        batch["batch_size"] = metadata[0].size(0)
+
+    def _add_typed_metadata(self, data: Any, metadata: tuple[Any, ...]) -> None:
+        seeds = data[self.input_data.input_type]
+        seeds.input_id, seeds.seed_time = metadata[:2]
+        seeds.batch_size = metadata[0].size(0)
