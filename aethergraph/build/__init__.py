@@ -1,13 +1,15 @@
 """Edges, features and labels from files into graph files.
 
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
-``aethergraph convert``; :func:`read_gl` and :func:`read_gd` open GraphZero's files.
+``aethergraph convert``; :func:`read_gl` and :func:`read_gd` open GraphZero's files,
+:func:`read_ogb` the folders of OGB's node datasets.
 """
 
 from __future__ import annotations
 
 from aethergraph.build.convert import ConvertResult, convert
 from aethergraph.build.graphzero import read_gd, read_gl
+from aethergraph.build.ogb import read_ogb
 from aethergraph.build.readers import AttrSpec, EdgeChunk, EdgeTable, iter_edges, read_edges
 from aethergraph.build.rows import read_labels
 from aethergraph.build.source import InputError
@@ -24,4 +26,5 @@ __all__ = [
     "read_gd",
     "read_gl",
     "read_labels",
+    "read_ogb",
 ]
