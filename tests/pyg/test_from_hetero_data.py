@@ -16,9 +16,16 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import NodeSamplerInput
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from aethergraph import HeteroGraph, errors
-from aethergraph.pyg import FeatureStore, GraphStore, HeteroNeighborSampler, from_data
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    HeteroNeighborLoader,
+    HeteroNeighborSampler,
+    from_data,
+)
 from aethergraph.pyg.convert import as_stores
 
 pytestmark = pytest.mark.pyg
@@ -126,6 +133,39 @@ def test_links(num_workers: int) -> None:
         assert torch.equal(torch.stack(ends), own)
 
 
+def test_links_are_hidden_from_their_batch() -> None:
+    """By the data's edge ids: every edge between the ends of a seed link, and its reverse."""
+    data = make_data()
+    links = data[VOTES].edge_index[:, :50]
+    stores = from_data(data)
+    sampler = HeteroNeighborSampler(stores, [-1, -1], exclude="reverse")
+    for batch in LinkLoader(stores, sampler, (VOTES, links), batch_size=20):
+        own = {(u, v) for u, v in links[:, batch[VOTES].input_id].T.tolist()}
+        for kind in (VOTES, BACK):
+            e_id = batch[kind].e_id
+            assert len(e_id) > 0
+            ends = data[VOTES].edge_index[:, e_id]  # the reverse has the same columns
+            assert not own & {(u, v) for u, v in ends.T.tolist()}
+        assert_batch(data, batch)
+
+
+def test_our_loader_adds_edge_attributes() -> None:
+    data = make_data()
+    data.title = "reddit"
+    for source in (data, from_data(data)):
+        try:
+            loader = HeteroNeighborLoader(source, [4, 3], "post", batch_size=25)
+        except errors.UnsupportedError:
+            pytest.skip("HeteroNeighborLoader takes no HeteroData yet")
+        count = 0
+        for batch in loader:
+            assert_batch(data, batch)
+            for name in ("edge_attr", "vote_weight"):
+                assert torch.equal(batch[VOTES][name], data[VOTES][name][batch[VOTES].e_id])
+            count += batch["post"].batch_size
+        assert count == 60
+
+
 def test_every_form_of_the_same_data_gives_the_same_sample() -> None:
     data = make_data()
     by_hand = GraphStore()
@@ -144,6 +184,29 @@ def test_every_form_of_the_same_data_gives_the_same_sample() -> None:
         for kind in data.edge_types:
             assert torch.equal(out.edge[kind], outs[0].edge[kind])
             assert torch.equal(out.row[kind], outs[0].row[kind])
+
+
+def test_stores_of_somebody_else() -> None:
+    data = with_times(make_data(), True)
+    features, store = MyFeatureStore(), MyGraphStore()
+    for name in ("user", "post"):
+        for attr in ("x", "time"):
+            features[name, attr, None] = data[name][attr]
+    features["post", "y", None] = data["post"].y
+    features[VOTES, "vote_weight", None] = data[VOTES].vote_weight
+    for kind in data.edge_types:
+        size = COUNTS[kind[0]], COUNTS[kind[2]]
+        store.put_edge_index(data[kind].edge_index, edge_type=kind, layout="coo", size=size)
+    sampler = HeteroNeighborSampler(
+        (features, store), [4, 3], time_attr="time", weight_attr="vote_weight", seed=2
+    )
+    ours = HeteroNeighborSampler(data, [4, 3], time_attr="time", weight_attr="vote_weight", seed=2)
+    seeds = NodeSamplerInput(None, torch.arange(20), input_type="post")
+    one, two = sampler.sample_from_nodes(seeds), ours.sample_from_nodes(seeds)
+    for kind in data.edge_types:
+        assert torch.equal(one.edge[kind], two.edge[kind])
+    for batch in NodeLoader((features, store), sampler, "post", batch_size=20):
+        assert_batch(data, batch)
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
