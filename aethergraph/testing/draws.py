@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.testing import structure
+from aethergraph.testing.purity import PurityRules
 from aethergraph.testing.rules import given, require
-from aethergraph.testing.samples import OPTIONS, SampleRules, equal_samples
+from aethergraph.testing.samples import OPTIONS, equal_samples
 from aethergraph.testing.structure import EdgeType
 
 __all__ = ["DrawRules"]
@@ -26,7 +27,7 @@ _DEGREE = 12
 _KEYS = 1500
 
 
-class DrawRules(SampleRules):
+class DrawRules(PurityRules):
     """What every sampler must draw; see :class:`aethergraph.testing.SamplerContract`."""
 
     def star(
