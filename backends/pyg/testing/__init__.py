@@ -1,0 +1,14 @@
+"""Contracts of PyG's extension points: subclass them to prove stores and samplers for its loaders.
+
+Used as those of :mod:`aethergraph.testing`; see ``docs/testing.md``.
+"""
+
+from aethergraph.pyg.testing.samplers import HeteroSamplerContract, SamplerContract
+from aethergraph.pyg.testing.stores import FeatureStoreContract, GraphStoreContract
+
+__all__ = [
+    "FeatureStoreContract",
+    "GraphStoreContract",
+    "HeteroSamplerContract",
+    "SamplerContract",
+]
