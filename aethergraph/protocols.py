@@ -2,8 +2,8 @@
 
 Anything with these members can be handed to the loaders and the framework adapters: no base
 class, no registration. ``Graph``, ``FeatureStore`` and ``NeighborSampler`` are the built-in
-ones; the suites of :mod:`aethergraph.testing` prove others. This module stays interpreted and imports nothing of the package, so that other packages
-can depend on it cheaply.
+ones; the contracts in :mod:`aethergraph.testing` prove others. This module stays interpreted and
+imports nothing of the package, so that other packages can depend on it cheaply.
 """
 
 from __future__ import annotations

@@ -7,13 +7,32 @@ from typing import Any
 
 import pytest
 
-from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler, set_num_threads
+from aethergraph import HeteroNeighborSampler, NeighborSampler, set_num_threads
 from aethergraph.testing import HeteroSamplerContract, SamplerContract
 
 EVERYTHING = {
     "replace", "disjoint", "induced", "bidirectional", "weight", "time", "node_time", "last",
     "strict", "window",
 }  # fmt: skip
+
+
+class InFile:
+    """Samplers over a graph that was saved and loaded."""
+
+    storage: Any = "mmap"
+
+    @pytest.fixture(autouse=True)
+    def use_folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+        self.opened: dict[int, Any] = {}
+
+    def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
+        if id(graph) not in self.opened:
+            path = self.folder / str(len(self.opened))
+            graph.save(path)
+            # The graph is kept, so that no other takes its id.
+            self.opened[id(graph)] = type(graph).load(path, storage=self.storage), graph
+        return super().make(self.opened[id(graph)][0], fanouts, **options)  # type: ignore[misc]
 
 
 class Homogeneous(SamplerContract):
@@ -43,28 +62,11 @@ class TestEightThreads(Homogeneous):
     num_threads = 8
 
 
-class TestMapped(Homogeneous):
-    storage: Any = "mmap"
-    loaded: Any = Graph
-
-    @pytest.fixture(autouse=True)
-    def use_folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
-        self.opened: dict[int, Any] = {}
-
-    def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
-        return super().make(self.load(graph), fanouts, **options)
-
-    def load(self, graph: Any) -> Any:
-        path = self.folder / str(len(self.opened))
-        if id(graph) not in self.opened:
-            graph.save(path)
-            opened = type(graph).load(path, storage=self.storage)
-            self.opened[id(graph)] = opened, graph  # keeps the id taken
-        return self.opened[id(graph)][0]
+class TestMapped(InFile, Homogeneous):
+    pass
 
 
-class TestCopiedFromFile(TestMapped):
+class TestCopiedFromFile(InFile, Homogeneous):
     storage = "memory"
     num_threads = 2
 
@@ -96,15 +98,10 @@ class TestTypedEightThreads(Typed):
     num_threads = 8
 
 
-class TestTypedMapped(Typed):
-    @pytest.fixture(autouse=True)
-    def use_folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
-        self.opened: dict[int, Any] = {}
+class TestTypedMapped(InFile, Typed):
+    pass
 
-    def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
-        path = self.folder / str(len(self.opened))
-        if id(graph) not in self.opened:
-            graph.save(path)
-            self.opened[id(graph)] = HeteroGraph.load(path), graph
-        return super().make(self.opened[id(graph)][0], fanouts, **options)
+
+class TestTypedCopiedFromFile(InFile, Typed):
+    storage = "memory"
+    num_threads = 2
