@@ -242,6 +242,10 @@ class Timeless(Changed):
         self.timed = options.pop("time_attr", None) is not None
         super().__init__(data, num_neighbors, disjoint=self.timed)
 
+    def sample_from_nodes(self, index: Any, **options: Any) -> Any:
+        index.time = None
+        return super().sample_from_nodes(index, **options)
+
 
 class ByProcess(Changed):
     def sample_from_nodes(self, index: Any, **options: Any) -> Any:
