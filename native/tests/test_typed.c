@@ -267,6 +267,40 @@ TEST(damage_in_one_relation_leaves_nothing_of_the_others) {
     aether_topology_destroy(t[1]);
 }
 
+/* Lists are read a block at a time. */
+TEST(long_lists_are_induced_whole) {
+    const uint64_t degrees[] = {1, 255, 256, 257, 512, 700}, num_nodes[] = {2, 5};
+    static uint32_t ids[1400];
+    for (uint32_t p = 0; p < 1400; p++)
+        ids[p] = p * p % 7 % 5; /* 0 1 4 2 2 4 1, again and again */
+    for (int d = 0; d < 6; d++) {
+        const uint64_t indptr[] = {0, degrees[d], 2 * degrees[d]};
+        const aether_lists lists = {2, 5, 2 * degrees[d], indptr, ids, NULL, 4, 8};
+        aether_relation r = {.to = 1};
+        aether_topology *t = NULL;
+        aether_sampler *s = NULL;
+        aether_error err = {0};
+        REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
+        r.topology = t;
+        REQUIRE_OK(aether_sampler_create_typed(&r, 1, num_nodes, 2, &s, &err), err);
+        const int64_t from[] = {1}, to[] = {4, 1};
+        const aether_seeds seeds[] = {{.ids = from, .count = 1}, {.ids = to, .count = 2}};
+        aether_sample_options o = {.flags = AETHER_SAMPLE_INDUCED, .num_threads = 1};
+        uint64_t hop_nodes[2], nodes[2], num_edges[1], n = 0;
+        static int64_t row[700], edge[700];
+        REQUIRE_OK(aether_sample_typed(s, seeds, &o, hop_nodes, NULL, nodes, num_edges, &err), err);
+        CHECK_OK(aether_sample_export_edges(s, 0, 8, row, NULL, edge, &err), err);
+        for (uint64_t p = degrees[d]; p < 2 * degrees[d]; p++)
+            if (ids[p] == 4 || ids[p] == 1) {
+                CHECK(n < num_edges[0] && edge[n] == (int64_t)p && row[n] == (ids[p] == 1));
+                n++;
+            }
+        CHECK_EQ(num_edges[0], n);
+        aether_sampler_destroy(s);
+        aether_topology_destroy(t);
+    }
+}
+
 TEST(types_without_relations_and_no_types_at_all) {
     const uint64_t num_nodes[] = {3};
     const int64_t ids[] = {2, 0, 2};
