@@ -140,7 +140,7 @@ def draw(report: Report, rates: list[list[common.Cell]]) -> None:
             ]
             values = [value if isinstance(value, float) else None for _, value in shown]
             common.bars(axis, [name for name, _ in shown], values, "batches per second")
-            axis.set_title(f"{graph}, {row[1]} negatives, {row[2]} links per batch", fontsize=9)
+            axis.set_title(f"{graph}, {row[1]} negatives, batch {row[2]}", fontsize=9)
 
     common.plot(report, 2, panels)
 
