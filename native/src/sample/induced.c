@@ -67,18 +67,34 @@ static int walk_list(walk *w, ae_list list) {
 }
 
 /* Of a disjoint sample the edges within the tree, and those that it may see. */
-static int walk_node(const aether_sampler *s, walk *w, uint64_t key) {
-    const aether_topology *t = w->r->topology;
-    const uint64_t node = ae_key_node(s, key);
-    ae_list list = {0};
-    int rc = t->ops->locate(t, &node, 1, &list, w->err);
-    if (!rc)
-        rc = ae_frontier_restrict(s, w->r, key, &list, w->err);
+static int walk_node(const aether_sampler *s, walk *w, uint64_t key, ae_list list) {
+    int rc = ae_frontier_restrict(s, w->r, key, &list, w->err);
     if (rc)
         return rc;
     w->tree = s->node_bits ? ae_key_tree(s, key) << s->node_bits : 0;
     w->holes = ae_holes_in(w->r->excluded, w->r->num_excluded, list);
     return walk_list(w, list);
+}
+
+/* The lists of n nodes, at most BLOCK: found together, so that their cache misses overlap. */
+static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, uint64_t n, uint64_t *first) {
+    const aether_topology *t = w->r->topology;
+    uint64_t nodes[BLOCK] = {0}, starts = 0;
+    ae_list lists[BLOCK];
+    for (uint64_t i = 0; i < n; i++)
+        nodes[i] = ae_key_node(s, keys[i]);
+    int rc = t->ops->locate(t, nodes, n, lists, w->err);
+    if (rc)
+        return rc;
+    for (uint64_t i = 0; i < n; i++)
+        if (lists[i].degree)
+            w->positions[starts++] = lists[i].start;
+    t->ops->prefetch(t, w->positions, starts);
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        first[i] = w->r->num_edges;
+        rc = walk_node(s, w, keys[i], lists[i]);
+    }
+    return rc;
 }
 
 static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
@@ -90,9 +106,9 @@ static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     uint64_t *first = ae_relation_first(r);
     r->num_edges = 0;
     r->num_expanded = from->num_nodes;
-    for (uint64_t v = 0; v < from->num_nodes; v++) {
-        first[v] = r->num_edges;
-        rc = walk_node(s, &w, ae_nodes_keys(from)[v]);
+    for (uint64_t v = 0; v < from->num_nodes; v += BLOCK) {
+        uint64_t n = from->num_nodes - v < BLOCK ? from->num_nodes - v : BLOCK;
+        rc = walk_nodes(s, &w, ae_nodes_keys(from) + v, n, first + v);
         if (rc)
             return rc;
     }

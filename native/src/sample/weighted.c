@@ -151,7 +151,7 @@ static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t 
     rc = cumulate(r, 1, drawable, cumulative, positions, err);
     if (!rc && *total > DBL_MAX)
         rc = cumulate(r, 1 / RESCALE, drawable, cumulative, positions, err);
-    else if (!rc && *total < DBL_MIN * RESCALE)
+    else if (!rc && *total < DBL_MIN)
         rc = cumulate(r, RESCALE, drawable, cumulative, positions, err);
     for (uint64_t i = 0; !rc && i < count; i++) {
         double u = (double)(ae_rng_draw(stream, i) >> 11) * 0x1p-53;
