@@ -35,6 +35,7 @@ from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.hgt import HGTLoader, HGTSampler
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import NeighborSampler
+from aethergraph.pyg.shadow import ShaDowKHopSampler
 
 __all__ = [
     "FeatureStore",
@@ -46,6 +47,7 @@ __all__ = [
     "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",
+    "ShaDowKHopSampler",
     "from_data",
     "graph_from_data",
     "to_data",

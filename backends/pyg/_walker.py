@@ -12,6 +12,7 @@ from aethergraph._arrays import check_length
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
+from aethergraph.pyg._both_ways import join_ways
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey
@@ -31,8 +32,16 @@ __all__ = ["Options", "Walk", "Walker", "make_walk"]
 Ids: TypeAlias = "NDArray[np.int64]"
 
 
+#: ``sample_direction`` and the lists that are followed: in-edges, out-edges.
+_LAYOUTS: dict[str, tuple[Literal["csc", "csr"], ...]] = {
+    "forward": ("csc",),
+    "backward": ("csr",),
+    "both": ("csc", "csr"),
+}
+
+
 class Walk(NamedTuple):
-    """One direction of a graph, with what its edges are drawn by.
+    """One direction of a graph, or both, with what its edges are drawn by.
 
     Lists, times and weights go by the graph's edge ids; ``edge_ids`` (unsigned [E], None: the
     same) turns those into the ids that the store shows.
@@ -40,14 +49,14 @@ class Walk(NamedTuple):
 
     graph: Graph
     edge_ids: NDArray[Any] | None
-    relation: native.NativeRelation
+    relations: tuple[native.NativeRelation, ...]
     times: Values | None
-    backward: bool
+    direction: str
 
 
 def make_walk(
     source: Source,
-    layout: Literal["csc", "csr"],
+    direction: str,
     weight_attr: str | None,
     time_attr: str | None,
     *,
@@ -59,7 +68,7 @@ def make_walk(
         InvalidArgumentError: values that are not there or cannot be, or lists of a graph that
             was given that are not sorted (``position`` is the first such node).
     """
-    stores = source.feature_stores
+    stores, layouts = source.feature_stores, _LAYOUTS[direction]
     weights = None if weight_attr is None else find_weights(stores, weight_attr)
     times = None if time_attr is None else find_times(stores, time_attr)
     key = None
@@ -67,7 +76,7 @@ def make_walk(
         assert time_attr is not None
         key = SortKey(time_attr, times.array, times.of_nodes)
     graph, edge_ids = source.graph_store.sampling_graph(
-        num_nodes=source.num_nodes, backward=layout == "csr", sort_by=key
+        num_nodes=source.num_nodes, backward="csr" in layouts, sort_by=key
     )
     if key is not None:
         key.check_rows(graph.num_nodes, graph.num_edges)
@@ -79,13 +88,13 @@ def make_walk(
         own = graph.node_time if times.of_nodes else graph.edge_time
         assert own is not None
         times = Values(own, None, times.of_nodes)
-    relation = make_relation(graph.topology(layout), weights, times)
+    relations = tuple(make_relation(graph.topology(name), weights, times) for name in layouts)
     if key is not None and edge_ids is None and not is_sorted:
         own = graph.node_time if key.of_nodes else graph.edge_time
         is_own = own is not None and np.may_share_memory(own, key.times)
         own_name = "node_time" if key.of_nodes else "edge_time"
-        require_sorted("", graph, key.name, own_name if is_own else None, relation)
-    return Walk(graph, edge_ids, relation, times, layout == "csr")
+        require_sorted("", graph, key.name, own_name if is_own else None, relations[0])
+    return Walk(graph, edge_ids, relations, times, direction)
 
 
 class Options(NamedTuple):
@@ -132,35 +141,42 @@ class Walker:
         """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""
         return seed_bounds(self.walk.times, seeds, times, strict=self._strict, window=self._window)
 
-    def find(self, src: Ids, dst: Ids, *, reverse: bool) -> Ids:
+    def find(self, src: Ids, dst: Ids, *, reverse: bool) -> list[Ids]:
         """Where the edges from ``src`` to ``dst`` stand in the lists, for :meth:`sample`."""
-        topology, count = self.walk.relation.topology, self.walk.graph.num_nodes
+        count = self.walk.graph.num_nodes
         check_ids(src, count, "row")
         check_ids(dst, count, "col")
-        major, minor = (src, dst) if self.walk.backward else (dst, src)
-        found = [topology.find(major, minor)[1]]
-        if reverse:
-            found.append(topology.find(minor, major)[1])
-        return np.unique(np.concatenate(found))
+        places = []
+        for layout, relation in zip(
+            _LAYOUTS[self.walk.direction], self.walk.relations, strict=True
+        ):
+            major, minor = (src, dst) if layout == "csr" else (dst, src)
+            found = [relation.topology.find(major, minor)[1]]
+            if reverse:
+                found.append(relation.topology.find(minor, major)[1])
+            places.append(np.unique(np.concatenate(found)))
+        return places
 
     def sample(
-        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Ids | None = None
+        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
     ) -> native.NativeSample:
-        """Sample around ``seeds``; edges are called as the store calls them."""
+        """Sample around ``seeds``; edges are called as the store calls them, and point from row
+        to col.
+        """
         graph, edge_ids = self.walk.graph, self.walk.edge_ids
         try:
             sampler = self._idle.pop()
         except IndexError:
             sampler = native.NativeSampler(
-                [self.walk.relation],
+                self.walk.relations,
                 [graph.num_nodes],
-                [self._fanouts],
+                [self._fanouts] * len(self.walk.relations),
                 self._flags,
                 self.options.num_threads,
             )
         try:
             bounds = self.bounds(seeds, times)
-            sample = sampler.sample([seeds], key, [bounds.since], [bounds.until], [exclude])
+            sample = sampler.sample([seeds], key, [bounds.since], [bounds.until], exclude)
         except OutOfRangeError as error:
             at, value = error.position, error.value
             raise OutOfRangeError(
@@ -170,6 +186,10 @@ class Walker:
             ) from None
         finally:
             self._idle.append(sampler)
+        if self.walk.direction == "backward":
+            sample = sample._replace(row=sample.col, col=sample.row)
+        elif self.walk.direction == "both":
+            sample = join_ways(sample, graph.num_edges)
         if edge_ids is not None:
             sample.edge[0][:] = edge_ids[sample.edge[0]]
         return sample

@@ -103,7 +103,10 @@ class NeighborSampler(KeyedSampler):
             workers share what is in memory.
         directed: deprecated by PyG; False means ``subgraph_type="induced"``.
         sample_direction: ``"forward"`` walks edges from destination to source, so that messages
-            reach the seeds; ``"backward"`` walks from source to destination and needs a graph
+            reach the seeds; ``"backward"`` walks from source to destination; ``"both"`` draws
+            in-edges and as many out-edges of every node, as PyG's
+            ``BidirectionalNeighborSampler``, an edge drawn at both ends once, edges in order of
+            the hops but not of ``col``. The last two need a graph
             that stores CSR (``layout="csr"`` or ``"both"``).
         strict: times below the seed's only (DGL's rule) instead of up to it (PyG's).
         window: times from the seed's minus this on only.
@@ -115,7 +118,7 @@ class NeighborSampler(KeyedSampler):
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
-        UnsupportedError: typed sampling, or ``time_attr`` with ``"backward"``.
+        UnsupportedError: a typed graph, or ``time_attr`` with a direction but ``"forward"``.
         LayoutError: the graph does not store the direction that is needed; names ``layout``.
         InvalidArgumentError: an argument of the wrong type or value; times or weights that are not
             there, are no numbers, or not one for each; lists of a given graph that are not sorted
@@ -152,11 +155,11 @@ class NeighborSampler(KeyedSampler):
                 DeprecationWarning,
                 stacklevel=2,
             )
-        if sample_direction not in ("forward", "backward"):
+        if sample_direction not in ("forward", "backward", "both"):
             raise InvalidArgumentError(
-                f"sample_direction = {sample_direction!r} is not 'forward' or 'backward'"
+                f"sample_direction = {sample_direction!r} is not 'forward', 'backward' or 'both'"
             )
-        if sample_direction == "backward" and time_attr is not None:
+        if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(
                 f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG"
             )
@@ -221,7 +224,7 @@ class NeighborSampler(KeyedSampler):
 
     @property
     def sample_direction(self) -> str:
-        """``"forward"`` or ``"backward"``."""
+        """``"forward"``, ``"backward"`` or ``"both"``."""
         return self._sample_direction
 
     @property
@@ -385,13 +388,11 @@ class NeighborSampler(KeyedSampler):
         return self._batch_key(loader_key, *content)
 
     def _sample(
-        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Ids | None = None
+        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
     ) -> SamplerOutput:
         sample = self._current_walker().sample(seeds, key, times, exclude)
         node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
         sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
-        if self._sample_direction == "backward":
-            sources, targets = targets, sources
         counted = self._subgraph_type != SubgraphType.induced
         return SamplerOutput(
             node=torch.from_numpy(node),
@@ -412,7 +413,7 @@ class NeighborSampler(KeyedSampler):
         if self._walk is None:
             self._walk = make_walk(
                 self._source,
-                "csr" if self._sample_direction == "backward" else "csc",
+                self._sample_direction,
                 self._weight_attr,
                 self._time_attr,
                 is_sorted=self._is_sorted,

@@ -1,0 +1,140 @@
+"""ShaDow's ego subgraphs for PyG.
+
+Source followed: ``torch_geometric/loader/shadow.py`` (``ShaDowKHopSampler``); torch-sparse is not
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch_geometric.loader as pyg_loader
+from torch import Tensor
+from torch_geometric.data import Batch
+from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
+
+from aethergraph.errors import UnsupportedError
+from aethergraph.pyg._batch import fetch, make_batch
+from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
+from aethergraph.pyg._loading import NodeMixin, Stores
+from aethergraph.pyg.convert import as_stores
+from aethergraph.pyg.sampler import NeighborSampler
+
+__all__ = ["ShaDowKHopSampler"]
+
+
+class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
+    """Batches of one small subgraph around each root node (Zeng et al., "Decoupling the Depth and
+    Scope of Graph Neural Networks", NeurIPS 2021): PyG's ``ShaDowKHopSampler``, faster::
+
+        loader = ShaDowKHopSampler(graph, depth=2, num_neighbors=10, node_idx=train_nodes)
+        for batch in loader:
+            out = model(batch.x, batch.edge_index)[batch.root_n_id]
+
+    A subgraph holds the nodes that ``depth`` hops of sampling reach from the root, and all edges
+    of the graph among them. The batch is PyG's ``Batch``, with one graph after the other:
+    ``edge_index``, ``batch`` and ``ptr``, ``root_n_id`` [B] (where the roots are), every node
+    tensor by node and every edge tensor by edge, but ``y`` for the roots only, as in PyG; and
+    ``n_id``, ``e_id`` and ``input_id``, which PyG's has not.
+
+    It is a loader, in spite of its name, which is PyG's. Draws, memory and prefetching are as in
+    :class:`aethergraph.pyg.NeighborLoader`.
+
+    Args:
+        data: a graph of one type, as in :class:`aethergraph.pyg.NeighborLoader`.
+        depth: hops.
+        num_neighbors: neighbours to take per node and hop, -1 for all.
+        node_idx: root nodes: None (all), ids, a mask or a slice.
+        replace: draw with replacement.
+        transform, seed, num_threads, prefetch_batches, num_sample_threads, **kwargs: see
+            :class:`aethergraph.pyg.NeighborLoader`.
+
+    Raises:
+        UnsupportedError: a graph of many types; else as :class:`aethergraph.pyg.NeighborLoader`.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        depth: int,
+        num_neighbors: int,
+        node_idx: Any = None,
+        replace: bool = False,
+        *,
+        transform: Callable[[Any], Any] | None = None,
+        seed: int | None = None,
+        num_threads: int = 1,
+        prefetch_batches: int = 2,
+        num_sample_threads: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        stores = Stores(as_stores(data))
+        if is_typed(stores):
+            raise UnsupportedError(
+                "ego subgraphs are those of a graph of one type, as in PyG; the core's "
+                "HeteroNeighborSampler with disjoint=True and subgraph_type='induced' makes typed "
+                "ones"
+            )
+        self.depth = check_count(depth, "depth", 0)
+        self.num_neighbors = num_neighbors
+        sampler = NeighborSampler(
+            stores,
+            [num_neighbors] * self.depth,
+            "induced",
+            replace,
+            disjoint=True,
+            num_threads=num_threads,
+        )
+        self._set_up(seed, prefetch_batches, num_sample_threads)
+        _, nodes, ids = seed_nodes(node_idx, sampler, stores)
+        kwargs.setdefault("input_id", ids)
+        super().__init__(stores, sampler, nodes, transform=transform, **kwargs)
+        self.node_idx = node_idx
+        self._lighten()
+
+    def _sample(self, seeds: NodeSamplerInput, key: int | None) -> SamplerOutput:
+        out = super()._sample(seeds, key)
+        return _by_root(out, len(seeds.node))
+
+    def filter_fn(self, out: SamplerOutput) -> Batch:
+        """Make the batch."""
+        fetched = out.__dict__.pop("_fetched", None)
+        store = self.data[0]
+        if fetched is None:
+            fetched = fetch(store, out)
+        values = make_batch(store, out, fetched, self._sampler().edge_permutation)
+        input_id, _, roots = out.metadata
+        num_nodes = values.pop("num_nodes")
+        ends = torch.cat([roots, roots.new_tensor([num_nodes])])
+        batch = Batch(batch=values.pop("batch"), ptr=ends)
+        for name, value in values.items():
+            if value is not None:
+                batch[name] = value
+        batch.num_nodes = num_nodes
+        batch.root_n_id, batch.input_id = roots, input_id
+        if any(name == "y" for name, _ in fetched.nodes):
+            batch.y = batch.y[roots]
+        return batch if self.transform is None else self.transform(batch)
+
+
+def _by_root(out: SamplerOutput, num_roots: int) -> SamplerOutput:
+    """The sample with the nodes of each tree together, its root first, and edges by ``col``."""
+    order = torch.argsort(out.batch, stable=True)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    row, col = place[out.row], place[out.col]
+    edges = torch.argsort(col, stable=True)
+    return SamplerOutput(
+        node=out.node[order],
+        row=row[edges],
+        col=col[edges],
+        edge=_take(out.edge, edges),
+        batch=out.batch[order],
+        metadata=(*out.metadata, place[:num_roots]),
+    )
+
+
+def _take(values: Tensor | None, index: Tensor) -> Tensor | None:
+    return None if values is None else values[index]
