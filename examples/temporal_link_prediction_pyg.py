@@ -3,7 +3,7 @@
 Everybody writes to people of one group for a while, then turns to another. A model that sees a
 writer's last links learns that; links of any age help little, and none not at all.
 
-    python examples/temporal_link_prediction_pyg.py [--nodes 10000] [--epochs 3] [--quick]
+    python examples/temporal_link_prediction_pyg.py [--nodes 4000] [--epochs 3] [--quick]
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def future_auc(fanout: int, strategy: str, num_nodes: int, epochs: int) -> float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--nodes", type=int, default=4_000)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a small graph, two epochs")
     args = parser.parse_args()
