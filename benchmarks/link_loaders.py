@@ -26,8 +26,7 @@ Make = Callable[[str, Any, int], Any]
 
 PYG = "PyG LinkNeighborLoader"
 STOCK, OURS = "stock LinkLoader, aethergraph", "aethergraph LinkNeighborLoader"
-ONE_TYPE = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory")
-MANY_TYPES = ONE_TYPE[:3]
+CONTENDERS = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory")
 FANOUTS = [15, 10]
 LINKS = ("user", "votes", "post")
 
@@ -119,6 +118,18 @@ def typed_stock(folder: Path, storage: Any) -> Make:
     )
 
 
+def typed_ours(folder: Path, storage: Any) -> Make:
+    from aethergraph import HeteroGraph
+    from aethergraph.pyg import LinkNeighborLoader
+
+    graph = HeteroGraph.load(folder / "eight.aeg", storage=storage)
+    for name in graph.node_types:
+        graph[name].load_features(folder / f"x128-{name}.npy", storage=storage)
+    return lambda negatives, links, batch: LinkNeighborLoader(
+        graph, FANOUTS, (LINKS, links), neg_sampling=negatives, batch_size=batch
+    )
+
+
 # ---- serving -----------------------------------------------------------------------------------
 
 
@@ -157,7 +168,7 @@ def setup(config: dict[str, Any]) -> Commands:
     elif name.startswith(STOCK):
         build = typed_stock if typed else stock
     else:
-        build = ours
+        build = typed_ours if typed else ours
     make = build(folder, name.rsplit(" ", 1)[-1])
     indptr, indices = lists_of_links(folder, typed)
 

@@ -18,7 +18,7 @@ from typing import Any
 import common
 import numpy as np
 from common import Ratio, Report
-from link_loaders import FANOUTS, MANY_TYPES, ONE_TYPE, PYG
+from link_loaders import CONTENDERS, FANOUTS, PYG
 from typed import make_graphs
 from worker import Worker, WorkerError, take_turns
 
@@ -89,10 +89,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     ratios: list[list[common.Cell]] = []
     work: list[list[common.Cell]] = []
     results: list[dict[str, Any]] = []
-    ours = [name for name in ONE_TYPE if name != PYG]
-    for graph, able in (("one type", ONE_TYPE), ("typed", MANY_TYPES)):
+    ours = [name for name in CONTENDERS if name != PYG]
+    for graph in ("one type", "typed"):
         config = {"folder": str(folder_of(args, graph == "typed")), "typed": graph == "typed"}
-        names = [name for name in able if name != PYG or sampler is not None]
+        names = [name for name in CONTENDERS if name != PYG or sampler is not None]
         if args.quick:  # starting processes is what takes time there
             names = [name for name in names if not name.endswith("memory")]
         with ExitStack() as stack:
@@ -112,9 +112,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                     for name, values in times.items()
                     if PYG in times
                 }
-                rates.append([*label, *(rate.get(name, "-") for name in ONE_TYPE)])
+                rates.append([*label, *(rate.get(name, "-") for name in CONTENDERS)])
                 ratios.append([*label, *(over.get(name, "-") for name in ours)])
-                work.append([*label, *(edges.get(name, "-") for name in ONE_TYPE)])
+                work.append([*label, *(edges.get(name, "-") for name in CONTENDERS)])
                 results.append({"graph": graph, "negatives": negatives, "batch": batch,
                                 "edges_per_batch": edges,
                                 "seconds_per_batch_by_round": times})  # fmt: skip
@@ -124,8 +124,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.data = {"cases": results}
     columns = ["graph", "negatives", "links per batch"]
     report.table(f"times as fast as {PYG}: median (range over rounds)", [*columns, *ours], ratios)
-    report.table("batches per second, medians", [*columns, *ONE_TYPE], rates)
-    report.table("the work: edges per batch", [*columns, *ONE_TYPE], work)
+    report.table("batches per second, medians", [*columns, *CONTENDERS], rates)
+    report.table("the work: edges per batch", [*columns, *CONTENDERS], work)
     report.note(f"Fanouts {FANOUTS}; one negative per link. A dash: no such loader, or left out.")
     draw(report, rates)
     report.finish()
@@ -136,7 +136,9 @@ def draw(report: Report, rates: list[list[common.Cell]]) -> None:
         for axis, graph in zip(axes, ("one type", "typed"), strict=True):
             row = next(row for row in rates if row[0] == graph)
             shown = [
-                (name, value) for name, value in zip(ONE_TYPE, row[3:], strict=True) if value != "-"
+                (name, value)
+                for name, value in zip(CONTENDERS, row[3:], strict=True)
+                if value != "-"
             ]
             values = [value if isinstance(value, float) else None for _, value in shown]
             common.bars(axis, [name for name, _ in shown], values, "batches per second")
