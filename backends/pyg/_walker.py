@@ -160,8 +160,9 @@ class Walker:
     def sample(
         self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
     ) -> native.NativeSample:
-        """Sample around ``seeds``; edges are called as the store calls them, and point from row
-        to col.
+        """Sample around ``seeds``; edges are called as the store calls them.
+
+        They point from row to col, or walked ``"backward"`` from col to row.
         """
         graph, edge_ids = self.walk.graph, self.walk.edge_ids
         try:
@@ -186,9 +187,7 @@ class Walker:
             ) from None
         finally:
             self._idle.append(sampler)
-        if self.walk.direction == "backward":
-            sample = sample._replace(row=sample.col, col=sample.row)
-        elif self.walk.direction == "both":
+        if self.walk.direction == "both":
             sample = join_ways(sample, graph.num_edges)
         if edge_ids is not None:
             sample.edge[0][:] = edge_ids[sample.edge[0]]

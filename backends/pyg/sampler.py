@@ -393,6 +393,8 @@ class NeighborSampler(KeyedSampler):
         sample = self._current_walker().sample(seeds, key, times, exclude)
         node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
         sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
+        if self._sample_direction == "backward":
+            sources, targets = targets, sources
         counted = self._subgraph_type != SubgraphType.induced
         return SamplerOutput(
             node=torch.from_numpy(node),

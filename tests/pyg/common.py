@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.sampler import NegativeSampling
 
 from aethergraph import Graph, Subgraph
 from aethergraph.pyg import FeatureStore, GraphStore
@@ -124,3 +125,9 @@ def mark(data: Data) -> Data:
 
 class Batch(Data):
     """A batch class of a user's own."""
+
+
+def dst_weight(weight: Tensor) -> dict[str, Tensor]:
+    """The argument of NegativeSampling: PyG 2.5 has one weight for both sides."""
+    per_side = hasattr(NegativeSampling("binary"), "dst_weight")
+    return {"dst_weight" if per_side else "weight": weight}

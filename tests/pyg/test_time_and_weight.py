@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pyg.common import MASK, assert_same_batches
+from pyg.common import MASK, assert_same_batches, dst_weight
 from pyg.test_loaders import Plain
 from pyg.test_sampler import ForeignStore
 from torch import Tensor
@@ -358,11 +358,6 @@ def test_negatives_are_spread_over_the_nodes_in_time(weighted: bool) -> None:
         assert (counts[shares == 0] == 0).all()
         chi2 = ((counts - expected)[shares > 0] ** 2 / expected[shares > 0]).sum()
         assert chi2 < 2 * np.count_nonzero(shares)
-
-
-def dst_weight(weight: Tensor) -> dict[str, Tensor]:
-    per_side = hasattr(NegativeSampling("binary"), "dst_weight")
-    return {"dst_weight" if per_side else "weight": weight}
 
 
 def test_negatives_where_no_node_is_early_enough() -> None:
