@@ -289,7 +289,7 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
 #define AETHER_SAMPLE_REPLACE  1
 #define AETHER_SAMPLE_DISJOINT 2
 #define AETHER_SAMPLE_INDUCED  4
-#define AETHER_SAMPLE_LATEST   8 /* of those in time the last ones, instead of any; needs times */
+#define AETHER_SAMPLE_LATEST   8 /* of those in time the last ones, instead of any; where there are times */
 
 #define AETHER_TIMES_OF_EDGES 1
 #define AETHER_TIMES_OF_NODES 2

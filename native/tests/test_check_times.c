@@ -161,6 +161,18 @@ TEST(damage_is_reported_not_followed) {
     drop(&r);
 }
 
+TEST(times_of_another_kind_are_refused) {
+    aether_relation r = make(false, AETHER_I64);
+    aether_error err = {0};
+    r.time_dtype = AETHER_F32;
+    CHECK_CODE(aether_check_times(&r, NULL, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "int64 or float64");
+    r.time_dtype = AETHER_I64;
+    r.times_of = 0;
+    CHECK_CODE(aether_check_times(&r, NULL, &err), AETHER_E_INVALID);
+    drop(&r);
+}
+
 TEST(checking_can_be_cancelled) {
     aether_relation r = make(false, AETHER_I64);
     aether_error err = {0};

@@ -22,8 +22,7 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
                             i, l->num_major, l->num_minor, num_nodes[r->from], num_nodes[r->to]);
     if (r->weights && r->weight_dtype != AETHER_F32 && r->weight_dtype != AETHER_F64)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: weights are float32 or float64", i);
-    if (r->times && ((r->time_dtype != AETHER_I64 && r->time_dtype != AETHER_F64) ||
-                     (r->times_of != AETHER_TIMES_OF_EDGES && r->times_of != AETHER_TIMES_OF_NODES)))
+    if (!ae_times_known(r))
         return ae_error_set(err, AETHER_E_INVALID,
                             "edge type %u: times are int64 or float64, of edges or nodes", i);
     return AETHER_OK;

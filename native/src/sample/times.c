@@ -136,6 +136,8 @@ int aether_check_times(const aether_relation *relation, aether_task *task, aethe
                .err = err};
     if (!relation->times)
         return AETHER_OK;
+    if (!ae_times_known(relation))
+        return ae_error_set(err, AETHER_E_INVALID, "times are int64 or float64, of edges or nodes");
     aether_guard();
     ae_task_begin(task, t->lists.num_major);
     ae_pool_run(check_block, &c, t->lists.num_major / CHECK_NODES + 1, 0);

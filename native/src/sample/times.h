@@ -31,6 +31,12 @@ static inline int64_t ae_time_of_double(double time) {
     return bits < 0 ? (int64_t)((uint64_t)bits ^ INT64_MAX) : bits;
 }
 
+/* Times of a known dtype, of edges or nodes, or none. */
+static inline bool ae_times_known(const aether_relation *r) {
+    return !r->times || ((r->time_dtype == AETHER_I64 || r->time_dtype == AETHER_F64) &&
+                         (r->times_of == AETHER_TIMES_OF_EDGES || r->times_of == AETHER_TIMES_OF_NODES));
+}
+
 /* The part of `list` with since <= time <= until. */
 int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t since, int64_t until,
                       ae_list *list, aether_error *err);
