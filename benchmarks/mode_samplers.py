@@ -38,6 +38,7 @@ TIMES = 1_000_000
 ABLE = {
     "torch-sparse": (NODES_ANY, DISJOINT),
     "DGL": (WEIGHTED, REPLACED),
+    "torch.multinomial": (WEIGHTED, REPLACED),
 }
 
 # Sample, which takes the seeds as a framework holds them, and the edges of a sample.
@@ -114,6 +115,48 @@ def torch_sparse(folder: Path, mode: str, fanouts: list[int]) -> Sampler:
         lambda ids: operator([name], [kind], *lists, {name: ids}, *rest),
         lambda out: int(out[1][edges].numel()),  # node, row, col, edge
     )
+
+
+def multinomial(folder: Path, mode: str, fanouts: list[int]) -> Sampler:
+    """The call that pyg-lib's weighted sampler makes for every list, and little else.
+
+    Its id map, its loops and its output are left out (neighbour ids are merged by torch.unique), so
+    it should be below pyg-lib's time.
+    """
+    import torch
+
+    indptr, indices, weight = tensors(folder, "indptr", "indices", "edge_weight")
+    replace = mode == REPLACED
+
+    def draw(
+        starts: list[int], sizes: list[int], weight: torch.Tensor, k: int, replace: bool
+    ) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        for i in range(len(starts)):
+            if sizes[i] <= k and not replace:
+                found.append(torch.arange(sizes[i]))
+            elif sizes[i] > 0:
+                found.append(torch.multinomial(weight.narrow(0, starts[i], sizes[i]), k, replace))
+            else:
+                found.append(torch.empty(0, dtype=torch.int64))
+        return found
+
+    draws = torch.jit.script(draw)
+
+    def sample(ids: Any) -> int:
+        edges, seen = 0, ids.unique()
+        for k in fanouts:
+            starts, sizes = indptr[ids], indptr[ids + 1] - indptr[ids]
+            lists = draws(starts.tolist(), sizes.tolist(), weight, k, replace)
+            counts = torch.tensor([len(places) for places in lists])
+            positions = torch.cat(lists) + starts.repeat_interleave(counts)
+            reached = indices[positions].unique()
+            ids = reached[~torch.isin(reached, seen)]
+            seen = torch.cat((seen, ids))
+            edges += len(positions)
+        return edges
+
+    return sample, lambda edges: edges
 
 
 def dgl(folder: Path, mode: str, fanouts: list[int]) -> Sampler:
@@ -201,6 +244,7 @@ CONTENDERS: dict[str, tuple[Callable[[], Make], tuple[str, ...]]] = {
     "aethergraph mmap": (lambda: aethergraph("mmap"), ("aethergraph",)),
     "pyg-lib": (lambda: pyg_lib, ("torch", "torch_geometric", "pyg_lib")),
     "torch-sparse": (lambda: torch_sparse, ("torch", "torch_sparse")),
+    "torch.multinomial": (lambda: multinomial, ("torch",)),
     "DGL": (lambda: dgl, ("torch", "dgl")),
     "GraphBolt": (lambda: graphbolt, ("torch", "dgl")),
 }

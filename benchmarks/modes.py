@@ -10,6 +10,7 @@ turns, each in the modes that it has.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace, report: Report) -> None:
     num_nodes = 2_000 if args.quick else 1_000_000
     graphs = make_graphs(args.dir, num_nodes)
     found = comparison.contenders(args, report)
+    if common.pyg_sampler() is not None:  # which needs torch
+        found["torch.multinomial"] = sys.executable
     report.parameters |= {"nodes": num_nodes, "edges": 10 * num_nodes, "batch": BATCH}
     cases = []
     with ExitStack() as stack:
@@ -101,6 +104,10 @@ def run(args: argparse.Namespace, report: Report) -> None:
 def add_notes(report: Report, num_nodes: int) -> None:
     size = f"{common.short(num_nodes)} nodes, {common.short(10 * num_nodes)} edges"
     report.note(f"{size}, batch {BATCH}. A dash: the contender has no such mode.")
+    report.note(
+        "torch.multinomial: the call that pyg-lib's weighted sampler makes for every list, with "
+        "hardly anything around it; pyg-lib does more."
+    )
     report.note("Without pyg-lib no peer draws the last by time: GraphBolt draws any there.")
     report.note(
         "disjoint: torch-sparse has it in its temporal sampler only, which runs here with one time "
