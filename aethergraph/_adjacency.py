@@ -127,12 +127,15 @@ class Adjacency:
     def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
         """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]; works with every layout.
 
-        Costs one pass over a list for each pair.
+        Costs one pass over the list of every node in ``v`` (with layout "csr": in ``u``).
 
         Raises:
             OutOfRangeError: a node that does not exist; names the side and the position.
         """
-        return np.asarray(self._find(u, v)[0] > 0)
+        source, target = self._ends(u, v)
+        found = np.zeros(len(source), bool)
+        found[self._find(source, target)[0]] = True
+        return found
 
     def edges_between(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
         """Every edge from ``u[i]`` to ``v[i]``: ``(i, edge id)``, int64 [m] each, by ascending i.
@@ -140,19 +143,25 @@ class Adjacency:
         There are as many for a pair as there are duplicates of the edge, none if it is missing.
         Cost and errors are those of :meth:`has_edges`.
         """
-        counts, edges = self._find(u, v)
-        return np.repeat(np.arange(len(counts)), counts), edges
+        return self._find(*self._ends(u, v))
 
-    def _find(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
+    def _ends(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
         source, target = as_ids(u, "u"), as_ids(v, "v")
         if len(source) != len(target):
             raise InvalidArgumentError(f"u has {len(source)} ids, but v has {len(target)}")
         parts = self._edges()
         for name, ids, count in (("u", source, parts.num_src), ("v", target, parts.num_dst)):
             check_ids(ids, count, name)
+        return source, target
+
+    def _find(self, source: Ids, target: Ids) -> tuple[Ids, Ids]:
+        parts = self._edges()
         lists = parts.any_lists
         ends = (target, source) if lists is parts.csc else (source, target)
-        return lists.topology.find(*ends)
+        # How much will be read is not known before: with many pairs it may take a while.
+        return native.run_long(
+            lambda task: lists.topology.find(*ends, task), None, 1024 * len(source)
+        )
 
     def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """``(indptr uint64 [num_dst + 1], indices uint32 or uint64 [num_edges])``, read-only.

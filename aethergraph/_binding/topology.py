@@ -96,13 +96,17 @@ class NativeTopology:
         end_read(code, err, self.guard)
         return neighbors, edges
 
-    def find(self, major: Ids, minor: Ids) -> tuple[Ids, Ids]:
-        """Where the lists of ``major`` hold ``minor``: counts by pair, and all positions in turn.
-        Both are ids that exist.
+    def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
+        """Every edge between ``major[i]`` and ``minor[i]``: i, and its position, by ascending i.
+
+        The ids are some that exist.
         """
-        counts = empty(len(major), np.int64, f"{len(major)} counts")
+        order = np.lexsort((minor, major))
+        major, minor = major[order], minor[order]
         capacity = 2 * len(major)
+        hits = ffi.new("uint64_t *")
         while True:
+            pairs = empty(capacity, np.int64, f"{capacity} edges")
             places = empty(capacity, np.int64, f"{capacity} edges")
             err = new_error()
             begin_read(self.guard)
@@ -111,16 +115,20 @@ class NativeTopology:
                 ffi.from_buffer("int64_t[]", major),
                 ffi.from_buffer("int64_t[]", minor),
                 len(major),
-                ffi.from_buffer("uint64_t[]", counts),
+                ffi.from_buffer("uint64_t[]", pairs),
                 ffi.from_buffer("uint64_t[]", places),
                 capacity,
+                hits,
+                lend(task, 8 * len(major)),
                 err,
             )
             end_read(code, err, self.guard)
-            found = int(counts.sum())
-            if found <= capacity:
-                return counts, places[:found]
-            capacity = found
+            if hits[0] <= capacity:
+                break
+            capacity = int(hits[0])
+        pair = order[pairs[: hits[0]]]
+        by_pair = np.argsort(pair, kind="stable")
+        return pair[by_pair], places[by_pair]
 
     def fanout(
         self,

@@ -278,11 +278,13 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
 int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
                               int64_t *edges, uint64_t capacity, aether_error *err);
 
-/* Where in the list of major[i] does minor[i] stand: found[n] counts, and the
- * positions of pair i follow those of pair i - 1 in `positions` (NULL: counts
- * only). Of more than `capacity` the rest is counted, not written. */
+/* Where the list of major[i] holds minor[i], for n pairs in ascending order of
+ * (major, minor); pairs may repeat. Hit h is pairs[h] at positions[h], hits being
+ * in order of major, then of position. Of more than `capacity` hits the rest is
+ * counted, not written. Each list is read once. */
 int aether_find_edges(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
-                      uint64_t *found, uint64_t *positions, uint64_t capacity, aether_error *err);
+                      uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
+                      aether_task *task, aether_error *err);
 
 /* ---- sampling ---------------------------------------------------------- */
 

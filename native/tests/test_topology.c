@@ -161,21 +161,38 @@ TEST(capacity_is_never_exceeded) {
     aether_topology_destroy(t);
 }
 
+/* Every pair twice. */
+static uint64_t all_pairs(int64_t *major, int64_t *minor) {
+    uint64_t n = 0;
+    for (int64_t v = 0; v < NUM_NODES; v++)
+        for (int64_t i = 0; i < 2 * NUM_NODES; i++) {
+            major[n] = v;
+            minor[n++] = i / 2;
+        }
+    return n;
+}
+
 TEST(edges_are_found_by_their_ends) {
+    static int64_t major[2 * NUM_NODES * NUM_NODES], minor[2 * NUM_NODES * NUM_NODES];
+    static uint64_t pairs[2 * NUM_EDGES], positions[2 * NUM_EDGES];
     aether_lists l = good_lists();
     aether_error err = {0};
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
-    for (int64_t major = 0; major < NUM_NODES; major++) {
-        for (int64_t minor = 0; minor < NUM_NODES; minor++) {
-            uint64_t found, positions[LONG_LIST], expected = 0;
-            REQUIRE_OK(aether_find_edges(t, &major, &minor, 1, &found, positions, LONG_LIST, &err), err);
-            for (uint64_t p = indptr[major]; p < indptr[major + 1]; p++)
-                if (narrow[p] == minor)
-                    CHECK_EQ(positions[expected++], p);
-            CHECK_EQ(found, expected);
-        }
+    uint64_t n = all_pairs(major, minor), hits = 0;
+    aether_task task = {0};
+    CHECK_OK(aether_find_edges(t, major, minor, n, pairs, positions, 2 * NUM_EDGES, &hits, &task, &err), err);
+    CHECK_EQ(task.done, n);
+    REQUIRE(hits == 2 * NUM_EDGES); /* every edge, once for each of its two pairs */
+    for (uint64_t h = 0; h < hits; h++) {
+        CHECK_EQ(positions[h], h / 2);
+        CHECK_EQ(narrow[positions[h]], minor[pairs[h]]);
+        CHECK(indptr[major[pairs[h]]] <= positions[h] && positions[h] < indptr[major[pairs[h]] + 1]);
+        CHECK(h % 2 == 0 || pairs[h] == pairs[h - 1] + 1);
     }
+    task.cancel = 1;
+    CHECK_CODE(aether_find_edges(t, major, minor, n, pairs, positions, 0, &hits, &task, &err),
+               AETHER_E_CANCELLED);
     aether_topology_destroy(t);
 }
 
@@ -184,20 +201,24 @@ TEST(edges_are_counted_beyond_the_room_for_them) {
     aether_error err = {0};
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
-    int64_t major[] = {0, 2, 0}, minor[] = {narrow[0], narrow[3], narrow[1]};
-    uint64_t all[3], some[3], positions[2] = {99, 99};
-    CHECK_OK(aether_find_edges(t, major, minor, 3, all, NULL, 0, &err), err);
-    CHECK_OK(aether_find_edges(t, major, minor, 3, some, positions, 1, &err), err);
-    for (int i = 0; i < 3; i++)
-        CHECK_EQ(some[i], all[i]);
+    int64_t major[] = {0, 2, 2}, minor[] = {narrow[0], 0, NUM_NODES - 1};
+    uint64_t all = 0, some = 0, pairs[2] = {99, 99}, positions[2] = {99, 99};
+    CHECK_OK(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), err);
+    CHECK_OK(aether_find_edges(t, major, minor, 3, pairs, positions, 1, &some, NULL, &err), err);
+    CHECK_EQ(some, all);
+    CHECK_EQ(pairs[0], 0);
+    CHECK_EQ(pairs[1], 99);
     CHECK_EQ(positions[0], 0);
     CHECK_EQ(positions[1], 99);
     minor[1] = NUM_NODES;
-    CHECK_CODE(aether_find_edges(t, major, minor, 3, all, NULL, 0, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), AETHER_E_RANGE);
     CHECK_HAS(err.message, "minor[1]");
+    minor[1] = minor[2] = 0;
+    major[2] = 1;
+    CHECK_CODE(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), AETHER_E_INVALID);
+    CHECK_EQ(err.position, 2);
     major[0] = -1;
-    CHECK_CODE(aether_find_edges(t, major, minor, 3, all, NULL, 0, &err), AETHER_E_RANGE);
-    CHECK_EQ(err.position, 0);
+    CHECK_CODE(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), AETHER_E_RANGE);
     CHECK_EQ(err.value, -1);
     aether_topology_destroy(t);
 }

@@ -230,6 +230,14 @@ static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, uint32_t ty
     return AETHER_OK;
 }
 
+/* The positions are the caller's, for the call only. */
+static void forget_excluded(aether_sampler *s) {
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        s->relations[i].excluded = NULL;
+        s->relations[i].num_excluded = 0;
+    }
+}
+
 static void clear(aether_sampler *s) {
     for (uint32_t t = 0; t < s->num_types; t++) {
         ae_nodes *n = &s->nodes[t];
@@ -238,6 +246,7 @@ static void clear(aether_sampler *s) {
     }
     for (uint32_t i = 0; i < s->num_relations; i++)
         s->relations[i].num_expanded = s->relations[i].num_edges = 0;
+    forget_excluded(s);
 }
 
 static int start(aether_sampler *s, const ae_sample_plan *plan, const aether_seeds *seeds,
@@ -328,6 +337,7 @@ int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aeth
         clear(s);
         return rc;
     }
+    forget_excluded(s);
     for (uint32_t t = 0; t < s->num_types; t++)
         num_nodes[t] = s->nodes[t].num_nodes;
     for (uint32_t i = 0; i < s->num_relations; i++)

@@ -1,18 +1,20 @@
 /*
- * Looking edges up by their two ends: one pass over the list of each pair, for
- * nothing is known about the order of a list.
+ * Looking edges up by their two ends. Nothing is known about the order of a list,
+ * so it is read as a whole, once for all pairs that ask for it.
  */
 #include <inttypes.h>
 
 #include "core/error.h"
+#include "core/task.h"
 #include "store/topology.h"
 
 #define BLOCK 256
 
 typedef struct find {
     const aether_topology *t;
-    uint64_t *positions;
-    uint64_t capacity, used;
+    const int64_t *minor; /* of all pairs */
+    uint64_t *pairs, *positions;
+    uint64_t capacity, hits;
 } find;
 
 static int check_id(const char *name, uint64_t i, int64_t id, uint64_t count, aether_error *err) {
@@ -23,13 +25,35 @@ static int check_id(const char *name, uint64_t i, int64_t id, uint64_t count, ae
                        (int64_t)count - 1);
 }
 
-static void keep(find *f, uint64_t position) {
-    if (f->positions && f->used < f->capacity)
-        f->positions[f->used] = position;
-    f->used++;
+static int check_order(const int64_t *major, const int64_t *minor, uint64_t i, aether_error *err) {
+    if (i == 0 || major[i - 1] < major[i] || (major[i - 1] == major[i] && minor[i - 1] <= minor[i]))
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, major[i],
+                       "pair %" PRIu64 " is below the one before", i);
 }
 
-static int search(find *f, ae_list list, uint64_t wanted, aether_error *err) {
+/* The first of the pairs [from, to) whose minor is not below `id`. */
+static uint64_t first_pair(const find *f, uint64_t from, uint64_t to, uint64_t id) {
+    while (from < to) {
+        uint64_t middle = from + (to - from) / 2;
+        if ((uint64_t)f->minor[middle] < id)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+static void keep(find *f, uint64_t pair, uint64_t position) {
+    if (f->hits < f->capacity) {
+        f->pairs[f->hits] = pair;
+        f->positions[f->hits] = position;
+    }
+    f->hits++;
+}
+
+/* The pairs [from, to) share a list. */
+static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_error *err) {
     uint64_t positions[BLOCK], ids[BLOCK];
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
         uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
@@ -39,29 +63,45 @@ static int search(find *f, ae_list list, uint64_t wanted, aether_error *err) {
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n; i++)
-            if (ids[i] == wanted)
-                keep(f, positions[i]);
+            for (uint64_t p = first_pair(f, from, to, ids[i]); p < to && (uint64_t)f->minor[p] == ids[i]; p++)
+                keep(f, p, positions[i]);
+    }
+    return AETHER_OK;
+}
+
+static int check_pairs(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
+                       aether_error *err) {
+    for (uint64_t i = 0; i < n; i++) {
+        int rc = check_id("major", i, major[i], t->lists.num_major, err);
+        if (!rc)
+            rc = check_id("minor", i, minor[i], t->lists.num_minor, err);
+        if (!rc)
+            rc = check_order(major, minor, i, err);
+        if (rc)
+            return rc;
     }
     return AETHER_OK;
 }
 
 int aether_find_edges(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
-                      uint64_t *found, uint64_t *positions, uint64_t capacity, aether_error *err) {
-    find f = {t, positions, capacity, 0};
+                      uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
+                      aether_task *task, aether_error *err) {
+    find f = {t, minor, pairs, positions, capacity, 0};
     aether_guard();
-    for (uint64_t i = 0; i < n; i++) {
+    int rc = check_pairs(t, major, minor, n, err);
+    ae_task_begin(task, n);
+    for (uint64_t from = 0, to; !rc && from < n; from = to) {
         ae_list list;
-        uint64_t node = (uint64_t)major[i], before = f.used;
-        int rc = check_id("major", i, major[i], t->lists.num_major, err);
+        uint64_t node = (uint64_t)major[from];
+        for (to = from; to < n && major[to] == major[from]; to++)
+            ;
+        if (ae_task_cancelled(task))
+            return ae_error_set(err, AETHER_E_CANCELLED, "looking up edges was cancelled");
+        rc = t->ops->locate(t, &node, 1, &list, err);
         if (!rc)
-            rc = check_id("minor", i, minor[i], t->lists.num_minor, err);
-        if (!rc)
-            rc = t->ops->locate(t, &node, 1, &list, err);
-        if (!rc)
-            rc = search(&f, list, (uint64_t)minor[i], err);
-        if (rc)
-            return rc;
-        found[i] = f.used - before;
+            rc = search(&f, list, from, to, err);
+        ae_task_add(task, to - from);
     }
-    return AETHER_OK;
+    *num_hits = f.hits;
+    return rc;
 }
