@@ -12,13 +12,29 @@ from aethergraph._arrays import as_ids, as_node, empty
 from aethergraph._parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
 
-__all__ = ["Adjacency", "Layout"]
+__all__ = ["Adjacency", "Layout", "NoStrayAttributes"]
 
 Layout = Literal["csc", "csr", "both"]
 Ids = NDArray[np.int64]
 
 
-class Adjacency:
+class NoStrayAttributes:
+    """Refuses ``graph.y = labels``, which looks like PyG and would be lost.
+
+    A class says in ``_ATTACH`` where values go; subclasses of users may have what they like.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        hint = type(self).__dict__.get("_ATTACH")
+        if hint is not None and not name.startswith("_") and not hasattr(type(self), name):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}: attach values with "
+                f"{hint.format(name)}"
+            )
+        super().__setattr__(name, value)
+
+
+class Adjacency(NoStrayAttributes):
     """Queries about edges from ``num_src`` nodes to ``num_dst`` nodes (the same ones in Graph)."""
 
     def _edges(self) -> EdgeParts:

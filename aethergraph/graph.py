@@ -56,6 +56,8 @@ class Graph(Adjacency):
     path when it was loaded from a file (which must still be the same), else by its arrays.
     """
 
+    _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
+
     def __init__(self) -> None:
         raise InvalidArgumentError("use Graph.from_edges(...) or Graph.load(path)")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._adjacency import Adjacency, Layout
+from aethergraph._adjacency import Adjacency, Layout, NoStrayAttributes
 from aethergraph._arrays import as_count, as_ids
 from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
 from aethergraph._parts import (
@@ -45,12 +45,19 @@ def _attach_file(
     return store
 
 
-class NodeView:
+class NodeView(NoStrayAttributes):
     """The nodes of one type: ``graph["user"]``."""
+
+    _ATTACH = ".attrs[{!r}] = ..."
 
     def __init__(self, graph: HeteroGraph, name: str) -> None:
         self._graph = graph
-        self.name = name
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The node type."""
+        return self._name
 
     def _parts(self) -> NodeParts:
         return self._graph.node_parts(self.name)
@@ -100,9 +107,16 @@ class NodeView:
 class EdgeView(Adjacency):
     """The edges of one type: ``graph["user", "votes", "post"]``, with what ``Graph`` answers."""
 
+    _ATTACH = ".attrs[{!r}] = ..."
+
     def __init__(self, graph: HeteroGraph, name: EdgeType) -> None:
         self._graph = graph
-        self.name = name
+        self._name = name
+
+    @property
+    def name(self) -> EdgeType:
+        """The edge type."""
+        return self._name
 
     def _edges(self) -> EdgeParts:
         return self._graph.edge_parts(self.name)
@@ -143,7 +157,7 @@ class EdgeView(Adjacency):
         return f"EdgeView({self.name!r}, num_edges={self.num_edges}, layout={self.layout!r})"
 
 
-class HeteroGraph:
+class HeteroGraph(NoStrayAttributes):
     """A directed graph with several types of nodes and edges.
 
     ::
@@ -164,6 +178,8 @@ class HeteroGraph:
     A graph does not change. It may be shared by threads and used in forked children. It pickles by
     path when it was loaded from a file (which must still be the same), else by its arrays.
     """
+
+    _ATTACH = "graph[type].attrs[{!r}] = ..."
 
     def __init__(self) -> None:
         raise InvalidArgumentError("use HeteroGraph.from_edges(...) or HeteroGraph.load(path)")

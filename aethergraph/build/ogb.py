@@ -17,6 +17,7 @@ import csv
 import gzip
 import logging
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,7 +191,7 @@ def _read_typed_text(raw: Path) -> _Content:
     triplets = sorted(_read_strings(raw / "triplet-type-list.csv.gz"))
     path = raw / "num-node-dict.csv.gz"
     lines = _read_strings(path)
-    if len(lines) != 2 or len(lines[0]) != len(lines[1]) or not "".join(lines[1]).isdigit():
+    if len(lines) != 2 or len(lines[0]) != len(lines[1]) or not all(map(_is_count, lines[1])):
         raise InputError(path, "is not a line of node types and a line of counts, for one graph")
     content = _Content({}, {n: int(c) for n, c in sorted(zip(*lines, strict=True))})
     for triplet in triplets:
@@ -336,20 +337,27 @@ def _read_columns(table: TextTable, fields: list[Field], dtype: str) -> Array:
     return np.concatenate(chunks or [np.empty((0, len(fields)), dtype)])
 
 
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _read_strings(path: Path) -> list[list[str]]:
     """The lines of a small text file."""
     check_readable(path)
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             return [row for row in csv.reader(file) if row]
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
         raise InputError(path, f"cannot be read: {error}") from error
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
     check_readable(path)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        arrays = np.load(path, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise InputError(path, "is one array, not an archive of arrays (.npz)")
+        with arrays:
             return {name: arrays[name] for name in arrays}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(path, f"cannot be read: {error}") from error

@@ -176,6 +176,11 @@ def as_fanouts(
         raise InvalidArgumentError(f"{name} has one number per hop, got None")
     if isinstance(fanouts, (int, np.integer)):
         raise InvalidArgumentError(f"{name} has one number per hop: [{int(fanouts)}] for one hop")
+    for at, fanout in enumerate(fanouts):
+        if isinstance(fanout, int) and fanout >= 1 << 63:
+            raise InvalidArgumentError(
+                f"{name}[{at}] = {fanout} is too large: -1 takes all neighbours", position=at
+            )
     ids = as_ids(fanouts, name)
     if ids.shape[0] > _MAX_HOPS:
         raise InvalidArgumentError(f"{name} has {ids.shape[0]} hops, at most {_MAX_HOPS} can be")

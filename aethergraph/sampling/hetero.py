@@ -181,6 +181,13 @@ class HeteroNeighborSampler(SamplerBase):
             raise name_seed(error, ids, self._counts) from None
         return self._named(found)
 
+    @property
+    def times_dtype(self) -> np.dtype[Any] | None:
+        """The dtype of the times, int64 or float64, or None."""
+        if self._edge_times is not None:
+            return self._edge_times.dtype
+        return next((times.array.dtype for times in self._seed_times.values()), None)
+
     def node_times(self, name: str) -> Values | None:
         """The times of the nodes of a type, or None."""
         return self._seed_times.get(name)

@@ -115,12 +115,13 @@ def make_typed_batch(
     if isinstance(store, FeatureStore):
         for name, value in store.graph_attrs.items():
             setattr(data, name, value)
-        for group, attrs in store.type_attrs.items():
-            data[group].update(attrs)
-    for group, node in out.node.items():
+    for group, node in out.node.items():  # first of all: this is the order of the types
         data[group].num_nodes = node.size(0)
     for kind, row in out.row.items():
         data[kind].edge_index = stack_rows(row, out.col[kind])
+    if isinstance(store, FeatureStore):
+        for group, attrs in store.type_attrs.items():
+            data[group].update(attrs)
     for group, name, tensor in fetched.tensors:
         data[group][name] = tensor
     for group, node in out.node.items():

@@ -73,6 +73,11 @@ def _read_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | Non
         ids = tensor.nonzero().view(-1)
         _check_some(ids, "input_nodes")
         return ids, ids
+    if tensor.dtype == torch.uint8 and num_nodes is not None and len(tensor) == num_nodes:
+        raise InvalidArgumentError(
+            "input_nodes of dtype torch.uint8 with an entry for every node is ambiguous: use "
+            "torch.bool for a mask and torch.int64 for ids"
+        )
     if tensor.ndim != 1:
         raise InvalidArgumentError(
             f"input_nodes must be one-dimensional, got shape {tuple(tensor.shape)}"
@@ -120,15 +125,28 @@ class EveryEdge:
 
 def _split_links(links: Any) -> tuple[Any, Any]:
     """Edge type and links, of all the forms that PyG takes."""
-    if isinstance(links, (tuple, list)) and len(links) == 3 and isinstance(links[0], str):
+    if _is_kind(links):
         return tuple(links), None
     if isinstance(links, (tuple, list)) and len(links) == 2:
         kind, own = links
         if kind is None:
             return None, own
-        if isinstance(kind, (tuple, list)) and len(kind) == 3 and isinstance(kind[0], str):
+        if _is_kind(kind):
             return tuple(kind), own
     return None, links
+
+
+def _is_kind(value: Any) -> bool:
+    pair = isinstance(value, (tuple, list)) and len(value) in (2, 3)
+    return pair and all(isinstance(name, str) for name in value)
+
+
+def _full_kind(kind: Any, graph: HeteroGraph) -> Any:
+    """The edge type between two node types, if there is one only, as PyG takes it."""
+    if kind is None or len(kind) == 3:
+        return kind
+    found = [name for name in graph.edge_types if (name[0], name[2]) == kind]
+    return found[0] if len(found) == 1 else kind
 
 
 def _every_link(kind: Any, stores: Any) -> Any:
@@ -148,12 +166,14 @@ def seed_links(links: Any, sampler: Any, stores: Any) -> tuple[Any, Tensor | Eve
     """Edge type (None: of a graph that has one), and seed links as int64 [2, P]."""
     kind, links = _split_links(links)
     graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
+    if isinstance(graph, HeteroGraph):
+        kind = _full_kind(kind, graph)
     if isinstance(graph, HeteroGraph) and kind not in graph.edge_types:
         known = ", ".join(map(repr, graph.edge_types)) or "none"
         raise InvalidArgumentError(
             f"edge_label_index of type {kind!r}: give (edge type, links) with one of {known}"
         )
-    names = (None, None) if kind is None else (kind[0], kind[2])
+    names = (None, None) if kind is None else (kind[0], kind[-1])
     counts = [_count_nodes(name, sampler, stores, "edge_label_index") for name in names]
     if links is None:
         links = _every_link(kind, stores)

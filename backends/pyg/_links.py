@@ -7,8 +7,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
+from torch_geometric.sampler.base import SubgraphType
 
 from aethergraph.errors import InvalidArgumentError
+
+
+def as_subgraph_type(value: Any) -> SubgraphType:
+    """PyG's ``SubgraphType`` of its name."""
+    try:
+        return SubgraphType(value)
+    except ValueError:
+        known = ", ".join(kind.value for kind in SubgraphType)
+        raise InvalidArgumentError(f"subgraph_type = {value!r} is not one of {known}") from None
 
 
 def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
@@ -48,7 +58,7 @@ class Links:
         count = self.num_positive
         src, dst, negative = local[:count], local[count : 2 * count], local[2 * count :]
         negative = negative.view(-1, max(1, count)).t()  # k * P + i belongs to pair i
-        negative = negative.reshape(count, -1).squeeze(-1) if count else negative
+        negative = negative.reshape(count, -1).squeeze(-1).contiguous() if count else negative
         return index.input_id, src, dst, negative, index.time
 
     def _labels(self, label: Tensor | None) -> Tensor | None:

@@ -26,7 +26,7 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch
-from aethergraph.pyg._inputs import as_index, check_count
+from aethergraph.pyg._inputs import as_index, check_count, is_typed
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._seeds import SharedCount, check_seed, generator_key
@@ -45,7 +45,7 @@ class Stores(tuple[Any, Any]):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "num_nodes":
+        if name == "num_nodes" and not is_typed(self):
             return self[1].num_nodes
         if name.startswith("__"):
             raise AttributeError(name)

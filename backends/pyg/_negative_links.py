@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NegativeLinks"]
 
-#: How often links that turn out to be edges are drawn again, before the rest is drawn among the
-#: nodes that are left. Of a node with edges to half of all others 1 in 2^20 comes to that.
-_ROUNDS = 20
+#: How often links that turn out to be edges are drawn again, triplets (whose sources stay) and
+#: binary ones, before the rest is drawn among the nodes that are left. Drawing again is exact; of
+#: binary links something is left after so many rounds only where nearly all pairs are edges, and
+#: then sources with few others left come more often than they should.
+_ROUNDS = {"triplet": 20, "binary": 1000}
 
-#: And of binary ones how many sources are tried then.
-_SOURCES = 1000
+#: Sources of binary negatives that are tried in the end.
+_SOURCES = 100
+
+#: Pairs of a source and a node that are looked up at a time.
+_PAIRS = 1 << 20
 
 
 class NegativeLinks:
@@ -91,53 +96,74 @@ class NegativeLinks:
     ) -> None:
         """Replace, in place, what is an edge."""
         left = torch.arange(len(drawn["dst"]))
-        for attempt in range(_ROUNDS + 1):
-            hit = edges.has_edges(drawn["src"][left].numpy(), drawn["dst"][left].numpy())
-            left = left[torch.from_numpy(hit)]
-            if not len(left) or attempt == _ROUNDS:
-                break
+        for _ in range(_ROUNDS[neg_sampling.mode.value]):
+            left = left[self._is_edge(edges, drawn["src"][left], drawn["dst"][left])]
+            if not len(left):
+                return
             for side in sides:
-                own = bounds[side]
-                drawn[side][left] = self._nodes[side].draw(
-                    neg_sampling, side, len(left), generator, None if own is None else own[left]
-                )
-        for i in left.tolist():
-            one = {side: None if keys is None else keys[i : i + 1] for side, keys in bounds.items()}
-            self._draw_left(edges, i, drawn, sides, neg_sampling, generator, one)
+                drawn[side][left] = self._again(side, left, neg_sampling, generator, bounds)
+        left = left[self._is_edge(edges, drawn["src"][left], drawn["dst"][left])]
+        for _ in range(_SOURCES if "src" in sides else 1):
+            found = self._draw_left(edges, left, drawn, neg_sampling, generator, bounds)
+            left = left[~found]
+            if not len(left):
+                return
+            if "src" in sides:
+                drawn["src"][left] = self._again("src", left, neg_sampling, generator, bounds)
+        raise InvalidArgumentError(
+            f"true_negatives: node {int(drawn['src'][left[0]])} has an edge to every node that "
+            "could be a negative destination; leave it out of the links, or take "
+            "true_negatives=False"
+        )
+
+    def _is_edge(self, edges: Adjacency, src: Tensor, dst: Tensor) -> Tensor:
+        return torch.from_numpy(edges.has_edges(src.numpy(), dst.numpy()))
+
+    def _again(
+        self,
+        side: str,
+        left: Tensor,
+        neg_sampling: NegativeSampling,
+        generator: torch.Generator,
+        bounds: dict[str, Tensor | None],
+    ) -> Tensor:
+        own = bounds[side]
+        until = None if own is None else own[left]
+        return self._nodes[side].draw(neg_sampling, side, len(left), generator, until)
 
     def _draw_left(
         self,
         edges: Adjacency,
-        i: int,
+        left: Tensor,
         drawn: dict[str, Tensor],
-        sides: tuple[str, ...],
         neg_sampling: NegativeSampling,
         generator: torch.Generator,
-        until: dict[str, Tensor | None],
-    ) -> None:
-        """Link ``i`` to a destination among the nodes that its source has no edge to."""
-        chances = self._nodes["dst"].chances(neg_sampling, "dst", until["dst"])
-        targets = torch.arange(len(chances)).numpy()
-        for _ in range(_SOURCES if "src" in sides else 1):
-            source = drawn["src"][i : i + 1]
-            taken = torch.from_numpy(edges.has_edges(source.expand(len(targets)).numpy(), targets))
-            left = chances.masked_fill(taken, 0.0)
-            if bool((left > 0).any()):
-                drawn["dst"][i] = _draw_one(left, generator)
-                return
-            if "src" in sides:
-                draw = self._nodes["src"].draw
-                drawn["src"][i : i + 1] = draw(neg_sampling, "src", 1, generator, until["src"])
-        raise InvalidArgumentError(
-            f"true_negatives: node {int(source)} has an edge to every node that could be a "
-            "negative destination; leave it out of the links, or take true_negatives=False"
-        )
+        bounds: dict[str, Tensor | None],
+    ) -> Tensor:
+        """Draw the destinations of these links among the nodes that their sources have no edge to.
 
-
-def _draw_one(chances: Tensor, generator: torch.Generator) -> Tensor:
-    """A position, by these chances."""
-    bounds = chances.cumsum(0)
-    point = torch.rand(1, generator=generator, dtype=torch.float64) * bounds[-1]
-    # The product may round up to the total: then it is the last that weighs anything.
-    last = torch.searchsorted(bounds, bounds[-1:])
-    return torch.searchsorted(bounds, point, right=True).minimum(last)[0]
+        Returns:
+            Bool [len(left)]: whether there is one.
+        """
+        nodes = self._nodes["dst"]
+        targets = nodes.candidates(neg_sampling, "dst")
+        found = torch.zeros(len(left), dtype=torch.bool)
+        step = max(1, _PAIRS // max(1, len(targets)))
+        for at in range(0, len(left), step):
+            links = left[at : at + step]
+            own = bounds["dst"]
+            until = None if own is None else own[links]
+            chances = nodes.chances(neg_sampling, "dst", targets, until)
+            chances = chances.expand(len(links), -1)
+            src = drawn["src"][links].repeat_interleave(len(targets))
+            taken = self._is_edge(edges, src, targets.repeat(len(links)))
+            bounds_of = chances.masked_fill(taken.view(len(links), -1), 0.0).cumsum(1)
+            total = bounds_of[:, -1:].contiguous()
+            points = torch.rand(len(links), 1, generator=generator, dtype=torch.float64) * total
+            # A product may round up to the total: then it is the last that weighs anything.
+            last = torch.searchsorted(bounds_of, total)
+            chosen = torch.searchsorted(bounds_of, points, right=True).minimum(last)
+            free = total[:, 0] > 0
+            found[at : at + step] = free
+            drawn["dst"][links[free]] = targets[chosen[free, 0]]
+        return found

@@ -106,18 +106,36 @@ class NegativeNodes:
             drawn = (points * first).to(torch.int64).minimum(first - 1).clamp_(min=0)
         return drawn if self._by_time is None else self._by_time.order[drawn]
 
-    def chances(self, neg_sampling: NegativeSampling, side: str, until: Tensor | None) -> Tensor:
-        """How likely each node is for a link that sees times up to ``until`` [1]: float64 [n]."""
-        weight = None
-        if type(neg_sampling).sample is NegativeSampling.sample:
-            weight = getattr(neg_sampling, f"{side}_weight" if _WEIGHT_PER_SIDE else "weight")
-        chances = torch.ones(self._num_nodes, dtype=torch.float64)
-        if weight is not None:
-            chances = weight.detach().cpu().to(torch.float64)
-        if self._by_time is not None and until is not None:
-            late = self._by_time.late(torch.arange(self._num_nodes), until)
-            chances = chances.masked_fill(late, 0.0)
+    def candidates(self, neg_sampling: NegativeSampling, side: str) -> Tensor:
+        """The nodes that can be drawn at all, int64; at least one."""
+        weight = self._weight(neg_sampling, side)
+        if weight is None:
+            return torch.arange(self._num_nodes)
+        return (weight > 0).nonzero().view(-1)
+
+    def chances(
+        self, neg_sampling: NegativeSampling, side: str, nodes: Tensor, until: Tensor | None
+    ) -> Tensor:
+        """How likely ``nodes`` [n] are for links that see times up to ``until`` [L].
+
+        Returns:
+            float64 [L, n], or [1, n] if all links see the same.
+        """
+        weight = self._weight(neg_sampling, side)
+        chances = torch.ones(len(nodes), dtype=torch.float64) if weight is None else weight[nodes]
+        if self._by_time is None or until is None:
+            return chances[None]
+        late = self._by_time.late(nodes[None].expand(len(until), -1), until[:, None])
+        chances = chances.masked_fill(late, 0.0)
+        none = ~(chances > 0).any(1)  # then the earliest node stands in
+        chances[none] = (nodes == self._by_time.order[0]).to(torch.float64)
         return chances
+
+    def _weight(self, neg_sampling: NegativeSampling, side: str) -> Tensor | None:
+        if type(neg_sampling).sample is not NegativeSampling.sample:
+            return None
+        weight = getattr(neg_sampling, f"{side}_weight" if _WEIGHT_PER_SIDE else "weight")
+        return None if weight is None else weight.detach().cpu().to(torch.float64)
 
     def _table(self, side: str, weight: Tensor, name: str) -> WeightTable:
         table = self._tables.get(side)

@@ -10,6 +10,7 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -39,8 +40,8 @@ def source_of(data: Any) -> Source:
     if isinstance(data, Data):
         features, store = from_data(data)
         return Source(store, (features,))
-    if isinstance(data, HeteroData):
-        raise UnsupportedError("HeteroData is a typed graph: use HeteroNeighborSampler")
+    if isinstance(data, (HeteroData, HeteroGraph)):
+        raise UnsupportedError(f"{type(data).__name__} is a typed graph: use HeteroNeighborSampler")
     if isinstance(data, _PyGGraphStore):
         return Source(_copy_store(data), ())
     if isinstance(data, (tuple, list)) and len(data) == 2:

@@ -191,6 +191,15 @@ def read_seed_times(times: Values | None, given: Any, count: int, name: str) -> 
         if not times.of_nodes:
             raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
         return None
+    return convert_seed_times(given, count, name, times.array.dtype)
+
+
+def convert_seed_times(given: Any, count: int, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Times of seeds in the dtype of the graph's, int64 or float64.
+
+    Raises:
+        InvalidArgumentError: they are of a wrong shape or dtype.
+    """
     tensor = torch.as_tensor(given).detach().cpu()
     if tensor.dtype not in (*_INTEGERS, *_FLOATS):
         raise InvalidArgumentError(f"{name} must hold numbers, got {_dtype_name(tensor)}")
@@ -198,7 +207,7 @@ def read_seed_times(times: Values | None, given: Any, count: int, name: str) -> 
         raise InvalidArgumentError(
             f"{name} must have one time per seed, shape ({count},), got {tuple(tensor.shape)}"
         )
-    if times.array.dtype == np.float64:
+    if dtype == np.float64:
         own = tensor.to(torch.float64).numpy()
         check_times(own, name)
         return own

@@ -196,7 +196,8 @@ class Walker:
 
 def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:
     for at, fanout in enumerate(fanouts):
-        if isinstance(fanout, bool) or not hasattr(fanout, "__index__") or int(fanout) < -1:
+        other = isinstance(fanout, bool) or not hasattr(fanout, "__index__")
+        if other or not -1 <= int(fanout) < 1 << 63:
             raise InvalidArgumentError(
                 f"num_neighbors[{at}] = {fanout!r}: an integer >= 0, or -1 for all neighbours",
                 position=at,

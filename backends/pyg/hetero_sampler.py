@@ -20,17 +20,19 @@ from torch_geometric.sampler import (
     NumNeighbors,
 )
 from torch_geometric.sampler.base import DataType, SubgraphType
+from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _binding as native
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._links import Links, check_exclude
+from aethergraph.pyg._links import Links, as_subgraph_type, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._typed_sources import typed_source
+from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling import hetero as core
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.subgraph import reverse_name
@@ -71,11 +73,14 @@ class HeteroNeighborSampler(KeyedSampler):
             the feature store, by node type or edge type, or the graph's own. A graph that is built
             here is sorted by the times.
         share_memory: accepted, not needed.
+        directed: deprecated by PyG; False means ``subgraph_type="induced"``.
+        sample_direction: ``"forward"``, the only one there is for many types.
         strict, window: as there.
         exclude: ``"self"``: seed links (all duplicates of them) are not among the edges that are
             sampled for their batch; ``"reverse"``: nor are their reverses, of the edge type
             ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of their own. A dict
-            of ``{edge type: its reverse type}`` says ``"reverse"`` with other names.
+            of ``{edge type: its reverse type}`` says ``"reverse"`` with other names. Samples that
+            are bidirectional always hide reverses too, which would turn into the links again.
         true_negatives: no negative link is an edge of its type.
         seed: a number of its own instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
@@ -98,6 +103,8 @@ class HeteroNeighborSampler(KeyedSampler):
         weight_attr: str | None = None,
         is_sorted: bool = False,
         share_memory: bool = False,
+        directed: bool = True,
+        sample_direction: str = "forward",
         *,
         strict: bool = False,
         window: float | int | None = None,
@@ -106,39 +113,82 @@ class HeteroNeighborSampler(KeyedSampler):
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
-        if isinstance(num_neighbors, NumNeighbors):
-            num_neighbors = num_neighbors.values
-        self._kind = SubgraphType(subgraph_type)
-        induced = self._kind == SubgraphType.induced
+        if sample_direction != "forward":
+            raise UnsupportedError(
+                f"sample_direction={sample_direction!r}: typed graphs are sampled forward"
+            )
         self._source = typed_source(data, weight_attr, time_attr)
-        self._sampler = core.HeteroNeighborSampler(
-            self._source.graph, num_neighbors, replace=replace, disjoint=disjoint,
-            subgraph_type="induced" if induced else "directional", num_threads=num_threads,
-            weight_attr=weight_attr, time_attr=time_attr, temporal_strategy=temporal_strategy,
-            strict=strict, window=window, is_sorted=is_sorted or self._source.is_sorted,
-        )  # fmt: skip
+        self._weight_attr, self._time_attr = weight_attr, time_attr
+        self._strict, self._window = strict, window
+        self._is_sorted = is_sorted or self._source.is_sorted
+        self._made: core.HeteroNeighborSampler | None = None
+        self._made_for: tuple[Any, dict[str, Any]] | None = None
+        self.num_threads = num_threads
+        self.num_neighbors = num_neighbors
+        self.subgraph_type = subgraph_type if directed else "induced"
+        self.replace = replace
+        self.disjoint = disjoint
+        self.temporal_strategy = temporal_strategy
         self.keep_orig_edges = False
         self._exclude = _check_exclude(exclude, self.graph)
         self._true_negatives = bool(true_negatives)
         self._negatives: dict[EdgeType, NegativeLinks] = {}
         self._set_seed(seed)
+        self._current()  # a wrong argument shows now
+
+    def _current(self) -> core.HeteroNeighborSampler:
+        """The core's sampler for the present options; PyG's users assign to them."""
+        induced = self._kind == SubgraphType.induced
+        options: dict[str, Any] = {
+            "replace": self.replace,
+            "disjoint": self._disjoint,
+            "subgraph_type": "induced" if induced else "directional",
+            "num_threads": self.num_threads,
+            "temporal_strategy": self.temporal_strategy,
+        }
+        made = self._made
+        if made is None or self._made_for != (self._fanouts, options):
+            made = core.HeteroNeighborSampler(
+                self._source.graph, self._fanouts, weight_attr=self._weight_attr,
+                time_attr=self._time_attr, strict=self._strict, window=self._window,
+                is_sorted=self._is_sorted, **options,
+            )  # fmt: skip
+            self._made, self._made_for, self._is_sorted = made, (self._fanouts, options), True
+        return made
 
     # ---- what PyG and its users look at ----------------------------------------------------
 
     @property
     def graph(self) -> HeteroGraph:
         """The graph that is sampled from."""
-        return self._sampler.graph
+        return self._source.graph
 
     @property
     def num_neighbors(self) -> NumNeighbors:
-        """Neighbours per edge type and hop, as PyG's ``NumNeighbors``."""
-        return NumNeighbors({kind: list(row) for kind, row in self._sampler.fanouts.items()})
+        """Neighbours per edge type and hop, as PyG's ``NumNeighbors``; takes a list or a dict."""
+        return NumNeighbors({kind: list(row) for kind, row in self._current().fanouts.items()})
+
+    @num_neighbors.setter
+    def num_neighbors(self, value: Any) -> None:
+        self._fanouts = _fanouts_of(value, self.graph.edge_types)
+
+    @property
+    def subgraph_type(self) -> SubgraphType:
+        """PyG's ``SubgraphType``; takes its name as well."""
+        return self._kind
+
+    @subgraph_type.setter
+    def subgraph_type(self, value: SubgraphType | str) -> None:
+        self._kind = as_subgraph_type(value)
 
     @property
     def disjoint(self) -> bool:
         """Whether each seed has a tree of its own; sampling in time always does so."""
-        return self._sampler.disjoint
+        return self._disjoint or self.is_temporal
+
+    @disjoint.setter
+    def disjoint(self, value: bool) -> None:
+        self._disjoint = bool(value)
 
     @property
     def data_type(self) -> DataType:
@@ -153,12 +203,12 @@ class HeteroNeighborSampler(KeyedSampler):
     @property
     def is_temporal(self) -> bool:
         """Whether there is a ``time_attr``."""
-        return self._sampler.time_attr is not None
+        return self._time_attr is not None
 
     @property
     def time_attr(self) -> str | None:
         """The name of the times, of nodes or of edges, or None."""
-        return self._sampler.time_attr
+        return self._time_attr
 
     # ---- sampling --------------------------------------------------------------------------
 
@@ -234,17 +284,13 @@ class HeteroNeighborSampler(KeyedSampler):
         return self._finish(out)
 
     def _seed_times(self, given: Any, count: int, name: str) -> NDArray[Any] | None:
-        """The times given for seeds, as the core takes them."""
+        """The times given for seeds, in the dtype of the graph's; None: the seeds' own."""
         if given is None:
             return None
-        if not self.is_temporal:
+        dtype = self._current().times_dtype
+        if dtype is None:
             raise InvalidArgumentError(f"{name} is given, but the sampler has no time_attr")
-        tensor = torch.as_tensor(given).detach().cpu()
-        if tuple(tensor.shape) != (count,):
-            raise InvalidArgumentError(
-                f"{name} must have one time per seed, shape ({count},), got {tuple(tensor.shape)}"
-            )
-        return tensor.numpy()
+        return convert_seed_times(given, count, name, dtype)
 
     def _place(
         self, kind: EdgeType, ends: list[Tensor], links: Links
@@ -273,7 +319,7 @@ class HeteroNeighborSampler(KeyedSampler):
         times: NDArray[Any] | None,
     ) -> list[Tensor]:
         until = [
-            None if times is None else self._sampler.bounds(name, end.numpy(), times).until
+            None if times is None else self._current().bounds(name, end.numpy(), times).until
             for name, end in zip((kind[0], kind[2]), ends, strict=True)
         ]
         source, target = (None if keys is None else torch.from_numpy(keys) for keys in until)
@@ -285,7 +331,7 @@ class HeteroNeighborSampler(KeyedSampler):
         if kind not in self._negatives:
             nodes = []
             for name in (kind[0], kind[2]):
-                times = self._sampler.node_times(name)
+                times = self._current().node_times(name)
                 by_time = None if times is None else NodesByTime(native.time_keys(times.array))
                 nodes.append(NegativeNodes(self.graph.num_nodes[name], by_time))
             edges = self.graph[kind] if self._true_negatives else None
@@ -295,7 +341,8 @@ class HeteroNeighborSampler(KeyedSampler):
     def _targets(self, kind: EdgeType, src: Ids, dst: Ids) -> dict[EdgeType, Ids]:
         """The edges that are seed links, or reverses of them, by edge type."""
         found = {kind: self.graph[kind].edges_between(src, dst)[1]}
-        if self._exclude == "self":
+        both_ways = self._kind == SubgraphType.bidirectional  # which would bring reverses back
+        if self._exclude == "self" and not both_ways:
             return found
         backward = (kind[2], reverse_name(kind[1]), kind[0])
         if isinstance(self._exclude, Mapping):
@@ -324,7 +371,7 @@ class HeteroNeighborSampler(KeyedSampler):
         key: int,
         exclude: dict[EdgeType, Ids] | None = None,
     ) -> HeteroSamplerOutput:
-        found = self._sampler.sample(seeds, key, seed_time=times, exclude=exclude)
+        found = self._current().sample(seeds, key, seed_time=times, exclude=exclude)
 
         def tensors(arrays: dict[Any, Ids]) -> dict[Any, Tensor]:
             return {name: torch.from_numpy(ids) for name, ids in arrays.items()}
@@ -346,10 +393,10 @@ class HeteroNeighborSampler(KeyedSampler):
         return out
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._sampler!r})"
+        return f"{type(self).__name__}({self._current()!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_negatives": {}}
+        return {**self.__dict__, "_negatives": {}, "_made": None}
 
 
 def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
@@ -361,6 +408,18 @@ def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
         if (kind[0], kind[2]) != (backward[2], backward[0]):
             raise InvalidArgumentError(f"exclude: {backward!r} is no reverse of {kind!r}")
     return dict(exclude)
+
+
+def _fanouts_of(value: Any, kinds: list[EdgeType]) -> Any:
+    """Fanouts as the core takes them."""
+    if not isinstance(value, NumNeighbors):
+        return value
+    if not isinstance(value.values, dict):
+        return list(value.values)
+    # Its keys are strings such as "user__votes__post", which compare equal to nothing else.
+    given = {EdgeTypeStr(kind).to_tuple(): list(row) for kind, row in value.values.items()}
+    default = {} if value.default is None else {kind: list(value.default) for kind in kinds}
+    return {**default, **given}
 
 
 def _check_type(kind: Any, known: list[Any], option: str) -> Any:

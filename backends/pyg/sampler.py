@@ -23,7 +23,7 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._links import Links, check_exclude
+from aethergraph.pyg._links import Links, as_subgraph_type, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._seeds import make_generator
@@ -112,7 +112,8 @@ class NeighborSampler(KeyedSampler):
         window: times from the seed's minus this on only.
         exclude: seed links are what a model is to predict, so it should not see them as edges:
             ``"self"`` leaves them (all duplicates of them) out of the samples of their batch,
-            ``"reverse"`` their reverses as well. PyG has no such option, DGL has.
+            ``"reverse"`` their reverses as well (which bidirectional samples do in any case:
+            turned around they would be the links). PyG has no such option, DGL has.
         true_negatives: no negative link is an edge of the graph.
         seed: a number of its own instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
@@ -216,11 +217,7 @@ class NeighborSampler(KeyedSampler):
 
     @subgraph_type.setter
     def subgraph_type(self, value: SubgraphType | str) -> None:
-        try:
-            self._subgraph_type = SubgraphType(value)
-        except ValueError:
-            known = ", ".join(kind.value for kind in SubgraphType)
-            raise InvalidArgumentError(f"subgraph_type = {value!r} is not one of {known}") from None
+        self._subgraph_type = as_subgraph_type(value)
 
     @property
     def sample_direction(self) -> str:
@@ -244,7 +241,7 @@ class NeighborSampler(KeyedSampler):
 
     @property
     def is_hetero(self) -> bool:
-        """False: typed graphs cannot be sampled yet."""
+        """False: see :class:`aethergraph.pyg.HeteroNeighborSampler`."""
         return False
 
     @property
@@ -355,7 +352,10 @@ class NeighborSampler(KeyedSampler):
         key = self._key(loader_key, times, hash_ids(src), hash_ids(dst))
         exclude = None
         if self._exclude is not None:
-            exclude = self._current_walker().find(src, dst, reverse=self._exclude == "reverse")
+            both_ways = self._subgraph_type == SubgraphType.bidirectional
+            exclude = self._current_walker().find(
+                src, dst, reverse=self._exclude == "reverse" or both_ways
+            )
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
         if neg_sampling is not None:
             ends = self._with_negatives((ends[0], ends[1]), neg_sampling, key, times)
@@ -506,6 +506,6 @@ def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
 def _reject_typed(input_type: Any) -> None:
     if input_type is not None:
         raise UnsupportedError(
-            f"input_type={input_type!r}: sampling from typed (heterogeneous) graphs is not "
-            "available yet"
+            f"input_type={input_type!r}: the graph has one type of nodes; for typed graphs take "
+            "HeteroNeighborSampler"
         )

@@ -48,8 +48,9 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_neighbors: neighbours to take per node and hop, -1 for all.
         node_idx: root nodes: None (all), ids, a mask or a slice.
         replace: draw with replacement.
-        transform, seed, num_threads, prefetch_batches, num_sample_threads, **kwargs: see
-            :class:`aethergraph.pyg.NeighborLoader`.
+        transform, transform_sampler_output, seed, num_threads, prefetch_batches,
+            num_sample_threads, **kwargs: see :class:`aethergraph.pyg.NeighborLoader`; there is no
+            ``custom_cls``.
 
     Raises:
         UnsupportedError: a graph of many types; else as :class:`aethergraph.pyg.NeighborLoader`.
@@ -64,6 +65,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         replace: bool = False,
         *,
         transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
         seed: int | None = None,
         num_threads: int = 1,
         prefetch_batches: int = 2,
@@ -77,6 +79,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
                 "HeteroNeighborSampler with disjoint=True and subgraph_type='induced' makes typed "
                 "ones"
             )
+        if kwargs.get("custom_cls") is not None:
+            raise UnsupportedError("custom_cls: batches of ego subgraphs are PyG's Batch")
         self.depth = check_count(depth, "depth", 0)
         self.num_neighbors = num_neighbors
         sampler = NeighborSampler(
@@ -90,7 +94,14 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         self._set_up(seed, prefetch_batches, num_sample_threads)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
-        super().__init__(stores, sampler, nodes, transform=transform, **kwargs)
+        super().__init__(
+            stores,
+            sampler,
+            nodes,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            **kwargs,
+        )
         self.node_idx = node_idx
         self._lighten()
 
@@ -101,6 +112,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
     def filter_fn(self, out: SamplerOutput) -> Batch:
         """Make the batch."""
         fetched = out.__dict__.pop("_fetched", None)
+        if self.transform_sampler_output is not None:
+            out = self.transform_sampler_output(out)
         store = self.data[0]
         if fetched is None:
             fetched = fetch(store, out)

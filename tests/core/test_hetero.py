@@ -450,3 +450,21 @@ def test_with_attrs(tmp_path: Path) -> None:
         graph.with_attrs({"user": {"x": np.ones(3)}}, {})
     with pytest.raises(errors.InvalidArgumentError, match="'dog'"):
         graph.with_attrs({"dog": {}}, {})
+
+
+def test_values_are_not_attached_by_mistake() -> None:
+    """As PyG's users do it; they would be lost."""
+    typed = HeteroGraph.from_edges({("u", "to", "v"): ([0], [1])})
+    one = Graph.from_edges(2, [0], [1])
+    for holder, text in (
+        (one, r"node_attrs\['y'\]"), (typed, r"graph\[type\]\.attrs\['y'\]"),
+        (typed["u"], r"\.attrs\['y'\]"), (typed["u", "to", "v"], r"\.attrs\['y'\]"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError, match=text):
+            holder.y = [1]  # type: ignore[attr-defined]
+
+    class Own(Graph):
+        pass
+
+    own = Own.from_edges(2, [0], [1])
+    own.note = "allowed"  # type: ignore[attr-defined]

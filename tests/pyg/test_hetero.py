@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.nn import HeteroConv, SAGEConv
-from torch_geometric.sampler import NodeSamplerInput
+from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
+from torch_geometric.sampler.base import NumNeighbors
 
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.pyg import (
@@ -22,6 +25,7 @@ from aethergraph.pyg import (
     HeteroNeighborSampler,
     LinkNeighborLoader,
     NeighborLoader,
+    NeighborSampler,
 )
 from aethergraph.testing import oracle
 
@@ -365,3 +369,80 @@ def test_what_is_refused() -> None:
         HeteroNeighborLoader(Graph.from_edges(2, [0], [1]), [2], None)
     with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):
         _ = GraphStore(graph).graph
+
+
+def test_options_can_be_assigned_as_lightning_does() -> None:
+    graph = make_graph()
+    sampler = HeteroNeighborSampler(graph, [3, 2], seed=4)
+    other = copy.copy(sampler)
+    other.num_neighbors = {VOTES: [1, 1]}
+    other.replace, other.subgraph_type, other.disjoint = True, "bidirectional", True
+    index = NodeSamplerInput(None, torch.arange(9), input_type="post")
+    wanted = HeteroNeighborSampler(
+        graph, {VOTES: [1, 1]}, "bidirectional", replace=True, disjoint=True, seed=4
+    )
+    a, b = other.sample_from_nodes(index), wanted.sample_from_nodes(index)
+    for kind in graph.edge_types:
+        assert torch.equal(a.row[kind], b.row[kind])
+        assert torch.equal(a.col[kind], b.col[kind])
+    assert a.batch is not None
+    assert sampler.num_neighbors.num_hops == 2
+    with pytest.raises(errors.InvalidArgumentError, match="subgraph_type"):
+        other.subgraph_type = "all"
+
+
+def test_fanouts_as_num_neighbors() -> None:
+    graph = make_graph()
+    index = NodeSamplerInput(None, torch.arange(9), input_type="post")
+    for given, wanted in (
+        (NumNeighbors([2, 1]), [2, 1]),
+        (NumNeighbors({VOTES: [2, 1]}), {VOTES: [2, 1]}),
+        (NumNeighbors({VOTES: [2, 1]}, default=[1, 3]),
+         {kind: [2, 1] if kind == VOTES else [1, 3] for kind in graph.edge_types}),
+    ):  # fmt: skip
+        sampler = HeteroNeighborSampler(graph, given, seed=1)
+        again = HeteroNeighborSampler(graph, sampler.num_neighbors, seed=1)
+        plain = HeteroNeighborSampler(graph, wanted, seed=1)
+        edges = [s.sample_from_nodes(index).edge for s in (sampler, again, plain)]
+        for kind in graph.edge_types:
+            assert edges[0][kind].tolist() == edges[1][kind].tolist() == edges[2][kind].tolist()
+
+
+def test_bidirectional_samples_do_not_bring_hidden_links_back() -> None:
+    ends = np.array([[0, 1, 2, 0], [1, 0, 0, 2]])
+    both = HeteroGraph.from_edges({("n", "to", "n"): ends}, {"n": 3})
+    typed = HeteroNeighborSampler(both, [-1, -1], "bidirectional", exclude="self")
+    row, col = torch.tensor([0]), torch.tensor([1])
+    out = typed.sample_from_edges(EdgeSamplerInput(None, row, col, input_type=("n", "to", "n")))
+    kind = ("n", "to", "n")
+    typed_pairs = torch.stack([out.node["n"][out.row[kind]], out.node["n"][out.col[kind]]])
+    one = NeighborSampler(Graph.from_edges(3, *ends), [-1, -1], "bidirectional", exclude="self")
+    plain = one.sample_from_edges(EdgeSamplerInput(None, row, col))
+    pairs = torch.stack([plain.node[plain.row], plain.node[plain.col]])
+    for found in (typed_pairs.t().tolist(), pairs.t().tolist()):
+        assert [0, 1] not in found
+        assert sorted(found) == [[0, 2], [2, 0]]
+
+
+def test_node_types_keep_their_order_and_times_their_dtype() -> None:
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.zeros(4, 1), torch.zeros(4, 1)
+    data["b"].note = "kept"
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["a", "to", "b"].time = torch.tensor([0.1, 0.2])
+    batch = next(iter(NeighborLoader(data, [2], "b", batch_size=4)))
+    assert batch.node_types == ["a", "b"]
+    assert batch["b"].note == "kept"
+    sampler = HeteroNeighborSampler(data, [2], time_attr="time", seed=1)
+    keys = {
+        sampler._key(None, "b", sampler._seed_times(torch.full((2,), t), 2, "t"), np.arange(2))
+        for t in (0.25, 0.75, math.inf)
+    }
+    assert len(keys) == 3
+    links = LinkNeighborLoader(data, [2], (("a", "b"), None), batch_size=2)
+    assert next(iter(links))["a", "to", "b"].edge_label_index.shape == (2, 2)
+    assert not hasattr(links.data, "num_nodes")
+    with pytest.raises(errors.InvalidArgumentError, match="uint8"):
+        NeighborLoader(data, [2], ("b", torch.ones(4, dtype=torch.uint8)))
+    with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):
+        NeighborSampler(make_graph(), [2])
