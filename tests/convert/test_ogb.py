@@ -233,6 +233,29 @@ def test_damaged_files_are_named(folder: Any, name: str, match: str, tmp_path: P
         read_ogb(tmp_path)
 
 
+def test_other_kinds_of_damage_are_named(tmp_path: Path) -> None:
+    path = binary_folder(tmp_path / "array") / "raw" / "data.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(InputError, match=r"data\.npz: is one array"):
+        read_ogb(tmp_path / "array")
+    path = binary_folder(tmp_path / "flipped") / "raw" / "data.npz"
+    with np.load(path) as arrays:
+        np.savez_compressed(path, **dict(arrays))
+    damaged = bytearray(path.read_bytes())
+    damaged[60:160] = bytes(100)
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(InputError, match=r"data\.npz: cannot be read"):
+        read_ogb(tmp_path / "flipped")
+    path = typed_text_folder(tmp_path / "typed") / "raw" / "num-node-dict.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as text:
+        names = text.readline()
+    with gzip.open(path, "wt", encoding="utf-8") as text:
+        text.write(names + ",".join("\u00b2" for _ in names.split(",")) + "\n")
+    with pytest.raises(InputError, match="a line of counts"):
+        read_ogb(tmp_path / "typed")
+
+
 def test_folders_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(errors.MissingFileError, match=r"raw/data.npz, raw/edge_index_dict.npz"):
         read_ogb(tmp_path)
