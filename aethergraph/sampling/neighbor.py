@@ -56,7 +56,8 @@ class NeighborSampler(SamplerBase):
         time_attr: follow only what a seed may know: ``"edge_time"``, ``"node_time"`` (the time of
             the far node), or the name of a node or edge attribute. The time of every edge of a
             seed's tree is at most ``seed_time``. Makes the sample disjoint.
-        temporal_strategy: ``"uniform"``: any of the edges in time; ``"last"``: the latest.
+        temporal_strategy: ``"uniform"``: any of the edges in time; ``"last"``: the latest (with
+            ``weight_attr`` those of them that have a weight above 0).
         strict: times below ``seed_time`` only (DGL's rule) instead of up to it (PyG's).
         window: times from ``seed_time - window`` on only.
         is_sorted: the lists are sorted by these times, take my word for it. Else that is checked
