@@ -74,9 +74,7 @@ static void fill_request(input *in, const graph *g, request *q) {
         q->fanouts[i] = fanout(in, i % q->options.num_hops == 0);
         q->valid &= q->fanouts[i] >= -1;
     }
-    bool disjoint = q->options.flags & AETHER_SAMPLE_DISJOINT,
-         induced = q->options.flags & AETHER_SAMPLE_INDUCED;
-    q->valid &= q->options.flags < 16 && !(disjoint && induced) && (disjoint || !q->bounded);
+    q->valid &= q->options.flags < 16 && (q->options.flags & AETHER_SAMPLE_DISJOINT || !q->bounded);
 }
 
 static void free_request(request *q) {
@@ -204,17 +202,19 @@ static void check_counts(const graph *g, const request *q, const result *r, uint
     require(e == r->num_edges[i]);
 }
 
-/* As many edges as entries of the lists that were sampled. */
+/* As many edges as entries of the lists that were sampled in the same tree, and can be
+ * seen there. */
 static void check_induced(const graph *g, const request *q, const result *r, uint32_t i) {
     const relation *l = &g->relations[i];
-    bool sampled[MAX_NODES] = {false};
+    static bool sampled[MAX_TYPES * MAX_SEEDS][MAX_NODES];
     uint64_t n = 0;
+    memset(sampled, 0, sizeof sampled);
     for (uint64_t v = 0; v < r->num_nodes[l->public.to]; v++)
-        sampled[r->node[l->public.to][v]] = true;
+        sampled[r->batch[l->public.to][v]][r->node[l->public.to][v]] = true;
     for (uint64_t v = 0; v < r->num_nodes[l->public.from]; v++) {
-        uint64_t node = (uint64_t)r->node[l->public.from][v];
+        uint64_t node = (uint64_t)r->node[l->public.from][v], tree = (uint64_t)r->batch[l->public.from][v];
         for (uint64_t p = l->indptr[node]; p < l->indptr[node + 1]; p++)
-            n += sampled[neighbor_at(l, p)];
+            n += sampled[tree][neighbor_at(l, p)] && is_visible(q, l, tree, p);
     }
     require(n == r->num_edges[i]);
     for (uint32_t h = 0; h < q->options.num_hops; h++)
@@ -228,9 +228,11 @@ static void check_result(const graph *g, const request *q, const result *r) {
         const relation *l = &g->relations[i];
         for (uint64_t e = 0; e < r->num_edges[i]; e++)
             check_edge(g, q, r, i, e);
-        if (l->sound && q->options.flags & AETHER_SAMPLE_INDUCED)
+        if (!l->sound || !l->sorted)
+            continue;
+        if (q->options.flags & AETHER_SAMPLE_INDUCED)
             check_induced(g, q, r, i);
-        else if (l->sound && l->sorted)
+        else
             check_counts(g, q, r, i);
     }
 }

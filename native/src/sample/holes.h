@@ -35,6 +35,8 @@ static inline uint64_t ae_holes_below(const uint64_t *positions, uint64_t n, uin
 
 /* Those of n ascending positions that lie in `list`. */
 static inline ae_holes ae_holes_in(const uint64_t *positions, uint64_t n, ae_list list) {
+    if (n == 0)
+        return (ae_holes){0};
     uint64_t first = ae_holes_below(positions, n, list.start);
     uint64_t last = first;
     if (first < n && positions[first] < list.start + list.degree)
