@@ -224,12 +224,25 @@ class Adjacency(NoStrayAttributes):
             InvalidArgumentError: the graph has no edge weights.
         """
         lists = self._in_lists() if layout == "csc" else self._out_lists()
+        return lists.alias(self._own_weights(), self._guard())
+
+    def _own_weights(self) -> NDArray[Any]:
         weights = self._edges().edge_weight
         if weights is None:
             raise InvalidArgumentError(
                 f"{self._label()} has no edge weights; build it with edge_weight="
             )
-        return lists.alias(weights, self._guard())
+        return weights
+
+    def weight_sums(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeSums:
+        """What samplers draw from long lists by: a byte per 4 edges, made once, kept here.
+
+        Raises:
+            InvalidArgumentError: the graph has no edge weights, or one that is negative or not
+                finite (``position`` is the edge).
+        """
+        lists = self._in_lists() if layout == "csc" else self._out_lists()
+        return lists.sums(self._own_weights(), self._guard())
 
     def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
         """What node2vec walks look up edges in: one id per edge, made once, kept with the graph."""

@@ -32,6 +32,7 @@ __all__ = [
     "build_edges",
     "infer_num_nodes",
     "name_id",
+    "sum_weights",
 ]
 
 Ids = NDArray[np.int64]
@@ -93,10 +94,11 @@ def _check_name(name: Any, kind: Owner) -> None:
 class Lists:
     """One direction of the adjacency: the native topology and its arrays, read-only.
 
-    Also keeps the tables that random walks draw from, made when they are first asked for.
+    Also keeps the tables that random walks and weighted samplers draw from, made when they are
+    first asked for.
     """
 
-    __slots__ = ("_alias", "_members", "edge_ids", "indices", "indptr", "topology")
+    __slots__ = ("_alias", "_members", "_sums", "edge_ids", "indices", "indptr", "topology")
 
     def __init__(self, raw: RawLists, num_minor: int, guard: native.FileGuard | None) -> None:
         indptr, indices, edge_ids = raw
@@ -108,6 +110,7 @@ class Lists:
         )
         self._alias: NDArray[np.uint64] | None = None
         self._members: NDArray[Any] | None = None
+        self._sums: native.NativeSums | None = None
 
     def alias(self, weights: NDArray[Any], guard: native.FileGuard | None) -> NDArray[np.uint64]:
         """Table for draws by weight; ``weights`` (by edge id) must be the same in every call."""
@@ -118,6 +121,12 @@ class Lists:
                 8 * len(self.indices),
             )
         return self._alias
+
+    def sums(self, weights: NDArray[Any], guard: native.FileGuard | None) -> native.NativeSums:
+        """Sums of weights, for samplers; ``weights`` must be the same in every call."""
+        if self._sums is None:
+            self._sums = sum_weights(self.topology, weights, guard)
+        return self._sums
 
     def members(self) -> NDArray[Any]:
         """Table that tells whether an edge exists."""
@@ -145,6 +154,15 @@ class Lists:
         edges = self.topology.neighbors(np.array([node], np.int64), with_edges=True)[1]
         assert edges is not None
         return edges
+
+
+def sum_weights(
+    topology: native.NativeTopology, weights: NDArray[Any], guard: native.FileGuard | None
+) -> native.NativeSums:
+    """Sums of ``weights`` (by edge id) over the lists of ``topology``."""
+    return native.run_long(
+        lambda task: native.NativeSums(topology, weights, guard, task), None, weights.nbytes
+    )
 
 
 @dataclass

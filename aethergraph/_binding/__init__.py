@@ -88,6 +88,7 @@ from aethergraph._binding.sampling import (
     rng_draws,
     time_keys,
 )
+from aethergraph._binding.sums import NativeSums
 from aethergraph._binding.tasks import (
     LONG_CALL_BYTES,
     Progress,
@@ -121,6 +122,7 @@ __all__ = [
     "NativeRows",
     "NativeSample",
     "NativeSampler",
+    "NativeSums",
     "NativeTopology",
     "NativeWalker",
     "NativeWriter",

@@ -13,6 +13,7 @@ from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, rais
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
 from aethergraph._binding.reads import begin_read
+from aethergraph._binding.sums import NativeSums
 from aethergraph._binding.tasks import Task, lend
 from aethergraph._binding.topology import NativeTopology
 
@@ -26,7 +27,7 @@ class NativeRelation(NamedTuple):
     """One edge type as a sampler walks it: a list of ``to`` nodes for every ``source`` node.
 
     ``weights`` (float32, float64) have a value per edge id; ``times`` (int64, float64) one per
-    edge id, or per ``to`` node if ``node_times``.
+    edge id, or per ``to`` node if ``node_times``. ``sums`` are those of the weights.
     """
 
     topology: NativeTopology
@@ -36,6 +37,7 @@ class NativeRelation(NamedTuple):
     times: NDArray[Any] | None = None
     node_times: bool = False
     guards: tuple[FileGuard, ...] = ()  # of weights and times
+    sums: NativeSums | None = None
 
     def fill(self, out: Any) -> None:
         """Write the ``aether_relation``."""
@@ -45,6 +47,8 @@ class NativeRelation(NamedTuple):
         if self.weights is not None:
             out.weights = ffi.cast("const void *", address_of(self.weights))
             out.weight_dtype = dtype_code(self.weights.dtype)
+        if self.sums is not None:
+            out.sums = self.sums.handle
         if self.times is not None:
             out.times = ffi.cast("const void *", address_of(self.times))
             out.time_dtype = dtype_code(self.times.dtype)

@@ -98,7 +98,8 @@ class HeteroNeighborSampler(SamplerBase):
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
-        InvalidArgumentError: an argument that cannot be, or lists that are not sorted by time.
+        InvalidArgumentError: an argument that cannot be, a weight that is negative or not finite,
+            or lists that are not sorted by time.
     """
 
     def __init__(
@@ -314,9 +315,7 @@ def _relations(
             times = times_of.get(kind[0])
         elif time_attr is not None and time_attr in stores:
             times, timed = find_times(time_attr, stores, {}), True
-        found.append(
-            make_relation(view.topology("csc"), weights, times, number[kind[2]], number[kind[0]])
-        )
+        found.append(make_relation(view, "csc", weights, times, number[kind[2]], number[kind[0]]))
     if not weighted:
         raise InvalidArgumentError(f"weight_attr = {weight_attr!r}: no edge type has it")
     if not timed:

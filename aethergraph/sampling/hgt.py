@@ -74,7 +74,7 @@ class HGTSampler(KeyedSampler):
         self.max_neighbors = _limit(max_neighbors)
         number = {name: i for i, name in enumerate(self._types)}
         self._relations = [
-            make_relation(graph[kind].topology("csc"), None, None, number[kind[2]], number[kind[0]])
+            make_relation(graph[kind], "csc", None, None, number[kind[2]], number[kind[0]])
             for kind in self._kinds
         ]
 

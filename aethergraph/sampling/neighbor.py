@@ -52,7 +52,8 @@ class NeighborSampler(SamplerBase):
         seed: start of the keys of calls that give none.
         weight_attr: draw edges by these weights: ``"edge_weight"``, or the name of an edge
             attribute. Without replacement as if one after the other (Efraimidis and Spirakis,
-            2006). An edge of weight 0 is never drawn.
+            2006). An edge of weight 0 is never drawn. All are read once, when the first sampler
+            is made (for each sampler, if they are an attribute), and must not change then.
         time_attr: follow only what a seed may know: ``"edge_time"``, ``"node_time"`` (the time of
             the far node), or the name of a node or edge attribute. The time of every edge of a
             seed's tree is at most ``seed_time``. Makes the sample disjoint.
@@ -65,8 +66,9 @@ class NeighborSampler(SamplerBase):
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
-        InvalidArgumentError: an argument that cannot be, or lists that are not sorted by time
-            (``position`` is the first such node).
+        InvalidArgumentError: an argument that cannot be, a weight that is negative or not finite
+            (``position`` is its edge), or lists that are not sorted by time (``position`` is the
+            first such node).
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_times, check_length, check_times, to_array
-from aethergraph._parts import name_id
+from aethergraph._parts import name_id, sum_weights
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
@@ -102,17 +102,23 @@ def find_relation(
     nodes = {**graph.value_stores("node"), **graph.node_attrs}
     weights = None if weight_attr is None else find_weights(weight_attr, edges)
     times = None if time_attr is None else find_times(time_attr, edges, nodes)
-    return make_relation(graph.topology(layout), weights, times), times
+    return make_relation(graph, layout, weights, times), times
 
 
 def make_relation(
-    topology: native.NativeTopology,
+    graph: Graph | EdgeView,
+    layout: Literal["csc", "csr"],
     weights: Values | None,
     times: Values | None,
     source: int = 0,
     to: int = 0,
 ) -> native.NativeRelation:
-    """Lists of nodes of type ``source`` that hold nodes of type ``to``, with what to draw by."""
+    """Lists of nodes of type ``source`` that hold nodes of type ``to``, with what to draw by.
+
+    Raises:
+        InvalidArgumentError: a weight that is negative or not finite; ``position`` is the edge.
+    """
+    topology = graph.topology(layout)
     for what, values in (("weights", weights), ("times", times)):
         if values is not None:  # the core takes their length on trust
             count = topology.num_minor if values.of_nodes else topology.num_edges
@@ -125,7 +131,18 @@ def make_relation(
         times=None if times is None else times.array,
         node_times=times is not None and times.of_nodes,
         guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
+        sums=None if weights is None else _find_sums(graph, layout, weights),
     )
+
+
+def _find_sums(
+    graph: Graph | EdgeView, layout: Literal["csc", "csr"], weights: Values
+) -> native.NativeSums:
+    """Those kept with the graph if the weights are its own; others can change."""
+    own, array = graph.edge_weight, weights.array
+    if own is not None and own.dtype == array.dtype and np.may_share_memory(own, array):
+        return graph.weight_sums(layout)
+    return sum_weights(graph.topology(layout), array, weights.guard)
 
 
 def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,41 +144,94 @@ class Relation:
 
     def draw(
         self,
+        node: int,
         entries: list[tuple[int, int]],
         fanout: int,
         replace: bool,
         start: int,
         exclude: frozenset[int] = frozenset(),
     ) -> list[tuple[int, int]]:
-        """The entries drawn by the stream ``start``; an excluded one weighs nothing."""
+        """Of ``entries``, a part of the list of ``node``, those drawn by the stream ``start``."""
         if self.weight is None:
             left = [entry for entry in entries if entry[1] not in exclude]
             return [left[i] for i in positions(len(left), fanout, replace, start)]
-        weights = [0.0 if edge in exclude else float(self.weight[edge]) for _, edge in entries]
-        return [entries[i] for i in weighted_positions(weights, fanout, replace, start)]
+        whole = self.entries(node)
+        first = whole.index(entries[0]) if entries else 0
+        chosen = weighted_positions(
+            [float(self.weight[edge]) for _, edge in entries], fanout, replace, start,
+            holes={i for i, (_, edge) in enumerate(entries) if edge in exclude},
+            before=[float(self.weight[edge]) for _, edge in whole[:first]],
+        )  # fmt: skip
+        return [entries[i] for i in chosen]
+
+
+#: Of a list of so many entries, one in so many can be drawn from sums; see ``weighted.c``.
+_LONG, _FEW = 128, 16
 
 
 def weighted_positions(
-    weights: Sequence[float], fanout: int, replace: bool, start: int
-) -> list[int]:  # fmt: skip
-    """Positions drawn by weight; see ``native/src/sample/weighted.h``."""
-    drawable = [i for i, weight in enumerate(weights) if weight > 0]
+    weights: Sequence[float],
+    fanout: int,
+    replace: bool,
+    start: int,
+    *,
+    holes: Collection[int] = (),
+    before: Sequence[float] = (),
+) -> list[int]:
+    """Positions drawn by weight; see ``native/src/sample/weighted.h``.
+
+    Not those in ``holes``. ``before`` are the weights of what the list has before.
+    """
+    drawable = [i for i, weight in enumerate(weights) if weight > 0 and i not in holes]
     if not drawable or fanout == 0:
         return []
     if fanout < 0 or (not replace and fanout >= len(drawable)):
         return drawable
+    found, draws = list[int](), 0
+    if len(weights) >= _LONG and _FEW * fanout <= len(drawable):
+        found, draws = _few_positions(weights, fanout, replace, start, holes, before)
+    rest = fanout - len(found)
     if replace:
         cumulative = list(itertools.accumulate(weights[i] for i in drawable))
-        found = []
-        for i in range(fanout):
-            x = (stream_draw(start, i) >> 11) * 2.0**-53 * cumulative[-1]
-            found.append(drawable[min(bisect.bisect_right(cumulative, x), len(drawable) - 1)])
+        for i in range(draws, draws + rest):
+            at = bisect.bisect_right(cumulative, _unit(start, i) * cumulative[-1])
+            found.append(drawable[min(at, len(drawable) - 1)])
         return found
 
     def key(i: int) -> float:
-        return -math.log(((stream_draw(start, i) >> 11) + 0.5) * 2.0**-53) / weights[i]
+        u = ((stream_draw(start, draws + i) >> 11) + 0.5) * 2.0**-53
+        return -math.log(u) / weights[i]
 
-    return sorted(sorted(drawable, key=key)[:fanout])
+    left = [i for i in drawable if i not in found]
+    return sorted(found + sorted(left, key=key)[:rest])
+
+
+def _few_positions(
+    weights: Sequence[float],
+    fanout: int,
+    replace: bool,
+    start: int,
+    holes: Collection[int],
+    before: Sequence[float],
+) -> tuple[list[int], int]:
+    """Positions in the order of their draws, and the number of draws: not always enough."""
+    sums = list(itertools.accumulate([*before, *weights]))
+    low = sums[len(before) - 1] if before else 0.0
+    total = sums[-1] - low
+    if not (2.0**-1022 <= total < math.inf and total >= sums[-1] * 2.0**-16):
+        return [], 0
+    found, draws = list[int](), 0
+    while len(found) < fanout and draws < 4 * fanout + 16:
+        i = bisect.bisect_right(sums, low + _unit(start, draws) * total) - len(before)
+        draws += 1
+        if 0 <= i < len(weights) and i not in holes and (replace or i not in found):
+            found.append(i)
+    return found, draws
+
+
+def _unit(start: int, i: int) -> float:
+    """Draw ``i`` of a stream, uniform in [0, 1)."""
+    return (stream_draw(start, i) >> 11) * 2.0**-53
 
 
 @dataclass
@@ -250,7 +303,7 @@ def sample_typed(
                 tree, node = nodes[relation.source].names[v]
                 entries = relation.visible(node, bounds(tree), fanout if latest else None, holes)
                 start = stream_start(key, hop, node, tree if disjoint else None, number)
-                for other, edge in relation.draw(entries, fanout, replace, start, holes):
+                for other, edge in relation.draw(node, entries, fanout, replace, start, holes):
                     found[number].append((far.add((tree, other)), v, edge))
             hop_edges[number].append(len(found[number]) - count)
         for counts, one, size in zip(hop_nodes, nodes, before, strict=True):

@@ -60,7 +60,7 @@ def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
 
     Raises:
         InvalidArgumentError: no such attribute, one that is not a number each, or (in memory; in
-            a file when it is met) a weight that is negative or not finite.
+            a file when the sampler is made) a weight that is negative or not finite.
     """
     label = f"weight_attr = {name!r}"
     edges = _find(stores, EDGE_GROUP, name, label)

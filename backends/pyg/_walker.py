@@ -88,7 +88,7 @@ def make_walk(
         own = graph.node_time if times.of_nodes else graph.edge_time
         assert own is not None
         times = Values(own, None, times.of_nodes)
-    relations = tuple(make_relation(graph.topology(name), weights, times) for name in layouts)
+    relations = tuple(make_relation(graph, name, weights, times) for name in layouts)
     if key is not None and edge_ids is None and not is_sorted:
         own = graph.node_time if key.of_nodes else graph.edge_time
         is_own = own is not None and np.may_share_memory(own, key.times)

@@ -10,7 +10,7 @@ static int save(const char *dir, uint64_t number) {
     snprintf(path, sizeof path, "%s/sound-%02u", dir, (unsigned)number);
     FILE *file = fopen(path, "wb");
     uint64_t state = number;
-    for (uint64_t i = 0; file && i < 200 + number * 20; i++) {
+    for (uint64_t i = 0; file && i < 200 + number * 60; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         fputc((int)((state >> 33) % 253), file);
     }

@@ -22,6 +22,7 @@
 #define MAX_TYPES     3
 #define MAX_RELATIONS 4
 #define MAX_NODES     24
+#define LONG_LIST     252 /* a byte */
 
 typedef struct input {
     const uint8_t *data;
@@ -32,6 +33,7 @@ typedef struct relation {
     aether_relation public;
     aether_lists lists;
     aether_topology *topology;
+    aether_weight_sums *sums; /* or NULL */
     uint64_t *indptr;
     void *ids, *edge_ids, *weights, *times;
     bool sound, sorted;
@@ -87,9 +89,11 @@ static inline void fill_lists(input *in, relation *r) {
     for (uint64_t v = 0; v < l->num_major; v++) {
         uint8_t step = byte(in);
         uint64_t at = r->indptr[v], degree = l->num_minor ? step % 8 : 0;
+        if (step == LONG_LIST && l->num_minor)
+            degree = 128 + byte(in);
         r->indptr[v + 1] = step == 255 ? (uint64_t)byte(in) << 56 : step == 254 ? at / 2 : at + degree;
     }
-    l->num_edges = r->indptr[l->num_major] < 1000 ? r->indptr[l->num_major] : 30;
+    l->num_edges = r->indptr[l->num_major] < 2000 ? r->indptr[l->num_major] : 30;
     r->indptr[0] = 0;
     r->indptr[l->num_major] = l->num_edges;
     r->ids = array(l->num_edges, l->id_bytes);
@@ -177,6 +181,15 @@ static inline bool is_sound(const relation *r) {
     return sound;
 }
 
+/* Those of damaged lists may be refused. */
+static inline void fill_sums(relation *r) {
+    int rc = aether_weight_sums_create(r->topology, r->weights, r->public.weight_dtype, &r->sums, NULL, NULL);
+    require(!r->sums == (rc != 0));
+    require(rc == 0 || rc == AETHER_E_INVALID || rc == AETHER_E_CORRUPT);
+    require(rc == 0 || !r->sound || r->public.weight_dtype == AETHER_I8);
+    r->public.sums = r->sums;
+}
+
 static inline void fill_relation(input *in, graph *g, relation *r) {
     uint8_t widths = byte(in), has = byte(in), ends = byte(in);
     r->public.from = ends == 255 ? g->num_types : ends % g->num_types;
@@ -204,6 +217,8 @@ static inline void fill_relation(input *in, graph *g, relation *r) {
     r->public.time_dtype = has & 16 ? AETHER_F64 : AETHER_I64;
     r->public.times_of = has & 8 ? AETHER_TIMES_OF_NODES : AETHER_TIMES_OF_EDGES;
     r->sound = is_sound(r);
+    if (r->weights && has & 32)
+        fill_sums(r);
     aether_error err = {0};
     int rc = aether_check_times(&r->public, NULL, &err);
     r->sorted = rc == 0;
@@ -213,6 +228,7 @@ static inline void fill_relation(input *in, graph *g, relation *r) {
 }
 
 static inline void free_relation(relation *r) {
+    aether_weight_sums_destroy(r->sums);
     aether_topology_destroy(r->topology);
     free(r->indptr);
     free(r->ids);

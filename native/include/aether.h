@@ -27,8 +27,9 @@
  *   - Memory passed in is borrowed for the call, unless the function says that
  *     the handle keeps borrowing it; the caller then keeps it alive.
  *   - Handles made by open/create are released by close/destroy, which accept
- *     NULL. A handle is used by one thread at a time, except aether_file and
- *     aether_topology, which are immutable and may be shared.
+ *     NULL. A handle is used by one thread at a time, except aether_file,
+ *     aether_topology and aether_weight_sums, which are immutable and may be
+ *     shared.
  *   - After fork() a child may go on using every handle: mappings are private
  *     or read-only and the thread pool starts anew in the child.
  *
@@ -348,6 +349,8 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node
 /* The same over several node types and edge types. In every hop the edge types
  * take their turns in order, each expanding the nodes of its type `from` that
  * the hop before has added. */
+typedef struct aether_weight_sums aether_weight_sums;
+
 typedef struct aether_relation {
     const aether_topology *topology; /* a list for each node of type `from`... */
     uint32_t from, to;               /* ...that holds nodes of type `to` */
@@ -357,7 +360,17 @@ typedef struct aether_relation {
     const void *times;   /* by edge id, or by node of type `to`; NULL: always visible */
     uint32_t times_of;   /* AETHER_TIMES_OF_EDGES or _NODES */
     uint32_t reserved;
+    const aether_weight_sums *sums; /* of these weights; NULL: every weight of a list is read */
 } aether_relation;
+
+/* Sums of the weights of long lists (src/sample/sums.h), 16 bytes per 64 edges: draws
+ * from such lists, and their samples, are others than without. Reads all weights:
+ * AETHER_E_INVALID names an edge whose weight is negative or not finite. Borrows
+ * nothing. `task` counts edges. */
+int aether_weight_sums_create(const aether_topology *t, const void *weights, uint32_t dtype,
+                              aether_weight_sums **out, aether_task *task, aether_error *err);
+void aether_weight_sums_destroy(aether_weight_sums *sums);
+uint64_t aether_weight_sums_memory(const aether_weight_sums *sums);
 
 /* A seed with bounds sees edges with since <= time <= until, in every hop of its
  * tree; bounds need a disjoint sample. F64 times are compared through

@@ -10,6 +10,7 @@
 #ifndef AE_TYPED_REFERENCE_H
 #define AE_TYPED_REFERENCE_H
 
+#include <float.h>
 #include <math.h>
 
 #include "sample_reference.h"
@@ -77,13 +78,18 @@ static inline void tref_restrict(const aether_relation *r, int64_t since, int64_
     *list = (ae_list){first, degree};
 }
 
+static inline double tref_unit(uint64_t stream, uint64_t i) {
+    return (double)(ae_rng_draw(stream, i) >> 11) * 0x1p-53;
+}
+
+/* Draws from n on, with draw `draws` of the stream first. */
 static inline uint64_t tref_draw_replaced(const aether_relation *r, ae_list list, uint64_t k, uint64_t stream,
-                                          uint64_t *out) {
+                                          uint64_t n, uint64_t draws, uint64_t *out) {
     double total = 0;
     for (uint64_t i = 0; i < list.degree; i++)
         total += tref_weight(r, list.start + i);
-    for (uint64_t n = 0; n < k; n++) {
-        double x = (double)(ae_rng_draw(stream, n) >> 11) * 0x1p-53 * total, sum = 0;
+    for (; n < k; n++, draws++) {
+        double x = tref_unit(stream, draws) * total, sum = 0;
         bool found = false;
         for (uint64_t i = 0; i < list.degree && !found; i++)
             if (tref_weight(r, list.start + i) > 0) {
@@ -95,36 +101,72 @@ static inline uint64_t tref_draw_replaced(const aether_relation *r, ae_list list
     return k;
 }
 
-/* The k smallest keys, in list order. */
+static inline bool tref_holds(const uint64_t *values, uint64_t n, uint64_t x) {
+    for (uint64_t i = 0; i < n; i++)
+        if (values[i] == x)
+            return true;
+    return false;
+}
+
+/* The n that were drawn and those of the k - n smallest keys, in list order. */
 static inline uint64_t tref_draw_distinct(const aether_relation *r, ae_list list, uint64_t k, uint64_t stream,
-                                          uint64_t *out) {
+                                          uint64_t n, uint64_t draws, uint64_t *out) {
     static double keys[REF_MAX];
-    uint64_t n = 0;
+    static bool chosen[REF_MAX];
     for (uint64_t i = 0; i < list.degree; i++) {
-        double u = ((double)(ae_rng_draw(stream, i) >> 11) + 0.5) * 0x1p-53;
+        double u = ((double)(ae_rng_draw(stream, draws + i) >> 11) + 0.5) * 0x1p-53;
         double weight = tref_weight(r, list.start + i);
-        keys[i] = weight > 0 ? -log(u) / weight : INFINITY;
+        chosen[i] = tref_holds(out, n, i);
+        keys[i] = weight > 0 && !chosen[i] ? -log(u) / weight : INFINITY;
     }
     for (uint64_t i = 0; i < list.degree; i++) {
         uint64_t before = 0;
         for (uint64_t j = 0; j < list.degree; j++)
             before += keys[j] < keys[i];
-        if (keys[i] < INFINITY && before < k)
+        chosen[i] |= keys[i] < INFINITY && before < k - n;
+    }
+    n = 0;
+    for (uint64_t i = 0; i < list.degree; i++)
+        if (chosen[i])
             out[n++] = i;
+    return n;
+}
+
+/* As many as 4 k + 16 draws find, from sums that run from the start of `whole`. */
+static inline uint64_t tref_draw_few(const aether_relation *r, ae_list whole, ae_list list, uint64_t k,
+                                     bool replace, uint64_t stream, uint64_t *draws, uint64_t *out) {
+    static double sums[REF_MAX + 1];
+    const uint64_t from = list.start - whole.start, to = from + list.degree;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < whole.degree; i++)
+        sums[i + 1] = sums[i] + tref_weight(r, whole.start + i);
+    const double total = sums[to] - sums[from];
+    *draws = 0;
+    if (!(total >= DBL_MIN && total <= DBL_MAX && total >= sums[to] / 65536))
+        return 0;
+    for (; n < k && *draws < 4 * k + 16; ++*draws) {
+        double x = sums[from] + tref_unit(stream, *draws) * total;
+        uint64_t i = 0;
+        while (i < whole.degree && sums[i + 1] <= x)
+            i++;
+        if (i >= from && i < to && (replace || !tref_holds(out, n, i - from)))
+            out[n++] = i - from;
     }
     return n;
 }
 
-static inline uint64_t tref_draw_weighted(const aether_relation *r, ae_list list, int64_t k, bool replace,
-                                          uint64_t stream, uint64_t *out) {
-    uint64_t drawable = 0;
+static inline uint64_t tref_draw_weighted(const aether_relation *r, ae_list whole, ae_list list, int64_t k,
+                                          bool replace, uint64_t stream, uint64_t *out) {
+    uint64_t drawable = 0, n = 0, draws = 0;
     for (uint64_t i = 0; i < list.degree; i++)
         if (tref_weight(r, list.start + i) > 0)
             out[drawable++] = i;
     if (drawable == 0 || k < 0 || (!replace && (uint64_t)k >= drawable))
         return drawable;
-    return replace ? tref_draw_replaced(r, list, (uint64_t)k, stream, out)
-                   : tref_draw_distinct(r, list, (uint64_t)k, stream, out);
+    if (r->sums && list.degree >= 128 && 16 * (uint64_t)k <= drawable)
+        n = tref_draw_few(r, whole, list, (uint64_t)k, replace, stream, &draws, out);
+    return replace ? tref_draw_replaced(r, list, (uint64_t)k, stream, n, draws, out)
+                   : tref_draw_distinct(r, list, (uint64_t)k, stream, n, draws, out);
 }
 
 /* ---- the sample ---- */
@@ -179,7 +221,8 @@ static inline void tref_expand(const typed_source *g, uint32_t relation, uint64_
     const typed_nodes *from = &tref_nodes[r->from];
     bool disjoint = o->flags & AETHER_SAMPLE_DISJOINT, replace = o->flags & AETHER_SAMPLE_REPLACE;
     int64_t since, until, k = o->fanouts[relation * o->num_hops + hop];
-    ae_list list = tref_list(r, from->node[v]);
+    const ae_list whole = tref_list(r, from->node[v]);
+    ae_list list = whole;
     if (r->times && tref_is_bounded(g, seeds)) {
         tref_bounds(seeds, from->tree[v], &since, &until);
         tref_restrict(r, since, until, &list);
@@ -189,7 +232,7 @@ static inline void tref_expand(const typed_source *g, uint32_t relation, uint64_
     }
     uint64_t stream = ae_rng_stream(ae_rng_base(o->key, hop, relation), from->node[v],
                                     disjoint ? from->tree[v] : AE_RNG_NO_SEED);
-    uint64_t n = r->weights ? tref_draw_weighted(r, list, k, replace, stream, chosen)
+    uint64_t n = r->weights ? tref_draw_weighted(r, whole, list, k, replace, stream, chosen)
                             : ref_positions(list.degree, k, replace, stream, chosen);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t position = list.start + chosen[i];

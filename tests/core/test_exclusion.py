@@ -99,9 +99,10 @@ def test_large_frontiers_are_prepared_in_parallel(threads: int) -> None:
     alone = NeighborSampler(graph, [4, 3], **options)  # type: ignore[arg-type]
     assert_same_subgraph(found, alone.sample(seeds, 3, seed_time=at, exclude=exclude))
     damaged = np.array(graph.edge_weight)
-    damaged[::50] = -1
+    damaged[7] = 0  # weights are read to be counted
     graph.edge_attrs["w"] = damaged
     broken = NeighborSampler(graph, [4], weight_attr="w", num_threads=threads)
+    damaged[::50] = -1
     with pytest.raises(errors.InvalidArgumentError, match="weights are finite and not negative"):
         broken.sample(seeds, 3)
 

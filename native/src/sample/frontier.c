@@ -54,6 +54,8 @@ static void keep_latest(const prepare *p, ae_list *list, ae_holes *holes) {
 static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
     ae_list *list = &p->f.lists[i];
     ae_holes holes = {0};
+    if (p->f.wholes)
+        p->f.wholes[i] = *list;
     int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], list, err);
     if (rc)
         return rc;
@@ -62,17 +64,29 @@ static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
     keep_latest(p, list, &holes);
     if (p->f.holes)
         p->f.holes[i] = holes;
-    if (p->f.drawable)
-        rc = ae_weights_count(&p->r->weights, p->r->topology, *list, holes, &p->f.drawable[i], err);
+    return AETHER_OK;
+}
+
+/* What is read first is asked for beforehand, of all lists of the block. */
+static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint64_t i = at; i < at + n; i++) {
+        ae_weighted_list list = ae_frontier_weighted(&p->f, p->r, i);
+        ae_weighted_prefetch(&list);
+    }
+    for (uint64_t i = at; !rc && i < at + n; i++) {
+        ae_weighted_list list = ae_frontier_weighted(&p->f, p->r, i);
+        rc = ae_weighted_count(&list, &p->f.drawable[i], err);
+    }
     return rc;
 }
 
 static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
-    const bool plain = !p->f.holes && !p->f.drawable && !(p->s->has_bounds && p->r->times.values);
+    const bool plain = !p->f.holes && !(p->s->has_bounds && p->r->times.values);
     int rc = locate(p, at, n, err);
     for (uint64_t i = 0; !rc && !plain && i < n; i++)
         rc = prepare_node(p, at + i, err);
-    return rc;
+    return rc || !p->f.drawable ? rc : count_drawable(p, at, n, err);
 }
 
 static void prepare_task(void *ctx, uint64_t task, uint32_t worker) {
@@ -92,6 +106,10 @@ static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_f
                    aether_error *err) {
     int rc = ae_scratch_reserve(&s->lists, count * sizeof(ae_list), 0, err);
     f->lists = s->lists.data;
+    if (!rc && r->weights.sums && r->times.values && s->has_bounds) {
+        rc = ae_scratch_reserve(&s->wholes, count * sizeof(ae_list), 0, err);
+        f->wholes = s->wholes.data;
+    }
     if (!rc && r->num_excluded) {
         rc = ae_scratch_reserve(&s->holes, count * sizeof(ae_holes), 0, err);
         f->holes = s->holes.data;

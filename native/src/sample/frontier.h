@@ -3,6 +3,8 @@
  * each may be drawn.
  *
  *   lists     [ {start, degree} ... ]   per node: cut to what its tree may see
+ *   wholes    [ {start, degree} ... ]   before they were cut, or NULL: nothing was, or
+ *                                       nobody asks
  *   holes     [ {positions, n}  ... ]   entries in it that are left out, or NULL
  *   drawable  [ n               ... ]   entries of a weight above 0, or NULL
  *
@@ -15,6 +17,7 @@
 
 typedef struct ae_frontier {
     ae_list *lists; /* NULL: nothing is drawn (fanout 0) */
+    ae_list *wholes;
     ae_holes *holes;
     uint64_t *drawable;
 } ae_frontier;
@@ -26,6 +29,12 @@ int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample
 /* The part of a list that the tree of `key` may see. */
 int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
                          aether_error *err);
+
+/* List i, as it is drawn from by weight. */
+static inline ae_weighted_list ae_frontier_weighted(const ae_frontier *f, const ae_relation *r, uint64_t i) {
+    return (ae_weighted_list){&r->weights, r->topology, f->wholes ? f->wholes[i] : f->lists[i], f->lists[i],
+                              f->holes ? f->holes[i] : (ae_holes){0}};
+}
 
 /* Entries of list i that can be drawn. */
 static inline uint64_t ae_frontier_size(const ae_frontier *f, uint64_t i) {

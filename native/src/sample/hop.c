@@ -83,9 +83,11 @@ static int plan_node(const hop *h, uint64_t i, uint64_t count, uint64_t *out, ui
     const ae_holes holes = f->holes ? f->holes[i] : (ae_holes){0};
     const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
     ae_list list = f->lists[i];
-    if (f->drawable)
-        return ae_weights_draw(&h->r->weights, h->r->topology, list, holes, f->drawable[i], count,
-                               h->plan->replace && h->fanout >= 0, stream, set, out, err);
+    if (f->drawable) {
+        const ae_weighted_list weighted = ae_frontier_weighted(f, h->r, i);
+        return ae_weighted_draw(&weighted, f->drawable[i], count, h->plan->replace && h->fanout >= 0, stream,
+                                set, out, room, err);
+    }
     int rc = AETHER_OK;
     list.degree -= holes.count;
     if (h->fanout < 0 || (!h->plan->replace && count == list.degree))

@@ -1,8 +1,7 @@
 #include "sample/plan.h"
 
-#include <string.h>
-
 #include "core/rng.h"
+#include "sample/seen.h"
 
 static void draw_with_replacement(ae_list list, uint64_t k, uint64_t stream, uint64_t *out) {
     for (uint64_t i = 0; i < k; i++)
@@ -41,31 +40,18 @@ static void draw_distinct_few(ae_list list, uint64_t k, uint64_t stream, uint64_
     }
 }
 
-/* Open addressing over t + 1 (0 is empty); true if t was there already. */
-static bool set_add(uint64_t *slots, uint64_t mask, uint64_t t) {
-    uint64_t i = ae_rng_mix(t) & mask;
-    while (slots[i] && slots[i] != t + 1)
-        i = (i + 1) & mask;
-    bool found = slots[i] != 0;
-    slots[i] = t + 1;
-    return found;
-}
-
 static int draw_distinct_many(ae_list list, uint64_t k, uint64_t stream, ae_scratch *set, uint64_t *out,
                               aether_error *err) {
-    uint64_t slots = 1;
-    while (slots < 2 * k)
-        slots *= 2;
-    int rc = ae_scratch_reserve(set, slots * sizeof(uint64_t), 0, err);
+    ae_seen seen;
+    int rc = ae_seen_start(&seen, k, set, err);
     if (rc)
         return rc;
-    memset(set->data, 0, slots * sizeof(uint64_t));
     for (uint64_t i = 0; i < k; i++) {
         uint64_t j = list.degree - k + i;
         uint64_t t = ae_rng_bounded(ae_rng_draw(stream, i), j + 1);
-        if (set_add(set->data, slots - 1, t)) {
+        if (ae_seen_add(&seen, t)) {
             t = j; /* j is larger than all before it, so it is new */
-            set_add(set->data, slots - 1, t);
+            ae_seen_add(&seen, t);
         }
         out[i] = list.start + t;
     }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "sample/hgt.h"
+#include "sample/sums.h"
 
 /* ---- making one ---- */
 
@@ -22,6 +23,8 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
                             i, l->num_major, l->num_minor, num_nodes[r->from], num_nodes[r->to]);
     if (r->weights && r->weight_dtype != AETHER_F32 && r->weight_dtype != AETHER_F64)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: weights are float32 or float64", i);
+    if (r->sums && (!r->weights || r->sums->num_edges != l->num_edges))
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u: the sums are not those of its weights", i);
     if (!ae_times_known(r))
         return ae_error_set(err, AETHER_E_INVALID,
                             "edge type %u: times are int64 or float64, of edges or nodes", i);
@@ -53,7 +56,7 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
         const aether_relation *r = &relations[i];
         s->relations[i] = (ae_relation){
             .topology = r->topology,
-            .weights = {r->weights, r->weight_dtype == AETHER_F64},
+            .weights = {r->weights, r->weight_dtype == AETHER_F64, r->sums},
             .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES},
             .from = r->from,
             .to = r->to,
@@ -86,6 +89,7 @@ void aether_sampler_destroy(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
     }
     ae_scratch_free(&s->lists);
+    ae_scratch_free(&s->wholes);
     ae_scratch_free(&s->holes);
     ae_scratch_free(&s->drawable);
     ae_scratch_free(&s->bounds);
@@ -99,8 +103,8 @@ void aether_sampler_destroy(aether_sampler *s) {
 }
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
-    uint64_t total = sizeof *s + s->lists.bytes + s->holes.bytes + s->drawable.bytes + s->bounds.bytes +
-                     s->neighbors.bytes;
+    uint64_t total = sizeof *s + s->lists.bytes + s->wholes.bytes + s->holes.bytes + s->drawable.bytes +
+                     s->bounds.bytes + s->neighbors.bytes;
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {

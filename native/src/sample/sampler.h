@@ -63,6 +63,7 @@ struct aether_sampler {
     ae_nodes *nodes;
     ae_relation *relations;
     ae_scratch lists;             /* ae_list per node of the frontier at work */
+    ae_scratch wholes;            /* the same before they were cut; weighted and temporal only */
     ae_scratch holes;             /* ae_holes per node of the frontier at work; exclusion only */
     ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */

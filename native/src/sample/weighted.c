@@ -2,94 +2,93 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "sample/plan.h"
 #include "sample/reservoir.h"
+#include "sample/seen.h"
+#include "sample/sums.h"
 
-#define BLOCK   256
-#define RESCALE 0x1p64 /* a power of two: the proportions of weights stay exact */
+#define RESCALE   0x1p64  /* a power of two: the proportions of weights stay exact */
+#define FEW       16      /* of so many entries a draw from sums is cheaper than reading all */
+#define PRECISION 0x1p-16 /* of the sums so far: less is not told from rounding */
 
-/* Weights of a list, a block at a time. */
-typedef struct reader {
-    const ae_weights *weights;
-    const aether_topology *t;
-    ae_list list;
-    ae_holes holes;
-    uint64_t hole;  /* the next of them */
-    uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
-    double block[BLOCK];
-} reader;
+/* ---- counting ---- */
 
-static reader read_from(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes) {
-    reader r;
-    r.weights = weights;
-    r.t = t;
-    r.list = list;
-    r.holes = holes;
-    r.at = r.n = r.hole = 0;
-    return r;
+static bool is_long(const ae_weighted_list *l) {
+    return l->weights->sums && l->list.degree >= AE_SUMS_LONG;
 }
 
-static void start_again(reader *r) {
-    r->at = r->n = r->hole = 0;
+static bool has_zeros(const ae_weighted_list *l) {
+    return !l->weights->sums || l->weights->sums->has_zeros;
 }
 
-static int bad_edge(const reader *r, uint64_t i, uint64_t edge, aether_error *err) {
-    uint64_t position = r->list.start + r->at + i;
-    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
-                       "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
-                       r->t->lists.num_edges);
-}
-
-static int bad_weight(uint64_t edge, double weight, aether_error *err) {
-    return ae_error_at(err, AETHER_E_INVALID, (int64_t)edge, 0,
-                       "the weight of edge %" PRIu64 " is %g: weights are finite and not negative", edge,
-                       weight);
-}
-
-/* A hole weighs nothing. */
-static void empty_holes(reader *r) {
-    const uint64_t begin = r->list.start + r->at;
-    for (; r->hole < r->holes.count && r->holes.positions[r->hole] < begin + r->n; r->hole++)
-        r->block[r->holes.positions[r->hole] - begin] = 0;
-}
-
-/* The next block; n is 0 at the end. */
-static int next_block(reader *r, aether_error *err) {
-    uint64_t left = r->list.degree - (r->at += r->n);
-    r->n = left < BLOCK ? left : BLOCK;
-    const double *doubles = r->weights->values;
-    const float *floats = r->weights->values;
-    uint64_t edges[BLOCK];
-    for (uint64_t i = 0; i < r->n; i++)
-        edges[i] = r->list.start + r->at + i;
-    if (r->t->lists.edge_ids)
-        r->t->ops->edge_ids(r->t, edges, r->n, edges);
-    for (uint64_t i = 0; i < r->n; i++) {
-        if (edges[i] >= r->t->lists.num_edges)
-            return bad_edge(r, i, edges[i], err);
-        double weight = r->weights->is_double ? doubles[edges[i]] : (double)floats[edges[i]];
-        if (!(weight >= 0 && weight <= DBL_MAX))
-            return bad_weight(edges[i], weight, err);
-        r->block[i] = weight;
+void ae_weighted_prefetch(const ae_weighted_list *l) {
+    const uint64_t size = l->weights->is_double ? sizeof(double) : sizeof(float);
+    if (is_long(l)) {
+        const ae_sum *sums = ae_sums_of(l->weights->sums, l->whole);
+        __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK - 1);
+        __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK / 2);
+    } else if (!l->t->lists.edge_ids) {
+        const char *first = (const char *)l->weights->values + l->list.start * size;
+        for (uint64_t at = 0; at < l->list.degree * size; at += 64)
+            __builtin_prefetch(first + at);
     }
-    empty_holes(r);
-    return AETHER_OK;
 }
 
-int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
-                     uint64_t *count, aether_error *err) {
-    reader r = read_from(weights, t, list, holes);
+static int count_by_reading(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
+    ae_weight_reader r;
+    int rc;
     *count = 0;
-    for (;;) {
-        int rc = next_block(&r, err);
-        if (rc || r.n == 0)
-            return rc;
+    ae_weights_open(&r, l->weights, l->t, l->list, l->holes, (ae_holes){0});
+    while (!(rc = ae_weights_next(&r, err)) && r.n)
         for (uint64_t i = 0; i < r.n; i++)
             *count += r.block[i] > 0;
-    }
+    return rc;
 }
+
+/* Holes that would weigh something. */
+static int count_holes(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
+    ae_weight_reader r;
+    int rc = AETHER_OK;
+    *count = 0;
+    for (uint64_t i = 0; !rc && i < l->holes.count; i++) {
+        ae_weights_open(&r, l->weights, l->t, (ae_list){l->holes.positions[i], 1}, (ae_holes){0},
+                        (ae_holes){0});
+        rc = ae_weights_next(&r, err);
+        *count += !rc && r.block[0] > 0;
+    }
+    return rc;
+}
+
+/* The sums before a long list and with it. */
+static int sum_up(const ae_weighted_list *l, ae_sum *before, ae_sum *with, aether_error *err) {
+    const uint64_t from = l->list.start - l->whole.start, to = from + l->list.degree;
+    int rc = ae_sums_before(l->weights, l->t, l->whole, from, before, err);
+    return rc ? rc : ae_sums_before(l->weights, l->t, l->whole, to, with, err);
+}
+
+int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
+    const uint64_t most = l->list.degree - l->holes.count;
+    *count = most;
+    if (!has_zeros(l))
+        return AETHER_OK;
+    if (!is_long(l))
+        return count_by_reading(l, count, err);
+    ae_sum before = {0}, with = {0};
+    uint64_t holes = 0;
+    int rc = sum_up(l, &before, &with, err);
+    if (!rc)
+        rc = count_holes(l, &holes, err);
+    if (!rc)
+        *count = with.drawable - before.drawable - holes;
+    *count = *count < most ? *count : most; /* whatever a file that changed says */
+    return rc;
+}
+
+/* ---- all ---- */
 
 /* Weights are read twice, counted and drawn; a file may change in between. */
 static int changed(ae_list list, aether_error *err) {
@@ -98,10 +97,10 @@ static int changed(ae_list list, aether_error *err) {
                        list.start);
 }
 
-static int draw_all(reader *r, uint64_t drawable, uint64_t *out, aether_error *err) {
+static int draw_all(ae_weight_reader *r, uint64_t drawable, uint64_t *out, aether_error *err) {
     uint64_t n = 0;
     int rc;
-    while (!(rc = next_block(r, err)) && r->n)
+    while (!(rc = ae_weights_next(r, err)) && r->n)
         for (uint64_t i = 0; i < r->n; i++)
             if (r->block[i] > 0 && n < drawable)
                 out[n++] = r->list.start + r->at + i;
@@ -109,6 +108,10 @@ static int draw_all(reader *r, uint64_t drawable, uint64_t *out, aether_error *e
 }
 
 /* ---- with replacement ------------------------------------------------------- */
+
+static double unit(uint64_t draw) {
+    return (double)(draw >> 11) * 0x1p-53;
+}
 
 /* The first entry whose cumulative weight is above x. */
 static uint64_t search(const double *cumulative, uint64_t n, double x) {
@@ -124,13 +127,13 @@ static uint64_t search(const double *cumulative, uint64_t n, double x) {
 }
 
 /* Cumulative weights, times `scale`, and positions of the entries that can be drawn. */
-static int cumulate(reader *r, double scale, uint64_t drawable, double *cumulative, uint64_t *positions,
-                    aether_error *err) {
+static int cumulate(ae_weight_reader *r, double scale, uint64_t drawable, double *cumulative,
+                    uint64_t *positions, aether_error *err) {
     double total = 0;
     uint64_t n = 0;
     int rc;
-    start_again(r);
-    while (!(rc = next_block(r, err)) && r->n)
+    ae_weights_rewind(r);
+    while (!(rc = ae_weights_next(r, err)) && r->n)
         for (uint64_t i = 0; i < r->n; i++)
             if (r->block[i] > 0 && n < drawable) {
                 cumulative[n] = total += r->block[i] * scale;
@@ -140,9 +143,9 @@ static int cumulate(reader *r, double scale, uint64_t drawable, double *cumulati
 }
 
 /* The sum of large weights may be no double, and that of tiny ones too small for
- * u * total to have many values. */
-static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t stream, ae_scratch *scratch,
-                         uint64_t *out, aether_error *err) {
+ * u * total to have many values. Draws begin with draw `first` of the stream. */
+static int draw_replaced(ae_weight_reader *r, uint64_t drawable, uint64_t count, uint64_t stream,
+                         uint64_t first, ae_scratch *scratch, uint64_t *out, aether_error *err) {
     int rc = ae_scratch_reserve(scratch, drawable * (sizeof(double) + sizeof(uint64_t)), 0, err);
     if (rc)
         return rc;
@@ -154,8 +157,8 @@ static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t 
     else if (!rc && *total < DBL_MIN)
         rc = cumulate(r, RESCALE, drawable, cumulative, positions, err);
     for (uint64_t i = 0; !rc && i < count; i++) {
-        double u = (double)(ae_rng_draw(stream, i) >> 11) * 0x1p-53;
-        out[i] = positions[search(cumulative, drawable, u * *total)];
+        double x = unit(ae_rng_draw(stream, first + i)) * *total;
+        out[i] = positions[search(cumulative, drawable, x)];
     }
     return rc;
 }
@@ -163,44 +166,131 @@ static int draw_replaced(reader *r, uint64_t drawable, uint64_t count, uint64_t 
 /* ---- without replacement ------------------------------------------------------ */
 
 /* The `count` smallest keys of weights times `scale`. */
-static int fill_reservoir(reader *r, double scale, uint64_t stream, ae_reservoir *drawn, aether_error *err) {
+static int fill_reservoir(ae_weight_reader *r, double scale, uint64_t stream, uint64_t first,
+                          ae_reservoir *drawn, aether_error *err) {
     int rc;
-    start_again(r);
+    ae_weights_rewind(r);
     drawn->count = 0;
-    while (!(rc = next_block(r, err)) && r->n)
+    while (!(rc = ae_weights_next(r, err)) && r->n)
         for (uint64_t i = 0; i < r->n; i++)
             if (r->block[i] > 0)
-                ae_reservoir_offer(drawn, r->block[i] * scale, ae_rng_draw(stream, r->at + i),
+                ae_reservoir_offer(drawn, r->block[i] * scale, ae_rng_draw(stream, first + r->at + i),
                                    r->list.start + r->at + i);
     return rc || drawn->count == drawn->capacity ? rc : changed(r->list, err);
 }
 
 /* The keys of tiny weights may be beyond the doubles. If one of them is among the
  * smallest, so are all that are not, which may then become 0. */
-static int draw_distinct(reader *r, uint64_t count, uint64_t stream, ae_scratch *scratch, uint64_t *out,
-                         aether_error *err) {
+static int draw_distinct(ae_weight_reader *r, uint64_t count, uint64_t stream, uint64_t first,
+                         ae_scratch *scratch, uint64_t *out, aether_error *err) {
     int rc = ae_scratch_reserve(scratch, count * sizeof(ae_candidate), 0, err);
     if (rc)
         return rc;
     ae_reservoir drawn = {scratch->data, 0, count};
-    rc = fill_reservoir(r, 1, stream, &drawn, err);
+    rc = fill_reservoir(r, 1, stream, first, &drawn, err);
     if (!rc && drawn.heap[0].key > DBL_MAX)
-        rc = fill_reservoir(r, RESCALE, stream, &drawn, err);
-    if (rc)
-        return rc;
-    ae_reservoir_sort_by_item(&drawn);
-    for (uint64_t i = 0; i < count; i++)
+        rc = fill_reservoir(r, RESCALE, stream, first, &drawn, err);
+    for (uint64_t i = 0; !rc && i < count; i++)
         out[i] = drawn.heap[i].item;
+    return rc;
+}
+
+/* ---- few of a long list ------------------------------------------------------- */
+
+/* Draws from the sums of a long list, as many of `count` as there are. */
+typedef struct few {
+    const ae_weighted_list *l;
+    double before, weight; /* of the list: draws fall in between */
+    bool replace;
+    ae_seen seen;
+    uint64_t count, drawn, draws;
+} few;
+
+static bool is_hole(ae_holes holes, uint64_t position) {
+    uint64_t at = ae_holes_below(holes.positions, holes.count, position);
+    return at < holes.count && holes.positions[at] == position;
+}
+
+static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
+    const ae_list whole = f->l->whole, list = f->l->list;
+    for (; f->drawn < f->count && f->draws < 4 * f->count + 16; f->draws++) {
+        uint64_t entry;
+        const double x = f->before + unit(ae_rng_draw(stream, f->draws)) * f->weight;
+        int rc = ae_sums_find(f->l->weights, f->l->t, whole, x, &entry, err);
+        if (rc)
+            return rc;
+        const uint64_t position = whole.start + entry;
+        if (position - list.start < list.degree && !is_hole(f->l->holes, position) &&
+            (f->replace || !ae_seen_add(&f->seen, position)))
+            out[f->drawn++] = position;
+    }
     return AETHER_OK;
 }
 
-int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
-                    uint64_t drawable, uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch,
-                    uint64_t *out, aether_error *err) {
-    reader r = read_from(weights, t, list, holes);
-    if (count == drawable && !replace)
-        return draw_all(&r, drawable, out, err);
-    if (replace)
-        return draw_replaced(&r, drawable, count, stream, scratch, out, err);
-    return draw_distinct(&r, count, stream, scratch, out, err);
+/* Few enough, and of a weight that the sums tell exactly enough. */
+static int try_few(few *f, uint64_t drawable, uint64_t stream, ae_scratch *scratch, uint64_t *out,
+                   aether_error *err) {
+    ae_sum before = {0}, with = {0};
+    if (!is_long(f->l) || f->count > drawable / FEW)
+        return AETHER_OK;
+    int rc = sum_up(f->l, &before, &with, err);
+    f->before = before.weight;
+    f->weight = with.weight - before.weight;
+    if (rc || !(f->weight >= DBL_MIN && f->weight <= DBL_MAX && f->weight >= with.weight * PRECISION))
+        return rc;
+    rc = f->replace ? AETHER_OK : ae_seen_start(&f->seen, f->count, scratch, err);
+    return rc ? rc : draw_few(f, stream, out, err);
+}
+
+/* ---- any number ---- */
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void sort(uint64_t *values, uint64_t n) {
+    if (n > 64) {
+        qsort(values, n, sizeof *values, by_value);
+        return;
+    }
+    for (uint64_t i = 1; i < n; i++) {
+        uint64_t j = i, value = values[i];
+        for (; j > 0 && values[j - 1] > value; j--)
+            values[j] = values[j - 1];
+        values[j] = value;
+    }
+}
+
+static int draw_some(const ae_weighted_list *l, uint64_t drawable, uint64_t count, bool replace,
+                     uint64_t stream, ae_scratch *scratch, uint64_t *out, aether_error *err) {
+    few f = {.l = l, .replace = replace, .count = count};
+    int rc = try_few(&f, drawable, stream, scratch, out, err);
+    if (!rc && !replace)
+        sort(out, f.drawn);
+    if (!rc && f.drawn < count) {
+        ae_weight_reader r;
+        ae_holes drawn = {out, replace ? 0 : f.drawn};
+        uint64_t *rest = out + f.drawn, left = count - f.drawn;
+        ae_weights_open(&r, l->weights, l->t, l->list, l->holes, drawn);
+        rc = replace ? draw_replaced(&r, drawable, left, stream, f.draws, scratch, rest, err)
+                     : draw_distinct(&r, left, stream, f.draws, scratch, rest, err);
+        if (!rc && !replace)
+            sort(out, count);
+    }
+    return rc;
+}
+
+int ae_weighted_draw(const ae_weighted_list *l, uint64_t drawable, uint64_t count, bool replace,
+                     uint64_t stream, ae_scratch *scratch, uint64_t *out, uint64_t room, aether_error *err) {
+    if (count < drawable || replace)
+        return draw_some(l, drawable, count, replace, stream, scratch, out, err);
+    if (!has_zeros(l)) {
+        ae_plan_all((ae_list){l->list.start, drawable}, out, room);
+        ae_holes_skip(l->holes, out, drawable);
+        return AETHER_OK;
+    }
+    ae_weight_reader r;
+    ae_weights_open(&r, l->weights, l->t, l->list, l->holes, (ae_holes){0});
+    return draw_all(&r, drawable, out, err);
 }

@@ -6,38 +6,44 @@
  *                         keys win (Efraimidis and Spirakis, "Weighted random
  *                         sampling with a reservoir", IPL 97, 2006): the same
  *                         distribution as k draws one after the other
+ *   few of a long list    draws of the inverse of the cumulative weights, which
+ *                         sample/sums.h has; what may not be drawn (any more) is
+ *                         refused. After 4 k + 16 draws one of the above draws the
+ *                         rest, from what is left.
  *
- * u_i is draw i of the node's stream, i counted from the list's start, so that a
- * sample is a pure function here as well. Chosen positions come in list order
- * (with replacement: in the order of the draws).
+ * u_i is draw i of the node's stream, i counted from the list's start (after the draws
+ * of a long list), so that a sample is a pure function here as well. Chosen positions
+ * come in list order (with replacement: in the order of the draws).
  *
  * A weight that is not above 0 is never drawn, not even when that leaves fewer
  * than k, or when all are asked for.
  *
- * Caveats: reads every weight of the list. A weight that is negative, infinite or
- * NaN is AETHER_E_INVALID when a list with it is sampled.
+ * Caveats: reads every weight of the list, but of a long one with sums. A weight that
+ * is negative, infinite or NaN is AETHER_E_INVALID when it is read.
  */
 #ifndef AE_SAMPLE_WEIGHTED_H
 #define AE_SAMPLE_WEIGHTED_H
 
-#include <stdbool.h>
-
-#include "sample/holes.h"
 #include "sample/scratch.h"
-#include "store/topology.h"
+#include "sample/weights.h"
 
-typedef struct ae_weights {
-    const void *values; /* by edge id; NULL: unweighted */
-    bool is_double;
-} ae_weights;
+/* A list, and what of it may be drawn. */
+typedef struct ae_weighted_list {
+    const ae_weights *weights;
+    const aether_topology *t;
+    ae_list whole, list; /* `list` is a part of it */
+    ae_holes holes;      /* in `list` */
+} ae_weighted_list;
 
-/* Entries of `list` that can be drawn: those that weigh something and are no hole. */
-int ae_weights_count(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
-                     uint64_t *count, aether_error *err);
+/* Ask for what counting and drawing will read first. */
+void ae_weighted_prefetch(const ae_weighted_list *l);
 
-/* `count` positions (see ae_plan_count, with `drawable` as the degree). */
-int ae_weights_draw(const ae_weights *weights, const aether_topology *t, ae_list list, ae_holes holes,
-                    uint64_t drawable, uint64_t count, bool replace, uint64_t stream, ae_scratch *scratch,
-                    uint64_t *out, aether_error *err);
+/* Entries that can be drawn: those that weigh something and are no hole. */
+int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *err);
+
+/* `count` positions (see ae_plan_count, with `drawable` as the degree). `room` entries
+ * from out on are the caller's to spoil. */
+int ae_weighted_draw(const ae_weighted_list *l, uint64_t drawable, uint64_t count, bool replace,
+                     uint64_t stream, ae_scratch *scratch, uint64_t *out, uint64_t room, aether_error *err);
 
 #endif

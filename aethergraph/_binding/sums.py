@@ -1,0 +1,56 @@
+"""Sums of weights: what samplers draw from long lists by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from aethergraph._binding.core import dtype_code, ffi, lib, new_error
+from aethergraph._binding.files import FileGuard
+from aethergraph._binding.memory import address_of
+from aethergraph._binding.reads import begin_read, end_read
+from aethergraph._binding.tasks import Task, lend
+from aethergraph._binding.topology import NativeTopology
+
+
+class NativeSums:
+    """Running sums of float32 or float64 ``weights`` by edge id. Immutable, shared by threads.
+
+    ``guard`` watches the file that ``weights`` are mapped from; neither is kept.
+
+    Raises:
+        InvalidArgumentError: names the first weight found that is negative or not finite.
+    """
+
+    __slots__ = ("handle",)
+
+    def __init__(
+        self,
+        topology: NativeTopology,
+        weights: NDArray[Any],
+        guard: FileGuard | None,
+        task: Task | None = None,
+    ) -> None:
+        self.handle: Any = None
+        out = ffi.new("aether_weight_sums **")
+        err = new_error()
+        begin_read(topology.guard)
+        begin_read(guard)
+        code = lib.aether_weight_sums_create(
+            topology.handle,
+            ffi.cast("const void *", address_of(weights)),
+            dtype_code(weights.dtype),
+            out,
+            lend(task, weights.nbytes),
+            err,
+        )
+        if not code:
+            self.handle = ffi.gc(out[0], lib.aether_weight_sums_destroy)
+        end_read(0, err, guard)
+        end_read(code, err, topology.guard)
+
+    @property
+    def memory(self) -> int:
+        """Bytes held; pages of short lists are never touched."""
+        return int(lib.aether_weight_sums_memory(self.handle))
