@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["INTEGERS", "GraphCase", "bad_ids", "graphs", "id_forms", "seed_vectors"]
+__all__ = ["INTEGERS", "GraphCase", "bad_ids", "graphs", "id_forms", "mixed_ends", "seed_vectors"]
 
 Ids = NDArray[np.int64]
 
@@ -53,6 +53,18 @@ def graphs() -> list[GraphCase]:
         _case("a ring", 20, np.arange(20), (np.arange(20) + 1) % 20),
         _case("many edges", 70, rng.integers(0, 60, 700), skewed),
     ]
+
+
+def mixed_ends(num_src: int, num_dst: int, repeated: bool) -> tuple[Ids, Ids]:
+    """(src, dst): into each node up to five edges, from sources that differ modulo 5.
+
+    So what goes by the source modulo 5 has no ties in a list. ``repeated``: a third of the edges
+    is there twice. ``num_src`` is a multiple of 5.
+    """
+    rng = np.random.default_rng(num_src + num_dst)
+    dst, remainder = np.nonzero(rng.random((num_dst, 5)) < 0.6)
+    src = 5 * rng.integers(0, num_src // 5, len(dst)) + remainder
+    return (np.append(src, src[::3]), np.append(dst, dst[::3])) if repeated else (src, dst)
 
 
 def seed_vectors(num_nodes: int) -> list[Ids]:

@@ -6,7 +6,6 @@ The statistics have fixed keys, so that they give the same verdict in every run.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from aethergraph.testing.rules import given, require
 from aethergraph.testing.samples import OPTIONS, equal_samples
 from aethergraph.testing.structure import EdgeType
 
-__all__ = ["DrawRules"]
+__all__ = ["DrawRules", "time_bounds"]
 
 Ids = NDArray[np.int64]
 
@@ -35,7 +34,8 @@ class DrawRules(PurityRules):
     ) -> tuple[Any, EdgeType]:
         """A graph in which nodes 0 .. degree - 1 have an edge to each of 0 .. count - 1.
 
-        ``weight`` and ``time`` go by source. Returns it and the type of these edges.
+        ``weight`` and ``time`` go by source; with times all nodes have the time 0.
+        Returns it and the type of these edges.
         """
         raise NotImplementedError
 
@@ -150,14 +150,10 @@ class DrawRules(PurityRules):
 
     # ---- time --------------------------------------------------------------------------------
 
-    def _timed(self, *words: str) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Options of sampling in time, those of ``words`` and with what is declared beside it."""
-        for options in self.variants("replace"):
-            for floats in (False, True):
-                yield {**options, **{k: v for w in words for k, v in OPTIONS[w].items()}}, floats
-
-    def _each_in_time(self, *words: str) -> None:
-        for options, floats in self._timed(*words):
+    def _each_in_time(self, word: str, *beside: str) -> None:
+        """Samples by ``word``, alone and with the options ``beside`` it that are declared."""
+        variants = [{**options, **OPTIONS[word]} for options in self.variants(*beside)]
+        for options, floats in itertools.product(variants, (False, True)):
             for instance in self.instances(floats):
                 graph = instance.graph
                 for fanouts in self.fanout_sets(graph):
@@ -170,7 +166,7 @@ class DrawRules(PurityRules):
                         ):  # fmt: skip
                             sample = self.call(sampler, seeds, 5, times)
                             walk = self.as_walk(sample, graph, fanouts, seeds, options)
-                            walk.until, walk.since = _bounds(times, options)
+                            walk.until, walk.since = time_bounds(times, options)
                             structure.check_trees(walk)
                             structure.check_times(walk)
                             structure.check_draws(walk)
@@ -184,7 +180,7 @@ class DrawRules(PurityRules):
     def test_no_edge_is_later_than_its_seed(self) -> None:
         """At any hop an edge's time is at most its tree's; ties are in, and so is all before."""
         self.need("time")
-        self._each_in_time("time")
+        self._each_in_time("time", "replace")
 
     def test_no_node_is_later_than_its_seed(self) -> None:
         """The same by the times of nodes: those of the far ends of edges."""
@@ -194,7 +190,7 @@ class DrawRules(PurityRules):
     def test_the_last_edges_in_time(self) -> None:
         """``temporal_strategy="last"`` draws those of the latest times that are in time."""
         self.need("last")
-        self._each_in_time("last")
+        self._each_in_time("last", "replace")
 
     def test_strictly_earlier_edges(self) -> None:
         """``strict=True`` leaves out edges at the very time of the seed."""
@@ -236,7 +232,7 @@ def _seed_times(seeds: dict[str, Ids], floats: bool, extremes: bool) -> dict[str
     return {name: rng.choice(np.array(values, kind), len(ids)) for name, ids in seeds.items()}
 
 
-def _bounds(
+def time_bounds(
     times: dict[str, NDArray[Any]], options: dict[str, Any]
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:  # fmt: skip
     """(until, since) by tree, inclusive."""

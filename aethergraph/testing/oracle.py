@@ -23,6 +23,7 @@ __all__ = [
     "TypedSample",
     "alias_table",
     "bidirectional",
+    "bidirectional_typed",
     "compressed_lists",
     "fanout",
     "positions",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 Ids = NDArray[np.int64]
+Edge = tuple[int, int, int]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -455,13 +457,32 @@ def bidirectional(
     row: list[int], col: list[int], edge: list[int]
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
     """Edges and reverses, each pair once, sorted by (col, row), the first edge id kept."""
+    own = list(zip(row, col, edge, strict=True))
+    found = _with_reverses(own, own)
+    return [r for r, _, _ in found], [c for _, c, _ in found], [e for _, _, e in found]
+
+
+def bidirectional_typed(edges: dict[tuple[str, str, str], list[Edge]]) -> dict[Any, list[Edge]]:
+    """The same by edge type, of (row, col, edge).
+
+    Reverses join their own type within one node type. Else they join the type that leads back and
+    has the same name with "rev_" put before it, or taken away; without such a type there are none.
+    """
+    found = {}
+    for (source, name, target), own in edges.items():
+        other = name.removeprefix("rev_") if name.startswith("rev_") else "rev_" + name
+        back = (source, name, target) if source == target else (target, other, source)
+        found[source, name, target] = _with_reverses(own, edges[back]) if back in edges else own
+    return found
+
+
+def _with_reverses(edges: list[Edge], others: list[Edge]) -> list[Edge]:
     first: dict[tuple[int, int], int] = {}
-    for r, c, e in zip(row, col, edge, strict=True):
-        first.setdefault((c, r), e)
-    for r, c, e in zip(row, col, edge, strict=True):
-        first.setdefault((r, c), e)
-    pairs = sorted(first)
-    return [r for _, r in pairs], [c for c, _ in pairs], [first[pair] for pair in pairs]
+    for row, col, edge in edges:
+        first.setdefault((col, row), edge)
+    for row, col, edge in others:
+        first.setdefault((row, col), edge)
+    return [(row, col, first[col, row]) for col, row in sorted(first)]
 
 
 # ---- random walks ----------------------------------------------------------------------------

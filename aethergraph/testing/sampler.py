@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
-from aethergraph.sampling.subgraph import to_bidirectional_typed
 from aethergraph.testing import cases, oracle, structure
-from aethergraph.testing.draws import DrawRules
+from aethergraph.testing.combined import CombinedRules
 from aethergraph.testing.samples import Instance
 from aethergraph.testing.structure import KIND, NODE, EdgeType
 
@@ -24,7 +23,7 @@ _INTS = np.array([-3, -2, -1, 0, 0, 1, 2, 3])
 _FLOATS = np.array([-np.inf, -2.5, -0.0, 0.0, 1e-310, 0.6, 1.5, np.inf])
 
 
-class SamplerContract(DrawRules):
+class SamplerContract(CombinedRules):
     """Rules of :class:`aethergraph.protocols.Sampler`.
 
     ::
@@ -44,8 +43,9 @@ class SamplerContract(DrawRules):
             ``disjoint=True``, ``subgraph_type="induced"`` or ``"bidirectional"``,
             ``weight_attr="edge_weight"`` (for ``"weight"``), ``time_attr="edge_time"``
             (``"time"``), ``time_attr="node_time"`` (``"node_time"``), and with times
-            ``temporal_strategy="last"``, ``strict=True`` and ``window=2``. What is not declared
-            must raise, in ``make`` or in ``sample``.
+            ``temporal_strategy="last"``, ``strict=True`` and ``window=2``. ``"exclude"``:
+            ``sample`` takes ``exclude=`` edge ids. What is not declared must raise, in ``make`` or
+            in ``sample``. What is declared must work together, two and three at a time.
         exact: samples equal those of :mod:`aethergraph.testing.oracle`, bit by bit.
     """
 
@@ -81,19 +81,25 @@ class SamplerContract(DrawRules):
         return {NODE: graph.num_nodes}
 
     def call(
-        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None
+        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None,
+        exclude: Any = None,
     ) -> Any:  # fmt: skip
         """``sampler.sample(seeds, key=key)``."""
-        if seed_time is None:
-            return sampler.sample(seeds[NODE], key=key)
-        return sampler.sample(seeds[NODE], key=key, seed_time=seed_time[NODE])
+        more = {}
+        if seed_time is not None:
+            more["seed_time"] = seed_time[NODE]
+        if exclude is not None:
+            more["exclude"] = exclude[KIND]
+        return sampler.sample(seeds[NODE], key=key, **more)
 
     def expected(
         self, graph: Graph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
     ) -> dict[str, Any]:
         """``oracle.sample``."""
-        values = {name: options.pop(name) for name in ("since", "until") if name in options}
+        values: dict[str, Any] = {n: options.pop(n) for n in ("since", "until") if n in options}
         time = options.get("time_attr")
+        if options.get("exclude") is not None:
+            values["exclude"] = options["exclude"][KIND]
         found = oracle.sample(
             *graph.csc(), seeds[NODE], fanouts, key,
             replace=options.get("replace", False),
@@ -115,8 +121,27 @@ class SamplerContract(DrawRules):
             max(count, degree), src, dst,
             edge_weight=None if weight is None else np.tile(weight, count),
             edge_time=None if time is None else np.tile(time, count),
+            node_time=None if time is None else np.zeros(max(count, degree), np.int64),
         )  # fmt: skip
         return graph, KIND
+
+    def mixture(self, repeated: bool) -> Instance:
+        """Times of nodes are their ids modulo 5, those of edges twice that."""
+        src, dst = cases.mixed_ends(40, 40, repeated)
+        weight = np.arange(len(src)) % 3
+        graph = Graph.from_edges(
+            40, src, dst, edge_weight=weight.astype(np.float32), edge_time=2 * (src % 5),
+            node_time=np.arange(40) % 5,
+        )  # fmt: skip
+        return Instance("mixed edges", graph, {"src": src, "dst": dst})
+
+    def mixture_seeds(self) -> dict[str, Ids]:
+        """With a duplicate."""
+        return {NODE: np.array([7, 0, 7, 33])}
+
+    def mixture_fanouts(self, graph: Graph, *fanouts: int) -> list[int]:
+        """As they are."""
+        return list(fanouts)
 
     def fanouts_of_star(self, graph: Graph, kind: EdgeType, fanout: int) -> list[int]:
         """One hop."""
@@ -125,9 +150,10 @@ class SamplerContract(DrawRules):
 
 VOTES, WRITES = ("user", "votes", "post"), ("user", "writes", "post")
 ANSWERS, IN = ("post", "answers", "post"), ("post", "in", "forum")
+BACK = ("post", "rev_votes", "user")
 
 
-class HeteroSamplerContract(DrawRules):
+class HeteroSamplerContract(CombinedRules):
     """Rules of samplers over many node and edge types, as ``HeteroNeighborSampler`` is one.
 
     As :class:`SamplerContract`, with a :class:`aethergraph.HeteroGraph`, fanouts by edge type
@@ -199,12 +225,16 @@ class HeteroSamplerContract(DrawRules):
         return graph.num_nodes
 
     def call(
-        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None
+        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None,
+        exclude: Any = None,
     ) -> Any:  # fmt: skip
         """``sampler.sample(seeds, key=key)``."""
-        if seed_time is None:
-            return sampler.sample(seeds, key=key)
-        return sampler.sample(seeds, key=key, seed_time=seed_time)
+        more = {}
+        if seed_time is not None:
+            more["seed_time"] = seed_time
+        if exclude is not None:
+            more["exclude"] = exclude
+        return sampler.sample(seeds, key=key, **more)
 
     def expected(
         self, graph: HeteroGraph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
@@ -222,12 +252,15 @@ class HeteroSamplerContract(DrawRules):
                 node_time=graph[kind[0]].node_time if time == "node_time" else None,
             ))  # fmt: skip
         disjoint = options.get("disjoint", False) or time is not None
+        left_out = options.get("exclude")
+        if left_out is not None:
+            left_out = [frozenset(left_out[kind].tolist()) for kind in graph.edge_types]
         found = oracle.sample_typed(
             relations, [seeds[name] for name in graph.node_types],
             [fanouts[kind] for kind in graph.edge_types], key,
             replace=options.get("replace", False), disjoint=disjoint, induced=mode == "induced",
             latest=options.get("temporal_strategy") == "last",
-            since=options.get("since"), until=options.get("until"),
+            since=options.get("since"), until=options.get("until"), exclude=left_out,
         )  # fmt: skip
 
         def by_type(values: Any) -> dict[str, Any]:
@@ -236,13 +269,18 @@ class HeteroSamplerContract(DrawRules):
         def by_kind(values: Any) -> dict[EdgeType, Any]:
             return dict(zip(graph.edge_types, values, strict=True))
 
-        row, col, edge = by_kind(found.row), by_kind(found.col), by_kind(found.edge)
-        node = by_type(found.node)
+        ends = [by_kind(found.row), by_kind(found.col), by_kind(found.edge)]
         if mode == "bidirectional":
-            sizes = {name: len(ids) for name, ids in node.items()}
-            row, col, edge = to_bidirectional_typed(row, col, edge, sizes)
+            lists = {
+                kind: list(zip(*(part[kind].tolist() for part in ends), strict=True))
+                for kind in graph.edge_types
+            }
+            for kind, edges in oracle.bidirectional_typed(lists).items():
+                for place, part in enumerate(ends):
+                    part[kind] = np.array([edge[place] for edge in edges], np.int64)
+        row, col, edge = ends
         return {
-            "node": node, "row": row, "col": col, "edge": edge,
+            "node": by_type(found.node), "row": row, "col": col, "edge": edge,
             "batch": by_type(found.batch) if disjoint else None,
             "hop_nodes": None if mode == "bidirectional" else by_type(found.hop_nodes),
             "hop_edges": by_kind(found.hop_edges) if mode == "directional" else None,
@@ -259,8 +297,37 @@ class HeteroSamplerContract(DrawRules):
             {"hub": count, "leaf": degree},
             edge_weight=None if weight is None else {own: np.tile(weight, count)},
             edge_time=None if time is None else {own: np.tile(time, count)},
+            node_time=None
+            if time is None
+            else {"hub": np.zeros(count, np.int64), "leaf": np.zeros(degree, np.int64)},
         )
         return graph, own
+
+    def mixture(self, repeated: bool) -> Instance:
+        """As that of :class:`SamplerContract`; one type is the reverse of another."""
+        sizes = {"user": 20, "post": 25, "forum": 5}
+        ends = {
+            kind: cases.mixed_ends(sizes[kind[0]], sizes[kind[2]], repeated)
+            for kind in (VOTES, BACK, ANSWERS, IN)
+        }
+        weight = {
+            kind: (np.arange(len(src)) % 3).astype(np.float32) for kind, (src, _) in ends.items()
+        }
+        del weight[IN]
+        graph = HeteroGraph.from_edges(
+            ends, sizes, edge_weight=weight,
+            edge_time={kind: 2 * (src % 5) for kind, (src, _) in ends.items()},
+            node_time={kind: np.arange(count) % 5 for kind, count in sizes.items()},
+        )  # fmt: skip
+        return Instance("mixed edges", graph, {"edges": ends})
+
+    def mixture_seeds(self) -> dict[str, Ids]:
+        """Of all types, with a duplicate."""
+        return {"user": np.array([8]), "post": np.array([7, 0, 7]), "forum": np.array([2])}
+
+    def mixture_fanouts(self, graph: HeteroGraph, *fanouts: int) -> dict[EdgeType, list[int]]:
+        """The same for all types."""
+        return {kind: list(fanouts) for kind in graph.edge_types}
 
     def fanouts_of_star(
         self, graph: HeteroGraph, kind: EdgeType, fanout: int

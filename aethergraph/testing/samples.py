@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.testing import structure
+from aethergraph.testing import structure, subgraphs
 from aethergraph.testing.rules import (
     Contract,
     equal,
@@ -23,11 +23,11 @@ from aethergraph.testing.rules import (
 )
 from aethergraph.testing.structure import EdgeType, Walk
 
-__all__ = ["OPTIONS", "Instance", "SampleRules"]
+__all__ = ["OPTIONS", "WORDS", "Instance", "SampleRules", "equal_samples"]
 
 Ids = NDArray[np.int64]
 
-#: The words of ``supports`` and the options that they stand for.
+#: The words of ``supports`` that stand for options of ``make``.
 OPTIONS: dict[str, dict[str, Any]] = {
     "replace": {"replace": True},
     "disjoint": {"disjoint": True},
@@ -40,6 +40,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "strict": {"time_attr": "edge_time", "strict": True},
     "window": {"time_attr": "edge_time", "window": 2},
 }
+#: All words of ``supports``; ``"exclude"`` is an argument of ``sample``.
+WORDS = (*OPTIONS, "exclude")
 
 
 class Instance(NamedTuple):
@@ -53,7 +55,7 @@ class Instance(NamedTuple):
 class SampleRules(Contract):
     """What every sampler must do; see :class:`aethergraph.testing.SamplerContract`."""
 
-    known = frozenset(OPTIONS)
+    known = frozenset(WORDS)
     #: Whether samples equal those of :mod:`aethergraph.testing.oracle`, bit by bit.
     exact: ClassVar[bool] = False
 
@@ -80,9 +82,10 @@ class SampleRules(Contract):
         raise NotImplementedError
 
     def call(
-        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None
+        self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None,
+        exclude: Any = None,
     ) -> Any:  # fmt: skip
-        """``sampler.sample``, with seeds and their times by node type."""
+        """``sampler.sample``: seeds and their times by node type, edges to leave out by type."""
         raise NotImplementedError
 
     def expected(
@@ -180,12 +183,12 @@ class SampleRules(Contract):
     def test_induced_samples_have_all_edges_among_their_nodes(self) -> None:
         """``subgraph_type="induced"``: every edge whose ends were sampled, and no other."""
         self.need("induced")
-        self.each(_check_induced, [OPTIONS["induced"]])
+        self.each(_checked("induced"), [OPTIONS["induced"]])
 
     def test_bidirectional_samples_have_every_reverse(self) -> None:
         """``subgraph_type="bidirectional"``: with (u, v) there is (v, u), every pair once."""
         self.need("bidirectional")
-        self.each(_check_bidirectional, [OPTIONS["bidirectional"]])
+        self.each(_checked("bidirectional"), [OPTIONS["bidirectional"]])
 
     # ---- what it refuses ---------------------------------------------------------------------
 
@@ -218,41 +221,48 @@ class SampleRules(Contract):
         *_, last = self.instances()
         fanouts, seeds = self.fanout_sets(last.graph)[-1], self.seed_sets(last.graph)[-1]
         for word in sorted(self.known - set(self.supports)):
-            options = OPTIONS[word]
-            times = None
+            options, times = OPTIONS.get(word, {}), None
+            left_out = None
+            if word == "exclude":
+                left_out = {
+                    kind: np.zeros(1, np.int64) for kind in self.by_kind(last.graph, fanouts)
+                }
             if "time_attr" in options:
                 times = {kind: np.full(len(ids), 2) for kind, ids in seeds.items()}
-            what = f"options {options}, as {word!r} is not declared,"
-            refused(what, self._make_and_call, last.graph, fanouts, options, seeds, times)
+            what = f"{word}, with the options {options}, as {word!r} is not declared,"
+            arguments = options, seeds, times, left_out
+            refused(what, self._make_and_call, last.graph, fanouts, *arguments)
 
     def _make_and_call(
-        self, graph: Any, fanouts: Any, options: Any, seeds: Any, times: Any
+        self, graph: Any, fanouts: Any, options: Any, seeds: Any, times: Any, exclude: Any
     ) -> Any:  # fmt: skip
-        return self.call(self.make(graph, fanouts, **options), seeds, 1, times)
+        return self.call(self.make(graph, fanouts, **options), seeds, 1, times, exclude)
 
     # ---- bit by bit --------------------------------------------------------------------------
 
     def test_samples_equal_the_oracle(self) -> None:
-        """If ``exact``: every array and count is that of ``aethergraph.testing.oracle``."""
+        """If ``exact``: every array and count is that of ``aethergraph.testing.oracle``.
+
+        With one option at a time; :mod:`aethergraph.testing.combined` has them together.
+        """
         if not self.exact:
             raise unittest.SkipTest(f"{type(self).__name__} does not declare exact = True")
-        for key in (3, 2**64 - 1):
-            variants = self.variants("replace", "disjoint", "weight")
-            for word in ("induced", "bidirectional"):
-                variants += [OPTIONS[word]] if word in self.supports else []
-            for instance in self.instances():
-                graph = instance.graph
-                for options in variants:
-                    for fanouts in self.fanout_sets(graph):
-                        sampler = self.make(graph, fanouts, **options)
-                        for seeds in self.seed_sets(graph):
-                            found = structure.typed(self.call(sampler, seeds, key), graph)
-                            wanted = self.expected(graph, seeds, fanouts, key, **options)
-                            with given(
-                                instance.name, **instance.inputs, fanouts=fanouts, options=options,
-                                seeds=seeds, key=key,
-                            ):  # fmt: skip
-                                equal_samples(found, wanted)
+        words = ("replace", "disjoint", "weight", "induced", "bidirectional")
+        variants = [{}, *(OPTIONS[word] for word in words if word in self.supports)]
+        key = 2**64 - 1
+        for instance in self.instances():
+            graph = instance.graph
+            for options in variants:
+                for fanouts in self.fanout_sets(graph):
+                    sampler = self.make(graph, fanouts, **options)
+                    for seeds in self.seed_sets(graph):
+                        found = structure.typed(self.call(sampler, seeds, key), graph)
+                        wanted = self.expected(graph, seeds, fanouts, key, **options)
+                        with given(
+                            instance.name, **instance.inputs, fanouts=fanouts, options=options,
+                            seeds=seeds, key=key,
+                        ):  # fmt: skip
+                            equal_samples(found, wanted)
 
 
 def equal_samples(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -269,31 +279,5 @@ def equal_samples(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         )
 
 
-def _check_induced(walk: Walk) -> None:
-    for check in (structure.check_arrays, structure.check_seeds, structure.check_local_ids):
-        check(walk)
-    structure.check_edges(walk)
-    for kind, edges in walk.truth.items():
-        sampled = np.isin(edges.src, walk.node[kind[0]])
-        for local, node in enumerate(walk.node[kind[2]].tolist()):
-            ids = edges.into(node)
-            found = np.sort(walk.edge[kind][walk.col[kind] == local])
-            equal(found, np.sort(ids[sampled[ids]]), f"edges of {kind} to slot {local}, sorted,")
-
-
-def _check_bidirectional(walk: Walk) -> None:
-    structure.check_seeds(walk)
-    pairs: dict[EdgeType, list[tuple[int, int]]] = {
-        kind: list(zip(walk.row[kind].tolist(), walk.col[kind].tolist(), strict=True))
-        for kind in walk.truth
-    }
-    for kind, own in pairs.items():
-        if kind[0] == kind[2]:
-            require(len(set(own)) == len(own), f"{kind} has a pair twice")
-            alone = sorted(set(own) - {(col, row) for row, col in own})
-            require(not alone, f"{kind}: the pairs {alone} have no reverse")
-            edges, ids = walk.truth[kind], walk.edge[kind]
-            row, col = walk.node[kind[0]][walk.row[kind]], walk.node[kind[2]][walk.col[kind]]
-            ahead = (edges.src[ids] == row) & (edges.dst[ids] == col)
-            back = (edges.src[ids] == col) & (edges.dst[ids] == row)
-            require((ahead | back).all(), f"{kind}: an edge id joins other nodes")
+def _checked(subgraph_type: str) -> Callable[[Walk], None]:
+    return lambda walk: subgraphs.check_sample(walk, subgraph_type)

@@ -86,8 +86,8 @@ class Hop:
 class Walk:
     """A sample by type, and what it was drawn from.
 
-    ``since`` and ``until`` are bounds by tree, inclusive; ``None``: no bound. ``latest`` does not
-    go with weights.
+    ``since`` and ``until`` are bounds by tree, inclusive; ``None``: no bound. ``exclude`` has the
+    edges that were left out.
     """
 
     node: Mapping[str, Any]
@@ -105,7 +105,7 @@ class Walk:
     latest: bool = False
     since: NDArray[Any] | None = None
     until: NDArray[Any] | None = None
-    inputs: dict[str, Any] = field(default_factory=dict)
+    exclude: Mapping[EdgeType, Any] = field(default_factory=dict)
 
     @property
     def num_hops(self) -> int:
@@ -121,17 +121,31 @@ class Walk:
         """The tree of a node."""
         return 0 if self.batch is None else int(self.batch[kind][local])
 
+    def may_see(self, kind: EdgeType, ids: Ids, trees: Any) -> NDArray[np.bool_]:
+        """Whether ``trees`` (one, or one each) may hold the edges: in time, not left out."""
+        found, times = np.ones(len(ids), bool), self.truth[kind].time
+        if kind in self.exclude:
+            found = ~np.isin(ids, self.exclude[kind])
+        if times is not None and self.until is not None:
+            found &= times[ids] <= self.until[trees]
+        if times is not None and self.since is not None:
+            found &= times[ids] >= self.since[trees]
+        return found
+
+    def may_draw(self, kind: EdgeType, ids: Ids, trees: Any) -> NDArray[np.bool_]:
+        """Whether the edges may be drawn: they may be seen, and have a weight above 0."""
+        found, weight = self.may_see(kind, ids, trees), self.truth[kind].weight
+        return found if weight is None else found & (weight[ids] > 0)
+
     def visible(self, kind: EdgeType, local: int) -> Ids:
-        """Edges that may be drawn for the node ``local``: in time, and with a weight."""
-        edges = self.truth[kind]
-        ids = edges.into(int(self.node[kind[2]][local]))
-        if edges.time is not None:
-            tree, times = self.tree(kind[2], local), edges.time[ids]
-            if self.until is not None:
-                ids, times = ids[times <= self.until[tree]], times[times <= self.until[tree]]
-            if self.since is not None:
-                ids = ids[times >= self.since[tree]]
-        return ids if edges.weight is None else ids[edges.weight[ids] > 0]
+        """Edges that the node ``local`` may have in its tree."""
+        ids = self.truth[kind].into(int(self.node[kind[2]][local]))
+        return ids[self.may_see(kind, ids, self.tree(kind[2], local))]
+
+    def drawable(self, kind: EdgeType, local: int) -> Ids:
+        """Edges that may be drawn for the node ``local``."""
+        ids = self.truth[kind].into(int(self.node[kind[2]][local]))
+        return ids[self.may_draw(kind, ids, self.tree(kind[2], local))]
 
 
 def typed(sample: Any, graph: Graph | HeteroGraph) -> dict[str, Any]:
@@ -271,21 +285,26 @@ def check_draws(walk: Walk) -> None:
 
 
 def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> None:
-    possible = walk.visible(kind, local)
+    possible = walk.drawable(kind, local)
     times = walk.truth[kind].time
     where = f"slot {local} (node {int(walk.node[kind[2]][local])}, fanout {k}) of {kind}"
-    if walk.latest and times is not None and k >= 0:
+    latest = walk.latest and times is not None and k >= 0
+    weighted = walk.truth[kind].weight is not None
+    if latest:
+        assert times is not None
         wanted = np.sort(times[possible])[max(0, len(possible) - k) :]
         found = np.sort(times[drawn])
-        latest = np.array_equal(found, wanted)
-        if walk.replace:  # any of the k latest
-            latest = not len(wanted) or bool((found >= wanted[0]).all())
-        require(latest, f"{where}: the latest times are {wanted}, found {found}")
+        same = np.array_equal(found, wanted)
+        if walk.replace or weighted:  # any of the k latest
+            same = not len(wanted) or bool((found >= wanted[0]).all())
+        require(same, f"{where}: the latest times are {wanted}, found {found}")
     count = len(possible)
     if k >= 0:
         count = k * (count > 0) if walk.replace else min(k, count)
+    # Weights of 0 may be among the latest, so that fewer are left.
+    fits = len(drawn) <= count if latest and weighted else len(drawn) == count
     require(
-        len(drawn) == count,
+        fits,
         f"{where}: {len(possible)} edges may be drawn, so it has {count}, found {len(drawn)}",
     )
     others = sorted(set(drawn.tolist()) - set(possible.tolist()))

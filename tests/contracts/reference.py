@@ -83,9 +83,14 @@ class Oracle:
     def __init__(self, graph: Any, fanouts: Any, **options: Any) -> None:
         self.graph, self.fanouts, self.options = graph, list(fanouts), options
 
-    def sample(self, seeds: Any, key: int = 0, seed_time: Any = None) -> Any:
+    def sample(
+        self, seeds: Any, key: int = 0, seed_time: Any = None, exclude: Any = None
+    ) -> Any:  # fmt: skip
         ids = check_ids(seeds, self.graph.num_nodes, "seeds")
-        return self.draw(ids, key, **self.arguments(ids, seed_time))
+        arguments = self.arguments(ids, seed_time)
+        if exclude is not None:
+            arguments["exclude"] = check_ids(exclude, self.graph.num_edges, "exclude")
+        return self.draw(ids, key, **arguments)
 
     def arguments(self, ids: Any, seed_time: Any) -> dict[str, Any]:
         """The options as the oracle takes them."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
+import unittest
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +15,12 @@ from contracts.reference import Oracle
 
 from aethergraph import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key
-from aethergraph.testing import HeteroSamplerContract, SamplerContract
-from aethergraph.testing.samples import OPTIONS
+from aethergraph.testing import BrokenRule, HeteroSamplerContract, SamplerContract
+from aethergraph.testing.samples import OPTIONS, WORDS
 
 
 class TestReferenceSampler(SamplerContract):
-    supports = set(OPTIONS)
+    supports = set(WORDS)
     exact = True
 
     def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
@@ -28,8 +30,8 @@ class TestReferenceSampler(SamplerContract):
 class After(Oracle):
     """The oracle's sample, changed."""
 
-    def sample(self, seeds: Any, key: int = 0, seed_time: Any = None) -> Any:
-        return self.change(super().sample(seeds, key, seed_time))
+    def sample(self, seeds: Any, key: int = 0, **arguments: Any) -> Any:
+        return self.change(super().sample(seeds, key, **arguments))
 
     def change(self, sub: Any) -> Any:
         raise NotImplementedError
@@ -170,15 +172,15 @@ class BySeeds(Oracle):
 
 
 class SeedsFromTheEnd(Oracle):
-    def sample(self, seeds: Any, key: int = 0, seed_time: Any = None) -> Any:
+    def sample(self, seeds: Any, key: int = 0, **arguments: Any) -> Any:
         if isinstance(seeds, np.ndarray) and self.graph.num_nodes and seeds.dtype.kind == "i":
             seeds = np.where(seeds < 0, seeds % self.graph.num_nodes, seeds)
-        return super().sample(seeds, key, seed_time)
+        return super().sample(seeds, key, **arguments)
 
 
 class FloatSeeds(Oracle):
-    def sample(self, seeds: Any, key: int = 0, seed_time: Any = None) -> Any:
-        return super().sample(np.asarray(seeds).astype(np.int64), key, seed_time)
+    def sample(self, seeds: Any, key: int = 0, **arguments: Any) -> Any:
+        return super().sample(np.asarray(seeds).astype(np.int64), key, **arguments)
 
 
 class FirstOnes(Oracle):
@@ -328,12 +330,34 @@ class WeightsWithoutTime(Oracle):
         return super().draw(ids, key, **arguments)
 
 
+class OnlyDirectionalInTime(Oracle):
+    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
+        if "until" in arguments:
+            arguments["subgraph_type"] = "directional"
+        return super().draw(ids, key, **arguments)
+
+
+class NotStrictWithLast(Oracle):
+    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
+        last = self.options.get("temporal_strategy") == "last"
+        return super().bounds(at, strict and not last, window)
+
+
+class ReplacesOnlyDirectional(Oracle):
+    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
+        if "subgraph_type" in arguments:
+            arguments["replace"] = False
+        return super().draw(ids, key, **arguments)
+
+
 class AlmostTheOracle(Oracle):
     def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
         return super().draw(ids, key ^ 1, **arguments)
 
 
 DRAWS = "test_every_node_draws_as_many_as_it_should"
+TOGETHER = "test_options_decide_together_what_is_sampled"
+REPLACEMENT = "test_replacement_holds_with_every_option"
 SAMPLERS = [
     (Int32, "test_samples_hold_int64_vectors"),
     (SeedsLast, "test_seeds_come_first"),
@@ -379,6 +403,9 @@ SAMPLERS = [
     (AnyInTime, "test_the_last_edges_in_time"),
     (LatestAlways, "test_edges_in_time_are_as_likely"),
     (WeightsWithoutTime, "test_weights_and_times_together"),
+    (OnlyDirectionalInTime, TOGETHER),
+    (NotStrictWithLast, "test_options_hold_together"),
+    (ReplacesOnlyDirectional, REPLACEMENT),
     (AlmostTheOracle, "test_samples_equal_the_oracle"),
 ]
 
@@ -402,18 +429,88 @@ def test_every_rule_of_samplers_can_be_broken() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("word", sorted(OPTIONS))
+@pytest.mark.parametrize("word", sorted(WORDS))
 def test_options_without_effect_are_caught(word: str) -> None:
     """A sampler that takes options that it does not declare, and ignores them."""
 
     class Mutant(TestReferenceSampler):
-        supports = set(OPTIONS) - {word}
+        supports = set(WORDS) - {word}
 
         def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
             return Oracle(graph, fanouts, **options)
 
     with pytest.raises(AssertionError, match=f"{word!r} is not declared"):
         Mutant().test_undeclared_options_are_refused()
+
+
+class Ignoring(Oracle):
+    """Ignores one option where another is given as well."""
+
+    ignored = beside = ""
+
+    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
+        if {self.ignored, self.beside} <= self.words(arguments):
+            arguments |= {
+                "replace": {"replace": False},
+                "disjoint": {"disjoint": False},
+                "induced": {"subgraph_type": "directional"},
+                "bidirectional": {"subgraph_type": "directional"},
+                "weight": {"weight": None},
+                "time": {"until": None},
+                "node_time": {"until": None},
+                "last": {"latest": False},
+                "strict": {"until": arguments.get("until", 0) + 1},
+                "window": {"since": None},
+                "exclude": {"exclude": None},
+            }[self.ignored]
+        return super().draw(ids, key, **arguments)
+
+    def words(self, arguments: Any) -> set[str]:
+        given = {**self.options, "exclude": "exclude" in arguments}
+        return {
+            word
+            for word in WORDS
+            if all(
+                given.get(k) == v
+                for k, v in OPTIONS.get(word, {"exclude": True}).items()
+                if k != "time_attr" or word in ("time", "node_time")
+            )
+        }
+
+
+IN_TIME = {"time", "node_time", "last", "strict", "window"}
+PAIRS = [
+    (ignored, beside)
+    for ignored, beside in itertools.permutations(WORDS, 2)
+    if {ignored, beside} not in ({"induced", "bidirectional"}, {"time", "node_time"})
+    and not (ignored == "disjoint" and beside in IN_TIME)  # samples in time are disjoint
+]
+
+
+@pytest.mark.parametrize(("ignored_word", "other"), PAIRS)
+def test_an_option_that_is_ignored_beside_another_is_caught(
+    ignored_word: str, other: str
+) -> None:  # fmt: skip
+    """By what the rules ask of any sampler: it does not claim to be exact."""
+
+    class Mutant(Ignoring):
+        ignored, beside = ignored_word, other
+
+    class Its(SamplerContract):
+        supports = {ignored_word, other}
+
+        def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
+            return Mutant(graph, fanouts, **options)
+
+    broken = []
+    for rule in (TOGETHER, REPLACEMENT, "test_options_hold_together"):
+        try:
+            getattr(Its(), rule)()
+        except unittest.SkipTest:
+            pass
+        except BrokenRule:
+            broken.append(rule)
+    assert broken
 
 
 def test_words_that_are_not_known_are_caught() -> None:
@@ -430,8 +527,8 @@ def test_words_that_are_not_known_are_caught() -> None:
 class TypedMutant(HeteroNeighborSampler):
     """Ours, changed."""
 
-    def sample(self, seeds: Any, key: Any = None, *, seed_time: Any = None) -> Any:
-        return self.change(super().sample(seeds, key, seed_time=seed_time))
+    def sample(self, seeds: Any, key: Any = None, **arguments: Any) -> Any:
+        return self.change(super().sample(seeds, key, **arguments))
 
     def change(self, sub: Any) -> Any:
         return sub
@@ -491,7 +588,59 @@ class TimesOfOneType(TypedMutant):
         return super().sample(seeds, key)
 
 
+class Forgetful(TypedMutant):
+    """Ignores options where others are given as well."""
+
+    dropped = beside = ""
+
+    def __init__(self, graph: Any, fanouts: Any, **options: Any) -> None:
+        if any(options.get(k) == v for k, v in OPTIONS[self.beside].items()):
+            for name in set(OPTIONS[self.dropped]) - {"time_attr"}:
+                options.pop(name, None)
+        super().__init__(graph, fanouts, **options)
+
+
+class InducedUnlessDisjoint(Forgetful):
+    dropped, beside = "induced", "disjoint"
+
+
+class WeightsUnlessInduced(Forgetful):
+    dropped, beside = "weight", "induced"
+
+
+class ReplacesUnlessInduced(Forgetful):
+    dropped, beside = "replace", "induced"
+
+
+class LastUnlessOfNodes(Forgetful):
+    dropped, beside = "last", "node_time"
+
+
+class WindowUnlessOfNodes(Forgetful):
+    dropped, beside = "window", "node_time"
+
+
+class ReversesOfOneType(TypedMutant):
+    """Reverses do not join the type that leads back."""
+
+    def change(self, sub: Any) -> Any:
+        if sub.num_sampled_nodes is not None:
+            return sub
+        kind = next(kind for kind in sub.row if kind[0] != kind[2])
+        keep = np.arange(len(sub.row[kind])) % 2 == 0
+        parts = {name: {**getattr(sub, name)} for name in ("row", "col", "edge")}
+        for ids in parts.values():
+            ids[kind] = ids[kind][keep]
+        return replace(sub, **parts)
+
+
 TYPED = [
+    (InducedUnlessDisjoint, TOGETHER),
+    (WeightsUnlessInduced, TOGETHER),
+    (LastUnlessOfNodes, TOGETHER),
+    (WindowUnlessOfNodes, "test_options_hold_together"),
+    (ReversesOfOneType, "test_options_hold_together"),
+    (ReplacesUnlessInduced, REPLACEMENT),
     (OneFanoutForAll, DRAWS),
     (OtherTurns, "test_nodes_are_in_order_of_first_appearance"),
     (IdsOfAllTypes, "test_every_edge_is_one_of_the_graph"),
@@ -505,7 +654,7 @@ TYPED = [
 @pytest.mark.parametrize(("mutant", "rule"), TYPED)
 def test_typed_mutants(mutant: type[HeteroNeighborSampler], rule: str) -> None:
     class Mutant(HeteroSamplerContract):
-        supports = set(OPTIONS)
+        supports = set(WORDS)
 
         def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
             return mutant(graph, fanouts, **options)

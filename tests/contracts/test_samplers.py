@@ -12,7 +12,7 @@ from aethergraph.testing import HeteroSamplerContract, SamplerContract
 
 EVERYTHING = {
     "replace", "disjoint", "induced", "bidirectional", "weight", "time", "node_time", "last",
-    "strict", "window",
+    "strict", "window", "exclude",
 }  # fmt: skip
 
 
