@@ -15,7 +15,7 @@ from aethergraph.testing.rules import given, require
 from aethergraph.testing.samples import OPTIONS, WORDS, Instance, equal_samples
 from aethergraph.testing.structure import Walk
 
-__all__ = ["Choice", "CombinedRules", "choices"]
+__all__ = ["Choice", "CombinedRules", "bind", "certain_fanouts", "choices"]
 
 Ids = NDArray[np.int64]
 
@@ -35,13 +35,13 @@ class Choice(NamedTuple):
         return kind
 
 
-def choices(words: Collection[str]) -> list[Choice]:
-    """Every one, two and three of ``words`` that can be chosen together.
+def choices(words: Collection[str], most: int = 3) -> list[Choice]:
+    """Every one to ``most`` of ``words`` that can be chosen together.
 
     ``last``, ``strict`` and ``window`` go by the times of edges, or of nodes beside ``node_time``.
     """
     found: dict[str, Choice] = {}
-    for count in (1, 2, 3):
+    for count in range(1, most + 1):
         for chosen in itertools.combinations([word for word in WORDS if word in words], count):
             if any(pair <= set(chosen) for pair in _APART):
                 continue

@@ -20,7 +20,10 @@ from aethergraph.pyg.testing import (
 
 pytestmark = pytest.mark.pyg
 
-OPTIONS = {"replace", "disjoint", "induced", "weight", "time", "node_time", "last", "links"}
+OPTIONS = {
+    "replace", "disjoint", "induced", "bidirectional", "weight", "time", "node_time", "last",
+    "strict", "window", "links",
+}  # fmt: skip
 
 
 class TestFeatureStore(FeatureStoreContract):
@@ -112,7 +115,7 @@ class TestSamplerInFile(TestSampler):
 
 
 class TestTypedSampler(HeteroSamplerContract):
-    supports = OPTIONS
+    supports = OPTIONS - {"bidirectional"}
 
     def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
         assert isinstance(graph, HeteroGraph)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.sampler import BaseSampler
+from torch_geometric.sampler import BaseSampler, NegativeSampling
 
 from aethergraph import Graph
 from aethergraph.pyg import FeatureStore, GraphStore, NeighborSampler
@@ -171,6 +171,12 @@ def test_graph_store_mutants(mutant: type[GraphStore], rule: str) -> None:
 # ---- samplers --------------------------------------------------------------------------------
 
 
+DECLARED = {
+    "replace", "disjoint", "induced", "bidirectional", "weight", "time", "node_time", "last",
+    "strict", "window", "links",
+}  # fmt: skip
+
+
 class Changed(BaseSampler):  # type: ignore[misc]
     """Ours, with another output."""
 
@@ -193,7 +199,7 @@ class Changed(BaseSampler):  # type: ignore[misc]
 
 
 class TestUnchanged(SamplerContract):
-    supports = {"replace", "disjoint", "induced", "weight", "time", "node_time", "last", "links"}
+    supports = DECLARED
 
     def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
         stores = FeatureStore.from_graph(graph), GraphStore(graph)
@@ -282,11 +288,50 @@ class OtherFeatures(FeatureStore):
         return [rows.flip(0) for rows in super()._multi_get_tensor(attrs)]
 
 
+class InducedUnlessDisjoint(Changed):
+    def __init__(self, data: Any, num_neighbors: Any, **options: Any) -> None:
+        if options.get("disjoint"):
+            options.pop("subgraph_type", None)
+        super().__init__(data, num_neighbors, **options)
+
+
+class NoWindowOfNodes(Changed):
+    def __init__(self, data: Any, num_neighbors: Any, **options: Any) -> None:
+        if options.get("time_attr") == "node_time":
+            options.pop("window", None)
+        super().__init__(data, num_neighbors, **options)
+
+
+class WholeAmounts(Changed):
+    def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
+        if neg_sampling is not None:
+            neg_sampling = NegativeSampling(neg_sampling.mode, max(1, int(neg_sampling.amount)))
+        return super().sample_from_edges(index, neg_sampling)
+
+
+class AllPositive(Changed):
+    def change(self, out: Any) -> Any:
+        if len(out.metadata) == 4 and out.metadata[2] is not None:
+            ids, ends, label, time = out.metadata
+            out.metadata = ids, ends, torch.ones_like(label), time
+        return out
+
+
+class NegativesOfOthers(Changed):
+    """Negatives go by the time of the next link."""
+
+    def change(self, out: Any) -> Any:
+        if len(out.metadata) == 4:
+            ends, count = out.metadata[1], len(out.metadata[0])
+            ends[:, count:] = ends[:, count:].roll(1, dims=1)
+        return out
+
+
+TOGETHER = "test_options_hold_together"
 SAMPLERS = [
     (Unsorted, "test_batches_are_samples"),
     (WrongIds, "test_batches_are_samples"),
     (Fewer, "test_every_node_draws_as_many_as_it_should"),
-    (IgnoresWeights, "test_every_node_draws_as_many_as_it_should"),
     (Miscounted, "test_counts_by_hop"),
     (OneTree, "test_disjoint_trees"),
     (Directional, "test_induced_batches"),
@@ -295,8 +340,13 @@ SAMPLERS = [
     (ForgetsItsSeeds, "test_it_pickles"),
     (Clamped, "test_seeds_out_of_range_are_refused"),
     (OtherEnds, "test_link_batches"),
+    (IgnoresWeights, TOGETHER),
+    (InducedUnlessDisjoint, TOGETHER),
+    (NoWindowOfNodes, TOGETHER),
+    (WholeAmounts, "test_negative_links"),
+    (AllPositive, "test_negative_links"),
+    (NegativesOfOthers, "test_negative_links_are_in_time"),
 ]
-DECLARED = {"replace", "disjoint", "induced", "weight", "time", "node_time", "last", "links"}
 
 
 @pytest.mark.parametrize(("mutant", "rule"), SAMPLERS)
