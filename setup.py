@@ -4,7 +4,7 @@ Environment:
 
 ``AETHERGRAPH_NO_MYPYC=1``
     Leave every Python module interpreted (debugging, tracebacks, platforms without mypyc).
-``AETHERGRAPH_SANITIZE``
+``AETHERGRAPH_SANITIZE``, ``AETHERGRAPH_NO_URING``
     See native/build_cffi.py.
 """
 

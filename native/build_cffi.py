@@ -8,6 +8,8 @@ Environment:
 
 ``AETHERGRAPH_SANITIZE``
     A comma-separated list for ``-fsanitize=``, for example ``address,undefined``.
+``AETHERGRAPH_NO_URING=1``
+    Leave io_uring out. Otherwise it comes in where liburing (header and static library) is found.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from cffi import FFI
 # setuptools wants paths relative to setup.py's folder, where this file is run from.
 HEADER = Path("native/include/aether.h")
 SOURCES = Path("native/src")
+URING_LINK_ARGS = ["-l:liburing.a"]
 
 _INSTALL_HINT = """\
 aethergraph is compiled from C and this machine lacks {what}. Install it with one of
@@ -56,11 +59,36 @@ def list_sources() -> list[str]:
     return sorted(path.as_posix() for path in SOURCES.glob("*/*.c"))
 
 
+def compiler_command() -> list[str]:
+    """Return the compiler and the flags that the environment adds."""
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    for name in ("CFLAGS", "CPPFLAGS"):
+        command += shlex.split(os.environ.get(name, ""))
+    return command
+
+
+def find_liburing() -> bool:
+    """Return whether a program can be linked with liburing.a.
+
+    The shared library would be one more thing to have at run time, and version 2.3 of it lacks
+    functions that its header declares.
+    """
+    if os.environ.get("AETHERGRAPH_NO_URING", "0") not in ("", "0"):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <liburing.h>\nint main(void) { return io_uring_submit(0); }\n")
+        link = [*shlex.split(os.environ.get("LDFLAGS", "")), *URING_LINK_ARGS]
+        command = [*compiler_command(), str(source), *link, "-o", f"{folder}/probe"]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        except OSError:
+            return False
+
+
 def check_toolchain() -> None:
     """Fail with the package to install when a compiler or a header is missing."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    flags = shlex.split(os.environ.get("CFLAGS", "")) + shlex.split(os.environ.get("CPPFLAGS", ""))
-    flags += ["-I" + sysconfig.get_path("include"), "-I" + sysconfig.get_path("platinclude")]
+    flags = ["-I" + sysconfig.get_path("include"), "-I" + sysconfig.get_path("platinclude")]
     needs = [
         ("", "a C compiler"),
         ("#include <Python.h>\n", "the Python headers (Python.h)"),
@@ -70,7 +98,7 @@ def check_toolchain() -> None:
         source = Path(folder, "probe.c")
         for text, what in needs:
             source.write_text(text)
-            command = [*compiler, *flags, "-E", str(source), "-o", os.devnull]
+            command = [*compiler_command(), *flags, "-E", str(source), "-o", os.devnull]
             try:
                 ok = subprocess.run(command, capture_output=True, check=False).returncode == 0
             except OSError:
@@ -85,6 +113,9 @@ def make_ffi() -> FFI:
     compile_args += ["-ffp-contract=off"]  # the same sums, hence samples, on every processor
     compile_args += ["-fno-semantic-interposition", "-pthread"]
     link_args = ["-pthread", "-Wl,--version-script=native/extension.map"]
+    if find_liburing():
+        compile_args += ["-DAE_HAVE_URING=1"]
+        link_args += URING_LINK_ARGS
     sanitizers = os.environ.get("AETHERGRAPH_SANITIZE")
     if sanitizers:
         compile_args += [

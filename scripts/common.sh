@@ -66,11 +66,13 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
-# What building and running needs: a compiler, xxhash.h, Python with venv and headers.
+# What building and running needs: a compiler, xxhash.h, liburing.h, Python with venv and headers.
 system_packages() {
     local missing=()
     if ! has cc || ! has_header stdio.h; then missing+=(build-essential); fi
     has_header xxhash.h || missing+=(libxxhash-dev)
+    # Optional: without it reads go through pread.
+    if has apt-get && ! has_header liburing.h; then missing+=(liburing-dev); fi
     if ! choose_python; then
         missing+=(python3 python3-venv python3-dev)
     else

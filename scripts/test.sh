@@ -26,6 +26,7 @@ STAGES=(
     "c-tests|unit tests of the C core"
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
     "c-tsan|the same under ThreadSanitizer"
+    "c-no-uring|unit tests of reading in a build without liburing"
     "c-fuzz|libFuzzer on the decoders of the C core"
     "python|Python tests on the compiled build"
     "interpreted|the same tests on the build without mypyc"
@@ -125,9 +126,9 @@ stage_lint() {
     "$VENV/bin/clang-format" --dry-run --Werror "${sources[@]}" || bad=1
     mapfile -t sources < <(find native/src -name '*.c' -print | sort)
     note "clang-tidy on ${#sources[@]} files"
-    printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" sh -c '
+    printf '%s\0' "${sources[@]}" | URING=$(has_header liburing.h && echo -DAE_HAVE_URING=1) xargs -0 -n 1 -P "$(nproc)" sh -c '
         case $1 in */core/error.c) model= ;; *) model="-include native/analyzer.h" ;; esac
-        clang-tidy --quiet "$1" -- -std=gnu11 -D_GNU_SOURCE -Inative/include -Inative/src $model 2>/dev/null' sh || bad=1
+        clang-tidy --quiet "$1" -- -std=gnu11 -D_GNU_SOURCE $URING -Inative/include -Inative/src $model 2>/dev/null' sh || bad=1
     if has shellcheck; then run shellcheck -x scripts/*.sh .ci/run || bad=1; fi
     return "$bad"
 }
@@ -137,6 +138,7 @@ native_make() { run make -C native BUILD="$NATIVE" -j "$(nproc)" "$@"; }
 stage_c_tests() { native_make test; }
 stage_c_asan() { native_make asan; }
 stage_c_tsan() { native_make tsan; }
+stage_c_no_uring() { native_make test URING=0 BUILD="$NATIVE-no-uring" T='io*'; }
 stage_c_fuzz() { native_make fuzz FUZZ_SECONDS="$FUZZ_SECONDS"; }
 
 # run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and not

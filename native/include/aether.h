@@ -21,6 +21,8 @@
  *                                    |
  *                    aether_random_walk, aether_fanout -> caller's arrays
  *
+ *   aether_io ------------------> ranges of a file in the caller's buffers
+ *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
  *     NULL). They never abort, never call back into Python.
@@ -28,8 +30,7 @@
  *     the handle keeps borrowing it; the caller then keeps it alive.
  *   - Handles made by open/create are released by close/destroy, which accept
  *     NULL. A handle is used by one thread at a time, except aether_file,
- *     aether_topology and aether_weight_sums, which are immutable and may be
- *     shared.
+ *     aether_topology, aether_weight_sums and aether_io, which may be shared.
  *   - After fork() a child may go on using every handle: mappings are private
  *     or read-only and the thread pool starts anew in the child.
  *
@@ -467,6 +468,71 @@ int aether_random_walk(const aether_topology *t, const int64_t *starts, uint64_t
  * those of a disjoint sample's first hop with that key. `task` counts nodes. */
 int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k, uint64_t key,
                   uint32_t flags, uint32_t num_threads, int64_t *out, aether_task *task, aether_error *err);
+
+/* ---- reading ranges of a file ------------------------------------------ */
+
+#define AETHER_IO_AUTO  0 /* AETHERGRAPH_IO if it is set, else the first that works of the tiers below */
+#define AETHER_IO_URING 1 /* io_uring, a ring per thread */
+#define AETHER_IO_PREAD 2 /* pread in threads of their own; works everywhere */
+
+typedef struct aether_io_options {
+    uint32_t tier;   /* AETHER_IO_* */
+    uint32_t direct; /* 1: past the page cache, if the file system can; 0: through it */
+    uint32_t depth;  /* reads under way at once, for each calling thread: 1 to 256; 0: 64 */
+    uint32_t reserved;
+} aether_io_options;
+
+typedef struct aether_io_info {
+    uint32_t tier;   /* AETHER_IO_URING or AETHER_IO_PREAD */
+    uint32_t direct; /* whether reads go past the page cache */
+    uint32_t depth;
+    uint32_t alignment;        /* of offsets and lengths that are read without a copy; 1: any */
+    uint32_t memory_alignment; /* of buffers that are read into without a copy */
+    uint32_t reserved;
+    uint64_t size; /* of the file when it was opened */
+} aether_io_info;
+
+/* One range of the file, and where its bytes go. */
+typedef struct aether_io_request {
+    uint64_t offset;
+    uint64_t length;
+    void *buffer;
+} aether_io_request;
+
+/* Counts since the file was opened, of all threads. */
+typedef struct aether_io_stats {
+    uint64_t requests;      /* asked for by callers */
+    uint64_t reads;         /* asked of the system: long requests are cut, short reads go on */
+    uint64_t bytes;         /* that came back from the system */
+    uint64_t copied;        /* reads that were not aligned and went through a buffer */
+    uint64_t repeated;      /* reads that came back short, or that the system put off */
+    uint64_t max_in_flight; /* the most reads under way at once in one thread */
+    uint64_t wait_ns;       /* time that threads spent in the system: submitting and waiting */
+} aether_io_stats;
+
+/* A file to read ranges from. May be shared by threads. */
+typedef struct aether_io aether_io;
+
+/* Whether a tier works in this process, found out by reading through it: 0, or
+ * AETHER_E_UNSUPPORTED and why. */
+int aether_io_probe(uint32_t tier, aether_error *err);
+
+/* Open a regular file; `options` NULL: all zeros. The file must not change while
+ * it is open. AETHER_E_NOT_FOUND, _IO; _UNSUPPORTED for a tier that was asked for
+ * (here or by AETHERGRAPH_IO) and does not work; _INVALID. */
+int aether_io_open(const char *path, const aether_io_options *options, aether_io **out, aether_error *err);
+void aether_io_close(aether_io *io); /* no thread is reading from it */
+void aether_io_describe(const aether_io *io, aether_io_info *out);
+void aether_io_count(const aether_io *io, aether_io_stats *out);
+
+/* Read n ranges, which may overlap, in any order; returns when all are there. After
+ * an error the buffers hold some of the bytes, and none is written any more.
+ * AETHER_E_RANGE names the first request (position) past the end of the file;
+ * _FILE_CHANGED: the file has become shorter; _IO names the offset (position).
+ * Ranges and buffers need not be aligned: what is not is read through a buffer and
+ * copied. `task` counts bytes. */
+int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n, aether_task *task,
+                   aether_error *err);
 
 /* CFFI END */
 

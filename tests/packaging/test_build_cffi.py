@@ -78,3 +78,14 @@ def test_missing_compiler_is_named(build: dict[str, Any], monkeypatch: pytest.Mo
     monkeypatch.setenv("CC", "no-such-compiler-anywhere")
     with pytest.raises(SystemExit, match="a C compiler"):
         build["check_toolchain"]()
+
+
+def test_liburing_is_optional(build: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "true")  # whatever it is to link, it links
+    assert build["find_liburing"]()
+    monkeypatch.setenv("AETHERGRAPH_NO_URING", "1")
+    assert not build["find_liburing"]()
+    monkeypatch.delenv("AETHERGRAPH_NO_URING")
+    for compiler in ("false", "no-such-compiler-anywhere"):
+        monkeypatch.setenv("CC", compiler)
+        assert not build["find_liburing"]()

@@ -18,10 +18,10 @@
 
 #include "core/cpu.h"
 #include "core/error.h"
+#include "core/thread.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -34,7 +34,6 @@
 #define INSIDE(s)    ((s)&0x0000FFFFu)
 #define WORKER_SPINS 300  /* some 10 us: back-to-back runs find their workers awake */
 #define OWNER_SPINS  1000 /* the rest of a chunk is mostly shorter than a sleep */
-#define WORKER_STACK (2u << 20)
 
 static struct {
     atomic_uint busy;       /* a run owns everything below */
@@ -171,36 +170,11 @@ static void *worker_main(void *arg) {
     return NULL;
 }
 
-/* Signals meant for the process go to the application's threads; a fault
- * (SIGBUS on a mapping) must still reach its handler in the faulting thread. */
-static void worker_signals(sigset_t *set) {
-    static const int kept[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
-    sigfillset(set);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        sigdelset(set, kept[i]);
-}
-
-static bool spawn(void) {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t blocked, old;
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    worker_signals(&blocked);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, WORKER_STACK);
-    pthread_sigmask(SIG_SETMASK, &blocked, &old); /* the new thread inherits the mask */
-    int rc = pthread_create(&thread, &attr, worker_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return rc == 0;
-}
-
 /* Have `wanted` workers, or as many as the system grants. */
 static void start_workers(uint32_t wanted) {
     atomic_store(&pool.first_seen, atomic_load(&pool.generation)); /* they join the run about to open */
     while (pool.workers < wanted && !pool.spawn_failed) {
-        if (spawn())
+        if (ae_thread_start(worker_main, NULL))
             pool.workers++;
         else
             pool.spawn_failed = true; /* not tried again: it would cost every run a system call */

@@ -1,0 +1,191 @@
+/*
+ * The tier that works everywhere: threads that call pread.
+ *
+ *   queue of thread A --\                      /--> I/O thread
+ *                        >-- reads, in order --+--> I/O thread
+ *   queue of thread B --/                      \--> A or B, while it waits
+ *
+ * The I/O threads are few of the processor's business: they sleep in the device.
+ * There are as many as reads under way ask for, up to MAX_THREADS, and they stay.
+ *
+ * One lock protects the list, the counts, and every queue's list of reads that came
+ * back; it is never held during a read, and no other lock is taken under it. fork()
+ * takes it, so that the child finds it free.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "core/error.h"
+#include "core/thread.h"
+#include "io/tier.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAX_THREADS 32
+
+typedef struct list {
+    ae_io_op *first, *last;
+    uint32_t count;
+} list;
+
+typedef struct state {
+    list pushed;           /* not handed over yet; the owner's alone */
+    list done;             /* the owner's, taken from `returned` */
+    list returned;         /* under the lock */
+    uint32_t wanted;       /* under the lock: the owner sleeps until so many returned */
+    pthread_cond_t enough; /* of them */
+} state;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    list reads;
+    uint32_t threads, idle;
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+static void append(list *l, ae_io_op *op) {
+    op->next = NULL;
+    if (l->last)
+        l->last->next = op;
+    else
+        l->first = op;
+    l->last = op;
+    l->count++;
+}
+
+static ae_io_op *take(list *l) {
+    ae_io_op *op = l->first;
+    if (!op)
+        return NULL;
+    l->first = op->next;
+    if (!l->first)
+        l->last = NULL;
+    l->count--;
+    return op;
+}
+
+static void move_all(list *to, list *from) {
+    if (!from->first)
+        return;
+    if (to->last)
+        to->last->next = from->first;
+    else
+        to->first = from->first;
+    to->last = from->last;
+    to->count += from->count;
+    *from = (list){0};
+}
+
+/* ---- threads ------------------------------------------------------------------ */
+
+/* The lock is held, except during the read. */
+static void read_one(ae_io_op *op) {
+    pthread_mutex_unlock(&shared.lock);
+    ssize_t got = pread(op->fd, op->data + op->start, op->length, (off_t)(op->offset + op->start));
+    op->result = got < 0 ? -errno : (int32_t)got;
+    pthread_mutex_lock(&shared.lock);
+    state *s = op->owner;
+    append(&s->returned, op);
+    if (s->wanted && s->returned.count >= s->wanted)
+        pthread_cond_signal(&s->enough);
+}
+
+static void *thread_main(void *arg) {
+    (void)arg;
+    pthread_mutex_lock(&shared.lock);
+    for (;;) {
+        ae_io_op *op = take(&shared.reads);
+        if (op) {
+            read_one(op);
+            continue;
+        }
+        shared.idle++;
+        pthread_cond_wait(&shared.work, &shared.lock);
+        shared.idle--;
+    }
+    return NULL;
+}
+
+/* Wake or start threads for the list, less the read that the caller does by itself.
+ * Fewer are no failure: it can do them all. */
+static void call_threads(bool caller_reads) {
+    uint32_t count = shared.reads.count - (caller_reads && shared.reads.count ? 1 : 0);
+    for (uint32_t i = 0; i < count && i < shared.idle; i++)
+        pthread_cond_signal(&shared.work);
+    for (uint32_t i = shared.idle; i < count && shared.threads < MAX_THREADS; i++) {
+        if (!ae_thread_start(thread_main, NULL))
+            return;
+        shared.threads++;
+    }
+}
+
+static void before_fork(void) {
+    pthread_mutex_lock(&shared.lock);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&shared.lock);
+}
+
+/* Threads and reads were the parent's. */
+static void after_fork_in_child(void) {
+    pthread_mutex_init(&shared.lock, NULL);
+    pthread_cond_init(&shared.work, NULL);
+    shared.reads = (list){0};
+    shared.threads = shared.idle = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* ---- the tier ------------------------------------------------------------------ */
+
+static int create(void **out, aether_error *err) {
+    state *s = calloc(1, sizeof *s);
+    if (!s)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
+    pthread_cond_init(&s->enough, NULL);
+    *out = s;
+    return AETHER_OK;
+}
+
+static void destroy(void *p) {
+    state *s = p;
+    pthread_cond_destroy(&s->enough);
+    free(s);
+}
+
+static void push(void *p, ae_io_op *op) {
+    op->owner = p;
+    append(&((state *)p)->pushed, op);
+}
+
+static int enter(void *p, uint32_t wanted) {
+    state *s = p;
+    pthread_mutex_lock(&shared.lock);
+    move_all(&shared.reads, &s->pushed);
+    call_threads(wanted > 0);
+    while (s->returned.count < wanted) {
+        ae_io_op *op = take(&shared.reads);
+        if (op) {
+            read_one(op);
+            continue;
+        }
+        s->wanted = wanted;
+        pthread_cond_wait(&s->enough, &shared.lock);
+        s->wanted = 0;
+    }
+    move_all(&s->done, &s->returned);
+    pthread_mutex_unlock(&shared.lock);
+    return 0;
+}
+
+static ae_io_op *pop(void *p) {
+    return take(&((state *)p)->done);
+}
+
+const ae_io_tier_ops ae_io_pread = {create, destroy, push, enter, pop, free};

@@ -1,0 +1,399 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "io/queue.h"
+
+#include "core/error.h"
+#include "core/task.h"
+#include "io/file.h"
+#include "io/range.h"
+#include "io/tier.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_READ     (1u << 20)  /* longer requests are several reads */
+#define MAX_COPIED   (64u << 10) /* and so are longer ones that are not aligned */
+#define MAX_ATTEMPTS 10000       /* of a read that the system puts off */
+
+struct ae_io_queue {
+    const ae_io_tier_ops *tier;
+    void *state;
+    pid_t process;
+    bool broken;
+    uint32_t in_flight;
+    uint64_t bytes_in_flight;
+    ae_io_op *free;
+    struct {
+        ae_io_batch *first, *last;
+    } active, finished; /* in order of submission; in order of finishing */
+    ae_io_op slots[AE_IO_DEPTH_MAX];
+};
+
+ae_io_hooks ae_io_hook;
+
+void ae_io_set_hooks(const ae_io_hooks *hooks) {
+    ae_io_hook = hooks ? *hooks : (ae_io_hooks){0};
+}
+
+/* ---- making one ----------------------------------------------------------------------- */
+
+int ae_io_queue_create(uint32_t tier, ae_io_queue **out, aether_error *err) {
+    *out = NULL;
+    ae_io_queue *q = calloc(1, sizeof *q);
+    if (!q)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
+    q->tier = tier == AETHER_IO_URING ? &ae_io_uring : &ae_io_pread;
+    q->process = getpid();
+    int code = q->tier->create(&q->state, err);
+    if (code) {
+        free(q);
+        return code;
+    }
+    for (uint32_t i = AE_IO_DEPTH_MAX; i-- > 0;) {
+        q->slots[i].next = q->free;
+        q->free = &q->slots[i];
+    }
+    *out = q;
+    return AETHER_OK;
+}
+
+bool ae_io_queue_inherited(const ae_io_queue *q) {
+    return q->process != getpid();
+}
+
+bool ae_io_queue_broken(const ae_io_queue *q) {
+    return q->broken;
+}
+
+void ae_io_queue_destroy(ae_io_queue *q) {
+    if (!q)
+        return;
+    if (ae_io_queue_inherited(q)) {
+        q->tier->abandon(q->state);
+    } else {
+        for (ae_io_batch *b = q->active.first; b; b = b->next)
+            b->code = b->code ? b->code : AETHER_E_CANCELLED; /* begin nothing more */
+        while (q->active.first)
+            ae_io_reap(q, true);
+        q->tier->destroy(q->state);
+    }
+    for (uint32_t i = 0; i < AE_IO_DEPTH_MAX; i++)
+        free(q->slots[i].bounce);
+    free(q);
+}
+
+/* ---- batches -------------------------------------------------------------------------- */
+
+/* The error of the first request that failed is the batch's; nothing more is begun. */
+static aether_error *failing(ae_io_batch *b, uint64_t request) {
+    if (b->code && b->failed <= request)
+        return NULL;
+    b->failed = request;
+    return &b->error;
+}
+
+static void cancel_if_asked(ae_io_batch *b) {
+    if (!b->code && ae_task_cancelled(b->task))
+        b->code = ae_error_set(failing(b, 0), AETHER_E_CANCELLED, "reading '%s' was cancelled", b->io->path);
+}
+
+static void skip_empty(ae_io_batch *b) {
+    while (b->next_request < b->num_requests && b->next_byte == b->requests[b->next_request].length) {
+        b->next_request++;
+        b->next_byte = 0;
+    }
+}
+
+static bool has_more(const ae_io_batch *b) {
+    return !b->code && b->next_request < b->num_requests;
+}
+
+static void finish(ae_io_queue *q, ae_io_batch *b) {
+    ae_io_batch **at = &q->active.first, *before = NULL;
+    for (; *at != b; at = &(*at)->next)
+        before = *at;
+    *at = b->next;
+    if (q->active.last == b)
+        q->active.last = before;
+    b->next = NULL;
+    if (q->finished.last)
+        q->finished.last->next = b;
+    else
+        q->finished.first = b;
+    q->finished.last = b;
+}
+
+static void finish_if_done(ae_io_queue *q, ae_io_batch *b) {
+    if (b->in_flight == 0 && !has_more(b))
+        finish(q, b);
+}
+
+/* ---- one read ---------------------------------------------------------------------------- */
+
+static void count(atomic_ullong *counter, uint64_t n) {
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static void begin(ae_io_queue *q, ae_io_op *op) {
+    const aether_io *io = op->batch->io;
+    op->start = op->got & ~(io->alignment - 1); /* a direct read goes on where it may */
+    op->length = op->size - op->start;
+    if (ae_io_hook.length)
+        op->length = ae_io_hook.length(op->offset + op->start, op->length);
+    q->tier->push(q->state, op);
+}
+
+static void begin_again(ae_io_queue *q, ae_io_op *op) {
+    count(&op->batch->io->stats.repeated, 1);
+    begin(q, op);
+}
+
+static bool has_bounce(ae_io_op *op, uint32_t size) {
+    if (op->bounce_size >= size)
+        return true;
+    free(op->bounce);
+    op->bounce = ae_io_alloc(size, NULL);
+    op->bounce_size = op->bounce ? size : 0;
+    return op->bounce != NULL;
+}
+
+/* Cut the next read off the batch. false: no memory for it. */
+static bool cut(ae_io_batch *b, ae_io_op *op) {
+    const aether_io *io = b->io;
+    const aether_io_request *r = &b->requests[b->next_request];
+    uint64_t offset = r->offset + b->next_byte, left = r->length - b->next_byte, length;
+    uint8_t *target = (uint8_t *)r->buffer + b->next_byte;
+    bool aligned = ae_io_is_aligned(offset, io->alignment) &&
+                   ae_io_is_aligned((uint64_t)(uintptr_t)target, io->memory_alignment);
+    if (aligned && (ae_io_is_aligned(left, io->alignment) || left > MAX_COPIED)) {
+        length = left < MAX_READ ? left & ~(uint64_t)(io->alignment - 1) : MAX_READ;
+        op->offset = offset;
+        op->data = target;
+        op->target = NULL;
+        op->size = op->needed = (uint32_t)length;
+        op->skip = 0;
+    } else {
+        uint64_t skip = offset & (io->alignment - 1), room = MAX_COPIED - skip;
+        length = left < room ? left : room;
+        ae_io_range range = ae_io_align(offset, length, io->alignment);
+        if (!has_bounce(op, (uint32_t)range.size))
+            return false;
+        op->offset = range.offset;
+        op->data = op->bounce;
+        op->target = target;
+        op->size = (uint32_t)range.size;
+        op->needed = (uint32_t)(range.skip + length);
+        op->skip = (uint32_t)range.skip;
+    }
+    op->batch = b;
+    op->fd = io->fd;
+    op->request = b->next_request;
+    op->got = op->attempts = 0;
+    b->next_byte += length;
+    skip_empty(b);
+    return true;
+}
+
+static void release(ae_io_queue *q, ae_io_op *op) {
+    op->next = q->free;
+    q->free = op;
+    q->in_flight--;
+    q->bytes_in_flight -= op->size;
+    op->batch->in_flight--;
+    finish_if_done(q, op->batch);
+}
+
+static void succeed(ae_io_op *op) {
+    if (op->target)
+        memcpy(op->target, op->data + op->skip, op->needed - op->skip);
+    ae_task_add(op->batch->task, op->needed - op->skip);
+}
+
+static void fail_os(ae_io_op *op, int os_errno) {
+    ae_io_batch *b = op->batch;
+    aether_error *err = failing(b, op->request);
+    uint64_t at = op->offset + op->start;
+    if (!err)
+        return;
+    b->code = ae_error_os(err, os_errno, "cannot read '%s' at byte %" PRIu64 " (%" PRIu32 " bytes)",
+                          b->io->path, at, op->length);
+    err->position = (int64_t)at;
+    err->value = op->length;
+}
+
+static void fail_short(ae_io_op *op) {
+    ae_io_batch *b = op->batch;
+    aether_error *err = failing(b, op->request);
+    uint64_t at = op->offset + op->got;
+    if (err)
+        b->code = ae_error_at(err, AETHER_E_FILE_CHANGED, (int64_t)at, (int64_t)b->io->size,
+                              "'%s' shrank from %" PRIu64 " to %" PRIu64 " bytes while it was open",
+                              b->io->path, b->io->size, at);
+}
+
+/* EAGAIN: the system is short of something for a moment. */
+static bool put_off(ae_io_op *op, int os_errno) {
+    if (os_errno == EINTR)
+        return true;
+    if (os_errno != EAGAIN || ++op->attempts >= MAX_ATTEMPTS)
+        return false;
+    sched_yield();
+    return true;
+}
+
+static void come_back(ae_io_queue *q, ae_io_op *op) {
+    ae_io_batch *b = op->batch;
+    int32_t result = op->result;
+    if (ae_io_hook.result)
+        result = ae_io_hook.result(op->offset + op->start, result);
+    if (result > 0)
+        count(&b->io->stats.bytes, (uint64_t)result);
+    if (result < 0 && !b->code && put_off(op, -result)) {
+        begin_again(q, op);
+        return;
+    }
+    if (result < 0) {
+        fail_os(op, -result);
+    } else if (op->start + (uint32_t)result <= op->got) {
+        fail_short(op); /* nothing new: the file ends here */
+    } else {
+        op->got = op->start + (uint32_t)result;
+        op->attempts = 0;
+        if (op->got < op->needed && !b->code) {
+            begin_again(q, op);
+            return;
+        }
+        if (op->got >= op->needed)
+            succeed(op);
+    }
+    release(q, op);
+}
+
+/* ---- the queue in motion ------------------------------------------------------------------ */
+
+static void note_in_flight(const ae_io_queue *q, aether_io *io) {
+    unsigned long long most = atomic_load_explicit(&io->stats.max_in_flight, memory_order_relaxed);
+    while (q->in_flight > most &&
+           !atomic_compare_exchange_weak_explicit(&io->stats.max_in_flight, &most, q->in_flight,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* Begin as much of a batch as fits; false: more does not. */
+static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
+    uint64_t reads = 0, copied = 0;
+    while (has_more(b) && q->in_flight < b->io->depth && q->bytes_in_flight < AE_IO_MAX_IN_FLIGHT) {
+        ae_io_op *op = q->free;
+        if (!cut(b, op)) {
+            b->code = ae_error_set(failing(b, b->next_request), AETHER_E_NO_MEMORY,
+                                   "out of memory reading '%s'", b->io->path);
+            break;
+        }
+        q->free = op->next;
+        q->in_flight++;
+        q->bytes_in_flight += op->size;
+        b->in_flight++;
+        reads++;
+        copied += op->target != NULL;
+        begin(q, op);
+    }
+    count(&b->io->stats.reads, reads);
+    count(&b->io->stats.copied, copied);
+    if (reads)
+        note_in_flight(q, b->io);
+    return !has_more(b);
+}
+
+static bool fill(ae_io_queue *q) {
+    bool all = true;
+    for (ae_io_batch *b = q->active.first, *next; b && all; b = next) {
+        next = b->next;
+        cancel_if_asked(b);
+        all = fill_from(q, b);
+        finish_if_done(q, b);
+    }
+    return all;
+}
+
+static void enter(ae_io_queue *q, uint32_t wanted) {
+    struct timespec from, to;
+    aether_io *io = q->active.first->io;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    if (q->tier->enter(q->state, wanted) != 0)
+        q->broken = true;
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    count(&io->stats.wait_ns,
+          (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec)));
+}
+
+/* One round: begin, hand over, wait, take back. While there is more to begin, a
+ * quarter of what is under way is waited for: the device stays busy, and a system
+ * call serves many reads. Later, what the oldest batch lacks. */
+static void turn(ae_io_queue *q, bool wait) {
+    bool all = fill(q);
+    if (q->in_flight == 0 || !q->active.first)
+        return;
+    uint64_t wanted = all ? q->active.first->in_flight : q->in_flight / 4;
+    enter(q, !wait ? 0 : wanted ? (uint32_t)wanted : 1);
+    for (ae_io_op *op; (op = q->tier->pop(q->state));)
+        come_back(q, op);
+}
+
+static int check(const ae_io_queue *q, const ae_io_batch *b, aether_error *err) {
+    uint64_t size = b->io->size;
+    if (ae_io_queue_inherited(q))
+        return ae_error_set(err, AETHER_E_INVALID, "a queue for reads does not survive a fork: make another");
+    for (uint64_t i = 0; i < b->num_requests; i++) {
+        const aether_io_request *r = &b->requests[i];
+        if (r->offset > size || r->length > size - r->offset)
+            return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)r->offset,
+                               "request %" PRIu64 ": %" PRIu64 " bytes at %" PRIu64
+                               " are past the end of '%s' (%" PRIu64 " bytes)",
+                               i, r->length, r->offset, b->io->path, size);
+        if (r->length && !r->buffer)
+            return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, 0, "request %" PRIu64 " has no buffer", i);
+    }
+    return AETHER_OK;
+}
+
+int ae_io_submit(ae_io_queue *q, ae_io_batch *b, aether_error *err) {
+    int code = check(q, b, err);
+    if (code)
+        return code;
+    b->code = AETHER_OK;
+    ae_error_clear(&b->error);
+    b->next_request = b->next_byte = b->in_flight = b->failed = 0;
+    b->next = NULL;
+    skip_empty(b);
+    count(&b->io->stats.requests, b->num_requests);
+    if (q->active.last)
+        q->active.last->next = b;
+    else
+        q->active.first = b;
+    q->active.last = b;
+    turn(q, false);
+    return AETHER_OK;
+}
+
+ae_io_batch *ae_io_reap(ae_io_queue *q, bool wait) {
+    if (ae_io_queue_inherited(q))
+        return NULL;
+    do {
+        ae_io_batch *b = q->finished.first;
+        if (b) {
+            q->finished.first = b->next;
+            if (!b->next)
+                q->finished.last = NULL;
+            return b;
+        }
+        if (q->active.first)
+            turn(q, wait);
+    } while ((wait && q->active.first) || q->finished.first);
+    return NULL;
+}
