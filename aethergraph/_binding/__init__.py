@@ -54,6 +54,7 @@ from aethergraph._binding.files import (
     check_shape,
     encode_path,
 )
+from aethergraph._binding.io import IO_TIERS, FileReader, IoStats, io_problem
 from aethergraph._binding.lists import (
     NativeRows,
     build_lists,
@@ -113,7 +114,10 @@ __all__ = [
     "DTYPE_NAMES",
     "ERROR_CLASSES",
     "FileGuard",
+    "FileReader",
+    "IO_TIERS",
     "Ids",
+    "IoStats",
     "LONG_CALL_BYTES",
     "MemoryView",
     "NativeFile",
@@ -165,6 +169,7 @@ __all__ = [
     "id_bounds",
     "id_bytes_for",
     "id_dtype",
+    "io_problem",
     "lend",
     "lib",
     "native_version",

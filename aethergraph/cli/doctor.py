@@ -86,9 +86,22 @@ def _package() -> dict[str, Any]:
         "folder": str(folder),
         "core": f"{native.native_version()} ({native.build_info()})",
         "core_threads": native.get_num_threads(),
+        "range_reads": _range_reads(),
         "compiled_modules": sorted(modules - {"aethergraph._native"}),
         "environment": [f"{k}={v}" for k, v in os.environ.items() if k.startswith("AETHERGRAPH_")],
     }
+
+
+def _range_reads() -> str:
+    """The tier that reads of ranges use, and why io_uring is not it."""
+    problem = native.io_problem("uring")
+    forced = os.environ.get("AETHERGRAPH_IO", "")
+    if forced in ("uring", "pread"):
+        failed = f"; it does not work: {problem}" if forced == "uring" and problem else ""
+        return f"{forced}, by AETHERGRAPH_IO{failed}"
+    if forced not in ("", "auto"):
+        return f"none: AETHERGRAPH_IO is {forced!r}, must be auto, uring or pread"
+    return f"pread ({problem})" if problem else "uring"
 
 
 def _machine() -> dict[str, Any]:

@@ -329,6 +329,24 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "transparent huge pages" in text
 
 
+def test_doctor_names_the_tier_of_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aethergraph.cli import doctor
+
+    monkeypatch.setattr(doctor, "PARTS", ())
+
+    def line(forced: str, problem: str | None) -> str:
+        monkeypatch.setenv("AETHERGRAPH_IO", forced)
+        monkeypatch.setattr(doctor.native, "io_problem", lambda tier: problem)
+        return str(json.loads(ae("doctor", "--json").stdout)["aethergraph"]["range_reads"])
+
+    assert line("", None) == line("auto", None) == "uring"
+    assert line("", "not permitted") == "pread (not permitted)"
+    assert line("pread", None) == "pread, by AETHERGRAPH_IO"
+    assert line("uring", None) == "uring, by AETHERGRAPH_IO"
+    assert "does not work: not permitted" in line("uring", "not permitted")
+    assert "'fast'" in line("fast", None)
+
+
 # ---- errors, progress, formatting ------------------------------------------------------------
 
 
