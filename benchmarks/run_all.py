@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
-    "floor", "sampling", "typed", "modes", "gather", "walks", "build", "end_to_end", "links",
+    "floor", "io", "sampling", "typed", "modes", "gather", "walks", "build", "end_to_end", "links",
     "growth", "load_time", "memory_limit", "accuracy",
 )  # fmt: skip
 

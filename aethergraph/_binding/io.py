@@ -51,7 +51,7 @@ class FileReader:
         tier: ``uring``, ``pread``, or ``auto``: what ``AETHERGRAPH_IO`` says, else the first of
             them that works.
         direct: read past the page cache where the file system can; :attr:`direct` says whether.
-        depth: reads under way at once for each thread, 1 to 256; 0: 64.
+        depth: reads under way at once for each thread, 1 to 256; 0: 128.
 
     Raises:
         MissingFileError, StorageError: the file cannot be opened.

@@ -478,7 +478,7 @@ int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, ui
 typedef struct aether_io_options {
     uint32_t tier;   /* AETHER_IO_* */
     uint32_t direct; /* 1: past the page cache, if the file system can; 0: through it */
-    uint32_t depth;  /* reads under way at once, for each calling thread: 1 to 256; 0: 64 */
+    uint32_t depth;  /* reads under way at once, for each calling thread: 1 to 256; 0: 128 */
     uint32_t reserved;
 } aether_io_options;
 
