@@ -4,7 +4,21 @@
 #endif
 #include "io_file.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#if defined(__SANITIZE_THREAD__)
+/* A forked child of a threaded program starts threads here, on purpose. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "die_after_fork=0";
+}
+#endif
 
 enum { FILE_SIZE = 1 << 20 };
 
@@ -275,6 +289,53 @@ TEST(a_ring_that_cannot_read) {
     aether_io_describe(io, &info);
     CHECK_EQ(info.tier, AETHER_IO_PREAD);
     aether_io_close(io);
+}
+
+/* As containers do it: this process may not make that system call any more. */
+static bool forbid(long call) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* In a child: 0 if reading goes on with pread, and a forced ring is refused. */
+static int read_without(long call) {
+    aether_error err;
+    aether_io *io;
+    aether_io_info info;
+    if (!forbid(call))
+        return 2;
+    if (aether_io_open(path, NULL, &io, &err) != AETHER_OK)
+        return 3;
+    aether_io_describe(io, &info);
+    io_ranges r = io_random(FILE_SIZE, 100, 3000, 9);
+    if (info.tier != AETHER_IO_PREAD || aether_io_read(io, r.requests, r.n, NULL, &err) != AETHER_OK)
+        return 4;
+    io_check(&r);
+    if (aether_io_probe(AETHER_IO_URING, &err) != AETHER_E_UNSUPPORTED)
+        return 5;
+    return atomic_load(&test_failures) ? 6 : 0;
+}
+
+TEST(a_process_that_may_not_use_rings) {
+    static const long calls[] = {SYS_io_uring_setup, SYS_io_uring_enter};
+    begin_test();
+    for (unsigned i = 0; i < 2; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0)
+            _exit(read_without(calls[i]));
+        waitpid(child, &status, 0);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+            SKIP("no system call filters here");
+        CHECK_EQ(status, 0);
+    }
 }
 
 static aether_io *shared_io;
