@@ -88,6 +88,7 @@ TEST(what_a_file_says_of_itself) {
         CHECK_EQ(info.depth, 7);
         CHECK_EQ(info.size, FILE_SIZE);
         CHECK(info.direct <= mode->direct);
+        CHECK((fcntl(io->fd, F_GETFL) & O_NONBLOCK) == 0);
         if (info.direct)
             CHECK(info.alignment >= 512 && info.alignment <= AE_IO_PAGE);
         else
@@ -126,6 +127,24 @@ TEST(only_what_is_not_aligned_is_copied) {
         CHECK_EQ(s.copied, info.direct ? 3 : 0);
         for (unsigned i = 0; i < 16; i++)
             CHECK(io_right(r[i].buffer, r[i].offset, r[i].length));
+        free(data);
+        aether_io_close(io);
+    }
+}
+
+/* Of a long range whose buffer is shifted like the range, only the ends are copied. */
+TEST(the_middle_of_a_long_range_is_not_copied) {
+    aether_error err;
+    make_file();
+    FOR_EACH_MODE(mode) {
+        aether_io *io;
+        aether_io_stats s;
+        REQUIRE_OK(aether_io_open(path, mode, &io, &err), err);
+        uint8_t *data = ae_io_alloc(3 << 20, &err);
+        CHECK_OK(aether_io_read(io, &(aether_io_request){4096 + 7, 2500000, data + 7}, 1, NULL, &err), err);
+        CHECK(io_right(data + 7, 4096 + 7, 2500000));
+        aether_io_count(io, &s);
+        CHECK_EQ(s.copied, io->direct ? 2 : 0);
         free(data);
         aether_io_close(io);
     }

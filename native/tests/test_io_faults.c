@@ -42,6 +42,12 @@ static uint32_t short_length(uint64_t at, uint32_t length) {
     return part ? part : length;
 }
 
+/* The next attempt has to go back to where a direct read may begin. */
+static int32_t odd_result(uint64_t at, int32_t result) {
+    (void)at;
+    return result > 600 ? result - 99 : result;
+}
+
 static uint32_t one_block(uint64_t at, uint32_t length) {
     (void)at;
     return length < 512 ? length : 512;
@@ -108,6 +114,8 @@ TEST(short_reads_go_on) {
         CHECK(repeated > 100);
         check_reads(mode, &(ae_io_hooks){.length = one_block}, &repeated);
         CHECK(repeated > 1000);
+        check_reads(mode, &(ae_io_hooks){.result = odd_result}, &repeated);
+        CHECK(repeated > 100);
     }
 }
 

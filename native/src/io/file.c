@@ -98,8 +98,8 @@ static bool find_alignment(aether_io *io) {
     return false;
 }
 
-/* Also clears O_NONBLOCK, with which the file was opened: a ring would then give
- * back EAGAIN for what is not in the page cache. */
+/* Also clears O_NONBLOCK, with which the file was opened: an older kernel's ring would
+ * give back EAGAIN for what is not in the page cache. */
 static bool set_direct(const aether_io *io, bool direct) {
     return fcntl(io->fd, F_SETFL, direct ? O_DIRECT : 0) == 0;
 }

@@ -9,8 +9,8 @@
  * There are as many as reads under way ask for, up to MAX_THREADS, and they stay.
  *
  * One lock protects the list, the counts, and every queue's list of reads that came
- * back; it is never held during a read, and no other lock is taken under it. fork()
- * takes it, so that the child finds it free.
+ * back; it is never held during a read, and no other lock is taken under it. A
+ * forked child makes it anew, with everything that it protects.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -122,16 +122,8 @@ static void call_threads(bool caller_reads) {
     }
 }
 
-static void before_fork(void) {
-    pthread_mutex_lock(&shared.lock);
-}
-
+/* In the child. Threads and reads were the parent's, and so was whoever had the lock. */
 static void after_fork(void) {
-    pthread_mutex_unlock(&shared.lock);
-}
-
-/* Threads and reads were the parent's. */
-static void after_fork_in_child(void) {
     pthread_mutex_init(&shared.lock, NULL);
     pthread_cond_init(&shared.work, NULL);
     shared.reads = (list){0};
@@ -139,7 +131,7 @@ static void after_fork_in_child(void) {
 }
 
 __attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    pthread_atfork(NULL, NULL, after_fork);
 }
 
 /* ---- the tier ------------------------------------------------------------------ */
