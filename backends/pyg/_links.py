@@ -7,18 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
-from torch_geometric.sampler.base import SubgraphType
 
 from aethergraph.errors import InvalidArgumentError
-
-
-def as_subgraph_type(value: Any) -> SubgraphType:
-    """PyG's ``SubgraphType`` of its name."""
-    try:
-        return SubgraphType(value)
-    except ValueError:
-        known = ", ".join(kind.value for kind in SubgraphType)
-        raise InvalidArgumentError(f"subgraph_type = {value!r} is not one of {known}") from None
 
 
 def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:

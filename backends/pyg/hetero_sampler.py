@@ -19,16 +19,16 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
     NumNeighbors,
 )
-from torch_geometric.sampler.base import DataType, SubgraphType
+from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
-from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._links import Links, as_subgraph_type, check_exclude
+from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._typed_sources import typed_source
@@ -46,10 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["HeteroNeighborSampler"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-_NEGATIVES = 1  # the stream of make_generator that negatives are drawn from
 
 
-class HeteroNeighborSampler(KeyedSampler):
+class HeteroNeighborSampler(NeighborSamplerBase):
     """Samples neighbourhoods through all edge types of a graph.
 
     Driven by PyG's stock loaders::
@@ -138,11 +137,10 @@ class HeteroNeighborSampler(KeyedSampler):
 
     def _current(self) -> core.HeteroNeighborSampler:
         """The core's sampler for the present options; PyG's users assign to them."""
-        induced = self._kind == SubgraphType.induced
         options: dict[str, Any] = {
             "replace": self.replace,
             "disjoint": self._disjoint,
-            "subgraph_type": "induced" if induced else "directional",
+            "subgraph_type": "directional" if self._is_counted else "induced",
             "num_threads": self.num_threads,
             "temporal_strategy": self.temporal_strategy,
         }
@@ -173,42 +171,9 @@ class HeteroNeighborSampler(KeyedSampler):
         self._fanouts = _fanouts_of(value, self.graph.edge_types)
 
     @property
-    def subgraph_type(self) -> SubgraphType:
-        """PyG's ``SubgraphType``; takes its name as well."""
-        return self._kind
-
-    @subgraph_type.setter
-    def subgraph_type(self, value: SubgraphType | str) -> None:
-        self._kind = as_subgraph_type(value)
-
-    @property
-    def disjoint(self) -> bool:
-        """Whether each seed has a tree of its own; sampling in time always does so."""
-        return self._disjoint or self.is_temporal
-
-    @disjoint.setter
-    def disjoint(self, value: bool) -> None:
-        self._disjoint = bool(value)
-
-    @property
-    def data_type(self) -> DataType:
-        """PyG's name for a pair of stores."""
-        return DataType.remote
-
-    @property
     def is_hetero(self) -> bool:
         """True."""
         return True
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether there is a ``time_attr``."""
-        return self._time_attr is not None
-
-    @property
-    def time_attr(self) -> str | None:
-        """The name of the times, of nodes or of edges, or None."""
-        return self._time_attr
 
     # ---- sampling --------------------------------------------------------------------------
 
@@ -255,15 +220,7 @@ class HeteroNeighborSampler(KeyedSampler):
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         kind = _check_type(index.input_type, self.graph.edge_types, "edge_label_index")
-        src, dst = seed_ids(index.row, "row"), seed_ids(index.col, "col")
-        if len(src) != len(dst):
-            raise InvalidArgumentError(f"row has {len(src)} ids, but col has {len(dst)}")
-        if neg_sampling is not None and neg_sampling.is_triplet() and index.label is not None:
-            raise InvalidArgumentError("triplet negative sampling takes no edge_label")
-        if self.is_temporal and index.time is None and neg_sampling is not None:
-            raise InvalidArgumentError(
-                "edge_label_time is needed: negative links get the times of the links"
-            )
+        src, dst = self._read_links(index, neg_sampling, timed=self.is_temporal)
         times = self._seed_times(index.time, len(src), "edge_label_time")
         key = self._key(loader_key, kind, times, src, dst)
         exclude = None if self._exclude is None else self._targets(kind, src, dst)
@@ -323,7 +280,7 @@ class HeteroNeighborSampler(KeyedSampler):
             for name, end in zip((kind[0], kind[2]), ends, strict=True)
         ]
         source, target = (None if keys is None else torch.from_numpy(keys) for keys in until)
-        generator = make_generator(key, _NEGATIVES)
+        generator = make_generator(key, NEGATIVES)
         links = self._negative_links(kind)
         return links.draw(ends, neg_sampling, generator, (source, target))
 
@@ -341,8 +298,7 @@ class HeteroNeighborSampler(KeyedSampler):
     def _targets(self, kind: EdgeType, src: Ids, dst: Ids) -> dict[EdgeType, Ids]:
         """The edges that are seed links, or reverses of them, by edge type."""
         found = {kind: self.graph[kind].edges_between(src, dst)[1]}
-        both_ways = self._kind == SubgraphType.bidirectional  # which would bring reverses back
-        if self._exclude == "self" and not both_ways:
+        if self._exclude == "self" and not self._adds_reverses:
             return found
         backward = (kind[2], reverse_name(kind[1]), kind[0])
         if isinstance(self._exclude, Mapping):
@@ -376,21 +332,15 @@ class HeteroNeighborSampler(KeyedSampler):
         def tensors(arrays: dict[Any, Ids]) -> dict[Any, Tensor]:
             return {name: torch.from_numpy(ids) for name, ids in arrays.items()}
 
-        counted = self._kind != SubgraphType.induced
         return HeteroSamplerOutput(
             node=tensors(found.node),
             row=tensors(found.row),
             col=tensors(found.col),
             edge={kind: self._source.store_ids(kind, ids) for kind, ids in found.edge.items()},
             batch=None if found.batch is None else tensors(found.batch),
-            num_sampled_nodes=found.num_sampled_nodes if counted else None,
-            num_sampled_edges=found.num_sampled_edges if counted else None,
+            num_sampled_nodes=found.num_sampled_nodes if self._is_counted else None,
+            num_sampled_edges=found.num_sampled_edges if self._is_counted else None,
         )
-
-    def _finish(self, out: HeteroSamplerOutput) -> HeteroSamplerOutput:
-        if self._kind == SubgraphType.bidirectional:
-            return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
-        return out
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._current()!r})"

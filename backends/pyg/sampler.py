@@ -18,14 +18,14 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
     SamplerOutput,
 )
-from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
+from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from aethergraph import _binding as native
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._links import Links, as_subgraph_type, check_exclude
+from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._tensors import seed_ids
@@ -44,7 +44,7 @@ __all__ = ["NeighborSampler"]
 Ids: TypeAlias = "NDArray[np.int64]"
 
 
-class NeighborSampler(KeyedSampler):
+class NeighborSampler(NeighborSamplerBase):
     """Samples neighbours of seed nodes, or of the ends of seed links, for PyG's loaders.
 
     Takes the arguments of PyG's own ``NeighborSampler``, and is driven the same way::
@@ -211,15 +211,6 @@ class NeighborSampler(KeyedSampler):
         self._num_neighbors = numbers
 
     @property
-    def subgraph_type(self) -> SubgraphType:
-        """PyG's ``SubgraphType``; takes its name as well."""
-        return self._subgraph_type
-
-    @subgraph_type.setter
-    def subgraph_type(self, value: SubgraphType | str) -> None:
-        self._subgraph_type = as_subgraph_type(value)
-
-    @property
     def sample_direction(self) -> str:
         """``"forward"``, ``"backward"`` or ``"both"``."""
         return self._sample_direction
@@ -235,49 +226,9 @@ class NeighborSampler(KeyedSampler):
         return self.graph.num_nodes
 
     @property
-    def data_type(self) -> DataType:
-        """PyG's name for a pair of stores."""
-        return DataType.remote
-
-    @property
     def is_hetero(self) -> bool:
         """False: see :class:`aethergraph.pyg.HeteroNeighborSampler`."""
         return False
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether there is a ``time_attr``."""
-        return self._time_attr is not None
-
-    @property
-    def time_attr(self) -> str | None:
-        """The name of the times, of nodes or of edges, or None."""
-        return self._time_attr
-
-    @property
-    def weight_attr(self) -> str | None:
-        """The name of the weights of edges, or None."""
-        return self._weight_attr
-
-    @property
-    def temporal_strategy(self) -> str:
-        """``"uniform"`` or ``"last"``."""
-        return self._temporal_strategy
-
-    @temporal_strategy.setter
-    def temporal_strategy(self, value: str) -> None:
-        if value not in ("uniform", "last"):
-            raise InvalidArgumentError(f"temporal_strategy = {value!r} is not 'uniform' or 'last'")
-        self._temporal_strategy = value
-
-    @property
-    def disjoint(self) -> bool:
-        """Whether each seed has a tree of its own; sampling in time always does so."""
-        return self._disjoint or self.is_temporal
-
-    @disjoint.setter
-    def disjoint(self, value: bool) -> None:
-        self._disjoint = bool(value)
 
     # ---- sampling --------------------------------------------------------------------------
 
@@ -343,19 +294,14 @@ class NeighborSampler(KeyedSampler):
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         _reject_typed(index.input_type)
-        src, dst = seed_ids(index.row, "row"), seed_ids(index.col, "col")
-        if len(src) != len(dst):
-            raise InvalidArgumentError(f"row has {len(src)} ids, but col has {len(dst)}")
-        if neg_sampling is not None and neg_sampling.is_triplet() and index.label is not None:
-            raise InvalidArgumentError("triplet negative sampling takes no edge_label")
-        times = self._link_times(index.time, len(src), neg_sampling)
+        walk_times = self._current_walk().times
+        src, dst = self._read_links(index, neg_sampling, timed=walk_times is not None)
+        times = read_seed_times(walk_times, index.time, len(src), "edge_label_time")
         key = self._key(loader_key, times, hash_ids(src), hash_ids(dst))
         exclude = None
         if self._exclude is not None:
-            both_ways = self._subgraph_type == SubgraphType.bidirectional
-            exclude = self._current_walker().find(
-                src, dst, reverse=self._exclude == "reverse" or both_ways
-            )
+            reverse = self._exclude == "reverse" or self._adds_reverses
+            exclude = self._current_walker().find(src, dst, reverse=reverse)
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
         if neg_sampling is not None:
             ends = self._with_negatives((ends[0], ends[1]), neg_sampling, key, times)
@@ -372,16 +318,6 @@ class NeighborSampler(KeyedSampler):
         out.metadata = links.metadata(index, local)
         return self._finish(out)
 
-    def _link_times(
-        self, given: Tensor | None, count: int, neg_sampling: NegativeSampling | None
-    ) -> NDArray[Any] | None:
-        times = self._current_walk().times
-        if times is not None and given is None and neg_sampling is not None:
-            raise InvalidArgumentError(
-                "edge_label_time is needed: negative links get the times of the links"
-            )
-        return read_seed_times(times, given, count, "edge_label_time")
-
     def _key(self, loader_key: int | None, times: NDArray[Any] | None, *content: int) -> int:
         if times is not None:
             content = (*content, hash_ids(native.time_keys(times)))
@@ -395,21 +331,15 @@ class NeighborSampler(KeyedSampler):
         sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
         if self._sample_direction == "backward":
             sources, targets = targets, sources
-        counted = self._subgraph_type != SubgraphType.induced
         return SamplerOutput(
             node=torch.from_numpy(node),
             row=sources,
             col=targets,
             edge=edges,
             batch=None if batch is None else torch.from_numpy(batch),
-            num_sampled_nodes=sample.hop_nodes[0] if counted else None,
-            num_sampled_edges=sample.hop_edges[0] if counted else None,
+            num_sampled_nodes=sample.hop_nodes[0] if self._is_counted else None,
+            num_sampled_edges=sample.hop_edges[0] if self._is_counted else None,
         )
-
-    def _finish(self, out: SamplerOutput) -> SamplerOutput:
-        if self._subgraph_type == SubgraphType.bidirectional:
-            return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
-        return out
 
     def _current_walk(self) -> Walk:
         if self._walk is None:
@@ -428,7 +358,7 @@ class NeighborSampler(KeyedSampler):
             tuple(self._num_neighbors.values),
             bool(self.replace),
             self.disjoint,
-            self._subgraph_type == SubgraphType.induced,
+            not self._is_counted,
             self._temporal_strategy == "last",
             self.num_threads,
         )
@@ -453,7 +383,7 @@ class NeighborSampler(KeyedSampler):
             bounds = self._current_walker().bounds(ends[0].numpy(), times)
             assert bounds.until is not None
             until = torch.from_numpy(bounds.until)
-        generator = make_generator(key, _NEGATIVES)
+        generator = make_generator(key, NEGATIVES)
         return self._negative_links().draw(ends, neg_sampling, generator, (until, until))
 
     def _negative_links(self) -> NegativeLinks:
@@ -481,10 +411,6 @@ class NeighborSampler(KeyedSampler):
         state["_walk"] = state["_walker"] = state["_negatives"] = None
         state["_is_sorted"] = True  # it was checked, or promised
         return state
-
-
-#: Streams of a batch's key, besides the native sampler's own.
-_NEGATIVES = 1
 
 
 def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:

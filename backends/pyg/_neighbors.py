@@ -1,0 +1,125 @@
+"""What our two neighbour samplers share: the options that PyG's users read and assign to, and how
+seed links are read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
+from torch_geometric.sampler.base import DataType, SubgraphType
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._tensors import seed_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NEGATIVES", "NeighborSamplerBase"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: The stream of a batch's key that negative links are drawn from, beside the native sampler's own.
+NEGATIVES = 1
+
+
+class NeighborSamplerBase(KeyedSampler):
+    """Options, and the checks of seed links."""
+
+    keep_orig_edges: bool
+    _time_attr: str | None
+    _weight_attr: str | None
+
+    # ---- options ---------------------------------------------------------------------------
+
+    @property
+    def subgraph_type(self) -> SubgraphType:
+        """PyG's ``SubgraphType``; takes its name as well."""
+        return self._subgraph_type
+
+    @subgraph_type.setter
+    def subgraph_type(self, value: SubgraphType | str) -> None:
+        try:
+            self._subgraph_type = SubgraphType(value)
+        except ValueError:
+            known = ", ".join(kind.value for kind in SubgraphType)
+            raise InvalidArgumentError(f"subgraph_type = {value!r} is not one of {known}") from None
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether each seed has a tree of its own; sampling in time always does so."""
+        return self._disjoint or self.is_temporal
+
+    @disjoint.setter
+    def disjoint(self, value: bool) -> None:
+        self._disjoint = bool(value)
+
+    @property
+    def temporal_strategy(self) -> str:
+        """``"uniform"`` or ``"last"``."""
+        return self._temporal_strategy
+
+    @temporal_strategy.setter
+    def temporal_strategy(self, value: str) -> None:
+        if value not in ("uniform", "last"):
+            raise InvalidArgumentError(f"temporal_strategy = {value!r} is not 'uniform' or 'last'")
+        self._temporal_strategy = value
+
+    @property
+    def time_attr(self) -> str | None:
+        """The name of the times, of nodes or of edges, or None."""
+        return self._time_attr
+
+    @property
+    def weight_attr(self) -> str | None:
+        """The name of the weights of edges, or None."""
+        return self._weight_attr
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether there is a ``time_attr``."""
+        return self._time_attr is not None
+
+    @property
+    def data_type(self) -> DataType:
+        """PyG's name for a pair of stores."""
+        return DataType.remote
+
+    # ---- what both do alike ----------------------------------------------------------------
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether a sample is in order of hops."""
+        return bool(self._subgraph_type != SubgraphType.induced)
+
+    @property
+    def _adds_reverses(self) -> bool:
+        return bool(self._subgraph_type == SubgraphType.bidirectional)
+
+    def _finish(self, out: Any) -> Any:
+        if self._adds_reverses:
+            return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
+        return out
+
+    def _read_links(
+        self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None, *, timed: bool
+    ) -> tuple[Ids, Ids]:
+        """Sources and destinations of seed links, int64 [P] each.
+
+        Args:
+            timed: the sampler compares times, so that negatives need those of their links.
+        """
+        src, dst = seed_ids(index.row, "row"), seed_ids(index.col, "col")
+        if len(src) != len(dst):
+            raise InvalidArgumentError(f"row has {len(src)} ids, but col has {len(dst)}")
+        if neg_sampling is None:
+            return src, dst
+        if neg_sampling.is_triplet() and index.label is not None:
+            raise InvalidArgumentError("triplet negative sampling takes no edge_label")
+        if timed and index.time is None:
+            raise InvalidArgumentError(
+                "edge_label_time is needed: negative links get the times of the links"
+            )
+        return src, dst
