@@ -11,18 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout, NoStrayAttributes
-from aethergraph._arrays import as_count, as_ids
 from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
 from aethergraph._parts import (
     AttributeTable,
-    EdgeInput,
     EdgeParts,
     NodeParts,
-    build_edges,
-    infer_num_nodes,
     read_node_time,
 )
 from aethergraph._storage import Storage, check_storage
+from aethergraph._typed_edges import (
+    EdgeType,
+    build_relation,
+    count_nodes,
+    read_edges,
+    reversed_edges,
+    unknown_type,
+)
 from aethergraph.container import EdgeType as EdgeMeta
 from aethergraph.container import NodeType as NodeMeta
 from aethergraph.container import check_fingerprint
@@ -31,8 +35,6 @@ from aethergraph.features import FeatureStore
 
 __all__ = ["EdgeType", "EdgeView", "HeteroGraph", "NodeView"]
 
-#: ``(source type, relation, destination type)``, as in PyG and DGL.
-EdgeType = tuple[str, str, str]
 Ids = NDArray[np.int64]
 _LAYOUTS = ("csc", "csr", "both")
 
@@ -252,16 +254,16 @@ class HeteroGraph(NoStrayAttributes):
             "edge_time": dict(edge_time or {}),
             "edge_attrs": dict(edge_attrs or {}),
         }
-        inputs = _read_edges(edges, values)
+        inputs = read_edges(edges, values)
         if add_reverse:
-            inputs.update(_reversed(inputs))
-        nodes = _count_nodes(inputs, num_nodes or {})
+            inputs.update(reversed_edges(inputs))
+        nodes = count_nodes(inputs, num_nodes or {})
         for name, times in (node_time or {}).items():
             if name not in nodes:
-                raise _unknown("node_time", name, nodes)
+                raise unknown_type("node_time", name, nodes)
             nodes[name].node_time = read_node_time(times, nodes[name].num_nodes)
         made = {
-            kind: _build(kind, one, nodes, layout, keep_order, progress)
+            kind: build_relation(kind, one, nodes, layout, keep_order, progress)
             for kind, one in inputs.items()
         }
         return cls._make(nodes, made)
@@ -435,14 +437,14 @@ class HeteroGraph(NoStrayAttributes):
         """What there is of a node type (for views and samplers)."""
         self._check_open()
         if name not in self._nodes:
-            raise _unknown("node type", name, self._nodes)
+            raise unknown_type("node type", name, self._nodes)
         return self._nodes[name]
 
     def edge_parts(self, kind: EdgeType) -> EdgeParts:
         """What there is of an edge type (for views and samplers)."""
         self._check_open()
         if kind not in self._edges:
-            raise _unknown("edge type", kind, self._edges)
+            raise unknown_type("edge type", kind, self._edges)
         return self._edges[kind]
 
     @overload
@@ -482,105 +484,6 @@ class HeteroGraph(NoStrayAttributes):
         nodes = {name: (part.num_nodes, part.pack_nodes()) for name, part in self._nodes.items()}
         edges = {kind: (part.num_edges, part.pack_edges()) for kind, part in self._edges.items()}
         return _rebuild, (nodes, edges, *attrs)
-
-
-# ---- building --------------------------------------------------------------------------------
-
-
-def _check_type(kind: Any) -> EdgeType:
-    names = isinstance(kind, tuple) and len(kind) == 3 and all(isinstance(n, str) for n in kind)
-    if not names or not all(kind):
-        raise InvalidArgumentError(
-            f"an edge type is three names, (source, relation, destination), got {kind!r}"
-        )
-    found: EdgeType = kind
-    return found
-
-
-def _unknown(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgumentError:
-    names = ", ".join(map(repr, known)) or "none"
-    return InvalidArgumentError(f"{what}: {name!r} is not in the graph; there are: {names}")
-
-
-def _read_edges(
-    edges: Mapping[EdgeType, tuple[ArrayLike, ArrayLike]], values: dict[str, dict[Any, Any]]
-) -> dict[EdgeType, EdgeInput]:
-    found = {}
-    for kind, ends in edges.items():
-        _check_type(kind)
-        try:
-            src, dst = ends  # or an array or tensor [2, E]
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)") from None
-        source, target = as_ids(src, f"{kind} src"), as_ids(dst, f"{kind} dst")
-        if len(source) != len(target):
-            raise InvalidArgumentError(
-                f"{kind}: src has {len(source)} ids, but dst has {len(target)}"
-            )
-        found[kind] = EdgeInput(source, target)
-    for option, by_type in values.items():
-        for kind in by_type:
-            if kind not in found:
-                raise _unknown(option, kind, found)
-    for kind, one in found.items():
-        try:
-            one.read_values(*(by_type.get(kind) for by_type in values.values()))
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{kind}: {error}", position=error.position) from None
-    return found
-
-
-def _reversed(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeInput]:
-    found = {}
-    for (source, relation, target), one in inputs.items():
-        kind = (target, f"rev_{relation}", source)
-        if kind in inputs:
-            raise InvalidArgumentError(f"add_reverse: {kind} is there already")
-        found[kind] = EdgeInput(one.target, one.source, one.weight, one.time, dict(one.attrs))
-    return found
-
-
-def _count_nodes(
-    inputs: Mapping[EdgeType, EdgeInput], num_nodes: Mapping[str, int]
-) -> dict[str, NodeParts]:
-    """Node types in order of appearance in ``num_nodes``, then in the edge types."""
-    ends: dict[str, dict[str, Ids]] = {name: {} for name in num_nodes}
-    for kind, one in inputs.items():
-        ends.setdefault(kind[0], {})[f"{kind} src"] = one.source
-        ends.setdefault(kind[2], {})[f"{kind} dst"] = one.target
-    return {
-        name: NodeParts(
-            as_count(num_nodes[name], f"num_nodes[{name!r}]")
-            if name in num_nodes
-            else infer_num_nodes(vectors)
-        )
-        for name, vectors in ends.items()
-    }
-
-
-def _build(
-    kind: EdgeType,
-    one: EdgeInput,
-    nodes: Mapping[str, NodeParts],
-    layout: Layout,
-    keep_order: bool,
-    progress: native.Progress | None,
-) -> EdgeParts:
-    source, target = nodes[kind[0]], nodes[kind[2]]
-    parts = EdgeParts(source.num_nodes, target.num_nodes, len(one.source))
-    try:
-        one.sort_by_time(source.node_time, parts.num_src, parts.num_dst)
-        native.run_long(
-            lambda task: build_edges(parts, one, layout, keep_order, task),
-            progress,
-            32 * parts.num_edges,
-        )
-    except IndexError as error:  # an id out of range, told with its type
-        error.args = (f"{kind}: {error}", *error.args[1:])
-        raise
-    if one.time is not None or source.node_time is not None:
-        parts.sorted_by.add("node_time" if one.time is None else "edge_time")
-    return parts
 
 
 # ---- pickles ---------------------------------------------------------------------------------

@@ -35,10 +35,13 @@ class InFile:
         return super().make(self.opened[id(graph)][0], fanouts, **options)  # type: ignore[misc]
 
 
-class Homogeneous(SamplerContract):
+class Ours:
+    """A sampler of ours, which draws what the oracle draws, in any number of threads."""
+
     supports = EVERYTHING
     exact = True
     num_threads = 1
+    sampler: Any
 
     @pytest.fixture(autouse=True)
     def use_threads(self) -> Any:
@@ -47,7 +50,11 @@ class Homogeneous(SamplerContract):
         set_num_threads(0)
 
     def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
-        return NeighborSampler(graph, fanouts, num_threads=self.num_threads, **options)
+        return self.sampler(graph, fanouts, num_threads=self.num_threads, **options)
+
+
+class Homogeneous(Ours, SamplerContract):
+    sampler = NeighborSampler
 
 
 class TestOneThread(Homogeneous):
@@ -71,19 +78,8 @@ class TestCopiedFromFile(InFile, Homogeneous):
     num_threads = 2
 
 
-class Typed(HeteroSamplerContract):
-    supports = EVERYTHING
-    exact = True
-    num_threads = 1
-
-    @pytest.fixture(autouse=True)
-    def use_threads(self) -> Any:
-        set_num_threads(self.num_threads)
-        yield
-        set_num_threads(0)
-
-    def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
-        return HeteroNeighborSampler(graph, fanouts, num_threads=self.num_threads, **options)
+class Typed(Ours, HeteroSamplerContract):
+    sampler = HeteroNeighborSampler
 
 
 class TestTypedOneThread(Typed):

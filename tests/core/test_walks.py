@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aethergraph import Graph, NeighborSampler, RandomWalker, errors, set_num_threads
 from aethergraph import _binding as native
 from aethergraph.sampling import random_fanout
-from aethergraph.testing import oracle
+from aethergraph.testing import walk_oracle
 
 keys = st.integers(0, 2**64 - 1)
 rates = st.sampled_from([1.0, 0.25, 4.0, 0.5, 3.7, 1e-9, 1e12])
@@ -71,7 +71,7 @@ def test_equal_to_the_oracle(
         pad=pad, edge_table=edge_table, num_threads=threads,
     )  # fmt: skip
     indptr, indices, by_position = lists_of(graph, direction)
-    expected = oracle.walks(
+    expected = walk_oracle.walks(
         indptr, indices, starts, length, key,
         p=p, q=q, restart=restart, weights=by_position, pad=pad,
     )  # fmt: skip
@@ -103,7 +103,7 @@ def test_fanouts_equal_the_oracle(
         graph, nodes, k, replace=replace, direction=direction, num_threads=threads, key=key
     )
     np.testing.assert_array_equal(
-        found, oracle.fanout(indptr, indices, nodes, k, key, replace=replace)
+        found, walk_oracle.fanout(indptr, indices, nodes, k, key, replace=replace)
     )
 
 
@@ -118,14 +118,14 @@ def test_long_lists_equal_the_oracle(num_threads: int) -> None:
     starts = rng.integers(0, 600, 700)
     for options in ({}, {"p": 0.2, "q": 3.0}, {"p": 5.0, "q": 0.3, "restart": 0.1}):
         for weighted in (False, True):
-            expected = oracle.walks(
+            expected = walk_oracle.walks(
                 indptr, indices, starts, 9, 4, weights=weights if weighted else None, **options
             )
             found = RandomWalker(graph, weighted=weighted, **options).walk(starts, 9, 4)
             np.testing.assert_array_equal(found, expected)
     for k in (3, 64, 100, 2000):
         found = random_fanout(graph, starts, k, key=9)
-        np.testing.assert_array_equal(found, oracle.fanout(indptr, indices, starts, k, 9))
+        np.testing.assert_array_equal(found, walk_oracle.fanout(indptr, indices, starts, k, 9))
 
 
 def test_wide_ids_walk_as_narrow_ones() -> None:
@@ -207,7 +207,7 @@ def test_extreme_rates_end() -> None:
     graph = Graph.from_edges(5, src, dst, layout="csr")
     walks = RandomWalker(graph, p=1e-9, q=2.0).walk(np.zeros(20_000, int), 2, 5)
     third = np.bincount(walks[walks[:, 1] == 1, 2], minlength=5)
-    chances = oracle.transition(*graph.csr()[:2], 0, 1, p=1e-9, q=2.0)
+    chances = walk_oracle.transition(*graph.csr()[:2], 0, 1, p=1e-9, q=2.0)
     assert chances.tolist() == [0, 0, 0.5, 0.25, 0.25]
     assert chi_square(third, chances) < 5
     assert RandomWalker(graph, p=1e-300, q=1e300).walk([0], 500, 1).shape == (1, 501)
@@ -256,7 +256,7 @@ def test_second_order_transitions(weighted: bool, p: float, q: float, direction:
     for t, v in np.argwhere(counts.sum(axis=2) > 500):
         if indptr[v] == indptr[v + 1]:
             continue
-        chances = oracle.transition(indptr, indices, t, v, p=p, q=q, weights=weights)
+        chances = walk_oracle.transition(indptr, indices, t, v, p=p, q=q, weights=weights)
         parts = chi_square_parts(counts[t, v], chances)
         statistic, degrees = statistic + parts[0], degrees + parts[1]
         assert deviation(*parts) < 8, (t, v)
@@ -269,7 +269,7 @@ def test_first_steps_follow_the_weights(weighted: bool) -> None:
     indptr, indices, weights = lists_of(graph, "out")
     walks = RandomWalker(graph, weighted=weighted, q=2.0).walk(np.repeat(np.arange(12), 5000), 1, 6)
     for v in range(12):
-        chances = oracle.transition(indptr, indices, v, v, weights=weights)
+        chances = walk_oracle.transition(indptr, indices, v, v, weights=weights)
         counts = np.bincount(walks[walks[:, 0] == v, 1], minlength=12)
         assert chi_square(counts, chances) < 5
 

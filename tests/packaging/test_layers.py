@@ -22,6 +22,7 @@ PYTHON_LAYERS = [
         "_graph_file",
         "_parts",
         "_adjacency",
+        "_typed_edges",
         "hetero",
         "_storage",
         "_npy",

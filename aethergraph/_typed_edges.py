@@ -1,0 +1,124 @@
+"""From edge lists by type to the parts of a ``HeteroGraph``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._adjacency import Layout
+from aethergraph._arrays import as_count, as_ids
+from aethergraph._parts import EdgeInput, EdgeParts, NodeParts, build_edges, infer_num_nodes
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = [
+    "EdgeType",
+    "build_relation",
+    "count_nodes",
+    "read_edges",
+    "reversed_edges",
+    "unknown_type",
+]
+
+#: ``(source type, relation, destination type)``, as in PyG and DGL.
+EdgeType = tuple[str, str, str]
+Ids = NDArray[np.int64]
+
+
+def _check_type(kind: Any) -> EdgeType:
+    names = isinstance(kind, tuple) and len(kind) == 3 and all(isinstance(n, str) for n in kind)
+    if not names or not all(kind):
+        raise InvalidArgumentError(
+            f"an edge type is three names, (source, relation, destination), got {kind!r}"
+        )
+    found: EdgeType = kind
+    return found
+
+
+def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgumentError:
+    names = ", ".join(map(repr, known)) or "none"
+    return InvalidArgumentError(f"{what}: {name!r} is not in the graph; there are: {names}")
+
+
+def read_edges(
+    edges: Mapping[EdgeType, tuple[ArrayLike, ArrayLike]], values: dict[str, dict[Any, Any]]
+) -> dict[EdgeType, EdgeInput]:
+    found = {}
+    for kind, ends in edges.items():
+        _check_type(kind)
+        try:
+            src, dst = ends  # or an array or tensor [2, E]
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)") from None
+        source, target = as_ids(src, f"{kind} src"), as_ids(dst, f"{kind} dst")
+        if len(source) != len(target):
+            raise InvalidArgumentError(
+                f"{kind}: src has {len(source)} ids, but dst has {len(target)}"
+            )
+        found[kind] = EdgeInput(source, target)
+    for option, by_type in values.items():
+        for kind in by_type:
+            if kind not in found:
+                raise unknown_type(option, kind, found)
+    for kind, one in found.items():
+        try:
+            one.read_values(*(by_type.get(kind) for by_type in values.values()))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{kind}: {error}", position=error.position) from None
+    return found
+
+
+def reversed_edges(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeInput]:
+    found = {}
+    for (source, relation, target), one in inputs.items():
+        kind = (target, f"rev_{relation}", source)
+        if kind in inputs:
+            raise InvalidArgumentError(f"add_reverse: {kind} is there already")
+        found[kind] = EdgeInput(one.target, one.source, one.weight, one.time, dict(one.attrs))
+    return found
+
+
+def count_nodes(
+    inputs: Mapping[EdgeType, EdgeInput], num_nodes: Mapping[str, int]
+) -> dict[str, NodeParts]:
+    """Node types in order of appearance in ``num_nodes``, then in the edge types."""
+    ends: dict[str, dict[str, Ids]] = {name: {} for name in num_nodes}
+    for kind, one in inputs.items():
+        ends.setdefault(kind[0], {})[f"{kind} src"] = one.source
+        ends.setdefault(kind[2], {})[f"{kind} dst"] = one.target
+    return {
+        name: NodeParts(
+            as_count(num_nodes[name], f"num_nodes[{name!r}]")
+            if name in num_nodes
+            else infer_num_nodes(vectors)
+        )
+        for name, vectors in ends.items()
+    }
+
+
+def build_relation(
+    kind: EdgeType,
+    one: EdgeInput,
+    nodes: Mapping[str, NodeParts],
+    layout: Layout,
+    keep_order: bool,
+    progress: native.Progress | None,
+) -> EdgeParts:
+    source, target = nodes[kind[0]], nodes[kind[2]]
+    parts = EdgeParts(source.num_nodes, target.num_nodes, len(one.source))
+    try:
+        one.sort_by_time(source.node_time, parts.num_src, parts.num_dst)
+        native.run_long(
+            lambda task: build_edges(parts, one, layout, keep_order, task),
+            progress,
+            32 * parts.num_edges,
+        )
+    except IndexError as error:  # an id out of range, told with its type
+        error.args = (f"{kind}: {error}", *error.args[1:])
+        raise
+    if one.time is not None or source.node_time is not None:
+        parts.sorted_by.add("node_time" if one.time is None else "edge_time")
+    return parts
