@@ -140,6 +140,7 @@ class FileReader:
     ) -> tuple[NDArray[np.uint64], int]:
         """[n, 3] as ``aether_io_request``, the buffers relative to the first; the bytes in all."""
         begin = as_ids(offsets, "offsets")
+        size: NDArray[np.int64]
         if np.ndim(lengths) == 0:
             size = np.full(len(begin), as_count(lengths, "lengths"), np.int64)
         else:
