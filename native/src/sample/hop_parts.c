@@ -1,0 +1,157 @@
+#include "core/error.h"
+#include "sample/hop.h"
+#include "sample/plan.h"
+
+/* ---- beginning ---- */
+
+/* Fill first[] for the frontier and set num_edges. */
+static int count_edges(ae_hop *h, aether_error *err) {
+    int rc = ae_scratch_reserve(&h->r->first, (h->begin + h->count + 1) * sizeof(uint64_t),
+                                (h->begin + 1) * sizeof(uint64_t), err);
+    if (rc)
+        return rc;
+    uint64_t *first = ae_relation_first(h->r) + h->begin;
+    uint64_t total = h->first_edge;
+    for (uint64_t i = 0; i < h->count; i++) {
+        first[i] = total;
+        uint64_t count = h->frontier.lists
+                             ? ae_plan_count(h->fanout, ae_frontier_size(&h->frontier, i), h->plan->replace)
+                             : 0;
+        if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
+            return ae_error_set(err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
+    }
+    first[h->count] = total;
+    h->num_edges = total - h->first_edge;
+    return AETHER_OK;
+}
+
+static int reserve_edges(const ae_hop *h, aether_error *err) {
+    ae_relation *r = h->r;
+    uint64_t total = h->first_edge + h->num_edges;
+    int rc =
+        ae_scratch_reserve(&r->positions, total * sizeof(uint64_t), h->first_edge * sizeof(uint64_t), err);
+    return rc ? rc
+              : ae_scratch_reserve(&r->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), err);
+}
+
+int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
+                 aether_error *err) {
+    ae_relation *r = &s->relations[relation];
+    const ae_nodes *from = &s->nodes[r->from];
+    *out = (ae_hop){.s = s,
+                    .r = r,
+                    .from = &s->nodes[r->from],
+                    .to = &s->nodes[r->to],
+                    .plan = plan,
+                    .rng_base = ae_rng_base(plan->key, hop, relation),
+                    .fanout = plan->fanouts[relation * plan->num_hops + hop],
+                    .begin = from->begin,
+                    .count = from->end - from->begin,
+                    .first_edge = r->num_edges};
+    int rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
+    if (!rc)
+        rc = count_edges(out, err);
+    if (!rc && out->frontier.lists)
+        rc = reserve_edges(out, err);
+    return rc;
+}
+
+void ae_hop_end(const ae_hop *h) {
+    h->r->num_edges = h->first_edge + h->num_edges;
+    h->r->num_expanded = h->begin + h->count;
+}
+
+int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err) {
+    return ae_nodes_reserve(h->s, h->to, h->to->num_nodes + h->num_edges, err);
+}
+
+/* ---- planning ---- */
+
+/* The positions of frontier node `i`, `count` of them. */
+static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out, uint64_t room,
+                     ae_scratch *set, aether_error *err) {
+    const aether_sampler *s = h->s;
+    const ae_frontier *f = &h->frontier;
+    const uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
+    const ae_holes holes = f->holes ? f->holes[i] : (ae_holes){0};
+    const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
+    ae_list list = f->lists[i];
+    if (f->drawable) {
+        const ae_weighted_list weighted = ae_frontier_weighted(f, h->r, i);
+        return ae_weighted_draw(&weighted, f->drawable[i], count, h->plan->replace && h->fanout >= 0, stream,
+                                set, out, room, err);
+    }
+    int rc = AETHER_OK;
+    list.degree -= holes.count;
+    if (h->fanout < 0 || (!h->plan->replace && count == list.degree))
+        ae_plan_all(list, out, room);
+    else
+        rc = ae_plan_positions(list, count, h->plan->replace, stream, set, out, err);
+    ae_holes_skip(holes, out, rc ? 0 : count);
+    return rc;
+}
+
+int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
+    const uint64_t *first = ae_hop_first(h);
+    const uint64_t room = first[to] - h->first_edge;
+    uint64_t *positions = ae_hop_positions(h);
+    for (uint64_t i = from; i < to; i++) {
+        uint64_t count = first[i + 1] - first[i], at = first[i] - h->first_edge;
+        int rc = count ? plan_node(h, i, count, positions + at, room - at, set, err) : AETHER_OK;
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+/* ---- relabelling ---- */
+
+void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node) {
+    const aether_sampler *s = h->s;
+    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
+    const uint64_t *first = ae_hop_first(h);
+    for (uint64_t i = 0; i < n; i++) {
+        while (first[*node + 1] <= h->first_edge + edge + i)
+            ++*node;
+        ids[i] |= ae_key_tree(s, keys[*node]) << s->node_bits;
+    }
+}
+
+void ae_hop_prefetch(const ae_hop *h, const uint64_t *keys, uint64_t n) {
+    const ae_idmap *m = &h->to->map;
+    const char *slots = m->memory.data;
+    if (m->kind == AE_IDMAP_DIRECT) {
+        for (uint64_t i = 0; i < n; i++)
+            __builtin_prefetch(slots + keys[i] * sizeof(uint32_t), 1);
+        return;
+    }
+    uint64_t size = m->kind == AE_IDMAP_NARROW ? sizeof(uint64_t) : sizeof(ae_wide_slot);
+    for (uint64_t i = 0; i < n; i++)
+        __builtin_prefetch(slots + ae_idmap_home(keys[i], m->capacity) * size, 1);
+}
+
+/* The key is written before it is known to be new; a known one is overwritten by the next. */
+#define RELABEL_LOOP(add)                                                                                    \
+    do {                                                                                                     \
+        for (uint64_t i = 0; i < n; i++) {                                                                   \
+            known[fresh] = keys[i];                                                                          \
+            rows[i] = add;                                                                                   \
+        }                                                                                                    \
+    } while (0)
+
+static void relabel(ae_nodes *nodes, const uint64_t *restrict keys, uint64_t n, uint32_t *restrict rows) {
+    const ae_idmap m = nodes->map;
+    uint64_t *restrict known = ae_nodes_keys(nodes);
+    uint32_t fresh = (uint32_t)nodes->num_nodes;
+    if (m.kind == AE_IDMAP_DIRECT)
+        RELABEL_LOOP(ae_idmap_add_direct(m.memory.data, m.base, keys[i], &fresh));
+    else if (m.kind == AE_IDMAP_NARROW)
+        RELABEL_LOOP(ae_idmap_add_narrow(m.memory.data, m.capacity, m.base, keys[i], &fresh));
+    else
+        RELABEL_LOOP(ae_idmap_add_wide(m.memory.data, m.capacity, m.base, keys[i], &fresh));
+    nodes->num_nodes = fresh;
+}
+
+void ae_hop_relabel(const ae_hop *h, const uint64_t *keys, uint64_t n, uint32_t *rows) {
+    relabel(h->to, keys, n, rows);
+}
