@@ -21,7 +21,7 @@
 #include <stdbool.h>
 
 #include "core/rng.h"
-#include "sample/scratch.h"
+#include "os/scratch.h"
 
 typedef enum ae_idmap_kind { AE_IDMAP_NONE, AE_IDMAP_DIRECT, AE_IDMAP_NARROW, AE_IDMAP_WIDE } ae_idmap_kind;
 

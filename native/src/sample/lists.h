@@ -14,7 +14,7 @@
 #ifndef AE_SAMPLE_LISTS_H
 #define AE_SAMPLE_LISTS_H
 
-#include "sample/scratch.h"
+#include "os/scratch.h"
 #include "store/topology.h"
 
 typedef int (*ae_lists_visit)(const void *ctx, const aether_topology *t, uint64_t node, ae_list list,

@@ -19,7 +19,7 @@
 
 #include <stdbool.h>
 
-#include "sample/scratch.h"
+#include "os/scratch.h"
 #include "store/topology.h"
 
 static inline uint64_t ae_plan_count(int64_t fanout, uint64_t degree, bool replace) {

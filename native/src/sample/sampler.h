@@ -28,9 +28,9 @@
 #define AE_SAMPLE_SAMPLER_H
 
 #include "core/pool.h"
+#include "os/scratch.h"
 #include "sample/holes.h"
 #include "sample/idmap.h"
-#include "sample/scratch.h"
 #include "sample/times.h"
 #include "sample/weighted.h"
 #include "store/topology.h"

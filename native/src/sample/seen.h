@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "sample/scratch.h"
+#include "os/scratch.h"
 
 typedef struct ae_seen {
     uint64_t *slots, mask;

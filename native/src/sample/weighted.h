@@ -24,7 +24,7 @@
 #ifndef AE_SAMPLE_WEIGHTED_H
 #define AE_SAMPLE_WEIGHTED_H
 
-#include "sample/scratch.h"
+#include "os/scratch.h"
 #include "sample/weights.h"
 
 /* A list, and what of it may be drawn. */

@@ -1,16 +1,16 @@
 /*
- * sample/scratch.h - arrays that grow and are reused from call to call.
+ * os/scratch.h - arrays that grow and are reused from call to call.
  *
  *   data [ used ........ | room ]   bytes = size of the mapping
  *
- * Backed by aether_buffer_alloc (huge pages: the arrays of a large batch are
- * walked at random). Growth doubles, so a loader soon stops allocating.
+ * Backed by aether_buffer_alloc (huge pages: such arrays are walked at random).
+ * Growth doubles, so whoever repeats itself soon stops allocating.
  *
  * Caveats: growing may move the data; take pointers after the last reserve.
  * Nothing shrinks before ae_scratch_free.
  */
-#ifndef AE_SAMPLE_SCRATCH_H
-#define AE_SAMPLE_SCRATCH_H
+#ifndef AE_OS_SCRATCH_H
+#define AE_OS_SCRATCH_H
 
 #include "aether.h"
 

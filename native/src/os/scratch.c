@@ -1,4 +1,4 @@
-#include "sample/scratch.h"
+#include "os/scratch.h"
 
 #include <string.h>
 
