@@ -23,21 +23,43 @@ static inline bool ae_core_probe_f16c(void) {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+static inline bool ae_core_probe_deposit(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2") && !__builtin_cpu_is("znver1") && !__builtin_cpu_is("znver2");
+}
 #else
 static inline bool ae_core_probe_f16c(void) {
     return false;
 }
+
+static inline bool ae_core_probe_deposit(void) {
+    return false;
+}
 #endif
+
+/* Ask once; `known` is 0 before, then 1 for no and 2 for yes. */
+static inline bool ae_core_ask(atomic_int *known, bool (*probe)(void)) {
+    int answer = atomic_load_explicit(known, memory_order_relaxed);
+    if (!answer) {
+        answer = probe() ? 2 : 1;
+        atomic_store_explicit(known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
 
 /* Conversions between float16 and float32. */
 static inline bool ae_core_has_f16c(void) {
-    static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
-    int answer = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!answer) {
-        answer = ae_core_probe_f16c() ? 2 : 1;
-        atomic_store_explicit(&known, answer, memory_order_relaxed);
-    }
-    return answer == 2;
+    static atomic_int known;
+    return ae_core_ask(&known, ae_core_probe_f16c);
+}
+
+/* popcnt, bmi and bmi2, and a pdep that is one step: AMD's first ones with it take
+ * hundreds. */
+static inline bool ae_core_has_deposit(void) {
+    static atomic_int known;
+    return ae_core_ask(&known, ae_core_probe_deposit);
 }
 
 #endif
