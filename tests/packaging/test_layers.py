@@ -34,7 +34,7 @@ PYTHON_LAYERS = [
     {"pyg", "dgl"},
     {"pytorch", "demo", "cli"},
 ]
-C_LAYERS = ["core", "os", "io", "store", "sample", "api"]
+C_LAYERS = ["core", "os", "io", "cache", "store", "sample", "api"]
 
 
 def python_files() -> Iterator[tuple[str, Path]]:

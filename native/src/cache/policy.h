@@ -1,0 +1,57 @@
+/*
+ * cache/policy.h - which frames stay: the queues of S3-FIFO.
+ *
+ *   nodes   one per frame: key, next in its queue, how often it was found (0 to 3)
+ *   small   oldest -> ... -> newest        main   oldest -> ... -> newest
+ *   ghosts  ring of keys; one counts while the index still leads to its place
+ *   index   numbers below num_frames are frames, those from there on ghosts
+ *
+ * Caveats: the caller holds the cache's lock; alone for what changes anything.
+ */
+#ifndef AE_CACHE_POLICY_H
+#define AE_CACHE_POLICY_H
+
+#include "cache/index.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define AE_CACHE_OFTEN 3 /* found so often or more */
+
+typedef struct ae_cache_node {
+    uint64_t key;
+    uint32_t next;
+    atomic_uchar found;
+} ae_cache_node;
+
+typedef struct ae_cache_queue {
+    uint32_t oldest, newest, count;
+} ae_cache_queue;
+
+typedef struct ae_cache_policy {
+    ae_cache_index index;
+    ae_cache_node *nodes;
+    uint64_t *ghosts;
+    uint32_t num_frames;
+    uint32_t hot;        /* frames [0, hot) are pinned */
+    uint32_t touched;    /* frames [hot, touched) have been used */
+    uint32_t small_goal; /* frames of the small queue; the rest is main's, and as many are ghosts */
+    uint32_t main_goal;
+    uint64_t num_ghosts; /* that ever were: the next one's place is this modulo main_goal */
+    ae_cache_queue small, main, free;
+    uint64_t inserted, evicted;
+} ae_cache_policy;
+
+/* Memory is set and zero, num_frames too. */
+void ae_cache_policy_begin(ae_cache_policy *p);
+
+/* Forget everything but what is pinned. */
+void ae_cache_policy_reset(ae_cache_policy *p);
+
+/* The frame that a key is in, or AE_CACHE_NONE. */
+uint32_t ae_cache_policy_find(const ae_cache_policy *p, uint64_t key);
+
+uint32_t ae_cache_policy_pin(ae_cache_policy *p, uint64_t key); /* its frame, or AE_CACHE_NONE */
+uint32_t ae_cache_policy_put(ae_cache_policy *p, uint64_t key); /* the same, for the caller to fill */
+
+#endif
