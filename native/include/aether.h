@@ -270,6 +270,7 @@ typedef struct aether_topology aether_topology;
 /* Checks indptr[0] and indptr[num_major]; every list is checked when it is used. */
 int aether_topology_create(const aether_lists *lists, aether_topology **out, aether_error *err);
 void aether_topology_destroy(aether_topology *t);
+uint64_t aether_topology_memory(const aether_topology *t); /* bytes held, borrowed ones not counted */
 
 /* Degrees of n nodes (nodes NULL: of 0..n-1). */
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
@@ -533,6 +534,15 @@ void aether_io_count(const aether_io *io, aether_io_stats *out);
  * copied. `task` counts bytes. */
 int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n, aether_task *task,
                    aether_error *err);
+
+/* Lists whose offsets (uint64, at byte indptr_at of the file) are read now and kept
+ * compressed, and whose ids (at byte indices_at) stay in the file, to be read page by
+ * page when they are asked for. `lists` says how many there are and of what size;
+ * indptr and indices of it are not used. The topology borrows `io`. AETHER_E_CORRUPT:
+ * offsets that descend or do not end at num_edges. `task` counts bytes. */
+int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
+                                 uint64_t indices_at, aether_task *task, aether_topology **out,
+                                 aether_error *err);
 
 /* CFFI END */
 

@@ -47,7 +47,7 @@ static queues *own_queues(void) {
     return mine;
 }
 
-static int own_queue(uint32_t tier, ae_io_queue **out, aether_error *err) {
+static int queue_of(uint32_t tier, ae_io_queue **out, aether_error *err) {
     queues *mine = own_queues();
     if (!mine)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
@@ -75,7 +75,7 @@ static int read_batch(ae_io_queue *q, ae_io_batch *batch, aether_error *err) {
 
 int ae_io_try(aether_io *io, aether_error *err) {
     ae_io_queue *q;
-    int code = own_queue(io->tier, &q, err);
+    int code = queue_of(io->tier, &q, err);
     if (code)
         return code;
     uint8_t *data = ae_io_alloc(AE_IO_PAGE, err);
@@ -92,10 +92,10 @@ int ae_io_try(aether_io *io, aether_error *err) {
 }
 
 /* A thread that cannot have a ring reads the other way, unless io_uring was asked for. */
-static int find_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
-    int code = own_queue(io->tier, out, err);
+int ae_io_own_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
+    int code = queue_of(io->tier, out, err);
     if (code && !io->forced && io->tier != AETHER_IO_PREAD)
-        code = own_queue(AETHER_IO_PREAD, out, err);
+        code = queue_of(AETHER_IO_PREAD, out, err);
     return code;
 }
 
@@ -103,7 +103,7 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
                    aether_error *err) {
     ae_io_queue *q;
     uint64_t total = 0;
-    int code = find_queue(io, &q, err);
+    int code = ae_io_own_queue(io, &q, err);
     if (code)
         return code;
     for (uint64_t i = 0; task && i < n; i++)

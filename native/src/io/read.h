@@ -7,7 +7,11 @@
 #ifndef AE_IO_READ_H
 #define AE_IO_READ_H
 
-#include "aether.h"
+#include "io/queue.h"
+
+/* The calling thread's queue for a file. What is submitted there has to be reaped
+ * before the caller returns. */
+int ae_io_own_queue(const aether_io *io, ae_io_queue **out, aether_error *err);
 
 /* Read the file's first bytes through its tier, which may not work here. */
 int ae_io_try(aether_io *io, aether_error *err);

@@ -75,7 +75,7 @@ static int ram_fetch64(const aether_topology *t, const uint64_t *positions, uint
     return n && largest >= t->lists.num_minor ? bad_id(t, positions, ids, n, err) : AETHER_OK;
 }
 
-static void ram_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out) {
+void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out) {
     const uint32_t *ids32 = t->lists.edge_ids;
     const uint64_t *ids64 = t->lists.edge_ids;
     if (!t->lists.edge_ids) {
@@ -86,8 +86,16 @@ static void ram_edge_ids(const aether_topology *t, const uint64_t *positions, ui
         out[i] = t->lists.edge_id_bytes == 4 ? ids32[positions[i]] : ids64[positions[i]];
 }
 
-static const ae_topology_ops ram_ops32 = {ram_locate, ram_prefetch32, ram_fetch32, ram_edge_ids};
-static const ae_topology_ops ram_ops64 = {ram_locate, ram_prefetch64, ram_fetch64, ram_edge_ids};
+static void ram_destroy(aether_topology *t) {
+    free(t);
+}
+
+static const ae_topology_ops ram_ops32 = {
+    ram_locate, ram_prefetch32, ram_fetch32, ae_topology_edge_ids, NULL, ram_destroy,
+};
+static const ae_topology_ops ram_ops64 = {
+    ram_locate, ram_prefetch64, ram_fetch64, ae_topology_edge_ids, NULL, ram_destroy,
+};
 
 static int check_lists(const aether_lists *l, aether_error *err) {
     if (!l || !l->indptr || (!l->indices && l->num_edges))
@@ -119,7 +127,8 @@ int aether_topology_create(const aether_lists *lists, aether_topology **out, aet
 }
 
 void aether_topology_destroy(aether_topology *t) {
-    free(t);
+    if (t)
+        t->ops->destroy(t);
 }
 
 static int check_node(const aether_topology *t, int64_t node, uint64_t i, aether_error *err) {

@@ -21,6 +21,15 @@ typedef struct ae_list {
     uint64_t degree;
 } ae_list;
 
+/* Positions whose entries are wanted, as they are stored: in lists.id_bytes each. */
+typedef struct ae_fetch {
+    const uint64_t *positions; /* those of a list follow each other */
+    uint64_t count;
+    void *ids;
+} ae_fetch;
+
+struct ae_staging;
+
 typedef struct ae_topology_ops {
     /* Lists of n nodes, each below num_major. */
     int (*locate)(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
@@ -31,11 +40,19 @@ typedef struct ae_topology_ops {
                  aether_error *err);
     /* Edge ids of n positions. */
     void (*edge_ids)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
+    /* NULL where `fetch` is as good: all that n samples ask for in a hop, the memory
+     * for it being `staging` (store/paged.h). */
+    int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n, struct ae_staging *staging,
+                      aether_task *task, aether_error *err);
+    void (*destroy)(aether_topology *t);
 } ae_topology_ops;
 
 struct aether_topology {
     const ae_topology_ops *ops;
     aether_lists lists;
 };
+
+/* The `edge_ids` of lists whose edge ids are in memory, if they have any. */
+void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
 
 #endif

@@ -1,0 +1,144 @@
+#include "store/paged.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "io/file.h"
+#include "store/windows.h"
+
+#define LOCATE_BLOCK 256
+
+static const ae_paged *paged_of(const aether_topology *t) {
+    return (const ae_paged *)(const void *)t;
+}
+
+static int paged_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                        aether_error *err) {
+    uint64_t begin[LOCATE_BLOCK], end[LOCATE_BLOCK];
+    (void)err; /* the offsets were checked when they were read */
+    for (uint64_t at = 0; at < n; at += LOCATE_BLOCK) {
+        uint64_t some = n - at < LOCATE_BLOCK ? n - at : LOCATE_BLOCK;
+        ae_offsets_pairs(paged_of(t)->offsets, nodes + at, some, begin, end);
+        for (uint64_t i = 0; i < some; i++)
+            out[at + i] = (ae_list){begin[i], end[i] - begin[i]};
+    }
+    return AETHER_OK;
+}
+
+static void paged_prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
+    (void)t, (void)positions, (void)n; /* a page per position: whoever has many uses fetch_many */
+}
+
+static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                      aether_task *task, aether_error *err) {
+    const ae_paged *p = paged_of(t);
+    uint64_t num_spans;
+    int rc = ae_spans_make(jobs, n, p->place, &staging->spans, &num_spans, err);
+    return rc ? rc : ae_windows_stream(p, jobs, staging->spans.data, num_spans, staging, task, err);
+}
+
+/* Narrow ids are read into the upper half of the wide ones and widened from the front. */
+static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                       aether_error *err) {
+    const bool narrow = t->lists.id_bytes == 4;
+    uint32_t *upper = (uint32_t *)(void *)ids + n;
+    ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
+    ae_staging staging = {.window_bytes = AE_WINDOW_LEAST};
+    int rc = n ? fetch_many(t, &job, 1, &staging, NULL, err) : AETHER_OK;
+    for (uint64_t i = 0; !rc && narrow && i < n; i++) {
+        uint32_t id;
+        memcpy(&id, upper + i, sizeof id);
+        ids[i] = id;
+    }
+    ae_staging_free(&staging);
+    return rc;
+}
+
+static void paged_destroy(aether_topology *t) {
+    ae_offsets_destroy(((ae_paged *)(void *)t)->offsets);
+    free(t);
+}
+
+static const ae_topology_ops paged_ops = {
+    paged_locate, paged_prefetch, paged_fetch, ae_topology_edge_ids, fetch_many, paged_destroy,
+};
+
+void ae_staging_free(ae_staging *s) {
+    ae_scratch_free(&s->spans);
+    ae_scratch_free(&s->windows);
+}
+
+uint64_t ae_staging_memory(const ae_staging *s) {
+    return s->spans.bytes + s->windows.bytes;
+}
+
+/* ---- making one ---- */
+
+static int check_range(const aether_io *io, const char *what, uint64_t at, uint64_t count, uint32_t bytes,
+                       aether_error *err) {
+    if (at % bytes == 0 && at <= io->size && count <= (io->size - at) / bytes)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_INVALID,
+                        "%s: %" PRIu64 " %s of %u bytes at %" PRIu64 " do not lie in a file of %" PRIu64
+                        " bytes",
+                        io->path, count, what, bytes, at, io->size);
+}
+
+static int check_lists(const aether_lists *l, const aether_io *io, uint64_t indptr_at, uint64_t indices_at,
+                       aether_error *err) {
+    if (l->id_bytes != 4 && l->id_bytes != 8)
+        return ae_error_set(err, AETHER_E_INVALID, "id_bytes is %u, not 4 or 8", l->id_bytes);
+    if (l->edge_ids && l->edge_id_bytes != 4 && l->edge_id_bytes != 8)
+        return ae_error_set(err, AETHER_E_INVALID, "edge_id_bytes is %u, not 4 or 8", l->edge_id_bytes);
+    if (l->num_major >= INT64_MAX || l->num_minor >= INT64_MAX || l->num_edges >= INT64_MAX)
+        return ae_error_set(err, AETHER_E_LIMIT, "a topology holds fewer than 2^63 nodes and edges");
+    int rc = check_range(io, "offsets", indptr_at, l->num_major + 1, sizeof(uint64_t), err);
+    return rc ? rc : check_range(io, "ids", indices_at, l->num_edges, l->id_bytes, err);
+}
+
+static int check_ends(const ae_paged *p, aether_error *err) {
+    const aether_lists *l = &p->base.lists;
+    uint64_t first = 0, last = 0, other;
+    if (l->num_major) {
+        ae_offsets_pair(p->offsets, 0, &first, &other);
+        ae_offsets_pair(p->offsets, l->num_major - 1, &other, &last);
+    }
+    if (first == 0 && last == l->num_edges)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_CORRUPT,
+                        "%s: indptr runs from %" PRIu64 " to %" PRIu64 ", not from 0 to %" PRIu64,
+                        p->io->path, first, last, l->num_edges);
+}
+
+int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
+                                 uint64_t indices_at, aether_task *task, aether_topology **out,
+                                 aether_error *err) {
+    *out = NULL;
+    int rc = check_lists(lists, io, indptr_at, indices_at, err);
+    if (rc)
+        return rc;
+    ae_paged *p = calloc(1, sizeof *p);
+    if (!p)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
+    p->base.lists = *lists;
+    p->base.lists.indptr = NULL;
+    p->base.lists.indices = NULL;
+    p->base.ops = &paged_ops;
+    p->io = io;
+    p->place = (ae_place){indices_at, lists->id_bytes == 4 ? 2 : 3};
+    rc = ae_offsets_read(io, indptr_at, lists->num_major + 1, task, &p->offsets, err);
+    if (!rc)
+        rc = check_ends(p, err);
+    if (rc)
+        paged_destroy(&p->base);
+    else
+        *out = &p->base;
+    return rc;
+}
+
+uint64_t aether_topology_memory(const aether_topology *t) {
+    return t->ops == &paged_ops ? sizeof(ae_paged) + ae_offsets_memory(paged_of(t)->offsets) : sizeof *t;
+}

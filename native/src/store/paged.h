@@ -1,0 +1,43 @@
+/*
+ * store/paged.h - adjacency lists whose entries stay in their file.
+ *
+ *   RAM    offsets (store/offsets.h)     cache of pages, if there is one
+ *            | locate                      |
+ *   file   [ indptr ]  [ indices: page | page | page | ... ]
+ *                             \_ io: sorted, merged, several windows in flight _/
+ *
+ * Everything that asks the ops of a topology works; `fetch` reads what a few hundred
+ * positions need and waits. `fetch_many` is the way to read a lot: the positions of a
+ * whole hop, of many samples at once, in the order of the file, each page once.
+ *
+ *   spans    sorted by page (store/spans.h)
+ *   windows  [ reading ][ reading ][ reading ][ taken apart ]    store/windows.h
+ *
+ * Caveats: edge ids other than positions are in memory or mapped. The file must not
+ * change; an id that is too large is AETHER_E_CORRUPT when it is read.
+ */
+#ifndef AE_STORE_PAGED_H
+#define AE_STORE_PAGED_H
+
+#include "os/scratch.h"
+#include "store/offsets.h"
+#include "store/spans.h"
+
+typedef struct ae_paged {
+    aether_topology base;
+    aether_io *io; /* borrowed */
+    ae_offsets *offsets;
+    ae_place place;
+} ae_paged;
+
+/* Memory of one caller's fetch_many calls, kept from call to call. Zero at first. */
+typedef struct ae_staging {
+    ae_scratch spans;
+    ae_scratch windows;
+    uint64_t window_bytes; /* of data; 0: the default */
+} ae_staging;
+
+void ae_staging_free(ae_staging *s);
+uint64_t ae_staging_memory(const ae_staging *s);
+
+#endif

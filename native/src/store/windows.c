@@ -1,0 +1,279 @@
+#include "store/windows.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/task.h"
+#include "io/file.h"
+#include "io/queue.h"
+#include "io/read.h"
+
+#define PAGE       ((uint64_t)1 << AE_PAGE_BITS)
+#define GAP        (AE_MERGE_GAP / PAGE)
+#define AHEAD      16  /* spans whose memory is asked for in advance */
+#define PUMP_SPANS 256 /* taken apart between two looks at the queue */
+
+/* Consecutive pages in a window's data. */
+typedef struct run {
+    uint64_t page, count;
+    const uint8_t *data;
+} run;
+
+typedef struct window {
+    ae_io_batch batch;
+    aether_io_request *requests;
+    run *runs;
+    uint64_t *pages; /* that are needed, ascending */
+    uint64_t num_runs, num_pages;
+    uint64_t begin, end; /* spans */
+    uint8_t *data;
+    bool busy, finished;
+} window;
+
+typedef struct stream {
+    const ae_paged *p;
+    const ae_fetch *jobs;
+    const ae_span *spans;
+    uint64_t num_spans, next;
+    uint64_t room; /* pages of data in a window */
+    ae_io_queue *queue;
+    window windows[AE_WINDOWS];
+    aether_task *task;
+    int rc;
+    aether_error *err;
+} stream;
+
+/* ---- which pages ---- */
+
+/* Pages of a window as spans are added: those in front of the last span are final. */
+typedef struct filling {
+    window *w;
+    uint64_t cost; /* pages of data that the final ones take, gaps included */
+    uint64_t base; /* the last span's page */
+    uint32_t mask; /* pages from there on */
+} filling;
+
+/* What pages that are not final, and those of one more span, may cost. */
+#define PENDING (2 * (AE_SPAN_PAGES + GAP))
+
+static void settle(filling *f, uint32_t pages) {
+    window *w = f->w;
+    for (uint32_t i = 0; i < pages; i++)
+        if (f->mask >> i & 1) {
+            uint64_t page = f->base + i, gap = w->num_pages ? page - w->pages[w->num_pages - 1] : 1;
+            f->cost += gap <= GAP ? gap : 1;
+            w->pages[w->num_pages++] = page;
+        }
+}
+
+static void add_span(const stream *s, filling *f, const ae_span *span) {
+    const uint64_t *positions = s->jobs[span->job].positions + span->at;
+    const uint64_t moved = span->page - f->base;
+    if (moved) {
+        settle(f, moved < AE_SPAN_PAGES ? (uint32_t)moved : AE_SPAN_PAGES);
+        f->mask = moved < AE_SPAN_PAGES ? f->mask >> moved : 0;
+        f->base = span->page;
+    }
+    for (uint32_t i = 0; i < span->count; i++)
+        f->mask |= 1u << (ae_place_page(s->p->place, positions[i]) - span->page);
+}
+
+static void make_runs(window *w) {
+    uint8_t *data = w->data;
+    w->num_runs = 0;
+    for (uint64_t i = 0; i < w->num_pages; i++) {
+        uint64_t page = w->pages[i];
+        run *last = w->num_runs ? &w->runs[w->num_runs - 1] : NULL;
+        if (last && page - (last->page + last->count) < GAP) {
+            data += (page + 1 - (last->page + last->count)) * PAGE;
+            last->count = page + 1 - last->page;
+        } else {
+            w->runs[w->num_runs++] = (run){page, 1, data};
+            data += PAGE;
+        }
+    }
+}
+
+static void make_requests(const stream *s, window *w) {
+    const uint64_t size = s->p->io->size;
+    for (uint64_t i = 0; i < w->num_runs; i++) {
+        uint64_t offset = w->runs[i].page * PAGE, length = w->runs[i].count * PAGE;
+        if (length > size - offset) /* the file ends inside its last page */
+            length = size - offset;
+        w->requests[i] = (aether_io_request){offset, length, (void *)(uintptr_t)w->runs[i].data};
+    }
+    w->batch = (ae_io_batch){
+        .io = s->p->io, .requests = w->requests, .num_requests = w->num_runs, .task = NULL, .user = w};
+}
+
+static void prefetch_spans(const stream *s, uint64_t at) {
+    if (at + AHEAD < s->num_spans) {
+        const ae_span *span = &s->spans[at + AHEAD];
+        __builtin_prefetch(s->jobs[span->job].positions + span->at);
+    }
+}
+
+static int begin_window(stream *s, window *w) {
+    filling f = {.w = w, .base = s->spans[s->next].page};
+    w->begin = s->next;
+    w->num_pages = 0;
+    while (s->next < s->num_spans && f.cost + PENDING <= s->room) {
+        prefetch_spans(s, s->next);
+        add_span(s, &f, &s->spans[s->next++]);
+    }
+    w->end = s->next;
+    settle(&f, AE_SPAN_PAGES);
+    make_runs(w);
+    make_requests(s, w);
+    w->busy = true;
+    w->finished = false;
+    return ae_io_submit(s->queue, &w->batch, s->err);
+}
+
+/* ---- taking a window apart ---- */
+
+static int bad_id(const stream *s, const ae_span *span, aether_error *err) {
+    const aether_lists *l = &s->p->base.lists;
+    const ae_fetch *job = &s->jobs[span->job];
+    for (uint64_t i = span->at; i < span->at + span->count; i++) {
+        uint64_t id = l->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
+        if (id >= l->num_minor)
+            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)job->positions[i], (int64_t)id,
+                               "%s: neighbour %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
+                               ": the graph file is damaged (run `aethergraph verify`)",
+                               s->p->io->path, id, job->positions[i], l->num_minor);
+    }
+    return AETHER_OK;
+}
+
+/* The entries of a span; `r` is a run that does not end before its first page. */
+static uint64_t copy_span(const stream *s, const ae_span *span, const run *r) {
+    const ae_place place = s->p->place;
+    const ae_fetch *job = &s->jobs[span->job];
+    uint64_t largest = 0;
+    for (uint64_t i = span->at; i < span->at + span->count; i++) {
+        uint64_t byte = ae_place_byte(place, job->positions[i]), page = byte >> AE_PAGE_BITS;
+        const run *at = r;
+        while (at->page + at->count <= page)
+            at++;
+        const uint8_t *from = at->data + (byte - at->page * PAGE);
+        uint64_t id;
+        if (place.shift == 2)
+            ((uint32_t *)job->ids)[i] = (uint32_t)(id = *(const uint32_t *)(const void *)from);
+        else
+            ((uint64_t *)job->ids)[i] = id = *(const uint64_t *)(const void *)from;
+        largest = id > largest ? id : largest;
+    }
+    return largest;
+}
+
+/* Reads go on while a window is taken apart. */
+static void pump(const stream *s) {
+    ae_io_batch *batch = ae_io_reap(s->queue, false);
+    if (batch)
+        ((window *)batch->user)->finished = true;
+}
+
+static int take_apart(stream *s, window *w) {
+    const run *r = w->runs;
+    uint64_t edges = 0;
+    if (w->batch.code) {
+        if (s->err)
+            *s->err = w->batch.error;
+        return w->batch.code;
+    }
+    for (uint64_t i = w->begin; i < w->end; i++) {
+        const ae_span *span = &s->spans[i];
+        while (r->page + r->count <= span->page)
+            r++;
+        if (i + AHEAD < w->end) {
+            const ae_span *ahead = &s->spans[i + AHEAD];
+            const ae_fetch *job = &s->jobs[ahead->job];
+            __builtin_prefetch((char *)job->ids + (ahead->at << s->p->place.shift), 1);
+            __builtin_prefetch(job->positions + ahead->at);
+        }
+        if (copy_span(s, span, r) >= s->p->base.lists.num_minor)
+            return bad_id(s, span, s->err);
+        edges += span->count;
+        if ((i - w->begin) % PUMP_SPANS == PUMP_SPANS - 1)
+            pump(s);
+    }
+    ae_task_add(s->task, edges);
+    return AETHER_OK;
+}
+
+/* ---- the stream ---- */
+
+static window *find_window(stream *s, bool busy, bool finished) {
+    for (uint32_t i = 0; i < AE_WINDOWS; i++)
+        if (s->windows[i].busy == busy && s->windows[i].finished == finished)
+            return &s->windows[i];
+    return NULL;
+}
+
+/* Begin what there is room for; after a failure nothing more. */
+static void begin_windows(stream *s) {
+    window *w;
+    while (!s->rc && s->next < s->num_spans && (w = find_window(s, false, false)) != NULL) {
+        if (ae_task_cancelled(s->task))
+            s->rc = ae_error_set(s->err, AETHER_E_CANCELLED, "sampling was cancelled");
+        else
+            s->rc = begin_window(s, w);
+        if (s->rc)
+            w->busy = false;
+    }
+}
+
+static void finish_window(stream *s, window *w) {
+    if (!s->rc)
+        s->rc = take_apart(s, w);
+    w->busy = w->finished = false;
+}
+
+static int run_stream(stream *s) {
+    for (;;) {
+        begin_windows(s);
+        window *w = find_window(s, true, true);
+        if (!w && find_window(s, true, false)) {
+            ae_io_batch *batch = ae_io_reap(s->queue, true);
+            w = batch ? batch->user : NULL;
+        }
+        if (!w)
+            return s->rc;
+        finish_window(s, w);
+    }
+}
+
+/* ---- memory ---- */
+
+static uint64_t window_bytes(uint64_t pages) {
+    return pages * (PAGE + sizeof(uint64_t) + sizeof(run) + sizeof(aether_io_request)) + PAGE;
+}
+
+static int reserve(stream *s, ae_staging *staging, aether_error *err) {
+    uint64_t bytes = staging->window_bytes ? staging->window_bytes : AE_WINDOW_DEFAULT;
+    uint64_t pages = (bytes < AE_WINDOW_LEAST ? AE_WINDOW_LEAST : bytes) / PAGE;
+    /* A few positions need no windows of full size. */
+    s->room = s->num_spans < pages / PENDING ? (s->num_spans + 1) * PENDING : pages;
+    uint64_t each = window_bytes(s->room) & ~(PAGE - 1);
+    int rc = ae_scratch_reserve(&staging->windows, AE_WINDOWS * each, 0, err);
+    for (uint32_t i = 0; !rc && i < AE_WINDOWS; i++) {
+        window *w = &s->windows[i];
+        w->data = (uint8_t *)staging->windows.data + i * each;
+        w->pages = (uint64_t *)(void *)(w->data + s->room * PAGE);
+        w->runs = (run *)(void *)(w->pages + s->room);
+        w->requests = (aether_io_request *)(void *)(w->runs + s->room);
+    }
+    return rc;
+}
+
+int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *spans, uint64_t num_spans,
+                      ae_staging *staging, aether_task *task, aether_error *err) {
+    stream s = {.p = p, .jobs = jobs, .spans = spans, .num_spans = num_spans, .task = task, .err = err};
+    int rc = num_spans ? reserve(&s, staging, err) : AETHER_OK;
+    if (!rc && num_spans)
+        rc = ae_io_own_queue(p->io, &s.queue, err);
+    return rc || !num_spans ? rc : run_stream(&s);
+}

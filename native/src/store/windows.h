@@ -1,0 +1,31 @@
+/*
+ * store/windows.h - streaming the pages that sorted spans need.
+ *
+ *   spans     s0 s1 s2 s3 | s4 s5 ...                    sorted by page
+ *   pages     3   7 8  9  | 40 ...                       each once
+ *   runs     [3] [7 8 9 ] | [40 ...]                     read; near ones with the gap between
+ *   window   [3|7 8 9    ]  requests -> one ae_io_batch
+ *
+ * A window takes spans until its memory is full. Several are in flight while one that
+ * has come is taken apart: the entries of its spans go to their jobs.
+ *
+ * Caveats: one thread's queue does the reading, so a call must not be made from
+ * inside another one.
+ */
+#ifndef AE_STORE_WINDOWS_H
+#define AE_STORE_WINDOWS_H
+
+#include "store/paged.h"
+
+/* What lies in a gap of so many bytes is read, too: fewer, longer reads. */
+#define AE_MERGE_GAP (16u << 10)
+
+#define AE_WINDOWS        4u
+#define AE_WINDOW_DEFAULT (2u << 20) /* bytes of data */
+#define AE_WINDOW_LEAST   (256u << 10)
+
+/* Entries of all spans, whose jobs are given, into their jobs. */
+int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *spans, uint64_t num_spans,
+                      ae_staging *staging, aether_task *task, aether_error *err);
+
+#endif

@@ -1,0 +1,304 @@
+/* Lists that stay in their file against the same lists in memory: all operations, many
+ * samples at once, files that end inside a page, damage, failing reads. */
+#include "io_file.h"
+#include "store/paged.h"
+#include "store/windows.h"
+
+#define FILE_NAME "lists"
+
+typedef struct graph {
+    uint64_t num_nodes, num_edges, indptr_at, indices_at;
+    uint64_t *indptr;
+    void *indices;
+    uint32_t id_bytes;
+    aether_topology *ram;
+} graph;
+
+static void put_id(graph *g, uint64_t e, uint64_t id) {
+    if (g->id_bytes == 4)
+        ((uint32_t *)g->indices)[e] = (uint32_t)id;
+    else
+        ((uint64_t *)g->indices)[e] = id;
+}
+
+static aether_lists lists_of(const graph *g) {
+    return (aether_lists){g->num_nodes, g->num_nodes, g->num_edges, g->indptr,
+                          g->indices,   NULL,         g->id_bytes,  8};
+}
+
+static void write_graph(const graph *g) {
+    FILE *f = fopen(FILE_NAME, "wb");
+    if (!f || fseek(f, (long)g->indptr_at, SEEK_SET) || !fwrite(g->indptr, 8 * (g->num_nodes + 1), 1, f) ||
+        fseek(f, (long)g->indices_at, SEEK_SET) ||
+        fwrite(g->indices, g->id_bytes, g->num_edges, f) != g->num_edges || fclose(f))
+        abort();
+}
+
+/* Short lists, some empty, and every 500th a long one. */
+static graph make_graph(uint64_t seed, uint64_t num_nodes, uint32_t id_bytes) {
+    graph g = {.num_nodes = num_nodes, .id_bytes = id_bytes, .indptr_at = 64};
+    g.indptr = calloc(num_nodes + 1, sizeof(uint64_t));
+    for (uint64_t v = 0; v < num_nodes; v++)
+        g.indptr[v + 1] = g.indptr[v] + (v % 500 == 7 ? 30000 : test_random(&seed) % 24);
+    g.num_edges = g.indptr[num_nodes];
+    g.indices_at = (64 + 8 * (num_nodes + 1) + 63) & ~(uint64_t)63;
+    g.indices = calloc(g.num_edges + 1, id_bytes);
+    for (uint64_t e = 0; e < g.num_edges; e++)
+        put_id(&g, e, test_random(&seed) % num_nodes);
+    write_graph(&g);
+    aether_lists lists = lists_of(&g);
+    if (aether_topology_create(&lists, &g.ram, NULL))
+        abort();
+    return g;
+}
+
+static void free_graph(graph *g) {
+    aether_topology_destroy(g->ram);
+    free(g->indptr);
+    free(g->indices);
+}
+
+static aether_topology *open_paged(const graph *g, const aether_io_options *mode, aether_io **io) {
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    const aether_lists lists = lists_of(g);
+    CHECK_OK(aether_io_open(FILE_NAME, mode, io, &err), err);
+    CHECK_OK(aether_topology_create_paged(&lists, *io, g->indptr_at, g->indices_at, NULL, &t, &err), err);
+    return t;
+}
+
+/* ---- the plain operations ---- */
+
+static void compare_neighbors(const graph *g, const aether_topology *t) {
+    aether_error err = {0};
+    int64_t *wanted = calloc(g->num_edges + 1, 8), *got = calloc(g->num_edges + 1, 8);
+    const uint64_t some = g->num_nodes < 40 ? g->num_nodes : 40;
+    CHECK_OK(aether_topology_degrees(g->ram, NULL, g->num_nodes, wanted, &err), err);
+    CHECK_OK(aether_topology_degrees(t, NULL, g->num_nodes, got, &err), err);
+    CHECK(!memcmp(wanted, got, 8 * g->num_nodes));
+    CHECK_OK(aether_topology_neighbors(g->ram, NULL, some, wanted, NULL, g->num_edges, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, NULL, some, got, NULL, g->num_edges, &err), err);
+    CHECK(!memcmp(wanted, got, 8 * g->indptr[some]));
+    free(wanted);
+    free(got);
+}
+
+/* ---- many at once ---- */
+
+static ae_fetch make_job(const graph *g, uint64_t *seed, uint64_t num_lists) {
+    uint64_t *positions = calloc(num_lists * 12 + 1, sizeof(uint64_t)), n = 0;
+    for (uint64_t i = 0; i < num_lists; i++) {
+        uint64_t v = test_random(seed) % g->num_nodes, degree = g->indptr[v + 1] - g->indptr[v];
+        for (uint64_t k = 0; degree && k < 12; k++)
+            positions[n++] = g->indptr[v] + (degree > 12 ? test_random(seed) % degree : k % degree);
+    }
+    return (ae_fetch){positions, n, calloc(n + 1, g->id_bytes)};
+}
+
+static void free_job(const ae_fetch *job) {
+    free((void *)(uintptr_t)job->positions);
+    free(job->ids);
+}
+
+static void check_job(const graph *g, const ae_fetch *job) {
+    for (uint64_t i = 0; i < job->count; i++) {
+        const uint64_t e = job->positions[i];
+        const uint64_t id = g->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
+        const uint64_t wanted = g->id_bytes == 4 ? ((uint32_t *)g->indices)[e] : ((uint64_t *)g->indices)[e];
+        if (id != wanted) {
+            TEST_FAIL("entry %" PRIu64 " at position %" PRIu64 " is %" PRIu64 ", not %" PRIu64, i, e, id,
+                      wanted);
+            return;
+        }
+    }
+}
+
+static void fetch_and_check(const graph *g, const aether_topology *t, uint32_t n, uint64_t num_lists,
+                            uint64_t window_bytes) {
+    aether_error err = {0};
+    aether_task task = {0};
+    ae_staging staging = {.window_bytes = window_bytes};
+    uint64_t seed = n * 1000 + num_lists, total = 0;
+    ae_fetch jobs[8];
+    for (uint32_t j = 0; j < n; j++) {
+        jobs[j] = make_job(g, &seed, j == 3 ? 0 : num_lists);
+        total += jobs[j].count;
+    }
+    for (int twice = 0; twice < 2; twice++)
+        CHECK_OK(t->ops->fetch_many(t, jobs, n, &staging, &task, &err), err);
+    CHECK_EQ(task.done, 2 * total);
+    for (uint32_t j = 0; j < n; j++) {
+        check_job(g, &jobs[j]);
+        free_job(&jobs[j]);
+    }
+    CHECK(ae_staging_memory(&staging) >= total / AE_SPAN_MAX * sizeof(ae_span));
+    ae_staging_free(&staging);
+}
+
+TEST(lists_in_a_file_are_those_in_memory) {
+    for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
+        graph g = make_graph(bytes, 6000, bytes);
+        FOR_EACH_MODE(mode) {
+            aether_io *io;
+            aether_topology *t = open_paged(&g, mode, &io);
+            REQUIRE(t != NULL);
+            CHECK(aether_topology_memory(t) < 16384 + g.num_nodes * 4);
+            compare_neighbors(&g, t);
+            fetch_and_check(&g, t, 1, 50, 0);
+            fetch_and_check(&g, t, 1, 3000, AE_WINDOW_LEAST);
+            fetch_and_check(&g, t, 8, 2000, 0);
+            aether_topology_destroy(t);
+            aether_io_close(io);
+        }
+        free_graph(&g);
+    }
+}
+
+TEST(pages_are_read_once_for_all_samples) {
+    graph g = make_graph(3, 20000, 4);
+    aether_io *io;
+    aether_io_stats before, after;
+    aether_topology *t = open_paged(&g, NULL, &io);
+    aether_io_count(io, &before);
+    fetch_and_check(&g, t, 8, 20000, 0);
+    aether_io_count(io, &after);
+    /* twice all pages at most, and what windows share at their ends */
+    CHECK(after.bytes - before.bytes < 2 * (g.num_edges * 4 + 4096) * 11 / 10);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
+TEST(graphs_without_nodes_or_edges) {
+    for (uint64_t n = 0; n < 2; n++) {
+        graph g = {.num_nodes = n, .id_bytes = 4, .indptr_at = 0, .indices_at = 8 * (n + 1)};
+        aether_io *io;
+        g.indptr = calloc(n + 1, 8);
+        g.indices = calloc(1, 4);
+        write_graph(&g);
+        aether_topology *t = open_paged(&g, NULL, &io);
+        REQUIRE(t != NULL);
+        int64_t degree = 7;
+        CHECK_CODE(aether_topology_degrees(t, NULL, n, &degree, NULL), AETHER_OK);
+        CHECK_EQ(degree, n ? 0 : 7);
+        aether_topology_destroy(t);
+        aether_io_close(io);
+        free(g.indptr);
+        free(g.indices);
+    }
+}
+
+TEST(spans_are_sorted_and_hold_everything_once) {
+    const ae_place place = {64, 2};
+    uint64_t seed = 5;
+    graph g = make_graph(9, 30000, 4);
+    ae_fetch jobs[3];
+    ae_scratch out = {0};
+    uint64_t n, held = 0, total = 0;
+    for (uint32_t j = 0; j < 3; j++) {
+        jobs[j] = make_job(&g, &seed, 9000);
+        total += jobs[j].count;
+    }
+    CHECK_CODE(ae_spans_make(jobs, 3, place, &out, &n, NULL), AETHER_OK);
+    const ae_span *spans = out.data;
+    for (uint64_t i = 0; i < n; i++) {
+        CHECK(i == 0 || spans[i - 1].page <= spans[i].page);
+        held += spans[i].count;
+        for (uint64_t e = spans[i].at; e < spans[i].at + spans[i].count; e++)
+            CHECK(ae_place_page(place, jobs[spans[i].job].positions[e]) - spans[i].page < AE_SPAN_PAGES);
+    }
+    CHECK_EQ(held, total);
+    for (uint32_t j = 0; j < 3; j++)
+        free_job(&jobs[j]);
+    ae_scratch_free(&out);
+    free_graph(&g);
+}
+
+/* ---- what goes wrong ---- */
+
+static int fetch_once(const graph *g, const aether_topology *t, aether_task *task, aether_error *err) {
+    uint64_t seed = 11;
+    ae_staging staging = {0};
+    ae_fetch job = make_job(g, &seed, 5000);
+    int rc = t->ops->fetch_many(t, &job, 1, &staging, task, err);
+    free_job(&job);
+    ae_staging_free(&staging);
+    return rc;
+}
+
+static int32_t fail_late(uint64_t offset, int32_t result) {
+    return offset > (uint64_t)1 << 20 ? -EIO : result;
+}
+
+TEST(a_failing_read_ends_the_call_and_the_next_one_works) {
+    graph g = make_graph(4, 20000, 4);
+    FOR_EACH_MODE(mode) {
+        aether_error err = {0};
+        aether_io *io;
+        aether_topology *t = open_paged(&g, mode, &io);
+        ae_io_set_hooks(&(ae_io_hooks){.result = fail_late});
+        CHECK_CODE(fetch_once(&g, t, NULL, &err), AETHER_E_IO);
+        CHECK_HAS(err.message, FILE_NAME);
+        ae_io_set_hooks(NULL);
+        aether_task task = {.cancel = 1};
+        CHECK_CODE(fetch_once(&g, t, &task, &err), AETHER_E_CANCELLED);
+        CHECK_CODE(fetch_once(&g, t, NULL, &err), AETHER_OK);
+        aether_topology_destroy(t);
+        aether_io_close(io);
+    }
+    free_graph(&g);
+}
+
+TEST(a_file_that_was_cut_off_is_named) {
+    graph g = make_graph(5, 20000, 4);
+    aether_error err = {0};
+    aether_io *io;
+    aether_topology *t = open_paged(&g, NULL, &io);
+    CHECK_EQ(truncate(FILE_NAME, (off_t)(g.indices_at + g.num_edges * 2)), 0);
+    CHECK_CODE(fetch_once(&g, t, NULL, &err), AETHER_E_FILE_CHANGED);
+    CHECK_HAS(err.message, FILE_NAME);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
+TEST(an_id_that_is_too_large_is_found) {
+    for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
+        graph g = make_graph(6, 2000, bytes);
+        aether_error err = {0};
+        aether_io *io;
+        for (uint64_t e = 0; e < g.num_edges; e++)
+            put_id(&g, e, g.num_nodes);
+        write_graph(&g);
+        aether_topology *t = open_paged(&g, NULL, &io);
+        uint64_t ids[3], positions[] = {5, 9, g.num_edges - 1};
+        CHECK_CODE(t->ops->fetch(t, positions, 3, ids, &err), AETHER_E_CORRUPT);
+        CHECK_EQ(err.value, (int64_t)g.num_nodes);
+        CHECK_HAS(err.message, "aethergraph verify");
+        aether_topology_destroy(t);
+        aether_io_close(io);
+        free_graph(&g);
+    }
+}
+
+TEST(what_does_not_lie_in_the_file_is_refused) {
+    graph g = make_graph(7, 300, 4);
+    aether_lists lists = lists_of(&g);
+    aether_error err = {0};
+    aether_io *io;
+    aether_topology *t;
+    CHECK_OK(aether_io_open(FILE_NAME, NULL, &io, &err), err);
+    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, g.indices_at + 4, NULL, &t, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at + 4, g.indices_at, NULL, &t, &err),
+               AETHER_E_INVALID);
+    lists.num_edges++;
+    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, 64, NULL, &t, &err), AETHER_E_CORRUPT);
+    CHECK(t == NULL);
+    lists.id_bytes = 3;
+    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, 64, NULL, &t, &err), AETHER_E_INVALID);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
+TEST_MAIN()
