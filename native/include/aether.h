@@ -403,6 +403,36 @@ int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aeth
                         uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
                         aether_error *err);
 
+/* Several samples of the same fanouts and flags at once, layer by layer: each is the one
+ * that aether_sample_typed makes, but what they read out of core is read together. */
+typedef struct aether_group aether_group;
+
+typedef struct aether_group_options {
+    uint32_t capacity;     /* samples at once: 1 to 4095 */
+    uint32_t num_threads;  /* 0: the pool's; 1: the calling thread only */
+    uint64_t window_bytes; /* of each of the four buffers that are read into; 0: the default */
+} aether_group_options;
+
+/* Relations and node types as for aether_sampler_create_typed. */
+int aether_group_create(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
+                        uint32_t num_types, const aether_group_options *options, aether_group **out,
+                        aether_error *err);
+void aether_group_destroy(aether_group *g);
+uint64_t aether_group_memory(const aether_group *g); /* bytes held now */
+
+/* Make n samples, from seeds[n][types] and options[n], which differ in key and exclude
+ * only; samples that were made before and not taken are dropped. After an error none is
+ * made, and if it is about the input of one, `failed` is that one. What exclude points to
+ * is read until its sample has been taken. `task` counts edges. */
+int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether_sample_options *options,
+                        uint32_t n, uint32_t *failed, aether_task *task, aether_error *err);
+
+/* Complete sample i, once. It stays in `out`, for export, until another is taken or made,
+ * or its memory is released. */
+int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
+                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_error *err);
+void aether_group_release(aether_group *g);
+
 /* HGT sampling (Hu, Dong, Wang and Sun, "Heterogeneous Graph Transformer", WWW 2020):
  * in each hop num_samples nodes of every type, from those next to what was sampled
  * before, in proportion to the square of the sum of 1 / degree over the edges to it.

@@ -37,7 +37,8 @@ static void far_edge_ids(const aether_topology *t, const uint64_t *positions, ui
     memcpy(out, positions, n * sizeof *out);
 }
 
-static const ae_topology_ops far_ops = {far_locate, far_prefetch, far_fetch, far_edge_ids};
+static const ae_topology_ops far_ops = {
+    .locate = far_locate, .prefetch = far_prefetch, .fetch = far_fetch, .edge_ids = far_edge_ids};
 
 static aether_topology far_topology(uint64_t num_nodes) {
     return (aether_topology){&far_ops,

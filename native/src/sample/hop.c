@@ -139,6 +139,21 @@ static int run_parallel(run *r) {
     return AETHER_OK;
 }
 
+/* ---- lists that are slow to reach ---- */
+
+static int run_fetched(const ae_hop *h, aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    ae_fetch job;
+    int rc = ae_hop_plan(h, 0, h->count, &h->s->sets[0], err);
+    if (!rc)
+        rc = ae_hop_ask(h, &job, err);
+    if (!rc)
+        rc = t->ops->fetch_many(t, &job, 1, &h->s->staging, NULL, err);
+    if (!rc)
+        ae_hop_relabel_all(h, &job);
+    return rc;
+}
+
 static int run_hop(const ae_hop *h, aether_error *err) {
     run r = {.hop = *h,
              .t = h->r->topology,
@@ -149,6 +164,8 @@ static int run_hop(const ae_hop *h, aether_error *err) {
     int rc = ae_hop_reserve_nodes(h, err);
     if (rc)
         return rc;
+    if (r.t->ops->fetch_many)
+        return run_fetched(h, err);
     return h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES ? run_parallel(&r) : run_chunks(&r);
 }
 

@@ -49,6 +49,12 @@ int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, ae
 /* Room for the nodes that the hop may find, before the first is relabelled. */
 int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err);
 
+/* What fetch_many has to bring, into memory of the relation. */
+int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err);
+
+/* Relabel all that was asked for and has come. */
+void ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job);
+
 /* In a disjoint sample a neighbour belongs to the tree of its destination: ids of n
  * edges become keys. `node` is the frontier node that this has come to, 0 at first. */
 void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node);

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "core/error.h"
 #include "sample/hop.h"
 #include "sample/plan.h"
@@ -102,6 +104,42 @@ int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, ae
             return rc;
     }
     return AETHER_OK;
+}
+
+/* ---- fetching for many samples ---- */
+
+/* Narrow ids come to where their rows will be: relabelling turns one into the other. */
+int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
+    const bool narrow = h->r->topology->lists.id_bytes == 4;
+    int rc = narrow ? AETHER_OK : ae_scratch_reserve(&h->r->ids, h->num_edges * sizeof(uint64_t), 0, err);
+    *job = (ae_fetch){ae_hop_positions(h), h->num_edges, narrow ? (void *)ae_hop_rows(h) : h->r->ids.data};
+    return rc;
+}
+
+#define CHUNK 256
+
+static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, uint64_t *ids) {
+    const uint64_t n = job->count - at < CHUNK ? job->count - at : CHUNK;
+    if (h->r->topology->lists.id_bytes == 4)
+        for (uint64_t i = 0; i < n; i++)
+            ids[i] = ((const uint32_t *)job->ids)[at + i];
+    else
+        memcpy(ids, (const uint64_t *)job->ids + at, n * sizeof *ids);
+    return n;
+}
+
+void ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job) {
+    uint64_t ids[2][CHUNK], count[2] = {0, 0}, node = 0;
+    uint32_t *rows = ae_hop_rows(h);
+    for (uint64_t at = 0, c = 0; at < job->count + CHUNK; at += CHUNK, c++) {
+        uint64_t *next = ids[c % 2], *now = ids[(c + 1) % 2];
+        count[c % 2] = at < job->count ? read_chunk(h, job, at, next) : 0;
+        if (h->s->node_bits && count[c % 2])
+            ae_hop_add_trees(h, at, count[c % 2], next, &node);
+        ae_hop_prefetch(h, next, count[c % 2]);
+        if (c)
+            ae_hop_relabel(h, now, count[(c + 1) % 2], rows + at - CHUNK);
+    }
 }
 
 /* ---- relabelling ---- */

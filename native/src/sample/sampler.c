@@ -76,17 +76,15 @@ int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether
     return aether_sampler_create_typed(&relation, 1, &t->lists.num_major, 1, out, err);
 }
 
-void aether_sampler_destroy(aether_sampler *s) {
-    if (!s)
-        return;
-    for (uint32_t t = 0; t < s->num_types; t++) {
-        ae_idmap_free(&s->nodes[t].map);
+/* All arrays of a sample; the maps stay. */
+static void free_arrays(aether_sampler *s) {
+    for (uint32_t t = 0; t < s->num_types; t++)
         ae_scratch_free(&s->nodes[t].keys);
-    }
     for (uint32_t i = 0; i < s->num_relations; i++) {
         ae_scratch_free(&s->relations[i].first);
         ae_scratch_free(&s->relations[i].positions);
         ae_scratch_free(&s->relations[i].rows);
+        ae_scratch_free(&s->relations[i].ids);
     }
     ae_scratch_free(&s->lists);
     ae_scratch_free(&s->wholes);
@@ -94,8 +92,17 @@ void aether_sampler_destroy(aether_sampler *s) {
     ae_scratch_free(&s->drawable);
     ae_scratch_free(&s->bounds);
     ae_scratch_free(&s->neighbors);
+    ae_staging_free(&s->staging);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&s->sets[i]);
+}
+
+void aether_sampler_destroy(aether_sampler *s) {
+    if (!s)
+        return;
+    free_arrays(s);
+    for (uint32_t t = 0; t < s->num_types; t++)
+        ae_idmap_free(&s->nodes[t].map);
     ae_hgt_free(s->hgt, s->num_types);
     free(s->nodes);
     free(s->relations);
@@ -104,27 +111,37 @@ void aether_sampler_destroy(aether_sampler *s) {
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
     uint64_t total = sizeof *s + s->lists.bytes + s->wholes.bytes + s->holes.bytes + s->drawable.bytes +
-                     s->bounds.bytes + s->neighbors.bytes;
+                     s->bounds.bytes + s->neighbors.bytes + ae_staging_memory(&s->staging);
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {
         const ae_relation *r = &s->relations[i];
-        total += sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes;
+        total += sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes;
     }
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
     return total + ae_hgt_memory(s->hgt, s->num_types);
 }
 
-int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
-    uint64_t num_keys = s->node_bits ? s->num_trees << s->node_bits : n->num_ids;
-    /* Repeated seeds hold a node slot each beyond the distinct keys. */
-    uint64_t slots = bound < num_keys + n->num_seeds ? bound : num_keys + n->num_seeds;
-    int rc =
-        ae_scratch_reserve(&n->keys, (slots + 1) * sizeof(uint64_t), n->num_nodes * sizeof(uint64_t), err);
-    if (rc)
-        return rc;
+/* Repeated seeds hold a node slot each beyond the distinct keys. */
+static uint64_t most_nodes(const aether_sampler *s, const ae_nodes *n, uint64_t bound, uint64_t *num_keys) {
+    *num_keys = s->node_bits ? s->num_trees << s->node_bits : n->num_ids;
+    return bound < *num_keys + n->num_seeds ? bound : *num_keys + n->num_seeds;
+}
+
+int ae_nodes_reserve_keys(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
+    uint64_t num_keys, slots = most_nodes(s, n, bound, &num_keys);
+    return ae_scratch_reserve(&n->keys, (slots + 1) * sizeof(uint64_t), n->num_nodes * sizeof(uint64_t), err);
+}
+
+int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
+    uint64_t num_keys, slots = most_nodes(s, n, bound, &num_keys);
     return ae_idmap_reserve(&n->map, slots, num_keys, ae_nodes_keys(n), n->num_nodes, err);
+}
+
+int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
+    int rc = ae_nodes_reserve_keys(s, n, bound, err);
+    return rc ? rc : ae_nodes_reserve_map(s, n, bound, err);
 }
 
 /* ---- settings ---- */
@@ -285,6 +302,11 @@ void ae_sample_clear(aether_sampler *s) {
     clear(s);
 }
 
+void ae_sampler_release(aether_sampler *s) {
+    clear(s);
+    free_arrays(s);
+}
+
 int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err) {
     const ae_sample_plan plan = {0};
     return start(s, &plan, seeds, err);
@@ -292,16 +314,33 @@ int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *
 
 /* ---- the call ---- */
 
-static int run_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t *hop_edges,
-                   aether_error *err) {
-    for (uint32_t i = 0; i < s->num_relations; i++) {
-        ae_relation *r = &s->relations[i];
-        uint64_t before = r->num_edges;
-        int rc = ae_sample_hop(s, plan, hop, i, err);
-        if (rc)
-            return rc;
-        hop_edges[(uint64_t)i * plan->num_hops + hop] = plan->induced ? 0 : r->num_edges - before;
+int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
+                    ae_sample_plan *plan, aether_error *err) {
+    int rc = check_options(s, options, plan, err);
+    if (!rc)
+        rc = start(s, plan, seeds, err);
+    return rc ? rc : set_excluded(s, options->exclude, err);
+}
+
+void ae_sample_advance(aether_sampler *s, uint32_t hop, uint64_t columns, uint64_t *hop_nodes) {
+    for (uint32_t t = 0; t < s->num_types; t++) {
+        ae_nodes *n = &s->nodes[t];
+        n->begin = n->end;
+        n->end = n->num_nodes;
+        hop_nodes[t * columns + hop + 1] = n->end - n->begin;
     }
+}
+
+int ae_sample_finish(aether_sampler *s, const ae_sample_plan *plan, uint64_t *num_nodes, uint64_t *num_edges,
+                     aether_error *err) {
+    int rc = plan->induced ? ae_sample_induced(s, err) : AETHER_OK;
+    if (rc)
+        return rc;
+    forget_excluded(s);
+    for (uint32_t t = 0; t < s->num_types; t++)
+        num_nodes[t] = s->nodes[t].num_nodes;
+    for (uint32_t i = 0; i < s->num_relations; i++)
+        num_edges[i] = s->relations[i].num_edges;
     return AETHER_OK;
 }
 
@@ -311,15 +350,15 @@ static int run_hops(aether_sampler *s, const ae_sample_plan *plan, uint64_t *hop
     for (uint32_t t = 0; t < s->num_types; t++)
         hop_nodes[t * columns] = s->nodes[t].num_nodes;
     for (uint32_t h = 0; h < plan->num_hops; h++) {
-        int rc = run_hop(s, plan, h, hop_edges, err);
-        if (rc)
-            return rc;
-        for (uint32_t t = 0; t < s->num_types; t++) {
-            ae_nodes *n = &s->nodes[t];
-            n->begin = n->end;
-            n->end = n->num_nodes;
-            hop_nodes[t * columns + h + 1] = n->end - n->begin;
+        for (uint32_t i = 0; i < s->num_relations; i++) {
+            uint64_t before = s->relations[i].num_edges;
+            int rc = ae_sample_hop(s, plan, h, i, err);
+            if (rc)
+                return rc;
+            hop_edges[(uint64_t)i * plan->num_hops + h] =
+                plan->induced ? 0 : s->relations[i].num_edges - before;
         }
+        ae_sample_advance(s, h, columns, hop_nodes);
     }
     return AETHER_OK;
 }
@@ -328,25 +367,14 @@ int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aeth
                         uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
                         aether_error *err) {
     ae_sample_plan plan;
-    int rc = check_options(s, options, &plan, err);
-    if (!rc)
-        rc = start(s, &plan, seeds, err);
-    if (!rc)
-        rc = set_excluded(s, options->exclude, err);
+    int rc = ae_sample_begin(s, seeds, options, &plan, err);
     if (!rc)
         rc = run_hops(s, &plan, hop_nodes, hop_edges, err);
-    if (!rc && plan.induced)
-        rc = ae_sample_induced(s, err);
-    if (rc) { /* an empty result, not half of one */
+    if (!rc)
+        rc = ae_sample_finish(s, &plan, num_nodes, num_edges, err);
+    if (rc) /* an empty result, not half of one */
         clear(s);
-        return rc;
-    }
-    forget_excluded(s);
-    for (uint32_t t = 0; t < s->num_types; t++)
-        num_nodes[t] = s->nodes[t].num_nodes;
-    for (uint32_t i = 0; i < s->num_relations; i++)
-        num_edges[i] = s->relations[i].num_edges;
-    return AETHER_OK;
+    return rc;
 }
 
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,

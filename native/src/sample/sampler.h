@@ -33,7 +33,7 @@
 #include "sample/idmap.h"
 #include "sample/times.h"
 #include "sample/weighted.h"
-#include "store/topology.h"
+#include "store/paged.h"
 
 typedef struct ae_nodes {
     uint64_t num_ids; /* nodes of this type in the graph */
@@ -55,6 +55,7 @@ typedef struct ae_relation {
     ae_scratch first;     /* u64 per expanded node, and one more */
     ae_scratch positions; /* u64 per edge */
     ae_scratch rows;      /* u32 per edge */
+    ae_scratch ids;       /* u64 per edge of the hop at work; fetch_many of wide ids only */
     uint64_t num_expanded, num_edges;
 } ae_relation;
 
@@ -69,6 +70,7 @@ struct aether_sampler {
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
+    ae_staging staging;           /* of topologies with fetch_many */
     struct ae_hgt *hgt;           /* NULL before the first HGT sample */
     uint64_t num_trees;
     uint32_t node_bits; /* 0 unless disjoint */
@@ -99,14 +101,30 @@ static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key >> s->node_bits : AE_RNG_NO_SEED;
 }
 
+/* Check the options and start a sample with them: the seeds, and what is left out. */
+int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
+                    ae_sample_plan *plan, aether_error *err);
+
+/* After a hop over all relations: what was found is expanded next. */
+void ae_sample_advance(aether_sampler *s, uint32_t hop, uint64_t columns, uint64_t *hop_nodes);
+
+/* After the last hop. */
+int ae_sample_finish(aether_sampler *s, const ae_sample_plan *plan, uint64_t *num_nodes, uint64_t *num_edges,
+                     aether_error *err);
+
 /* A new sample that holds the seeds, not disjoint. */
 int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err);
 
 /* An empty one. */
 void ae_sample_clear(aether_sampler *s);
 
-/* Grow node and id arrays to `bound` nodes. */
+/* Grow keys, map, or both, to `bound` nodes. */
+int ae_nodes_reserve_keys(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
+int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
+
+/* Forget the sample and give its memory back. */
+void ae_sampler_release(aether_sampler *s);
 
 /* Expand the frontier of relation `r`. Appends edges, and nodes at the far end. */
 int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t r, aether_error *err);

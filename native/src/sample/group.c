@@ -1,0 +1,342 @@
+#include "sample/group.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/task.h"
+#include "sample/failure.h"
+
+/* ---- making one ---- */
+
+static bool make_members(aether_group *g) {
+    g->members = calloc(g->capacity, sizeof *g->members);
+    g->jobs = calloc(g->capacity, sizeof *g->jobs);
+    for (uint32_t i = 0; g->members && i < g->capacity; i++) {
+        ae_member *m = &g->members[i];
+        m->hops = calloc((size_t)g->num_relations + 1, sizeof *m->hops);
+        m->jobs = calloc((size_t)g->num_relations + 1, sizeof *m->jobs);
+        if (!m->hops || !m->jobs)
+            return false;
+    }
+    return g->members && g->jobs;
+}
+
+static bool make_lanes(aether_group *g) {
+    g->lanes = calloc(g->num_lanes, sizeof *g->lanes);
+    for (uint32_t i = 0; g->lanes && i < g->num_lanes; i++) {
+        g->lanes[i].maps = calloc((size_t)g->num_types + 1, sizeof *g->lanes[i].maps);
+        g->lanes[i].held = calloc((size_t)g->num_types + 1, sizeof *g->lanes[i].held);
+        if (!g->lanes[i].maps || !g->lanes[i].held)
+            return false;
+    }
+    return g->lanes;
+}
+
+int aether_group_create(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
+                        uint32_t num_types, const aether_group_options *options, aether_group **out,
+                        aether_error *err) {
+    *out = NULL;
+    if (options->capacity == 0 || options->capacity >= AE_SPAN_JOBS)
+        return ae_error_at(err, AETHER_E_INVALID, 0, options->capacity,
+                           "a group of %u samples is not in 1..%u", options->capacity, AE_SPAN_JOBS - 1);
+    aether_group *g = calloc(1, sizeof *g);
+    if (!g)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
+    g->num_types = num_types;
+    g->num_relations = num_relations;
+    g->capacity = g->taken = options->capacity;
+    g->num_lanes = ae_pool_threads(options->num_threads);
+    g->num_lanes = g->num_lanes < g->capacity ? g->num_lanes : g->capacity;
+    g->staging.window_bytes = options->window_bytes;
+    int rc = make_members(g) && make_lanes(g)
+                 ? AETHER_OK
+                 : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
+    for (uint32_t i = 0; !rc && i < g->capacity; i++)
+        rc = aether_sampler_create_typed(relations, num_relations, num_nodes, num_types,
+                                         &g->members[i].sampler, err);
+    if (rc)
+        aether_group_destroy(g);
+    else
+        *out = g;
+    return rc;
+}
+
+void aether_group_destroy(aether_group *g) {
+    if (!g)
+        return;
+    for (uint32_t i = 0; g->members && i < g->capacity; i++) {
+        aether_sampler_destroy(g->members[i].sampler);
+        free(g->members[i].hops);
+        free(g->members[i].jobs);
+        free(g->members[i].counts);
+    }
+    for (uint32_t i = 0; g->lanes && i < g->num_lanes; i++) {
+        for (uint32_t t = 0; g->lanes[i].maps && t < g->num_types; t++)
+            ae_idmap_free(&g->lanes[i].maps[t]);
+        free(g->lanes[i].maps);
+        free(g->lanes[i].held);
+        ae_scratch_free(&g->lanes[i].set);
+    }
+    ae_staging_free(&g->staging);
+    free(g->members);
+    free(g->lanes);
+    free(g->jobs);
+    free(g);
+}
+
+uint64_t aether_group_memory(const aether_group *g) {
+    uint64_t total = sizeof *g + ae_staging_memory(&g->staging);
+    for (uint32_t i = 0; i < g->capacity; i++)
+        total += aether_sampler_memory(g->members[i].sampler);
+    for (uint32_t i = 0; i < g->num_lanes; i++)
+        for (uint32_t t = 0; t < g->num_types; t++)
+            total += g->lanes[i].maps[t].memory.bytes;
+    return total;
+}
+
+/* ---- lending maps ---- */
+
+static void return_map(ae_lane *lane, aether_sampler *s, uint32_t t) {
+    ae_nodes *n = &s->nodes[t];
+    const ae_idmap lent = n->map;
+    n->map = lane->maps[t];
+    lane->maps[t] = lent;
+    lane->held[t] = n->num_nodes;
+}
+
+/* The lane's map of a node type takes the place of the member's own, with what the
+ * member has found so far and room for as many nodes as `more` edges may find. */
+static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more, aether_error *err) {
+    ae_nodes *n = &s->nodes[t];
+    const ae_idmap own = n->map;
+    const uint64_t known = n->num_nodes;
+    int rc = ae_nodes_reserve_keys(s, n, known + more, err);
+    if (rc)
+        return rc;
+    n->map = lane->maps[t];
+    lane->maps[t] = own;
+    ae_idmap_restart(&n->map, lane->held[t]);
+    n->num_nodes = 0; /* the map holds nothing that would have to move when it grows */
+    rc = ae_nodes_reserve_map(s, n, known + more, err);
+    n->num_nodes = known;
+    const uint64_t *keys = ae_nodes_keys(n);
+    for (uint64_t i = 0; !rc && i < known; i++)
+        ae_idmap_add(&n->map, keys[i], (uint32_t)i);
+    if (rc)
+        return_map(lane, s, t);
+    return rc;
+}
+
+/* ---- layer by layer ---- */
+
+typedef struct layer {
+    aether_group *g;
+    uint32_t hop, relation;
+    ae_failure failure;
+} layer;
+
+static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
+    layer *l = ctx;
+    ae_member *m = &l->g->members[i];
+    ae_hop *h = &m->hops[l->relation];
+    aether_error error = {0};
+    if (ae_failure_seen(&l->failure))
+        return;
+    int rc = ae_hop_begin(m->sampler, &m->plan, l->hop, l->relation, h, &error);
+    if (!rc && h->frontier.lists)
+        rc = ae_hop_plan(h, 0, h->count, &l->g->lanes[worker].set, &error);
+    m->jobs[l->relation] = (ae_fetch){0};
+    if (!rc && h->frontier.lists)
+        rc = ae_hop_ask(h, &m->jobs[l->relation], &error);
+    ae_hop_end(h);
+    if (rc)
+        ae_failure_note(&l->failure, rc, &error);
+}
+
+static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
+    layer *l = ctx;
+    ae_member *m = &l->g->members[i];
+    aether_error error = {0};
+    if (ae_failure_seen(&l->failure) || !m->jobs[l->relation].count)
+        return;
+    const ae_hop *h = &m->hops[l->relation];
+    ae_lane *lane = &l->g->lanes[worker];
+    int rc = lend_map(lane, m->sampler, h->r->to, h->num_edges, &error);
+    if (rc) {
+        ae_failure_note(&l->failure, rc, &error);
+        return;
+    }
+    ae_hop_relabel_all(h, &m->jobs[l->relation]);
+    return_map(lane, m->sampler, h->r->to);
+}
+
+/* Lists in memory need no grouping, but come through the same door. */
+static int fetch_plainly(const aether_topology *t, const ae_fetch *job, aether_error *err) {
+    uint64_t ids[256];
+    for (uint64_t at = 0; at < job->count;) {
+        const uint64_t n = job->count - at < 256 ? job->count - at : 256;
+        t->ops->prefetch(t, job->positions + at, n);
+        int rc = t->ops->fetch(t, job->positions + at, n, ids, err);
+        if (rc)
+            return rc;
+        for (uint64_t i = 0; i < n; i++, at++)
+            if (t->lists.id_bytes == 4)
+                ((uint32_t *)job->ids)[at] = (uint32_t)ids[i];
+            else
+                ((uint64_t *)job->ids)[at] = ids[i];
+    }
+    return AETHER_OK;
+}
+
+static int fetch_layer(aether_group *g, uint32_t relation, aether_task *task, aether_error *err) {
+    const aether_topology *t = g->members[0].sampler->relations[relation].topology;
+    for (uint32_t i = 0; i < g->size; i++)
+        g->jobs[i] = g->members[i].jobs[relation];
+    if (t->ops->fetch_many)
+        return t->ops->fetch_many(t, g->jobs, g->size, &g->staging, task, err);
+    int rc = AETHER_OK;
+    for (uint32_t i = 0; !rc && i < g->size; i++)
+        rc = fetch_plainly(t, &g->jobs[i], err);
+    return rc;
+}
+
+static int run_layer(aether_group *g, uint32_t hop, uint32_t relation, aether_task *task, aether_error *err) {
+    layer l = {.g = g, .hop = hop, .relation = relation};
+    ae_pool_run(plan_member, &l, g->size, g->num_lanes);
+    int rc = ae_failure_take(&l.failure, err);
+    if (!rc)
+        rc = fetch_layer(g, relation, task, err);
+    if (!rc && hop + 1 < g->members[0].plan.num_hops)
+        ae_pool_run(relabel_member, &l, g->size, g->num_lanes);
+    return rc ? rc : ae_failure_take(&l.failure, err);
+}
+
+static void note_edges(const aether_group *g, uint32_t hop) {
+    for (uint32_t i = 0; i < g->size; i++) {
+        const ae_member *m = &g->members[i];
+        const uint64_t hops = m->plan.num_hops;
+        uint64_t *hop_edges = m->counts + g->num_types * (hops + 1);
+        for (uint32_t r = 0; r < g->num_relations; r++)
+            hop_edges[r * hops + hop] = m->plan.induced ? 0 : m->hops[r].num_edges;
+        if (hop + 1 < hops)
+            ae_sample_advance(m->sampler, hop, hops + 1, m->counts);
+    }
+}
+
+static int begin_member(aether_group *g, uint32_t i, const aether_seeds *seeds,
+                        const aether_sample_options *options, aether_error *err) {
+    ae_member *m = &g->members[i];
+    const uint64_t columns = (uint64_t)options->num_hops + 1;
+    const uint64_t numbers = columns * g->num_types + (uint64_t)options->num_hops * g->num_relations;
+    uint64_t *counts = realloc(m->counts, (numbers + 1) * sizeof *counts);
+    if (!counts)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
+    m->counts = counts;
+    memset(counts, 0, numbers * sizeof *counts);
+    int rc = ae_sample_begin(m->sampler, seeds, options, &m->plan, err);
+    m->plan.num_threads = 1; /* the members themselves are spread over threads */
+    for (uint32_t t = 0; !rc && t < g->num_types; t++)
+        counts[t * columns] = m->sampler->nodes[t].num_nodes;
+    for (uint32_t r = 0; r < g->num_relations; r++)
+        m->jobs[r] = (ae_fetch){0};
+    m->waits = !rc;
+    return rc;
+}
+
+static int check_options(const aether_sample_options *options, uint32_t n, aether_error *err) {
+    for (uint32_t i = 1; i < n; i++)
+        if (options[i].num_hops != options[0].num_hops || options[i].fanouts != options[0].fanouts ||
+            options[i].flags != options[0].flags)
+            return ae_error_set(err, AETHER_E_INVALID, "samples of a group have the same fanouts and flags");
+    return AETHER_OK;
+}
+
+static void forget(aether_group *g) {
+    for (uint32_t i = 0; i < g->size; i++)
+        g->members[i].waits = false;
+    g->size = 0;
+    g->taken = g->capacity;
+}
+
+int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether_sample_options *options,
+                        uint32_t n, uint32_t *failed, aether_task *task, aether_error *err) {
+    forget(g);
+    *failed = 0;
+    if (n == 0 || n > g->capacity)
+        return ae_error_set(err, AETHER_E_INVALID, "%u samples in a group of 1 to %u", n, g->capacity);
+    int rc = check_options(options, n, err);
+    g->size = n;
+    for (uint32_t i = 0; !rc && i < n; i++) {
+        *failed = i;
+        rc = begin_member(g, i, seeds + (uint64_t)i * g->num_types, &options[i], err);
+    }
+    for (uint32_t hop = 0; !rc && hop < options[0].num_hops; hop++) {
+        for (uint32_t r = 0; !rc && r < g->num_relations; r++)
+            rc = run_layer(g, hop, r, task, err);
+        if (!rc)
+            note_edges(g, hop);
+    }
+    if (rc)
+        forget(g);
+    return rc;
+}
+
+/* ---- taking ---- */
+
+static uint64_t edges_into(const aether_group *g, const ae_member *m, uint32_t t) {
+    uint64_t total = 0;
+    for (uint32_t r = 0; r < g->num_relations; r++)
+        total += m->sampler->relations[r].to == t ? m->jobs[r].count : 0;
+    return total;
+}
+
+/* What is left to do for a sample, with a map for every node type. */
+static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t *num_edges,
+                    aether_error *err) {
+    const uint64_t hops = m->plan.num_hops;
+    uint32_t lent = 0;
+    int rc = AETHER_OK;
+    while (!rc && lent < g->num_types) {
+        rc = lend_map(&g->lanes[0], m->sampler, lent, edges_into(g, m, lent), err);
+        lent += !rc;
+    }
+    for (uint32_t r = 0; !rc && r < g->num_relations; r++)
+        if (m->jobs[r].count)
+            ae_hop_relabel_all(&m->hops[r], &m->jobs[r]);
+    if (!rc && hops)
+        ae_sample_advance(m->sampler, (uint32_t)hops - 1, hops + 1, m->counts);
+    if (!rc)
+        rc = ae_sample_finish(m->sampler, &m->plan, num_nodes, num_edges, err);
+    while (lent-- > 0)
+        return_map(&g->lanes[0], m->sampler, lent);
+    return rc;
+}
+
+void aether_group_release(aether_group *g) {
+    if (g->taken < g->capacity)
+        ae_sampler_release(g->members[g->taken].sampler);
+    g->taken = g->capacity;
+}
+
+int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
+                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_error *err) {
+    aether_group_release(g);
+    *out = NULL;
+    if (i >= g->size || !g->members[i].waits)
+        return ae_error_set(err, AETHER_E_INVALID, "sample %u of the group was not made or is taken", i);
+    ae_member *m = &g->members[i];
+    const uint64_t hops = m->plan.num_hops;
+    m->waits = false;
+    g->taken = i;
+    int rc = complete(g, m, num_nodes, num_edges, err);
+    if (rc) {
+        ae_sample_clear(m->sampler);
+        return rc;
+    }
+    memcpy(hop_nodes, m->counts, g->num_types * (hops + 1) * sizeof *hop_nodes);
+    memcpy(hop_edges, m->counts + g->num_types * (hops + 1), g->num_relations * hops * sizeof *hop_edges);
+    *out = m->sampler;
+    return AETHER_OK;
+}

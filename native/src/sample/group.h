@@ -1,0 +1,47 @@
+/*
+ * sample/group.h - several samples at once, layer by layer.
+ *
+ *   hop 0   plan 0 1 2 3 | fetch_many of all | relabel 0 1 2 3
+ *   hop 1   plan 0 1 2 3 | fetch_many of all | relabel 0 1 2 3
+ *   hop 2   plan 0 1 2 3 | fetch_many of all |         take 0, take 1, ...
+ *
+ * What several samples need lies on the same pages, and the more there are the longer
+ * are the reads. The samples are those that each would be alone.
+ *
+ * The map from nodes to local ids is the largest thing that a sample needs and only
+ * while it is relabelled: samples share a few (lanes) and fill in what they know.
+ * The last hop, which is most of a sample, is relabelled when the sample is taken.
+ *
+ * Caveats: a group is used by one thread at a time. One sample is taken at a time, and
+ * taking the next releases its memory.
+ */
+#ifndef AE_SAMPLE_GROUP_H
+#define AE_SAMPLE_GROUP_H
+
+#include "sample/hop.h"
+
+typedef struct ae_lane {
+    ae_idmap *maps; /* per node type */
+    uint64_t *held; /* entries of the last sample in each */
+    ae_scratch set; /* for ae_hop_plan */
+} ae_lane;
+
+typedef struct ae_member {
+    aether_sampler *sampler;
+    ae_sample_plan plan;
+    ae_hop *hops;     /* [relations] of the hop at work */
+    ae_fetch *jobs;   /* [relations] */
+    uint64_t *counts; /* hop_nodes[types][hops + 1], hop_edges[relations][hops] */
+    bool waits;       /* sampled but for its last relabelling */
+} ae_member;
+
+struct aether_group {
+    uint32_t num_types, num_relations, capacity, size, num_lanes;
+    ae_member *members;
+    ae_lane *lanes;
+    ae_fetch *jobs; /* [capacity], of one relation */
+    ae_staging staging;
+    uint32_t taken; /* whose memory the caller reads; capacity: nobody's */
+};
+
+#endif
