@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import check_times, check_weights
+from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
     EdgeParts,
@@ -61,8 +62,8 @@ def _hint(path: native.Path) -> str:
 class GraphReader:
     """Opens a graph file: finds the sections, checks them, maps or copies them.
 
-    After :meth:`read`, ``storage`` says where the adjacency is and ``fingerprint`` identifies the
-    content.
+    After :meth:`read`, ``storage`` says where the adjacency is, ``paging`` reads it if it stays in
+    the file, and ``fingerprint`` identifies the content.
     """
 
     def __init__(self, path: native.Path) -> None:
@@ -74,6 +75,7 @@ class GraphReader:
         self.guard = self.file.guard()
         self.path = self.table.path
         self.storage = "mmap"
+        self.paging: Paging | None = None
         self.fingerprint = self.table.fingerprint()
         self.meta = self.table.meta
 
@@ -138,6 +140,9 @@ class GraphReader:
         size = sum(a.nbytes for a in hot)
         self.storage = choose_storage(storage, size, budget, self.path)
         guard: native.FileGuard | None = self.guard
+        if self.storage == "uring":
+            self._open_paged(edges, lists, budget, progress)
+            return
         if self.storage == "memory":
             with native.reading(guard):
                 lists = native.run_long(
@@ -154,6 +159,37 @@ class GraphReader:
         for part, (csc, csr) in zip(edges, lists, strict=True):
             part.csc = self._topology(csc, part.num_src, guard)
             part.csr = self._topology(csr, part.num_dst, guard)
+
+    def _open_paged(
+        self,
+        edges: Sequence[EdgeParts],
+        lists: Sequence[tuple[RawLists | None, RawLists | None]],
+        budget: int | str | None,
+        progress: native.Progress | None,
+    ) -> None:
+        self.paging = paging = Paging(self.file, budget)
+
+        def open_lists(
+            raw: RawLists | None,
+            kinds: _Kinds,
+            owner: int,
+            num_minor: int,
+            task: native.Task | None,
+        ) -> Lists | None:
+            if raw is None:
+                return None
+            places = (self.table.offset(kinds[0], owner), self.table.offset(kinds[1], owner))
+            topology = paging.open(raw, num_minor, self.guard, places, task)
+            return Lists(raw, num_minor, self.guard, topology)
+
+        def open_all(task: native.Task | None) -> None:
+            for owner, (part, (csc, csr)) in enumerate(zip(edges, lists, strict=True)):
+                part.csc = open_lists(csc, _CSC, owner, part.num_src, task)
+                part.csr = open_lists(csr, _CSR, owner, part.num_dst, task)
+
+        size = sum(raw[0].nbytes for pair in lists for raw in pair if raw is not None)
+        native.run_long(open_all, progress, size)
+        paging.check_budget()
 
     def _lists(
         self, kinds: _Kinds, owner: int, num_major: int, part: EdgeParts

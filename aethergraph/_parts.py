@@ -100,12 +100,18 @@ class Lists:
 
     __slots__ = ("_alias", "_members", "_sums", "edge_ids", "indices", "indptr", "topology")
 
-    def __init__(self, raw: RawLists, num_minor: int, guard: native.FileGuard | None) -> None:
+    def __init__(
+        self,
+        raw: RawLists,
+        num_minor: int,
+        guard: native.FileGuard | None,
+        topology: native.NativeTopology | None = None,
+    ) -> None:
         indptr, indices, edge_ids = raw
         self.indptr = read_only(indptr)
         self.indices = read_only(indices)
         self.edge_ids = None if edge_ids is None else read_only(edge_ids)
-        self.topology = native.NativeTopology(
+        self.topology = topology or native.NativeTopology(
             self.indptr, self.indices, self.edge_ids, num_minor, guard
         )
         self._alias: NDArray[np.uint64] | None = None
@@ -143,7 +149,7 @@ class Lists:
 
     def length(self, node: int) -> int:
         """Length of the list of ``node``."""
-        return int(self.indptr[node + 1]) - int(self.indptr[node])
+        return int(self.topology.degrees(np.array([node], np.int64))[0])
 
     def neighbors(self, node: int) -> Ids:
         """The list of ``node``."""

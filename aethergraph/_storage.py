@@ -13,18 +13,21 @@ from aethergraph.errors import InvalidArgumentError
 
 log = logging.getLogger("aethergraph")
 
-Storage = Literal["mmap", "memory", "auto"]
-_STORAGES = ("mmap", "memory", "auto")
+Storage = Literal["mmap", "memory", "uring", "auto"]
+_STORAGES = ("mmap", "memory", "uring", "auto")
 
 
 def check_storage(storage: str) -> None:
-    """``storage`` must be one of the three words."""
+    """``storage`` must be one of these words."""
     if storage not in _STORAGES:
         raise InvalidArgumentError(f"storage = {storage!r} is not one of {', '.join(_STORAGES)}")
 
 
 def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
-    """Resolve ``"auto"``: memory if ``size`` bytes fit ``budget`` or half of what is available."""
+    """Resolve ``"auto"``: memory if ``size`` bytes fit, else what keeps to the budget, if any.
+
+    Without a budget half of the memory that is available is the limit.
+    """
     check_storage(storage)
     limit = None if budget is None else parse_size(budget)
     if storage != "auto":
@@ -34,7 +37,7 @@ def choose_storage(storage: str, size: int, budget: int | str | None, what: str)
             )
         return storage
     room = available_memory() // 2 if limit is None else limit
-    chosen = "memory" if size <= room else "mmap"
+    chosen = "memory" if size <= room else "mmap" if limit is None else "uring"
     source = "half of the available memory" if limit is None else "the budget"
     log.info(
         "%s: storage=auto takes %s (%s; %s is %s)",

@@ -242,6 +242,10 @@ class SectionTable:
             )
         return self.file.section_array(section)
 
+    def offset(self, kind: int, owner: int) -> int:
+        """The byte of the file at which the section begins."""
+        return int(self._by_key[kind, owner].offset)
+
     def array(self, number: int) -> NDArray[Any]:
         """Array ``number`` of META in its shape (bfloat16 as uint16)."""
         meta = self.meta.arrays[number]

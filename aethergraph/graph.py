@@ -12,6 +12,7 @@ from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout
 from aethergraph._arrays import as_count, as_ids
 from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
+from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
     EdgeInput,
@@ -67,6 +68,7 @@ class Graph(Adjacency):
     _file: native.NativeFile | None
     _path: str | None
     _storage: str
+    _paging: Paging | None
     _fingerprint: str
 
     @classmethod
@@ -78,6 +80,7 @@ class Graph(Adjacency):
         self._file = None if reader is None else reader.file
         self._path = None if reader is None else reader.path
         self._storage = "memory" if reader is None else reader.storage
+        self._paging = None if reader is None else reader.paging
         self._fingerprint = "" if reader is None else reader.fingerprint
         return self
 
@@ -179,10 +182,16 @@ class Graph(Adjacency):
             path: a file written by :meth:`save` or ``aethergraph convert``.
             storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
                 opening is instant. ``"memory"``: copied into huge pages now, several times faster
-                to sample from. ``"auto"``: memory if it fits ``memory_budget`` (or half of the
-                memory that is available), which is logged; :attr:`storage` says what was taken.
-                Attributes stay mapped: ``FeatureStore.to_memory`` copies one.
-            memory_budget: bytes, or a text such as ``"1G"``.
+                to sample from. ``"uring"``: the lists stay in the file, are read by io_uring (or
+                where that is missing by threads) past the page cache, and only a compressed index
+                of them is kept; loaders sample several coming batches together. ``"auto"``: memory
+                if it fits ``memory_budget``, else uring; without a budget memory if it fits half
+                of what is available, else mmap. That is logged; :attr:`storage` says what was
+                taken. Attributes stay mapped: ``FeatureStore.to_memory`` copies one.
+            memory_budget: bytes, or a text such as ``"1G"``. For ``"uring"`` what the index,
+                reading, and samples at work may take in this process (None: 1 GiB, or half of the
+                memory that is available); batches that were handed out come on top. A loader with
+                worker processes has a graph, and a budget, in each of them.
             progress: called with (bytes done, bytes in all) while copying.
 
         Raises:
@@ -322,8 +331,13 @@ class Graph(Adjacency):
 
     @property
     def storage(self) -> str:
-        """Where the adjacency is: ``"mmap"`` or ``"memory"``."""
+        """Where the adjacency is: ``"mmap"``, ``"memory"`` or ``"uring"``."""
         return self._storage
+
+    @property
+    def paging(self) -> Paging | None:
+        """What reads the lists if they stay in the file (``"uring"``); its ``stats()`` tell how."""
+        return self._paging
 
     @property
     def closed(self) -> bool:
@@ -477,7 +491,8 @@ class Graph(Adjacency):
         parts = self._live()
         attrs = (dict(parts.node_attrs), dict(parts.edge_attrs))
         if self._path is not None:
-            return _reopen, (self._path, self._storage, self._fingerprint, *attrs)
+            budget = None if self._paging is None else self._paging.budget
+            return _reopen, (self._path, self._storage, budget, self._fingerprint, *attrs)
         arrays = (parts.pack_nodes(), parts.pack_edges())
         return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs)
 
@@ -492,6 +507,7 @@ def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
 def _reopen(
     path: str,
     storage: Storage,
+    budget: int | None,
     fingerprint: str,
     node_attrs: dict[str, FeatureStore],
     edge_attrs: dict[str, FeatureStore],
@@ -499,7 +515,7 @@ def _reopen(
     reader = GraphReader(path)
     check_fingerprint(path, fingerprint, reader.fingerprint)
     parts = reader.make_one()
-    reader.read([parts], [parts], storage, None, None)
+    reader.read([parts], [parts], storage, budget, None)
     parts.set_node_attrs(node_attrs)
     parts.set_edge_attrs(edge_attrs)
     return Graph._make(parts, reader)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout, NoStrayAttributes
 from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
+from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
     EdgeParts,
@@ -425,8 +426,13 @@ class HeteroGraph(NoStrayAttributes):
 
     @property
     def storage(self) -> str:
-        """Where the adjacency is: ``"mmap"`` or ``"memory"``."""
+        """Where the adjacency is: ``"mmap"``, ``"memory"`` or ``"uring"``."""
         return "memory" if self._reader is None else self._reader.storage
+
+    @property
+    def paging(self) -> Paging | None:
+        """What reads the lists if they stay in the file (``"uring"``); its ``stats()`` tell how."""
+        return None if self._reader is None else self._reader.paging
 
     @property
     def closed(self) -> bool:
@@ -480,7 +486,9 @@ class HeteroGraph(NoStrayAttributes):
             {kind: dict(part.edge_attrs) for kind, part in self._edges.items()},
         )
         if self._reader is not None:
-            return _reopen, (self._reader.path, self.storage, self._reader.fingerprint, *attrs)
+            reader = self._reader
+            budget = None if reader.paging is None else reader.paging.budget
+            return _reopen, (reader.path, self.storage, budget, reader.fingerprint, *attrs)
         nodes = {name: (part.num_nodes, part.pack_nodes()) for name, part in self._nodes.items()}
         edges = {kind: (part.num_edges, part.pack_edges()) for kind, part in self._edges.items()}
         return _rebuild, (nodes, edges, *attrs)
@@ -501,10 +509,12 @@ def _attach(
     return graph
 
 
-def _reopen(path: str, storage: str, fingerprint: str, *attrs: Any) -> HeteroGraph:
+def _reopen(
+    path: str, storage: str, budget: int | None, fingerprint: str, *attrs: Any
+) -> HeteroGraph:
     reader = GraphReader(path)
     check_fingerprint(path, fingerprint, reader.fingerprint)
-    return _attach(HeteroGraph._read(reader, storage, None, None), *attrs)
+    return _attach(HeteroGraph._read(reader, storage, budget, None), *attrs)
 
 
 def _rebuild(nodes: dict[str, Any], edges: dict[EdgeType, Any], *attrs: Any) -> HeteroGraph:

@@ -54,6 +54,7 @@ from aethergraph._binding.files import (
     check_shape,
     encode_path,
 )
+from aethergraph._binding.groups import NativeBatch, NativeGroup
 from aethergraph._binding.io import IO_TIERS, FileReader, IoStats, io_problem
 from aethergraph._binding.lists import (
     NativeRows,
@@ -98,7 +99,7 @@ from aethergraph._binding.tasks import (
     run_long,
     run_task,
 )
-from aethergraph._binding.topology import NativeTopology
+from aethergraph._binding.topology import NativeTopology, Place
 from aethergraph._binding.walks import NativeWalker, build_alias, build_members
 
 __all__ = [
@@ -120,7 +121,9 @@ __all__ = [
     "IoStats",
     "LONG_CALL_BYTES",
     "MemoryView",
+    "NativeBatch",
     "NativeFile",
+    "NativeGroup",
     "NativeRelation",
     "NativeReplacement",
     "NativeRows",
@@ -131,6 +134,7 @@ __all__ = [
     "NativeWalker",
     "NativeWriter",
     "Path",
+    "Place",
     "Progress",
     "SAMPLE_DISJOINT",
     "SAMPLE_INDUCED",

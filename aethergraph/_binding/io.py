@@ -89,7 +89,9 @@ class FileReader:
         self.memory_alignment = int(info.memory_alignment)
         self.size = int(info.size)
 
-    def _live(self) -> Any:
+    @property
+    def handle(self) -> Any:
+        """The ``aether_io *``; whoever keeps it keeps this object alive."""
         if self._handle is None:
             raise errors.ClosedError(f"{self.path}: the file was closed")
         return self._handle
@@ -114,7 +116,7 @@ class FileReader:
             FileChangedError: the file has become shorter.
             StorageError: a read failed; ``position`` is its offset.
         """
-        handle = self._live()
+        handle = self.handle
         requests, total = self._requests(offsets, lengths)
         if out is None:
             out = empty(total, np.uint8, f"{total} bytes of {self.path}")
@@ -167,7 +169,7 @@ class FileReader:
     def stats(self) -> IoStats:
         """Counts since the file was opened, of all threads."""
         found = ffi.new("aether_io_stats *")
-        lib.aether_io_count(self._live(), found)
+        lib.aether_io_count(self.handle, found)
         return IoStats(*(int(getattr(found, name)) for name in IoStats._fields))
 
     def close(self) -> None:

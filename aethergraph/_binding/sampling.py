@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -171,8 +171,8 @@ class NativeSampler:
         lists of each relation that are left out, ascending.
         """
         self._options.key = key
-        lent = [_lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
-        lent.append(self._lend_excluded(exclude))
+        lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
+        lent.append(lend_excluded(self._options, exclude))
         err = self._err
         self._begin()
         code = lib.aether_sample_typed(
@@ -192,19 +192,6 @@ class NativeSampler:
         self._end(0)
         return sample
 
-    def _lend_excluded(self, exclude: Sequence[Ids | None] | None) -> Any:
-        if exclude is None or not any(e is not None and len(e) for e in exclude):
-            self._options.exclude = ffi.NULL
-            return None
-        rows = ffi.new("aether_excluded[]", len(self.relations))
-        lent: list[Any] = [rows]
-        for row, positions in zip(rows, exclude, strict=True):
-            if positions is not None:
-                lent.append(ffi.from_buffer("uint64_t[]", positions))
-                row.positions, row.count = lent[-1], len(positions)
-        self._options.exclude = rows
-        return lent
-
     def sample_hgt(
         self, seeds: Sequence[Ids], key: int, num_samples: Sequence[Sequence[int]], limit: int
     ) -> NativeSample:
@@ -217,7 +204,7 @@ class NativeSampler:
         counts = ffi.new("int64_t[]", [k for row in num_samples for k in row])
         options = ffi.new("aether_hgt_options *", (key, counts, hops, limit))
         hop_nodes = ffi.new("uint64_t[]", self.num_types * (hops + 1))
-        lent = [_lend_seeds(self._seeds[t], t, seeds, None, None) for t in range(self.num_types)]
+        lent = [lend_seeds(self._seeds[t], t, seeds, None, None) for t in range(self.num_types)]
         self._begin()
         code = lib.aether_sample_hgt(
             self._handle,
@@ -247,53 +234,67 @@ class NativeSampler:
             raise_error(code, self._err)
 
     def _export(self) -> NativeSample:
-        counts = ffi.unpack(self._counts, self.num_types + len(self.relations))
-        node, batch = list[Ids](), list[Ids]()
-        for number, count in enumerate(counts[: self.num_types]):
-            ids = empty(count, np.int64, f"{count} nodes")
-            trees = empty(count, np.int64, f"{count} nodes") if self._with_batch else None
-            lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
-            handle, err = self._handle, self._err
-            code = lib.aether_sample_export_nodes(
-                handle, number, 8, ffi.from_buffer(ids), lent, err
-            )
-            if code:
-                self._end(code)
-            node.append(ids)
-            if trees is not None:
-                batch.append(trees)
-        links = [self._export_edges(i, n) for i, n in enumerate(counts[self.num_types :])]
-        hops = self._num_hops
-        hop_nodes = ffi.unpack(self._hop_nodes, self.num_types * (hops + 1))
-        hop_edges = ffi.unpack(self._hop_edges, len(links) * hops) if links and hops else []
-        return NativeSample(
-            node,
-            batch if self._with_batch else None,
-            [link[0] for link in links],
-            [link[1] for link in links],
-            [link[2] for link in links],
-            [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(self.num_types)],
-            [hop_edges[i * hops : (i + 1) * hops] for i in range(len(links))],
-        )
+        shape = SampleShape(self.num_types, len(self.relations), self._num_hops, self._with_batch)
+        numbers = SampleNumbers(self._counts, self._hop_nodes, self._hop_edges)
+        return export_sample(self._handle, shape, numbers, self._err, self._end)
 
-    def _export_edges(self, number: int, count: int) -> NDArray[np.int64]:
-        links = empty((3, count), np.int64, f"{count} edges")
-        row, col, edge = links
-        code = lib.aether_sample_export_edges(
-            self._handle,
-            number,
-            8,
-            ffi.from_buffer(row),
-            ffi.from_buffer(col),
-            ffi.from_buffer(edge),
-            self._err,
-        )
+
+class SampleShape(NamedTuple):
+    """What a sample consists of."""
+
+    num_types: int
+    num_relations: int
+    num_hops: int
+    with_batch: bool
+
+
+class SampleNumbers(NamedTuple):
+    """Native arrays that a sampling call has filled: nodes by type and edges by relation, nodes
+    by type and hop, edges by relation and hop."""
+
+    counts: Any
+    hop_nodes: Any
+    hop_edges: Any
+
+
+def export_sample(
+    handle: Any, shape: SampleShape, numbers: SampleNumbers, err: Any, fail: Callable[[int], None]
+) -> NativeSample:
+    """The arrays of the sample that a native sampler holds; ``fail`` raises what went wrong."""
+    types, relations, hops, with_batch = shape
+    counts = ffi.unpack(numbers.counts, types + relations)
+    node, batch = list[Ids](), list[Ids]()
+    for number, count in enumerate(counts[:types]):
+        ids = empty(count, np.int64, f"{count} nodes")
+        trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
+        lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
+        code = lib.aether_sample_export_nodes(handle, number, 8, ffi.from_buffer(ids), lent, err)
         if code:
-            self._end(code)
-        return links
+            fail(code)
+        node.append(ids)
+        if trees is not None:
+            batch.append(trees)
+    links = []
+    for number, count in enumerate(counts[types:]):
+        link = empty((3, count), np.int64, f"{count} edges")
+        code = lib.aether_sample_export_edges(handle, number, 8, *map(ffi.from_buffer, link), err)
+        if code:
+            fail(code)
+        links.append(link)
+    hop_nodes = ffi.unpack(numbers.hop_nodes, types * (hops + 1))
+    hop_edges = ffi.unpack(numbers.hop_edges, relations * hops) if relations and hops else []
+    return NativeSample(
+        node,
+        batch if with_batch else None,
+        [link[0] for link in links],
+        [link[1] for link in links],
+        [link[2] for link in links],
+        [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(types)],
+        [hop_edges[i * hops : (i + 1) * hops] for i in range(relations)],
+    )
 
 
-def _lend_seeds(
+def lend_seeds(
     out: Any,
     number: int,
     seeds: Sequence[Ids],
@@ -313,6 +314,21 @@ def _lend_seeds(
             kept.append(ffi.from_buffer("int64_t[]", values))
             setattr(out, name, kept[-1])
     return kept
+
+
+def lend_excluded(options: Any, exclude: Sequence[Ids | None] | None) -> Any:
+    """Fill ``options.exclude``; what is returned keeps the arrays alive."""
+    if exclude is None or not any(e is not None and len(e) for e in exclude):
+        options.exclude = ffi.NULL
+        return None
+    rows = ffi.new("aether_excluded[]", len(exclude))
+    lent: list[Any] = [rows]
+    for row, positions in zip(rows, exclude, strict=True):
+        if positions is not None:
+            lent.append(ffi.from_buffer("uint64_t[]", positions))
+            row.positions, row.count = lent[-1], len(positions)
+    options.exclude = rows
+    return lent
 
 
 def time_keys(times: NDArray[Any]) -> Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +10,28 @@ from numpy.typing import NDArray
 from aethergraph._arrays import empty
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
+from aethergraph._binding.io import FileReader
 from aethergraph._binding.memory import address_of
 from aethergraph._binding.reads import begin_read, end_read
 from aethergraph._binding.tasks import Task, lend
 
+#: indptr, indices and edge ids (None: positions are edge ids).
+Arrays = tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]
+
+
+class Place(NamedTuple):
+    """Where lists lie: a file, and the bytes at which indptr and indices begin."""
+
+    reader: FileReader
+    indptr: int
+    indices: int
+
 
 class NativeTopology:
-    """Compressed lists: borrows its arrays and keeps them alive. Immutable, shared by threads."""
+    """Adjacency lists: borrows its arrays and keeps them alive. Immutable, shared by threads."""
 
     __slots__ = (
+        "_reader",
         "edge_ids",
         "guard",
         "handle",
@@ -29,6 +42,9 @@ class NativeTopology:
         "num_minor",
     )
 
+    handle: Any
+    _reader: FileReader | None
+
     def __init__(
         self,
         indptr: NDArray[np.uint64],
@@ -37,7 +53,50 @@ class NativeTopology:
         num_minor: int,
         guard: FileGuard | None = None,
     ) -> None:
-        self.handle: Any = None
+        self._set(indptr, indices, edge_ids, num_minor, guard)
+        out = ffi.new("aether_topology **")
+        err = new_error()
+        begin_read(guard)
+        code = lib.aether_topology_create(self._describe(), out, err)
+        if code:
+            raise_error(code, err)
+        self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
+
+    @classmethod
+    def paged(
+        cls, arrays: Arrays, num_minor: int, guard: FileGuard | None, place: Place,
+        task: Task | None = None,
+    ) -> NativeTopology:  # fmt: skip
+        """Lists whose offsets are read now and whose ids stay in a file (``place``).
+
+        ``arrays`` (indptr, indices, edge ids) are mapped from the same file: what they hold is
+        read through ``place``, but for the edge ids.
+        """
+        self = cls.__new__(cls)
+        self._set(*arrays, num_minor, guard)
+        self._reader = place.reader
+        out = ffi.new("aether_topology **")
+        err = new_error()
+        begin_read(guard)
+        code = lib.aether_topology_create_paged(
+            self._describe(), place.reader.handle, place.indptr, place.indices,
+            lend(task, 8 * (self.num_major + 1)), out, err,
+        )  # fmt: skip
+        if code:
+            raise_error(code, err)
+        self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
+        return self
+
+    def _set(
+        self,
+        indptr: NDArray[np.uint64],
+        indices: NDArray[Any],
+        edge_ids: NDArray[Any] | None,
+        num_minor: int,
+        guard: FileGuard | None,
+    ) -> None:
+        self.handle = None
+        self._reader = None
         self.indptr = indptr
         self.indices = indices
         self.edge_ids = edge_ids
@@ -45,24 +104,30 @@ class NativeTopology:
         self.num_major = len(indptr) - 1
         self.num_minor = num_minor
         self.num_edges = len(indices)
+
+    def _describe(self) -> Any:
         lists = ffi.new("aether_lists *")
         lists.num_major = self.num_major
-        lists.num_minor = num_minor
+        lists.num_minor = self.num_minor
         lists.num_edges = self.num_edges
-        lists.indptr = ffi.cast("const uint64_t *", address_of(indptr))
-        lists.indices = ffi.cast("const void *", address_of(indices))
-        lists.id_bytes = indices.dtype.itemsize
+        lists.indptr = ffi.cast("const uint64_t *", address_of(self.indptr))
+        lists.indices = ffi.cast("const void *", address_of(self.indices))
+        lists.id_bytes = self.indices.dtype.itemsize
         lists.edge_id_bytes = 8
-        if edge_ids is not None:
-            lists.edge_ids = ffi.cast("const void *", address_of(edge_ids))
-            lists.edge_id_bytes = edge_ids.dtype.itemsize
-        out = ffi.new("aether_topology **")
-        err = new_error()
-        begin_read(guard)
-        code = lib.aether_topology_create(lists, out, err)
-        if code:
-            raise_error(code, err)
-        self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
+        if self.edge_ids is not None:
+            lists.edge_ids = ffi.cast("const void *", address_of(self.edge_ids))
+            lists.edge_id_bytes = self.edge_ids.dtype.itemsize
+        return lists
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether the ids are read from a file when they are needed."""
+        return self._reader is not None
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the native topology holds, beside its arrays."""
+        return int(lib.aether_topology_memory(self.handle))
 
     def degrees(self, nodes: Ids | None) -> Ids:
         """Length of the list of each node (None: of all)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
+from aethergraph._paging import Paging
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
 
 __all__ = [
@@ -113,25 +115,34 @@ class SamplerBase(KeyedSampler):
         relations: Sequence[native.NativeRelation],
         num_nodes: Sequence[int],
         fanouts: Sequence[Sequence[int]],
+        paging: Paging | None,
     ) -> None:
         self._walk = (relations, num_nodes, fanouts)
+        #: Makes samples of coming batches together; None where that saves nothing.
+        self.groups = None if paging is None else SampleGroups(self._make_group, paging, fanouts)
 
     def _make_scratch(self) -> native.NativeSampler:
         return native.NativeSampler(*self._walk, self._flags(), self.num_threads)
 
-    def _draw(
-        self,
-        seeds: Sequence[Ids],
-        key: int,
-        since: Sequence[Ids | None],
-        until: Sequence[Ids | None],
-        exclude: Sequence[Ids | None] | None,
-    ) -> native.NativeSample:
+    def _make_group(self, capacity: int, window_bytes: int) -> native.NativeGroup:
+        return native.NativeGroup(
+            *self._walk, self._flags(), self.num_threads,
+            capacity=capacity, window_bytes=window_bytes,
+        )  # fmt: skip
+
+    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
         scratch = self._take_scratch()
         try:
-            return scratch.sample(seeds, key, since, until, exclude)
+            return scratch.sample(*batch)
         finally:
             self._scratch.append(scratch)
+
+    def _draw_many(self, batches: Iterable[native.NativeBatch]) -> Iterator[native.NativeSample]:
+        if self.groups is None:
+            yield from map(self._draw, batches)
+            return
+        for chunk in self.groups.chunks(batches):
+            yield from self.groups.sample(chunk)
 
     def _flags(self) -> int:
         return (

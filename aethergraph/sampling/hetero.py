@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph._parts import check_ids
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.hetero import EdgeType, HeteroGraph
 from aethergraph.sampling.base import (
     SamplerBase,
@@ -21,7 +23,7 @@ from aethergraph.sampling.base import (
     as_fanouts,
 )
 from aethergraph.sampling.subgraph import to_bidirectional_typed
-from aethergraph.sampling.typed import check_types, name_seed
+from aethergraph.sampling.typed import check_types
 from aethergraph.sampling.values import (
     Bounds,
     Values,
@@ -137,9 +139,8 @@ class HeteroNeighborSampler(SamplerBase):
             for kind, relation in zip(self._kinds, relations, strict=True):
                 check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
         self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
-        self._set_walk(
-            relations, list(self._counts.values()), [self.fanouts[kind] for kind in self._kinds]
-        )
+        fanouts_of = [self.fanouts[kind] for kind in self._kinds]
+        self._set_walk(relations, list(self._counts.values()), fanouts_of, graph.paging)
 
     @property
     def num_hops(self) -> int:
@@ -167,20 +168,42 @@ class HeteroNeighborSampler(SamplerBase):
             OutOfRangeError: names the first seed that is no node, or edge that does not exist, its
                 type and its position.
         """
+        return self.finish(self._draw(self.prepare(seeds, key, seed_time, exclude)))
+
+    def sample_many(
+        self,
+        seeds: Iterable[Mapping[str, ArrayLike]],
+        keys: Iterable[int] | None = None,
+        *,
+        seed_time: Iterable[Mapping[str, ArrayLike] | None] | None = None,
+        exclude: Iterable[Mapping[EdgeType, ArrayLike] | None] | None = None,
+    ) -> Iterator[HeteroSubgraph]:
+        """Draw the subgraphs of many batches, in order: those that :meth:`sample` draws.
+
+        See :meth:`aethergraph.NeighborSampler.sample_many`.
+        """
+        rest = [itertools.repeat(None) if of is None else of for of in (keys, seed_time, exclude)]
+        return map(self.finish, self._draw_many(map(self.prepare, seeds, *rest)))
+
+    def prepare(
+        self,
+        seeds: Mapping[str, ArrayLike],
+        key: int | None = None,
+        seed_time: Mapping[str, ArrayLike] | None = None,
+        exclude: Mapping[EdgeType, ArrayLike] | None = None,
+    ) -> native.NativeBatch:
+        """Check the arguments of :meth:`sample`; for who makes groups by ``groups``."""
         check_types(seeds, "seeds", self._types)
         check_types(seed_time or {}, "seed_time", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
+        for name, own in zip(self._types, ids, strict=True):
+            check_ids(own, self._counts[name], f"seeds[{name!r}]")
         bounds = [
             self.bounds(name, own, (seed_time or {}).get(name))
             for name, own in zip(self._types, ids, strict=True)
         ]
-        since, until = [b[0] for b in bounds], [b[1] for b in bounds]
-        excluded = self._excluded(exclude)
-        try:
-            found = self._draw(ids, self._number(key), since, until, excluded)
-        except OutOfRangeError as error:
-            raise name_seed(error, ids, self._counts) from None
-        return self._named(found)
+        since, until = [b.since for b in bounds], [b.until for b in bounds]
+        return native.NativeBatch(ids, self._number(key), since, until, self._excluded(exclude))
 
     @property
     def times_dtype(self) -> np.dtype[Any] | None:
@@ -219,7 +242,9 @@ class HeteroNeighborSampler(SamplerBase):
             for kind in self._kinds
         ]
 
-    def _named(self, found: native.NativeSample) -> HeteroSubgraph:
+    def finish(self, found: native.NativeSample) -> HeteroSubgraph:
+        """The subgraph of a native sample."""
+
         def by_type(values: Sequence[Any]) -> dict[str, Any]:
             return dict(zip(self._types, values, strict=True))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
-from aethergraph._parts import name_id
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph._parts import check_ids
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.sampling.base import (
     SamplerBase,
@@ -101,7 +103,7 @@ class NeighborSampler(SamplerBase):
         relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
         if time_attr is not None and not is_sorted:
             check_sorted(graph, time_attr, relation)
-        self._set_walk([relation], [self._num_nodes], [self.fanouts])
+        self._set_walk([relation], [self._num_nodes], [self.fanouts], graph.paging)
 
     @property
     def num_hops(self) -> int:
@@ -135,15 +137,50 @@ class NeighborSampler(SamplerBase):
                 its position.
             FileChangedError: the mapped graph file was made shorter.
         """
+        return self.finish(self._draw(self.prepare(seeds, key, seed_time, exclude)))
+
+    def sample_many(
+        self,
+        seeds: Iterable[ArrayLike],
+        keys: Iterable[int] | None = None,
+        *,
+        seed_time: Iterable[ArrayLike | None] | None = None,
+        exclude: Iterable[ArrayLike | None] | None = None,
+    ) -> Iterator[Subgraph]:
+        """Draw the subgraphs of many batches, in order: each is the one that :meth:`sample` draws.
+
+        Of a graph out of core (``storage="uring"``) those of several coming batches are made at
+        once, hop by hop, so that each page is read once for all of them. How many follows from the
+        graph's ``memory_budget``.
+
+        Args:
+            seeds: the seeds of each batch; read as far ahead as batches are made at once.
+            keys, seed_time, exclude: for each batch what :meth:`sample` takes; None: as there.
+
+        Raises:
+            OutOfRangeError: as :meth:`sample`, before the first batch of a group is handed out.
+        """
+        rest = [itertools.repeat(None) if of is None else of for of in (keys, seed_time, exclude)]
+        return map(self.finish, self._draw_many(map(self.prepare, seeds, *rest)))
+
+    def prepare(
+        self,
+        seeds: ArrayLike,
+        key: int | None = None,
+        seed_time: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+    ) -> native.NativeBatch:
+        """Check the arguments of :meth:`sample`; for who makes groups by ``groups``."""
         ids = as_ids(seeds, "seeds")
+        check_ids(ids, self._num_nodes, "seeds")
         bounds = seed_bounds(self._times, ids, seed_time, strict=self.strict, window=self.window)
         out = None
         if exclude is not None:
             out = [as_excluded(exclude, self.graph.num_edges, "exclude")]
-        try:
-            sample = self._draw([ids], self._number(key), [bounds.since], [bounds.until], out)
-        except OutOfRangeError as error:
-            raise name_id(error, "seeds", self._num_nodes) from None
+        return native.NativeBatch([ids], self._number(key), [bounds.since], [bounds.until], out)
+
+    def finish(self, sample: native.NativeSample) -> Subgraph:
+        """The subgraph of a native sample."""
         node, row, col, edge = sample.node[0], sample.row[0], sample.col[0], sample.edge[0]
         batch = None if sample.batch is None else sample.batch[0]
         hop_nodes, hop_edges = sample.hop_nodes[0], sample.hop_edges[0]

@@ -568,7 +568,8 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
 /* Lists whose offsets (uint64, at byte indptr_at of the file) are read now and kept
  * compressed, and whose ids (at byte indices_at) stay in the file, to be read page by
  * page when they are asked for. `lists` says how many there are and of what size;
- * indptr and indices of it are not used. The topology borrows `io`. AETHER_E_CORRUPT:
+ * its indptr is not used, its indices may be NULL, or mapped from the same file: entries
+ * near each other are read there. The topology borrows `io`. AETHER_E_CORRUPT:
  * offsets that descend or do not end at num_edges. `task` counts bytes. */
 int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
                                  uint64_t indices_at, aether_task *task, aether_topology **out,

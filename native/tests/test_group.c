@@ -184,7 +184,7 @@ TEST(a_group_makes_the_samples_that_each_makes_alone) {
         for (int where = 0; where < 2; where++) {
             aether_group *group = make_group(where ? g.paged : g.ram, threads);
             aether_sampler *alone = make_sampler(g.ram), *paged = make_sampler(g.paged);
-            for (uint32_t i = 0; i < 10; i++) {
+            for (uint32_t i = 0; i < 5; i++) {
                 fill(&b, flags[i % 5], i * 17);
                 check_group(group, alone, &b);
                 check_group(group, paged, &b);

@@ -21,6 +21,7 @@ PYTHON_LAYERS = [
         "container",
         "_graph_file",
         "_parts",
+        "_paging",
         "_adjacency",
         "_typed_edges",
         "hetero",

@@ -10,6 +10,7 @@
 #include "store/windows.h"
 
 #define LOCATE_BLOCK 256
+#define NEAR         1024 /* entries */
 
 static const ae_paged *paged_of(const aether_topology *t) {
     return (const ae_paged *)(const void *)t;
@@ -40,9 +41,22 @@ static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n
     return rc ? rc : ae_windows_stream(p, jobs, staging->spans.data, num_spans, staging, task, err);
 }
 
+/* A part of one list, or one entry: a mapping of the file has the page, or gets it, with
+ * less ado than a read of its own. */
+static bool are_near(const uint64_t *positions, uint64_t n) {
+    uint64_t low = positions[0], high = low;
+    for (uint64_t i = 1; i < n; i++) {
+        low = positions[i] < low ? positions[i] : low;
+        high = positions[i] > high ? positions[i] : high;
+    }
+    return high - low < NEAR;
+}
+
 /* Narrow ids are read into the upper half of the wide ones and widened from the front. */
 static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                        aether_error *err) {
+    if (n && t->lists.indices && are_near(positions, n))
+        return ae_topology_fetch(t, positions, n, ids, err);
     const bool narrow = t->lists.id_bytes == 4;
     uint32_t *upper = (uint32_t *)(void *)ids + n;
     ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
@@ -125,7 +139,6 @@ int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint6
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
     p->base.lists = *lists;
     p->base.lists.indptr = NULL;
-    p->base.lists.indices = NULL;
     p->base.ops = &paged_ops;
     p->io = io;
     p->place = (ae_place){indices_at, lists->id_bytes == 4 ? 2 : 3};

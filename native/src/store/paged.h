@@ -6,8 +6,9 @@
  *   file   [ indptr ]  [ indices: page | page | page | ... ]
  *                             \_ io: sorted, merged, several windows in flight _/
  *
- * Everything that asks the ops of a topology works; `fetch` reads what a few hundred
- * positions need and waits. `fetch_many` is the way to read a lot: the positions of a
+ * Everything that asks the ops of a topology works: `fetch` reads what a few hundred
+ * positions need and waits, or takes it from a mapping of the file, if there is one,
+ * where the positions are near each other. `fetch_many` is the way to read a lot: the positions of a
  * whole hop, of many samples at once, in the order of the file, each page once.
  *
  *   spans    sorted by page (store/spans.h)

@@ -75,6 +75,12 @@ static int ram_fetch64(const aether_topology *t, const uint64_t *positions, uint
     return n && largest >= t->lists.num_minor ? bad_id(t, positions, ids, n, err) : AETHER_OK;
 }
 
+int ae_topology_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                      aether_error *err) {
+    return t->lists.id_bytes == 4 ? ram_fetch32(t, positions, n, ids, err)
+                                  : ram_fetch64(t, positions, n, ids, err);
+}
+
 void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out) {
     const uint32_t *ids32 = t->lists.edge_ids;
     const uint64_t *ids64 = t->lists.edge_ids;

@@ -52,6 +52,10 @@ struct aether_topology {
     aether_lists lists;
 };
 
+/* The `fetch` of lists whose ids are in memory. */
+int ae_topology_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                      aether_error *err);
+
 /* The `edge_ids` of lists whose edge ids are in memory, if they have any. */
 void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
 

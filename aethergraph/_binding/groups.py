@@ -1,0 +1,139 @@
+"""Groups of samples that are made together (``native/src/sample/group.h``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._binding.reads import begin_read
+from aethergraph._binding.sampling import (
+    SAMPLE_DISJOINT,
+    NativeRelation,
+    NativeSample,
+    SampleNumbers,
+    SampleShape,
+    export_sample,
+    lend_excluded,
+    lend_seeds,
+)
+from aethergraph._binding.tasks import Task, lend
+
+
+class NativeBatch(NamedTuple):
+    """What one sample of a group is drawn for (see ``NativeSampler.sample``)."""
+
+    seeds: Sequence[Ids]
+    key: int
+    since: Sequence[Ids | None] | None = None
+    until: Sequence[Ids | None] | None = None
+    exclude: Sequence[Ids | None] | None = None
+
+
+class NativeGroup:
+    """Makes several samples at once; used by one thread at a time.
+
+    Args:
+        relations, num_nodes, fanouts, flags, num_threads: as for ``NativeSampler``.
+        capacity: samples at once.
+        window_bytes: of each of the four buffers for reading; 0: the default.
+    """
+
+    def __init__(
+        self,
+        relations: Sequence[NativeRelation],
+        num_nodes: Sequence[int],
+        fanouts: Sequence[Sequence[int]],
+        flags: int,
+        num_threads: int,
+        *,
+        capacity: int,
+        window_bytes: int = 0,
+    ) -> None:
+        self.relations = tuple(relations)
+        self._guards = list(dict.fromkeys(g for r in relations for g in r.all_guards()))
+        hops = len(fanouts[0]) if fanouts else 0
+        self._shape = SampleShape(
+            len(num_nodes), len(self.relations), hops, bool(flags & SAMPLE_DISJOINT)
+        )
+        self._flags = flags
+        self._fanouts = ffi.new("int64_t[]", [k for row in fanouts for k in row])
+        self._numbers = SampleNumbers(
+            ffi.new("uint64_t[]", len(num_nodes) + len(self.relations)),
+            ffi.new("uint64_t[]", len(num_nodes) * (hops + 1)),
+            ffi.new("uint64_t[]", max(1, len(self.relations) * hops)),
+        )
+        self._err = new_error()
+        self._lent: Any = None  # what samples that are not taken yet may read
+        rows = ffi.new("aether_relation[]", len(self.relations))
+        for row, relation in zip(rows, self.relations, strict=True):
+            relation.fill(row)
+        options = ffi.new("aether_group_options *", (capacity, num_threads, window_bytes))
+        out = ffi.new("aether_group **")
+        code = lib.aether_group_create(
+            rows, len(self.relations), list(num_nodes), len(num_nodes), options, out, self._err
+        )
+        if code:
+            raise_error(code, self._err)
+        self._handle = ffi.gc(out[0], lib.aether_group_destroy)
+
+    @property
+    def memory(self) -> int:
+        """Bytes held now."""
+        return int(lib.aether_group_memory(self._handle))
+
+    def sample(
+        self, batches: Sequence[NativeBatch], task: Task | None = None
+    ) -> Iterator[NativeSample]:
+        """Make the samples of ``batches`` now; the iterator completes and hands out each.
+
+        Raises:
+            AetherError: has a note that names the batch if it is about its input.
+        """
+        count, types = len(batches), self._shape.num_types
+        seeds = ffi.new("aether_seeds[]", count * types)
+        options = ffi.new("aether_sample_options[]", count)
+        lent: list[Any] = [seeds, options]
+        for i, batch in enumerate(batches):
+            options[i].key = batch.key
+            options[i].fanouts = self._fanouts
+            options[i].num_hops = self._shape.num_hops
+            options[i].flags = self._flags
+            options[i].num_threads = 1
+            lent.append(lend_excluded(options[i], batch.exclude))
+            for t in range(types):
+                out = seeds[i * types + t]
+                lent.append(lend_seeds(out, t, batch.seeds, batch.since, batch.until))
+        self._lent = lent
+        failed = ffi.new("uint32_t *")
+        if self._guards:
+            begin_read(self._guards[0])
+        code = lib.aether_group_sample(
+            self._handle, seeds, options, count, failed, lend(task, 0), self._err
+        )
+        if code:
+            self._end(code)
+        return self._take_all(count)
+
+    def _take_all(self, count: int) -> Iterator[NativeSample]:
+        out = ffi.new("aether_sampler **")
+        counts, hop_nodes, hop_edges = self._numbers
+        for i in range(count):
+            if self._guards:
+                begin_read(self._guards[0])
+            code = lib.aether_group_take(
+                self._handle, i, hop_nodes, hop_edges, counts, counts + self._shape.num_types,
+                out, self._err,
+            )  # fmt: skip
+            if code:
+                self._end(code)
+            sample = export_sample(out[0], self._shape, self._numbers, self._err, self._end)
+            lib.aether_group_release(self._handle)
+            self._end(0)
+            yield sample
+
+    def _end(self, code: int) -> None:
+        for guard in self._guards:
+            guard.check()
+        if code:
+            raise_error(code, self._err)

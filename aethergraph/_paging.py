@@ -1,0 +1,102 @@
+"""Adjacency that stays in its file: who reads it, and what its memory budget goes to.
+
+budget  | index | windows |            samples at once             |
+          |       |         how many, says sampling/groups.py
+          |       four buffers that pages are read into
+          offsets of all lists, compressed
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph._memory import available_memory, format_size, parse_size
+from aethergraph.errors import FileChangedError, InvalidArgumentError
+
+__all__ = ["Paging"]
+
+DEFAULT_BUDGET = 1 << 30
+_WINDOWS = 4
+_WINDOW_LEAST, _WINDOW_MOST = 256 << 10, 2 << 20
+#: What sampling at all takes besides.
+_SAMPLES_LEAST = 16 << 20
+_HEAD = 4096
+
+
+class Paging:
+    """Reads the lists of one graph file page by page, within a budget.
+
+    Args:
+        file: the mapped file.
+        budget: bytes for the lists and for sampling from them; None: 1 GiB, or half of the memory
+            that is available if that is less.
+    """
+
+    def __init__(self, file: native.NativeFile, budget: int | str | None) -> None:
+        self.reader = native.FileReader(file.path)
+        self._check_same(file)
+        if budget is None:
+            budget = min(DEFAULT_BUDGET, available_memory() // 2)
+        self.budget = parse_size(budget)
+        self.index_bytes = 0
+        self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
+        self.window_bytes -= self.window_bytes % 4096
+
+    def _check_same(self, file: native.NativeFile) -> None:
+        """The path may lead to another file by now; header and section table tell."""
+        size = min(_HEAD, file.size)
+        head = self.reader.read([0], size)
+        if (
+            self.reader.size != file.size
+            or head.tobytes() != file.array(0, (size,), np.dtype(np.uint8)).tobytes()
+        ):
+            raise FileChangedError(f"{file.path}: the file was replaced while it was opened")
+
+    def open(
+        self,
+        arrays: tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None],
+        num_minor: int,
+        guard: native.FileGuard,
+        offsets: tuple[int, int],
+        task: native.Task | None = None,
+    ) -> native.NativeTopology:
+        """Lists whose indptr and indices lie at ``offsets`` of the file."""
+        place = native.Place(self.reader, *offsets)
+        topology = native.NativeTopology.paged(arrays, num_minor, guard, place, task)
+        self.index_bytes += topology.memory
+        return topology
+
+    def sample_room_of(self, shares: int) -> int:
+        """What each of so many users has for samples, which are read into buffers of its own."""
+        return max(0, (self.budget - self.index_bytes) // shares - _WINDOWS * self.window_bytes)
+
+    def check_budget(self) -> None:
+        """Call when all lists are open.
+
+        Raises:
+            InvalidArgumentError: the budget is too small; the message has the least.
+        """
+        least = self.index_bytes + _WINDOWS * _WINDOW_LEAST + _SAMPLES_LEAST
+        if self.budget < least:
+            raise InvalidArgumentError(
+                f"memory_budget = {format_size(self.budget)} is too small for {self.reader.path}: "
+                f"the index of its lists takes {format_size(self.index_bytes)}, so at least "
+                f"{-(-least >> 20)}M are needed"
+            )
+
+    def stats(self) -> dict[str, Any]:
+        """Where the budget goes, and what was read."""
+        reads = self.reader.stats()
+        return {
+            "tier": self.reader.tier,
+            "direct": self.reader.direct,
+            "budget": self.budget,
+            "index_bytes": self.index_bytes,
+            "reads": reads.reads,
+            "read_bytes": reads.bytes,
+            "wait_seconds": reads.wait_ns / 1e9,
+        }

@@ -1,0 +1,112 @@
+"""Samples of coming batches made together: how many at once, and the memory for it.
+
+Lists that are read from disk are read once for all samples of a group, in the order of the file,
+so a larger group reads less for each sample and in longer pieces. How large it may be follows
+from the memory budget and from what the samples so far took.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from aethergraph import _binding as native
+from aethergraph._paging import Paging
+
+__all__ = ["SampleGroups"]
+
+MOST = 64
+#: An edge of a sample that is not completed yet: position, id, its share of spans and nodes.
+_EDGE_BYTES = 20
+#: An edge of the one that is being completed: slots of the map from nodes to local ids, keys.
+_MAP_BYTES = 32
+
+
+class SampleGroups:
+    """Makes groups of samples for one sampler.
+
+    Args:
+        make: a native group of a number of samples, with buffers of a number of bytes.
+        paging: whose lists are read.
+        fanouts: by edge type and hop.
+        shares: groups that are held at the same time, each with its share of the budget.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int, int], native.NativeGroup],
+        paging: Paging,
+        fanouts: Sequence[Sequence[int]],
+        shares: int = 2,
+    ) -> None:
+        self._make = make
+        self._paging = paging
+        self._fanouts = fanouts
+        self._room = paging.sample_room_of(shares)
+        # append and pop of a deque are atomic, as in SamplerBase
+        self._idle: deque[native.NativeGroup] = deque()
+        self._idle_bytes = 0
+        self._sample_bytes = 0  # of one sample in the last group; 0: none was made
+        self._last = 0  # its size
+
+    def chunks(self, batches: Iterable[native.NativeBatch]) -> Iterator[list[native.NativeBatch]]:
+        """The batches in lists, each for one group."""
+        chunk = list[native.NativeBatch]()
+        size = 0
+        for batch in batches:
+            if not chunk:
+                size = self.size(sum(map(len, batch.seeds)))
+            chunk.append(batch)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
+
+    def size(self, num_seeds: int) -> int:
+        """How many samples of so many seeds to make at once."""
+        if self._sample_bytes:
+            room = self._room - self._idle_bytes
+            return max(1, min(room // self._sample_bytes, 2 * self._last, MOST))
+        edges = _most_edges(self._fanouts, num_seeds)
+        if edges is None:
+            return 1
+        return max(1, min((self._room - _MAP_BYTES * edges) // (_EDGE_BYTES * edges + 1), MOST))
+
+    def sample(self, batches: Sequence[native.NativeBatch]) -> Iterator[native.NativeSample]:
+        """Make the samples of a chunk now; the iterator completes and hands out each."""
+        group = self._take()
+        before = group.memory
+        samples = group.sample(batches)
+        self._idle_bytes = before
+        self._sample_bytes = max(1, (group.memory - before) // len(batches))
+        self._last = len(batches)
+        return self._hand_out(group, samples)
+
+    def _hand_out(
+        self, group: native.NativeGroup, samples: Iterator[native.NativeSample]
+    ) -> Iterator[native.NativeSample]:
+        yield from samples
+        self._idle.append(group)
+
+    def _take(self) -> native.NativeGroup:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._make(MOST, self._paging.window_bytes)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that idle groups hold."""
+        return sum(group.memory for group in list(self._idle))
+
+
+def _most_edges(fanouts: Sequence[Sequence[int]], num_seeds: int) -> int | None:
+    """A bound for the edges of a sample; None: there is none."""
+    total, frontier = 0, num_seeds
+    for hop in zip(*fanouts, strict=True):
+        if min(hop) < 0:
+            return None
+        frontier *= sum(hop)
+        total += frontier
+    return total
