@@ -22,6 +22,7 @@
  *                    aether_random_walk, aether_fanout -> caller's arrays
  *
  *   aether_io ------------------> ranges of a file in the caller's buffers
+ *   aether_row_file ------------> rows of a file, through a cache, in the caller's buffers
  *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
@@ -30,7 +31,8 @@
  *     the handle keeps borrowing it; the caller then keeps it alive.
  *   - Handles made by open/create are released by close/destroy, which accept
  *     NULL. A handle is used by one thread at a time, except aether_file,
- *     aether_topology, aether_weight_sums and aether_io, which may be shared.
+ *     aether_topology, aether_weight_sums, aether_io and aether_row_file, which
+ *     may be shared.
  *   - After fork() a child may go on using every handle: mappings are private
  *     or read-only and the thread pool starts anew in the child.
  *
@@ -574,6 +576,62 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
 int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
                                  uint64_t indices_at, aether_task *task, aether_topology **out,
                                  aether_error *err);
+
+/* ---- rows of a file ------------------------------------------------------ */
+
+/* Rows that lie one after the other in a file, and how much memory they may take. */
+typedef struct aether_row_options {
+    uint64_t offset; /* of row 0 in the file */
+    uint64_t num_rows;
+    uint64_t row_items; /* elements per row */
+    uint64_t memory;    /* bytes for all: cache, index, buffers of reads under way */
+    const int64_t *hot; /* rows that stay in the cache, the most important first; borrowed for the call */
+    uint64_t num_hot;
+    uint32_t hot_percent; /* of the cache at most for them */
+    uint32_t dtype;
+    uint32_t tier; /* AETHER_IO_* */
+    uint32_t reserved;
+} aether_row_options;
+
+/* Counts since opening, of all threads; hot rows that were read then do not count. A
+ * forked child counts on, its cache anew. */
+typedef struct aether_row_stats {
+    uint64_t rows;         /* asked for */
+    uint64_t hits;         /* of them found in the cache */
+    uint64_t frames_read;  /* what was missing, each once for a block of ids */
+    uint64_t reads;        /* ranges asked of the I/O engine for it */
+    uint64_t direct_rows;  /* read straight to their place */
+    uint64_t device_reads; /* asked of the system */
+    uint64_t device_bytes; /* that came back from it */
+    uint64_t wait_ns;      /* that threads spent in the system: submitting and waiting */
+    uint64_t frame_rows;   /* rows that are cached together: 1, or more if they are small */
+    uint64_t frames;       /* the cache has room for so many */
+    uint64_t frames_held;
+    uint64_t hot_frames;
+    uint64_t inserted;
+    uint64_t evicted;
+    uint64_t budget;
+    uint64_t cache_bytes; /* of the budget, for the cache and its index */
+    uint64_t work_bytes;  /* of the budget, for reads under way and sorting */
+    uint32_t tier;        /* AETHER_IO_URING or AETHER_IO_PREAD */
+    uint32_t direct;      /* whether reads go past the page cache */
+} aether_row_stats;
+
+/* Rows that are gathered from a file through a cache. May be shared by threads. */
+typedef struct aether_row_file aether_row_file;
+
+/* AETHER_E_INVALID: among others a memory that is too small; the message has the least.
+ * AETHER_E_TRUNCATED: the file ends before the last row; _RANGE: a hot row that there is not;
+ * otherwise as aether_io_open. `task` counts hot rows. */
+int aether_row_open(const char *path, const aether_row_options *options, aether_task *task,
+                    aether_row_file **out, aether_error *err);
+void aether_row_close(aether_row_file *f); /* no thread is gathering from it */
+
+/* As aether_gather. AETHER_E_FILE_CHANGED: the file was written to or became shorter;
+ * AETHER_E_IO: a read failed. `task` counts ids. */
+int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
+                      uint32_t out_dtype, aether_task *task, aether_error *err);
+void aether_row_count(const aether_row_file *f, aether_row_stats *out);
 
 /* CFFI END */
 

@@ -5,7 +5,6 @@
 #include "core/least.h"
 #include "core/pool.h"
 #include "core/task.h"
-#include "store/convert.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -181,16 +180,16 @@ static int run(gather *g, aether_error *err) {
 
 /* ---- arguments ------------------------------------------------------------------- */
 
-static int check_types(const aether_rows *rows, uint32_t id_bytes, uint32_t out_dtype, ae_convert_fn *convert,
-                       aether_error *err) {
-    if (!aether_dtype_size(rows->dtype) || !aether_dtype_size(out_dtype))
-        return ae_error_set(err, AETHER_E_INVALID, "unknown dtype (rows %u, out %u)", rows->dtype, out_dtype);
+int ae_gather_types(uint32_t dtype, uint32_t id_bytes, uint32_t out_dtype, ae_convert_fn *convert,
+                    aether_error *err) {
+    if (!aether_dtype_size(dtype) || !aether_dtype_size(out_dtype))
+        return ae_error_set(err, AETHER_E_INVALID, "unknown dtype (rows %u, out %u)", dtype, out_dtype);
     if (id_bytes != 4 && id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "id_bytes is %u, must be 4 or 8", id_bytes);
-    *convert = rows->dtype == out_dtype ? NULL : ae_store_convert(rows->dtype, out_dtype);
-    if (rows->dtype != out_dtype && !*convert)
+    *convert = dtype == out_dtype ? NULL : ae_store_convert(dtype, out_dtype);
+    if (dtype != out_dtype && !*convert)
         return ae_error_set(err, AETHER_E_UNSUPPORTED, "rows of %s cannot be gathered as %s",
-                            ae_dtype_name(rows->dtype), ae_dtype_name(out_dtype));
+                            ae_dtype_name(dtype), ae_dtype_name(out_dtype));
     return AETHER_OK;
 }
 
@@ -215,7 +214,7 @@ int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, u
     gather g = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .task = task};
     if (!rows)
         return ae_error_set(err, AETHER_E_INVALID, "rows are needed");
-    int code = check_types(rows, id_bytes, out_dtype, &g.convert, err);
+    int code = ae_gather_types(rows->dtype, id_bytes, out_dtype, &g.convert, err);
     if (code || (code = check_sizes(&g, rows, out_dtype, err)) != 0)
         return code;
     ae_task_begin(task, n);

@@ -21,6 +21,10 @@
 #ifndef AE_STORE_GATHER_H
 #define AE_STORE_GATHER_H
 
-#include "aether.h"
+#include "store/convert.h"
+
+/* Check the types of a gather; `convert` is NULL where rows are copied as they are. */
+int ae_gather_types(uint32_t dtype, uint32_t id_bytes, uint32_t out_dtype, ae_convert_fn *convert,
+                    aether_error *err);
 
 #endif

@@ -1,0 +1,102 @@
+/*
+ * store/row_file.h - rows of a file, gathered within a number of bytes.
+ *
+ *   ids    7 2 7 900 ...   a block of them
+ *          |
+ *   cache  found: copied to out          (frames: one row, or a group of small ones)
+ *          | missing
+ *   wanted (2,1) (7,0) (7,2) (900,3)     row and place in the block, sorted by row
+ *          | near ones together
+ *   runs   [2 ... 7]  [900]              aligned reads, several segments of them in flight
+ *          | as they come
+ *   out    each place; the cache gets each frame
+ *
+ * The budget is divided at opening into desks and the cache. A desk is the memory that one
+ * gather at a time works with; a thread that finds none free waits for one.
+ *
+ * Caveats
+ *   - All memory is taken from the budget at opening, but for what the I/O threads and
+ *     rings have of their own, which AE_ROW_IO_BYTES a desk stands for.
+ *   - A run of whole rows that belong together in out is read straight into it, if file,
+ *     rows and out are aligned as direct reads need; all else is copied once.
+ *   - The file is constant while it is open: every gather looks whether it was written to.
+ */
+#ifndef AE_STORE_ROW_FILE_H
+#define AE_STORE_ROW_FILE_H
+
+#include "cache/cache.h"
+#include "io/file.h"
+#include "store/convert.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#define AE_ROW_DESKS    4u
+#define AE_ROW_SEGMENTS 8u
+#define AE_ROW_READS    64u         /* of a segment at most: eight of them are several times the depth */
+#define AE_ROW_GAP      (8u << 10)  /* reading so many bytes more costs about what a read costs */
+#define AE_ROW_IO_BYTES (64u << 10) /* a ring, or stacks of threads that read */
+#define AE_ROW_PLACE    20          /* bits of a place in a block */
+#define AE_ROW_GROUPED  256u        /* smaller rows share frames of about so many bytes */
+#define AE_ROW_MOST     (UINT64_C(1) << (63 - AE_ROW_PLACE))
+
+/* How the budget is divided. */
+typedef struct ae_row_plan {
+    uint32_t desks, segments;
+    uint64_t block;   /* ids */
+    uint64_t segment; /* bytes of data */
+    uint64_t desk;    /* bytes in all */
+    uint64_t cache;   /* bytes */
+} ae_row_plan;
+
+typedef struct ae_row_desk {
+    atomic_int owner; /* the process in which a thread has it; 0: free */
+    uint8_t *memory;
+} ae_row_desk;
+
+struct aether_row_file {
+    aether_io *io;
+    struct timespec modified;
+    uint64_t offset, num_rows, row_items, row_bytes;
+    uint32_t dtype;
+    uint32_t group;       /* rows of a frame */
+    uint64_t frame_bytes; /* of all frames but the last, which may be shorter in the file */
+    uint64_t budget;
+    ae_row_plan plan;
+    ae_cache *cache;
+    atomic_uint released; /* counts; futex of those that wait for a desk */
+    ae_row_desk desks[AE_ROW_DESKS];
+    struct {
+        atomic_ullong rows, hits, frames, reads, direct;
+    } stats;
+};
+
+/* One gather: from a block of places to reads and back. */
+typedef struct ae_row_job {
+    aether_row_file *file;
+    ae_row_desk *desk;
+    uint64_t item_bytes;   /* what a place gets, in the file */
+    uint32_t group;        /* items of a frame */
+    uint64_t items;        /* elements of it, for convert */
+    ae_convert_fn convert; /* NULL: copied */
+    uint8_t *out;
+    uint64_t out_bytes; /* per place */
+    uint64_t *wanted;   /* item << AE_ROW_PLACE | place */
+    uint64_t num_wanted;
+    bool keep; /* put what comes into the cache */
+    aether_task *task;
+} ae_row_job;
+
+/* Sort by item; equal items stay in the order of their places. `other` has room for n. */
+void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, uint64_t num_items);
+
+/* Read what is wanted (sorted) into its places. */
+int ae_row_read(ae_row_job *job, aether_error *err);
+
+/* The memory of a desk with segments of `data` bytes, and its list of what is wanted: twice a block's, the
+ * second half to sort with. */
+uint64_t ae_row_desk_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes);
+uint64_t *ae_row_desk_wanted(const ae_row_desk *d);
+
+#endif

@@ -1,0 +1,194 @@
+/* aether_row_gather: blocks of ids, what the cache has of them, and the desks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "store/row_file.h"
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/least.h"
+#include "core/task.h"
+#include "store/gather.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define AT_ONCE 256u /* ids looked up while the cache is entered */
+#define AHEAD   16u  /* ids between fetching a slot of the index and looking at it */
+#define LINE    64u
+
+/* ---- desks --------------------------------------------------------------------------- */
+
+/* Of another process: a thread of the parent had it when this one was forked. */
+static bool take(ae_row_desk *d, int process) {
+    int owner = atomic_load_explicit(&d->owner, memory_order_relaxed);
+    return owner != process && atomic_compare_exchange_strong_explicit(
+                                   &d->owner, &owner, process, memory_order_acquire, memory_order_relaxed);
+}
+
+static ae_row_desk *take_desk(aether_row_file *f) {
+    int process = getpid();
+    for (;;) {
+        unsigned released = atomic_load(&f->released);
+        for (uint32_t i = 0; i < f->plan.desks; i++)
+            if (take(&f->desks[i], process))
+                return &f->desks[i];
+        syscall(SYS_futex, &f->released, FUTEX_WAIT_PRIVATE, released, NULL, NULL, 0);
+    }
+}
+
+static void give_back(aether_row_file *f, ae_row_desk *d) {
+    atomic_store_explicit(&d->owner, 0, memory_order_release);
+    atomic_fetch_add(&f->released, 1);
+    syscall(SYS_futex, &f->released, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* ---- what the cache has ------------------------------------------------------------------ */
+
+typedef struct id_list {
+    const void *data;
+    uint32_t bytes;
+    uint64_t n;
+} id_list;
+
+/* Negative ids are large. */
+static uint64_t id_at(const id_list *list, uint64_t i) {
+    return list->bytes == 4 ? ((const uint32_t *)list->data)[i] : ((const uint64_t *)list->data)[i];
+}
+
+static int bad_id(const aether_row_file *f, uint64_t position, uint64_t id, aether_error *err) {
+    return ae_error_at(err, AETHER_E_RANGE, (int64_t)position, (int64_t)id,
+                       "id %" PRId64 " at position %" PRIu64 " is not in [0, %" PRIu64 ")", (int64_t)id,
+                       position, f->num_rows);
+}
+
+static void copy_found(const ae_row_job *j, uint64_t place, const void *row) {
+    uint8_t *out = j->out + place * j->out_bytes;
+    if (j->convert)
+        j->convert(out, row, j->items);
+    else
+        memcpy(out, row, j->item_bytes);
+}
+
+/* Copy what is found of n ids, which were checked; note the rest. */
+static void look_up(ae_row_job *j, const uint64_t *rows, uint64_t place, uint64_t n) {
+    const uint8_t *found[AT_ONCE];
+    ae_cache_reader r;
+    ae_cache_enter(j->file->cache, &r);
+    for (uint64_t i = 0; i < n && i < AHEAD; i++)
+        ae_cache_prefetch(&r, rows[i] / j->group);
+    for (uint64_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            ae_cache_prefetch(&r, rows[i + AHEAD] / j->group);
+        found[i] = ae_cache_find(&r, rows[i] / j->group);
+        if (!found[i]) {
+            j->wanted[j->num_wanted++] = rows[i] << AE_ROW_PLACE | (place + i);
+            continue;
+        }
+        found[i] += rows[i] % j->group * j->item_bytes;
+        for (uint64_t at = 0; at < ae_min_u64(j->item_bytes, 8 * LINE); at += LINE)
+            __builtin_prefetch(found[i] + at, 0, 0);
+    }
+    for (uint64_t i = 0; i < n; i++)
+        if (found[i])
+            copy_found(j, place + i, found[i]);
+    ae_cache_leave(&r);
+}
+
+/* An id is read once: one that changes meanwhile cannot lead outside. */
+static int look_up_block(ae_row_job *j, const id_list *list, uint64_t first, uint64_t n, aether_error *err) {
+    uint64_t rows[AT_ONCE];
+    j->num_wanted = 0;
+    for (uint64_t i = 0, m; i < n; i += m) {
+        m = ae_min_u64(AT_ONCE, n - i);
+        for (uint64_t k = 0; k < m; k++) {
+            rows[k] = id_at(list, first + i + k);
+            if (rows[k] >= j->file->num_rows)
+                return bad_id(j->file, first + i + k, rows[k], err);
+        }
+        look_up(j, rows, i, m);
+    }
+    return AETHER_OK;
+}
+
+/* ---- gathering ------------------------------------------------------------------------------ */
+
+static int gather_block(ae_row_job *j, const id_list *list, uint64_t first, uint64_t n, aether_error *err) {
+    aether_row_file *f = j->file;
+    int code = look_up_block(j, list, first, n, err);
+    if (code)
+        return code;
+    atomic_fetch_add_explicit(&f->stats.rows, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&f->stats.hits, n - j->num_wanted, memory_order_relaxed);
+    ae_task_add(j->task, n - j->num_wanted);
+    ae_row_sort(j->wanted, j->wanted + f->plan.block, j->num_wanted, f->num_rows);
+    return ae_row_read(j, err);
+}
+
+static int gather_all(ae_row_job *j, const id_list *list, aether_error *err) {
+    uint8_t *out = j->out;
+    int code = AETHER_OK;
+    for (uint64_t i = 0, n; i < list->n && !code; i += n) {
+        n = ae_min_u64(j->file->plan.block, list->n - i);
+        j->out = out + i * j->out_bytes;
+        code = ae_task_cancelled(j->task) ? ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled")
+                                          : gather_block(j, list, i, n, err);
+    }
+    return code;
+}
+
+/* Rows in the cache do not tell that the file has changed since. */
+static int check_file(const aether_row_file *f, aether_error *err) {
+    struct stat st;
+    if (fstat(f->io->fd, &st) != 0)
+        return ae_error_os(err, errno, "cannot examine '%s'", f->io->path);
+    if ((uint64_t)st.st_size < f->io->size)
+        return ae_error_at(err, AETHER_E_FILE_CHANGED, st.st_size, (int64_t)f->io->size,
+                           "'%s' shrank from %" PRIu64 " to %" PRIu64 " bytes while it was open", f->io->path,
+                           f->io->size, (uint64_t)st.st_size);
+    if (st.st_mtim.tv_sec != f->modified.tv_sec || st.st_mtim.tv_nsec != f->modified.tv_nsec)
+        return ae_error_set(err, AETHER_E_FILE_CHANGED,
+                            "'%s' was written to while it was open: open it again, and replace files "
+                            "instead of overwriting them",
+                            f->io->path);
+    return AETHER_OK;
+}
+
+int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
+                      uint32_t out_dtype, aether_task *task, aether_error *err) {
+    ae_row_job j = {.file = f,
+                    .item_bytes = f->row_bytes,
+                    .group = f->group,
+                    .items = f->row_items,
+                    .out = out,
+                    .keep = true,
+                    .task = task};
+    id_list list = {ids, id_bytes, n};
+    uint64_t total;
+    int code = ae_gather_types(f->dtype, id_bytes, out_dtype, &j.convert, err);
+    if (code)
+        return code;
+    j.out_bytes = f->row_items * aether_dtype_size(out_dtype);
+    if (__builtin_mul_overflow(n, j.out_bytes, &total) || total > INT64_MAX)
+        return ae_error_set(err, AETHER_E_LIMIT, "%" PRIu64 " rows of %" PRIu64 " bytes: sizes overflow", n,
+                            j.out_bytes);
+    ae_task_begin(task, n);
+    if (n && (!ids || !out))
+        return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
+    j.desk = take_desk(f);
+    j.wanted = ae_row_desk_wanted(j.desk);
+    code = gather_all(&j, &list, err);
+    give_back(f, j.desk);
+    if (code == AETHER_E_RANGE || code == AETHER_E_CANCELLED)
+        return code;
+    int changed = check_file(f, code ? NULL : err);
+    if (changed == AETHER_E_FILE_CHANGED && code)
+        changed = check_file(f, err); /* what the failure came from */
+    return changed ? changed : code;
+}
