@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import logging
 import math
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,20 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import (
-    as_ids,
-    describe_range,
-    empty,
-    read_only,
-    to_array,
+from aethergraph._arrays import as_ids, describe_range, empty, read_only, to_array
+from aethergraph._bfloat16 import bfloat16_to_float32, can_save_as, convert
+from aethergraph._feature_files import (
+    FoundRows,
+    Origin,
+    find_rows,
+    find_section,
+    is_npy_name,
+    save_native,
+    save_npy,
+    verify,
 )
-from aethergraph._bfloat16 import bfloat16_to_float32, can_save_as, convert, torch_bfloat16_bits
-from aethergraph._npy import is_npy, map_npy, read_npy_header
+from aethergraph._feature_rows import as_rows, as_tensor
 from aethergraph._storage import Storage, check_storage, choose_storage, copy_to_memory
-from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
+from aethergraph.container import SectionTable, check_fingerprint
 from aethergraph.errors import (
     ClosedError,
-    FormatError,
     InvalidArgumentError,
     OutOfRangeError,
     UnsupportedError,
@@ -66,7 +66,7 @@ class FeatureStore:
     _array: NDArray[Any]
     _code: int
     _guard: native.FileGuard | None
-    _origin: _Origin | None
+    _origin: Origin | None
     _storage: str
     _row_shape: tuple[int, ...]
     _num_rows: int
@@ -79,7 +79,7 @@ class FeatureStore:
         code: int,
         *,
         guard: native.FileGuard | None = None,
-        origin: _Origin | None = None,
+        origin: Origin | None = None,
         storage: str = "memory",
     ) -> FeatureStore:
         self = cls.__new__(cls)
@@ -121,35 +121,17 @@ class FeatureStore:
             UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
         """
         check_storage(storage)
-        file = native.NativeFile(path, raw=True)
-        if is_npy(file):
-            header = read_npy_header(file)
-            guard = file.guard()
-            array = map_npy(file, header, storage)
-            code = native.dtype_code(header.dtype, file.path)
-            origin = _Origin(file.path, "npy", 0, storage, header.fingerprint)
-        else:
-            file = native.NativeFile(path)
-            table = SectionTable(file, native.CONTENT_FEATURES)
-            if len(table.meta.arrays) != 1:
-                raise FormatError(f"{file.path}: a feature file has one array")
-            guard = file.guard()
-            array = table.array(0)
-            code = native.DTYPE_CODES[table.meta.arrays[0].dtype]
-            origin = _Origin(file.path, "native", 0, storage, table.fingerprint())
-        return cls._open(array, code, guard, origin, storage, memory_budget, progress)
+        return cls._open(find_rows(path, storage), storage, memory_budget, progress)
 
     @classmethod
     def _open(
         cls,
-        array: NDArray[Any],
-        code: int,
-        guard: native.FileGuard,
-        origin: _Origin,
+        found: FoundRows,
         storage: str,
         budget: int | str | None,
         progress: native.Progress | None,
     ) -> FeatureStore:
+        array, code, guard, origin = found
         chosen = choose_storage(storage, array.nbytes, budget, origin.path)
         mapped = isinstance(array.base, native.MemoryView)
         if not mapped:  # empty, or converted while it was read
@@ -157,19 +139,18 @@ class FeatureStore:
         origin.storage = chosen
         if chosen == "memory":
             return cls._make(copy_to_memory(array, guard, progress), code, origin=origin)
+        return cls._map(found)
+
+    @classmethod
+    def _map(cls, found: FoundRows) -> FeatureStore:
+        array, code, guard, origin = found
         native.advise(array, native.ADVICE_RANDOM)
         return cls._make(array, code, guard=guard, origin=origin, storage="mmap")
 
     @classmethod
     def from_section(cls, table: SectionTable, number: int) -> FeatureStore:
         """Array ``number`` of an open graph file (for the graph reader)."""
-        origin = _Origin(table.path, "graph", number, "mmap", table.fingerprint())
-        array = table.array(number)
-        native.advise(array, native.ADVICE_RANDOM)
-        code = native.DTYPE_CODES[table.meta.arrays[number].dtype]
-        return cls._make(
-            array, code, guard=table.file.guard(), origin=origin, storage="mmap"
-        )  # fmt: skip
+        return cls._map(find_section(table, number))
 
     @classmethod
     def from_mapped(cls, array: NDArray[Any], guard: native.FileGuard | None) -> FeatureStore:
@@ -189,29 +170,7 @@ class FeatureStore:
         Raises:
             InvalidArgumentError: no dimension, or a dtype that cannot be stored.
         """
-        return cls._wrap(array, dtype, "array")
-
-    @classmethod
-    def _wrap(cls, array: ArrayLike, dtype: str | None, name: str) -> FeatureStore:
-        bits = torch_bfloat16_bits(array)
-        values = to_array(array, name) if bits is None else bits
-        if bits is not None:
-            dtype = "bfloat16"
-        if values.ndim == 0:
-            raise InvalidArgumentError(f"{name} must have at least one dimension, got a scalar")
-        if values.dtype.name == "bfloat16":  # ml_dtypes
-            values, dtype = values.view(np.uint16), "bfloat16"
-        if dtype == "bfloat16":
-            if values.dtype.newbyteorder("=") != np.uint16:
-                raise InvalidArgumentError(
-                    f"bfloat16 bit patterns come as uint16, got dtype {values.dtype}"
-                )
-            code = native.BFLOAT16
-        elif dtype is not None:
-            raise InvalidArgumentError(f"dtype = {dtype!r} is not 'bfloat16' or None")
-        else:
-            code = native.dtype_code(values.dtype, name)
-        return cls._make(_native_rows(values), code)
+        return cls._make(*as_rows(array, dtype, "array"))
 
     # ---- what it is ----------------------------------------------------------------------
 
@@ -300,20 +259,7 @@ class FeatureStore:
                 before torch 2.3).
         """
         self.native_rows()
-        try:
-            # Not an import statement: mypyc would read all of torch to compile what imports this.
-            torch: Any = importlib.import_module("torch")
-        except ImportError as error:
-            raise UnsupportedError("tensor() needs torch: pip install torch") from error
-        rows = native.without_read_only(self._array)
-        if self._code == native.BFLOAT16:
-            return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
-        try:
-            return torch.from_numpy(rows)
-        except TypeError as error:
-            raise UnsupportedError(
-                f"torch {torch.__version__} has no dtype {self.dtype_name}"
-            ) from error
+        return as_tensor(self._array, self._code)
 
     def __len__(self) -> int:
         return self._num_rows
@@ -502,18 +448,21 @@ class FeatureStore:
                 f"rows of {self.dtype_name} cannot be saved as {native.DTYPE_NAMES[code]}: that "
                 "would change values; all can be saved as floats, integers as wider ones"
             )
-        if os.fsdecode(native.encode_path(path)[1]).endswith(".npy"):
-            native.run_long(lambda task: self._save_npy(path, code, task), progress, self.nbytes)
+        if is_npy_name(path):
+            native.run_long(
+                lambda task: save_npy(
+                    path, self.shape, code, self._pieces(code), self._guard, task
+                ),
+                progress, self.nbytes,
+            )  # fmt: skip
             return
 
-        def work(task: native.Task | None) -> None:
-            name = native.DTYPE_NAMES[code]
-            meta = FileMeta(arrays=(ArrayMeta("x", "row", 0, name, self.shape),))
-            with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
-                write_meta(writer, meta)
-                self.write_section(writer, 0, task, name)
+        def write(writer: native.NativeWriter, task: native.Task | None) -> None:
+            self.write_section(writer, 0, task, native.DTYPE_NAMES[code])
 
-        native.run_long(work, progress, self.nbytes)
+        native.run_long(
+            lambda task: save_native(path, self.shape, code, write, task), progress, self.nbytes
+        )
 
     def write_section(
         self,
@@ -539,27 +488,6 @@ class FeatureStore:
             rows = self._array[start : start + step]
             yield np.ascontiguousarray(convert(rows, self._code, code))
 
-    def _save_npy(self, path: native.Path, code: int, task: native.Task | None) -> None:
-        if code == native.BFLOAT16:
-            raise UnsupportedError(
-                "a .npy file cannot hold bfloat16; choose another file name for the native "
-                "format, or dtype='float32'"
-            )
-        header = {
-            "descr": np.lib.format.dtype_to_descr(native.ARRAY_DTYPES[code]),
-            "fortran_order": False,
-            "shape": self.shape,
-        }
-        head = io.BytesIO()
-        np.lib.format.write_array_header_1_0(head, header)
-        with native.NativeReplacement(path) as out, native.reading(self._guard):
-            out.append(head.getvalue())
-            for piece in self._pieces(code):
-                out.append(piece)
-                if task is not None:
-                    task.lend(piece.nbytes)
-                    task.check()
-
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the file behind this store and compare its checksums.
 
@@ -571,17 +499,9 @@ class FeatureStore:
             FileChangedError: the file was replaced or written to since it was opened.
         """
         self.native_rows()
-        origin = self._origin
         if self._guard is not None:
             self._guard.check()
-        if origin is None or origin.kind == "npy":
-            return
-        file = native.NativeFile(origin.path)
-        content = native.CONTENT_GRAPH if origin.kind == "graph" else native.CONTENT_FEATURES
-        table = SectionTable(file, content)
-        check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
-        native.run_long(file.verify, progress, file.size)
-        file.check()
+        verify(self._origin, progress)
 
     def close(self) -> None:
         """Drop this store's references. Arrays taken from it stay valid."""
@@ -605,23 +525,7 @@ class FeatureStore:
         return _rebuild, (np.ascontiguousarray(self._array), self._code)
 
 
-class _Origin:
-    """Where a store came from; what a pickle carries instead of the rows."""
-
-    __slots__ = ("fingerprint", "kind", "number", "path", "storage")
-
-    def __init__(self, path: str, kind: str, number: int, storage: str, fingerprint: str) -> None:
-        self.path = path
-        self.kind = kind
-        self.number = number
-        self.storage = storage
-        self.fingerprint = fingerprint
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Origin, (self.path, self.kind, self.number, self.storage, self.fingerprint)
-
-
-def _reopen(origin: _Origin) -> FeatureStore:
+def _reopen(origin: Origin) -> FeatureStore:
     if origin.kind == "graph":
         table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
         check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
@@ -638,24 +542,11 @@ def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
     return FeatureStore._make(array, code)
 
 
-def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
-    """Native byte order, aligned, contiguous inside a row; rows may lie apart."""
-    if not values.dtype.isnative or not values.flags.aligned:
-        return np.require(values, values.dtype.newbyteorder("="), ["C", "A"])
-    if values.size == 0 or values.flags.c_contiguous:
-        return np.ascontiguousarray(values)
-    row = values[0]
-    row_bytes = row.size * values.dtype.itemsize
-    if row.flags.c_contiguous and values.strides[0] >= row_bytes:
-        return values
-    return np.ascontiguousarray(values)
-
-
 def attribute_store(value: Any, num_rows: int, name: str, what: str) -> FeatureStore:
     """``value`` as a FeatureStore with ``num_rows`` rows."""
     store = value if isinstance(value, FeatureStore) else None
     if store is None:
-        store = FeatureStore._wrap(value, None, name)
+        store = FeatureStore._make(*as_rows(value, None, name))
     if store.num_rows != num_rows:
         raise InvalidArgumentError(f"{name} has {store.num_rows} rows, but {what} = {num_rows}")
     return store

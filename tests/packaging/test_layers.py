@@ -28,6 +28,8 @@ PYTHON_LAYERS = [
         "_storage",
         "_npy",
         "_bfloat16",
+        "_feature_files",
+        "_feature_rows",
     },
     {"sampling"},
     {"loading"},

@@ -1,0 +1,142 @@
+"""Feature files: finding the rows in them, and writing them."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph._npy import is_npy, map_npy, read_npy_header
+from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
+from aethergraph.errors import FormatError, UnsupportedError
+
+__all__ = [
+    "FoundRows",
+    "Origin",
+    "find_rows",
+    "find_section",
+    "is_npy_name",
+    "save_native",
+    "save_npy",
+    "verify",
+]
+
+
+class Origin:
+    """Where a store came from; what a pickle carries instead of the rows."""
+
+    __slots__ = ("fingerprint", "kind", "number", "path", "storage")
+
+    def __init__(self, path: str, kind: str, number: int, storage: str, fingerprint: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.number = number
+        self.storage = storage
+        self.fingerprint = fingerprint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Origin, (self.path, self.kind, self.number, self.storage, self.fingerprint)
+
+
+class FoundRows(NamedTuple):
+    """Rows of an open file: mapped, or read into memory where they cannot be mapped."""
+
+    array: NDArray[Any]
+    code: int
+    guard: native.FileGuard
+    origin: Origin
+
+
+def find_rows(path: native.Path, storage: str) -> FoundRows:
+    """The rows of a ``.npy`` file or a native feature file."""
+    file = native.NativeFile(path, raw=True)
+    if is_npy(file):
+        header = read_npy_header(file)
+        guard = file.guard()
+        array = map_npy(file, header, storage)
+        code = native.dtype_code(header.dtype, file.path)
+        origin = Origin(file.path, "npy", 0, storage, header.fingerprint)
+        return FoundRows(array, code, guard, origin)
+    file = native.NativeFile(path)
+    table = SectionTable(file, native.CONTENT_FEATURES)
+    if len(table.meta.arrays) != 1:
+        raise FormatError(f"{file.path}: a feature file has one array")
+    return _find_array(table, 0, "native", storage)
+
+
+def find_section(table: SectionTable, number: int) -> FoundRows:
+    """The rows of array ``number`` of a graph file."""
+    return _find_array(table, number, "graph", "mmap")
+
+
+def _find_array(table: SectionTable, number: int, kind: str, storage: str) -> FoundRows:
+    array = table.array(number)
+    code = native.DTYPE_CODES[table.meta.arrays[number].dtype]
+    origin = Origin(table.path, kind, number, storage, table.fingerprint())
+    return FoundRows(array, code, table.file.guard(), origin)
+
+
+def save_native(
+    path: native.Path,
+    shape: tuple[int, ...],
+    code: int,
+    write_section: Callable[[native.NativeWriter, native.Task | None], None],
+    task: native.Task | None,
+) -> None:
+    """Write a feature file whose one section ``write_section`` writes."""
+    meta = FileMeta(arrays=(ArrayMeta("x", "row", 0, native.DTYPE_NAMES[code], shape),))
+    with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
+        write_meta(writer, meta)
+        write_section(writer, task)
+
+
+def is_npy_name(path: native.Path) -> bool:
+    """Whether a file of this name is to be numpy's."""
+    return os.fsdecode(native.encode_path(path)[1]).endswith(".npy")
+
+
+def save_npy(
+    path: native.Path,
+    shape: tuple[int, ...],
+    code: int,
+    pieces: Iterator[NDArray[Any]],
+    guard: native.FileGuard | None,
+    task: native.Task | None,
+) -> None:
+    """Write numpy's format; ``guard`` watches the file that the pieces are read from."""
+    if code == native.BFLOAT16:
+        raise UnsupportedError(
+            "a .npy file cannot hold bfloat16; choose another file name for the native "
+            "format, or dtype='float32'"
+        )
+    header = {
+        "descr": np.lib.format.dtype_to_descr(native.ARRAY_DTYPES[code]),
+        "fortran_order": False,
+        "shape": shape,
+    }
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, header)
+    with native.NativeReplacement(path) as out, native.reading(guard):
+        out.append(head.getvalue())
+        for piece in pieces:
+            out.append(piece)
+            if task is not None:
+                task.lend(piece.nbytes)
+                task.check()
+
+
+def verify(origin: Origin | None, progress: native.Progress | None) -> None:
+    """Compare the checksums of the file that rows came from; ``.npy`` files have none."""
+    if origin is None or origin.kind == "npy":
+        return
+    file = native.NativeFile(origin.path)
+    content = native.CONTENT_GRAPH if origin.kind == "graph" else native.CONTENT_FEATURES
+    table = SectionTable(file, content)
+    check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
+    native.run_long(file.verify, progress, file.size)
+    file.check()

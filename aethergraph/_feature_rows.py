@@ -1,0 +1,76 @@
+"""Arrays as rows of features: which can be stored, and how torch sees them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import to_array
+from aethergraph._bfloat16 import torch_bfloat16_bits
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+
+__all__ = ["as_rows", "as_tensor"]
+
+
+def as_rows(array: ArrayLike, dtype: str | None, name: str) -> tuple[NDArray[Any], int]:
+    """The rows of an array, copied only if they must be, and the code of their dtype.
+
+    Args:
+        array: anything with at least one dimension; torch tensors and ``ml_dtypes`` as well.
+        dtype: ``"bfloat16"`` if a uint16 array holds bfloat16 bit patterns, else None.
+        name: of the argument, for messages.
+    """
+    bits = torch_bfloat16_bits(array)
+    values = to_array(array, name) if bits is None else bits
+    if bits is not None:
+        dtype = "bfloat16"
+    if values.ndim == 0:
+        raise InvalidArgumentError(f"{name} must have at least one dimension, got a scalar")
+    if values.dtype.name == "bfloat16":  # ml_dtypes
+        values, dtype = values.view(np.uint16), "bfloat16"
+    if dtype == "bfloat16":
+        if values.dtype.newbyteorder("=") != np.uint16:
+            raise InvalidArgumentError(
+                f"bfloat16 bit patterns come as uint16, got dtype {values.dtype}"
+            )
+        code = native.BFLOAT16
+    elif dtype is not None:
+        raise InvalidArgumentError(f"dtype = {dtype!r} is not 'bfloat16' or None")
+    else:
+        code = native.dtype_code(values.dtype, name)
+    return _native_rows(values), code
+
+
+def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
+    """Native byte order, aligned, contiguous inside a row; rows may lie apart."""
+    if not values.dtype.isnative or not values.flags.aligned:
+        return np.require(values, values.dtype.newbyteorder("="), ["C", "A"])
+    if values.size == 0 or values.flags.c_contiguous:
+        return np.ascontiguousarray(values)
+    row = values[0]
+    row_bytes = row.size * values.dtype.itemsize
+    if row.flags.c_contiguous and values.strides[0] >= row_bytes:
+        return values
+    return np.ascontiguousarray(values)
+
+
+def as_tensor(rows: NDArray[Any], code: int) -> Any:
+    """A torch tensor over the memory of ``rows``, which have the dtype of ``code``."""
+    try:
+        # Not an import statement: mypyc would read all of torch to compile what imports this.
+        torch: Any = importlib.import_module("torch")
+    except ImportError as error:
+        raise UnsupportedError("tensor() needs torch: pip install torch") from error
+    writable = native.without_read_only(rows)
+    if code == native.BFLOAT16:
+        return torch.from_numpy(writable.view(np.int16)).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(writable)
+    except TypeError as error:
+        raise UnsupportedError(
+            f"torch {torch.__version__} has no dtype {native.DTYPE_NAMES[code]}"
+        ) from error
