@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
-from aethergraph._npy import is_npy, map_npy, read_npy_header
+from aethergraph._hot import RowCache
+from aethergraph._npy import identity, is_npy, map_npy, read_npy_header
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
-from aethergraph.errors import FormatError, UnsupportedError
+from aethergraph.errors import FileChangedError, FormatError, UnsupportedError
 
 __all__ = [
     "FoundRows",
@@ -30,17 +32,27 @@ __all__ = [
 class Origin:
     """Where a store came from; what a pickle carries instead of the rows."""
 
-    __slots__ = ("fingerprint", "kind", "number", "path", "storage")
+    __slots__ = ("cache", "fingerprint", "kind", "number", "path", "storage")
 
-    def __init__(self, path: str, kind: str, number: int, storage: str, fingerprint: str) -> None:
+    def __init__(
+        self, path: str, kind: str, number: int, storage: str, fingerprint: str,
+        cache: RowCache | None = None,
+    ) -> None:  # fmt: skip
         self.path = path
         self.kind = kind
         self.number = number
         self.storage = storage
         self.fingerprint = fingerprint
+        self.cache = cache
+
+    def stored(self, storage: str, cache: RowCache | None = None) -> Origin:
+        """The same rows of the same file, kept in another way."""
+        return Origin(self.path, self.kind, self.number, storage, self.fingerprint, cache)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Origin, (self.path, self.kind, self.number, self.storage, self.fingerprint)
+        return Origin, (
+            self.path, self.kind, self.number, self.storage, self.fingerprint, self.cache,
+        )  # fmt: skip
 
 
 class FoundRows(NamedTuple):
@@ -50,6 +62,7 @@ class FoundRows(NamedTuple):
     code: int
     guard: native.FileGuard
     origin: Origin
+    offset: int
 
 
 def find_rows(path: native.Path, storage: str) -> FoundRows:
@@ -61,7 +74,7 @@ def find_rows(path: native.Path, storage: str) -> FoundRows:
         array = map_npy(file, header, storage)
         code = native.dtype_code(header.dtype, file.path)
         origin = Origin(file.path, "npy", 0, storage, header.fingerprint)
-        return FoundRows(array, code, guard, origin)
+        return FoundRows(array, code, guard, origin, header.offset)
     file = native.NativeFile(path)
     table = SectionTable(file, native.CONTENT_FEATURES)
     if len(table.meta.arrays) != 1:
@@ -78,7 +91,27 @@ def _find_array(table: SectionTable, number: int, kind: str, storage: str) -> Fo
     array = table.array(number)
     code = native.DTYPE_CODES[table.meta.arrays[number].dtype]
     origin = Origin(table.path, kind, number, storage, table.fingerprint())
-    return FoundRows(array, code, table.file.guard(), origin)
+    return FoundRows(array, code, table.file.guard(), origin, table.file.offset_of(array))
+
+
+def open_rows(
+    found: FoundRows, before: tuple[int, ...], cache: RowCache, progress: native.Progress | None
+) -> native.FileRows:
+    """The same rows, to be read from the file through a cache.
+
+    ``before`` is what :func:`aethergraph._npy.identity` said before ``found`` was opened.
+    """
+    array, code, guard, origin, offset = found
+    rows = native.FileRows(
+        origin.path, offset, array.shape, code, cache.memory,
+        hot=cache.hot, hot_percent=cache.hot_percent, progress=progress,
+    )  # fmt: skip
+    guard.check()
+    if identity(origin.path) != before:
+        raise FileChangedError(
+            errno.ESTALE, f"{origin.path}: the file was replaced while it was opened", origin.path
+        )
+    return rows
 
 
 def save_native(

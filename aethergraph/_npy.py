@@ -75,11 +75,11 @@ def read_npy_header(file: native.NativeFile) -> NpyHeader:
         dtype = np.dtype(descr)
     except (TypeError, ValueError, SyntaxError) as error:
         raise FormatError(f"{path}: the .npy dtype {descr!r} is not known") from error
-    fingerprint = repr((file.size, data.strip(), _identity(path)))
+    fingerprint = repr((file.size, data.strip(), identity(path)))
     return NpyHeader(dtype, shape, fortran, begin + length, fingerprint)
 
 
-def _identity(path: str) -> tuple[int, ...]:
+def identity(path: native.Path) -> tuple[int, ...]:
     """Tells files of one shape apart: pickles by path must find the very same file."""
     try:
         found = os.stat(path)

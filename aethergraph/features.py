@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,12 +20,20 @@ from aethergraph._feature_files import (
     find_rows,
     find_section,
     is_npy_name,
+    open_rows,
     save_native,
     save_npy,
     verify,
 )
 from aethergraph._feature_rows import as_rows, as_tensor
-from aethergraph._storage import Storage, check_storage, choose_storage, copy_to_memory
+from aethergraph._hot import Numbers, RowCache, choose_cache
+from aethergraph._npy import identity
+from aethergraph._storage import (
+    Storage,
+    check_storage,
+    choose_storage,
+    copy_to_memory,
+)
 from aethergraph.container import SectionTable, check_fingerprint
 from aethergraph.errors import (
     ClosedError,
@@ -52,8 +61,10 @@ class FeatureStore:
         store[10:20], store[mask]
 
     Mapped files are read on demand: opening is instant and memory stays bounded by what is
-    gathered. numpy has no bfloat16, so such rows come as uint16 bit patterns unless a dtype is
-    asked for; ``dtype_name`` tells.
+    gathered. Files larger than memory are read faster, and within a budget, by
+    ``FeatureStore.load(path, storage="uring", memory_budget="512M")``: see :meth:`to_uring`.
+    numpy has no bfloat16, so such rows come as uint16 bit patterns unless a dtype is asked for;
+    ``dtype_name`` tells.
 
     Safe to share between threads and forked children. Pickles by path when it came from a file
     (the file must still be the same), else by value.
@@ -62,8 +73,8 @@ class FeatureStore:
     def __init__(self) -> None:
         raise InvalidArgumentError("use FeatureStore.load(path) or FeatureStore.from_array(array)")
 
-    _rows: native.NativeRows | None
-    _array: NDArray[Any]
+    _rows: native.NativeRows | native.FileRows | None
+    _array: NDArray[Any] | None
     _code: int
     _guard: native.FileGuard | None
     _origin: Origin | None
@@ -82,16 +93,29 @@ class FeatureStore:
         origin: Origin | None = None,
         storage: str = "memory",
     ) -> FeatureStore:
-        self = cls.__new__(cls)
-        self._rows = native.NativeRows(array, code, guard)
+        self = cls._over(native.NativeRows(array, code, guard), array.shape, origin, storage)
         self._array = read_only(array)
-        self._code = code
         self._guard = guard
+        return self
+
+    @classmethod
+    def _over(
+        cls,
+        rows: native.NativeRows | native.FileRows,
+        shape: tuple[int, ...],
+        origin: Origin | None,
+        storage: str,
+    ) -> FeatureStore:
+        self = cls.__new__(cls)
+        self._rows = rows
+        self._array = None
+        self._code = rows.code
+        self._guard = None
         self._origin = origin
         self._storage = storage
-        self._row_shape = array.shape[1:]
-        self._num_rows = array.shape[0]
-        self._dtype = array.dtype
+        self._row_shape = shape[1:]
+        self._num_rows = shape[0]
+        self._dtype = native.ARRAY_DTYPES[rows.code]
         return self
 
     # ---- making one ----------------------------------------------------------------------
@@ -103,6 +127,9 @@ class FeatureStore:
         storage: Storage = "mmap",
         *,
         memory_budget: int | str | None = None,
+        hot: ArrayLike | None = None,
+        frequency: ArrayLike | Numbers | None = None,
+        hot_share: float = 0.5,
         progress: native.Progress | None = None,
     ) -> FeatureStore:
         """Open a ``.npy`` file as it is, or a native feature file.
@@ -110,10 +137,13 @@ class FeatureStore:
         Args:
             path: the file; which of the two kinds it is shows in its first bytes.
             storage: ``"mmap"`` reads pages when they are needed, ``"memory"`` copies all rows into
-                memory now, ``"auto"`` copies if they fit ``memory_budget`` (or half of the memory
-                that is available) and logs what it chose.
+                memory now. ``"uring"`` reads rows when they are gathered, past the page cache, many
+                at a time, through a cache of its own: see :meth:`to_uring`. ``"auto"`` copies if
+                they fit ``memory_budget``, else takes uring; without a budget it copies if they
+                fit half of the memory that is available, else maps. It logs what it chose.
             memory_budget: bytes, or a text such as ``"4G"``.
-            progress: called with (bytes done, bytes in all) while copying.
+            hot, frequency, hot_share: for ``"uring"``: see :meth:`to_uring`.
+            progress: called with (bytes done, bytes in all) while copying, or reading hot rows.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
@@ -121,6 +151,17 @@ class FeatureStore:
             UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
         """
         check_storage(storage)
+        if storage == "auto" and memory_budget is not None:
+            size = find_rows(path, "mmap").array.nbytes
+            storage = choose_storage(storage, size, memory_budget, os.fsdecode(path))  # type: ignore[assignment]
+        if storage == "uring":
+            before = identity(path)
+            found = find_rows(path, "mmap")
+            cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
+            return cls._read(found, before, cache, progress)
+        for name, value in (("hot", hot), ("frequency", frequency)):
+            if value is not None:
+                raise InvalidArgumentError(f"{name} needs storage='uring', not {storage!r}")
         return cls._open(find_rows(path, storage), storage, memory_budget, progress)
 
     @classmethod
@@ -131,7 +172,7 @@ class FeatureStore:
         budget: int | str | None,
         progress: native.Progress | None,
     ) -> FeatureStore:
-        array, code, guard, origin = found
+        array, code, guard, origin, _ = found
         chosen = choose_storage(storage, array.nbytes, budget, origin.path)
         mapped = isinstance(array.base, native.MemoryView)
         if not mapped:  # empty, or converted while it was read
@@ -143,9 +184,23 @@ class FeatureStore:
 
     @classmethod
     def _map(cls, found: FoundRows) -> FeatureStore:
-        array, code, guard, origin = found
+        array, code, guard, origin, _ = found
         native.advise(array, native.ADVICE_RANDOM)
         return cls._make(array, code, guard=guard, origin=origin, storage="mmap")
+
+    @classmethod
+    def _read(
+        cls,
+        found: FoundRows,
+        before: tuple[int, ...],
+        cache: RowCache,
+        progress: native.Progress | None,
+    ) -> FeatureStore:
+        origin = found.origin.stored("uring", cache)
+        if found.array.nbytes == 0:  # nothing to read
+            return cls._make(found.array, found.code, origin=origin)
+        rows = open_rows(found, before, cache, progress)
+        return cls._over(rows, found.array.shape, origin, "uring")
 
     @classmethod
     def from_section(cls, table: SectionTable, number: int) -> FeatureStore:
@@ -216,12 +271,12 @@ class FeatureStore:
 
     @property
     def storage(self) -> str:
-        """Where the rows are: ``"mmap"`` or ``"memory"``."""
+        """Where the rows are: ``"mmap"``, ``"memory"``, or ``"uring"`` (read when gathered)."""
         return self._storage
 
     @property
     def guard(self) -> native.FileGuard | None:
-        """Watches the file that the rows are mapped from; None for rows in memory."""
+        """Watches the file that the rows are mapped from; None if they are not mapped."""
         return self._guard
 
     @property
@@ -230,14 +285,27 @@ class FeatureStore:
         return self._rows is None
 
     @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The numpy dtype that rows come as: uint16 for bfloat16."""
+        return self._dtype
+
+    @property
     def array(self) -> NDArray[Any]:
         """All rows as a read-only view (bfloat16 as uint16).
 
         The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If
         the file is made shorter while it is mapped, the view reads zeros there; ``gather`` reports
         that as FileChangedError.
+
+        Raises:
+            UnsupportedError: the rows are read with ``storage="uring"``, so there is no array.
         """
         self.native_rows()
+        if self._array is None:
+            raise UnsupportedError(
+                f"{self!r} reads rows when they are gathered and has no array of them all: use "
+                "gather(), or to_memory() if they fit, or load the file with storage='mmap'"
+            )
         return self._array
 
     def tensor(self) -> Any:
@@ -256,10 +324,9 @@ class FeatureStore:
 
         Raises:
             UnsupportedError: torch is not installed, or has no such dtype (uint32 and uint64
-                before torch 2.3).
+                before torch 2.3), or the rows are read with ``storage="uring"``.
         """
-        self.native_rows()
-        return as_tensor(self._array, self._code)
+        return as_tensor(self.array, self._code)
 
     def __len__(self) -> int:
         return self._num_rows
@@ -282,7 +349,7 @@ class FeatureStore:
         """Native code of the dtype."""
         return self._code
 
-    def native_rows(self) -> native.NativeRows:
+    def native_rows(self) -> native.NativeRows | native.FileRows:
         """The native handle; raises ClosedError after :meth:`close`."""
         if self._rows is None:
             raise ClosedError(f"{self!r} was closed")
@@ -311,7 +378,8 @@ class FeatureStore:
         Raises:
             OutOfRangeError: names the first row number that does not exist, and its position.
             InvalidArgumentError: ``out`` does not fit; UnsupportedError: a narrowing ``dtype``.
-            FileChangedError: the mapped file was made shorter.
+            FileChangedError: the file was made shorter, or written to.
+            StorageError: a read of ``storage="uring"`` failed.
         """
         rows = self._rows
         if rows is None:
@@ -326,7 +394,10 @@ class FeatureStore:
                 code = native.dtype_code(dtype)
                 target = native.ARRAY_DTYPES[code]
             shape = (ids.shape[0], *self._row_shape)
-            out = empty(shape, target, f"{ids.shape[0]} rows")
+            if isinstance(rows, native.FileRows):
+                out = rows.empty(shape, target)
+            if out is None:
+                out = empty(shape, target, f"{ids.shape[0]} rows")
         else:
             code = self._check_out(out, ids.shape[0], dtype)
         try:
@@ -386,12 +457,14 @@ class FeatureStore:
         if index is Ellipsis or index is None:
             index = slice(None)
         if isinstance(index, slice):
+            try:
+                bounds = index.indices(self._num_rows)
+            except (TypeError, ValueError) as error:
+                raise InvalidArgumentError(f"{index} cannot choose rows: {error}") from error
+            if self._array is None:
+                return self.gather(np.arange(*bounds))
             with native.reading(self._guard):
-                try:
-                    rows: NDArray[Any] = self._array[index].copy()
-                except (TypeError, ValueError) as error:
-                    raise InvalidArgumentError(f"{index} cannot choose rows: {error}") from error
-            return rows
+                return self._array[index].copy()
         if isinstance(index, tuple):
             raise UnsupportedError("index rows only; index the result for more dimensions")
         ids = to_array(index, "index")
@@ -416,8 +489,70 @@ class FeatureStore:
         self.native_rows()
         if self._storage == "memory":
             return self
+        if self._array is None:
+            assert self._origin is not None
+            return _reopen(self._origin.stored("memory"), progress)
         array = copy_to_memory(self._array, self._guard, progress)
         return FeatureStore._make(array, self._code, origin=self._origin)
+
+    def to_uring(
+        self,
+        memory_budget: int | str | None = None,
+        *,
+        hot: ArrayLike | None = None,
+        frequency: ArrayLike | Numbers | None = None,
+        hot_share: float = 0.5,
+        progress: native.Progress | None = None,
+    ) -> FeatureStore:
+        """The same rows of the same file, read when they are gathered, within a budget.
+
+        For files larger than memory. What a call of ``gather`` asks for is looked up in a cache;
+        rows that it lacks are sorted by their place in the file, near ones read together, each
+        once, past the page cache and with many reads under way: io_uring, or threads with pread
+        where it is not available. Part of the cache may be a hot set that stays; the rest is kept
+        by S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
+        Results are those of the other storages. :meth:`stats` tells hits and reads.
+
+        The budget holds for each process that opens the file or inherits the store: with
+        ``num_workers=4``, give a fifth of what all may take together. A forked worker shares the
+        pages of the hot set with its parent and begins with the rest empty; a worker that
+        unpickles the store opens the file and reads its own hot set. Threads share the cache.
+
+        Args:
+            memory_budget: bytes, or a text such as ``"512M"`` (the default): for the rows that are
+                kept, their index, and reads under way. Results of ``gather`` are not in it.
+            hot: integer vector: rows to keep, the most important first.
+            frequency: instead of ``hot``, a number for each row, such as a degree or a count of
+                uses, or a function ``(start, stop)`` that gives those of a span of rows; rows with
+                the largest are kept.
+            hot_share: how much of the cache hot rows may take, 0 to 1; others are not kept.
+            progress: called with (bytes done, bytes in all) while hot rows are read.
+
+        Raises:
+            UnsupportedError: the rows did not come from a file.
+            InvalidArgumentError: the budget is too small; the message has the least.
+            OutOfRangeError: names the first of ``hot`` that is no row.
+            FileChangedError: the file is not the one that was opened.
+        """
+        self.native_rows()
+        if self._origin is None:
+            raise UnsupportedError(
+                f"{self!r} did not come from a file: save() the rows and use "
+                "FeatureStore.load(path, storage='uring')"
+            )
+        cache = choose_cache(self, memory_budget, hot, frequency, hot_share)
+        return _reopen(self._origin.stored("uring", cache), progress)
+
+    def stats(self) -> native.RowStats:
+        """Hits, reads and memory of a store with ``storage="uring"``, in this process.
+
+        Raises:
+            UnsupportedError: the rows are mapped or in memory: the system reads them, or nobody.
+        """
+        rows = self.native_rows()
+        if not isinstance(rows, native.FileRows):
+            raise UnsupportedError(f"{self!r} has no statistics: only storage='uring' has")
+        return rows.stats()
 
     def save(
         self,
@@ -485,7 +620,11 @@ class FeatureStore:
         row_bytes = max(1, math.prod(self._row_shape) * self._dtype.itemsize)
         step = max(1, _PIECE_BYTES // row_bytes)
         for start in range(0, self._num_rows, step):
-            rows = self._array[start : start + step]
+            stop = min(start + step, self._num_rows)
+            if self._array is None:
+                rows = self.gather(np.arange(start, stop))
+            else:
+                rows = self._array[start:stop]
             yield np.ascontiguousarray(convert(rows, self._code, code))
 
     def verify(self, progress: native.Progress | None = None) -> None:
@@ -508,7 +647,7 @@ class FeatureStore:
         if self._rows is not None:
             self._rows = None
             self._guard = None
-            self._array = np.empty((0, *self._row_shape), self._dtype)
+            self._array = None
 
     def __enter__(self) -> FeatureStore:
         return self
@@ -522,20 +661,22 @@ class FeatureStore:
         self.native_rows()
         if self._origin is not None:
             return _reopen, (self._origin,)
-        return _rebuild, (np.ascontiguousarray(self._array), self._code)
+        return _rebuild, (np.ascontiguousarray(self.array), self._code)
 
 
-def _reopen(origin: Origin) -> FeatureStore:
+def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureStore:
+    """The very same rows, opened anew."""
+    before = identity(origin.path)
     if origin.kind == "graph":
         table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
         check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
-        store = FeatureStore.from_section(table, origin.number)
-        return store.to_memory() if origin.storage == "memory" else store
-    storage: Any = origin.storage
-    store = FeatureStore.load(origin.path, storage)
-    assert store._origin is not None
-    check_fingerprint(origin.path, origin.fingerprint, store._origin.fingerprint)
-    return store
+        found = find_section(table, origin.number)
+    else:
+        found = find_rows(origin.path, "mmap" if origin.storage == "uring" else origin.storage)
+        check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)
+    if origin.cache is not None:
+        return FeatureStore._read(found, before, origin.cache, progress)
+    return FeatureStore._open(found, origin.storage, None, progress)
 
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:

@@ -250,17 +250,42 @@ class Graph(Adjacency):
         *,
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
+        hot: ArrayLike | Literal["degree"] | None = None,
+        hot_share: float = 0.5,
     ) -> FeatureStore:
         """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
+
+        Args:
+            path: the file.
+            name: of the attribute.
+            storage, memory_budget, hot_share: see :meth:`FeatureStore.load`.
+            hot: for ``storage="uring"``, the rows to keep in the cache: ids, or ``"degree"``: the
+                nodes that most lists hold (out-degree; in-degree in a graph with layout "csc").
 
         Raises:
             InvalidArgumentError: the file has another number of rows than the graph has nodes.
         """
         parts = self._live()
-        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
+        by_degree = isinstance(hot, str)
+        if by_degree and hot != "degree":
+            raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
+        store = FeatureStore.load(
+            path,
+            storage,
+            memory_budget=memory_budget,
+            hot=None if by_degree else hot,
+            frequency=self._count_lists if by_degree else None,
+            hot_share=hot_share,
+        )
         _check_rows(store, self._num_nodes, "num_nodes")
         parts.node_attrs[name] = store
         return store
+
+    def _count_lists(self, start: int, stop: int) -> Ids:
+        """How many lists hold each of the nodes ``start .. stop - 1``, where that is stored."""
+        nodes = np.arange(start, min(stop, self._num_nodes))
+        counts = self.in_degrees(nodes) if self.layout == "csc" else self.out_degrees(nodes)
+        return np.pad(counts, (0, stop - start - len(counts)))  # more rows are refused later
 
     def load_edge_features(
         self,
@@ -269,6 +294,8 @@ class Graph(Adjacency):
         *,
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
+        hot: ArrayLike | None = None,
+        hot_share: float = 0.5,
     ) -> FeatureStore:
         """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
 
@@ -276,7 +303,9 @@ class Graph(Adjacency):
             InvalidArgumentError: the file has another number of rows than the graph has edges.
         """
         parts = self._live()
-        store = FeatureStore.load(path, storage, memory_budget=memory_budget)
+        store = FeatureStore.load(
+            path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share
+        )
         _check_rows(store, self._num_edges, "num_edges")
         parts.edge_attrs[name] = store
         return store

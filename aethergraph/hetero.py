@@ -41,9 +41,10 @@ _LAYOUTS = ("csc", "csr", "both")
 
 
 def _attach_file(
-    attrs: AttributeTable, path: native.Path, name: str, storage: Storage, budget: int | str | None
-) -> FeatureStore:
-    store = FeatureStore.load(path, storage, memory_budget=budget)
+    attrs: AttributeTable, path: native.Path, name: str, storage: Storage,
+    budget: int | str | None, hot: ArrayLike | None, hot_share: float,
+) -> FeatureStore:  # fmt: skip
+    store = FeatureStore.load(path, storage, memory_budget=budget, hot=hot, hot_share=hot_share)
     attrs[name] = store
     return store
 
@@ -94,10 +95,11 @@ class NodeView(NoStrayAttributes):
 
     def load_features(
         self, path: native.Path, name: str = "x", *, storage: Storage = "mmap",
-        memory_budget: int | str | None = None,
+        memory_budget: int | str | None = None, hot: ArrayLike | None = None,
+        hot_share: float = 0.5,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per node, as :meth:`Graph.load_features` does."""
-        return _attach_file(self.attrs, path, name, storage, memory_budget)
+        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``node_time`` as a store to gather from, if it is there."""
@@ -147,10 +149,11 @@ class EdgeView(Adjacency):
 
     def load_features(
         self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
-        memory_budget: int | str | None = None,
+        memory_budget: int | str | None = None, hot: ArrayLike | None = None,
+        hot_share: float = 0.5,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per edge, in edge-id order."""
-        return _attach_file(self.attrs, path, name, storage, memory_budget)
+        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from, those that are there."""

@@ -79,6 +79,7 @@ from aethergraph._binding.memory import (
     without_read_only,
 )
 from aethergraph._binding.reads import reading
+from aethergraph._binding.rows import FileRows, RowStats
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     SAMPLE_INDUCED,
@@ -116,6 +117,7 @@ __all__ = [
     "ERROR_CLASSES",
     "FileGuard",
     "FileReader",
+    "FileRows",
     "IO_TIERS",
     "Ids",
     "IoStats",
@@ -127,6 +129,7 @@ __all__ = [
     "NativeRelation",
     "NativeReplacement",
     "NativeRows",
+    "RowStats",
     "NativeSample",
     "NativeSampler",
     "NativeSums",

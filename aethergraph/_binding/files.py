@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph import errors
 from aethergraph._binding.core import ARRAY_DTYPES, Path, ffi, lib, new_error, raise_error
-from aethergraph._binding.memory import view_memory
+from aethergraph._binding.memory import address_of, view_memory
 from aethergraph._binding.tasks import Task, lend
 
 CONTENT_GRAPH: Final[int] = lib.AETHER_CONTENT_GRAPH
@@ -106,6 +106,10 @@ class NativeFile:
                 Section(i, row.kind, row.owner, row.dtype, row.offset, row.size, row.checksum)
             )
         return found
+
+    def offset_of(self, array: NDArray[Any]) -> int:
+        """Where in the file an array of :meth:`array` begins."""
+        return address_of(array) - self._base
 
     def section_array(self, section: Section) -> NDArray[Any]:
         """A section as a read-only vector that keeps the mapping alive."""

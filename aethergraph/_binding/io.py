@@ -21,7 +21,7 @@ IO_TIERS: Final[dict[str, int]] = {
     "uring": lib.AETHER_IO_URING,
     "pread": lib.AETHER_IO_PREAD,
 }
-_TIER_NAMES: Final[dict[int, str]] = {code: name for name, code in IO_TIERS.items()}
+IO_TIER_NAMES: Final[dict[int, str]] = {code: name for name, code in IO_TIERS.items()}
 
 
 class IoStats(NamedTuple):
@@ -82,7 +82,7 @@ class FileReader:
         self._handle = ffi.gc(out[0], lib.aether_io_close)
         info = ffi.new("aether_io_info *")
         lib.aether_io_describe(self._handle, info)
-        self.tier: str = _TIER_NAMES[info.tier]
+        self.tier: str = IO_TIER_NAMES[info.tier]
         self.direct = bool(info.direct)
         self.depth = int(info.depth)
         self.alignment = int(info.alignment)

@@ -44,7 +44,7 @@ class Column:
         # has another name for one of them: bfloat16 is uint16 to it and int16 to torch.
         raw = as_numpy(torch.empty((0, *self.shape[1:]), dtype=self.dtype))
         self._raw_shape, self._raw_dtype = raw.shape[1:], raw.dtype
-        self._core_dtype = rows.array.dtype
+        self._core_dtype = rows.array_dtype
 
     @classmethod
     def of_tensor(cls, tensor: Tensor) -> Column:

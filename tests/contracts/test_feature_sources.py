@@ -64,3 +64,20 @@ class TestNativeFileInMemory(TestNativeFile):
 
     def make(self, rows: Any, dtype: str) -> Any:
         return FeatureStore.load(super().make(rows, dtype).path, storage="memory")
+
+
+class TestNpyFileRead(Ours):
+    """Rows read when they are gathered, within a budget that holds few of them."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        path = self.path("npy")
+        np.save(path, rows)
+        return FeatureStore.load(path, "uring", memory_budget="256K")
+
+
+class TestNativeFileRead(TestArray):
+    def make(self, rows: Any, dtype: str) -> Any:
+        path = self.path("aeg")
+        super().make(rows, dtype).save(path)
+        hot = np.arange(len(rows))[::-3]
+        return FeatureStore.load(path, "uring", memory_budget="1M", hot=hot)

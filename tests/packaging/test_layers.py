@@ -30,6 +30,7 @@ PYTHON_LAYERS = [
         "_bfloat16",
         "_feature_files",
         "_feature_rows",
+        "_hot",
     },
     {"sampling"},
     {"loading"},

@@ -1,0 +1,109 @@
+"""Which rows a cache keeps for good: those that are asked for most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._arrays import as_ids
+from aethergraph._memory import parse_size
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+
+__all__ = ["Numbers", "RowCache", "choose_cache", "hottest"]
+
+DEFAULT_BUDGET = 512 << 20
+_CHUNK_ROWS = 1 << 20
+
+Ids = NDArray[np.int64]
+
+
+#: The numbers of rows ``start .. stop - 1``.
+Numbers = Callable[[int, int], NDArray[Any]]
+
+
+class RowCache(NamedTuple):
+    """How rows of a file are cached: bytes in all, hot rows, and how much they may take."""
+
+    memory: int
+    hot: Ids | None
+    hot_percent: int
+
+
+class Table(Protocol):
+    """What has rows: an array, or a store."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(num_rows, ...)``."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+
+
+def choose_cache(
+    rows: Table,
+    memory_budget: int | str | None,
+    hot: ArrayLike | None,
+    frequency: ArrayLike | Numbers | None,
+    hot_share: float,
+) -> RowCache:
+    """Check what the user gave, and find the hot rows by frequency.
+
+    ``frequency`` may be a function that gives the numbers of a span of rows.
+    """
+    memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
+    if not 0 <= hot_share <= 1:
+        raise InvalidArgumentError(f"hot_share = {hot_share!r} is not in 0..1")
+    if hot is not None and frequency is not None:
+        raise InvalidArgumentError("give hot or frequency, not both")
+    percent, num_rows = int(hot_share * 100), rows.shape[0]
+    chosen: Ids | None = None
+    if hot is not None:
+        chosen = _check_hot(as_ids(hot, "hot"), num_rows)
+    elif frequency is not None:
+        numbers = frequency if callable(frequency) else _check_frequency(frequency, num_rows)
+        row_bytes = max(1, rows.nbytes // max(1, num_rows))
+        room = 1 + memory * percent // 100 // row_bytes
+        chosen = hottest(numbers, num_rows, room)
+    return RowCache(memory, chosen, percent if chosen is not None else 0)
+
+
+def _check_frequency(frequency: ArrayLike, num_rows: int) -> Numbers:
+    numbers = np.asarray(frequency)
+    if numbers.shape != (num_rows,) or numbers.dtype.kind not in "biuf":
+        raise InvalidArgumentError(
+            f"frequency needs a number for each of the {num_rows} rows, got shape "
+            f"{numbers.shape}, dtype {numbers.dtype}"
+        )
+    return lambda start, stop: numbers[start:stop]
+
+
+def _check_hot(hot: Ids, num_rows: int) -> Ids:
+    bad = (hot < 0) | (hot >= num_rows)
+    if bad.any():
+        at = int(bad.argmax())
+        raise OutOfRangeError(
+            f"hot[{at}] = {hot[at]} is not in 0..{num_rows - 1}", position=at, value=int(hot[at])
+        )
+    return np.ascontiguousarray(hot, np.int64)
+
+
+def hottest(numbers: Numbers, num_rows: int, count: int) -> Ids:
+    """The ``count`` rows with the largest numbers, the largest first, the first of equal ones.
+
+    ``numbers(start, stop)`` gives those of a span of rows: memory is bounded by ``count`` and a
+    span.
+    """
+    best_ids, best = np.empty(0, np.int64), np.empty(0)
+    for start in range(0, num_rows, _CHUNK_ROWS):
+        stop = min(start + _CHUNK_ROWS, num_rows)
+        found = np.asarray(numbers(start, stop), np.float64)
+        ids = np.concatenate([best_ids, np.arange(start, stop)])
+        found = np.concatenate([best, np.where(np.isnan(found), -np.inf, found)])
+        order = np.argsort(-found, kind="stable")[:count]
+        best_ids, best = ids[order], found[order]
+    return best_ids
