@@ -183,7 +183,8 @@ class Adjacency(NoStrayAttributes):
         """``(indptr uint64 [num_dst + 1], indices uint32 or uint64 [num_edges])``, read-only.
 
         ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
-        ids. The views keep the memory alive after :meth:`close`.
+        ids. The views keep the memory alive after :meth:`close`. Compressed ids are decoded into
+        a new array.
         """
         lists = self._in_lists()
         return lists.indptr, lists.indices
@@ -212,6 +213,26 @@ class Adjacency(NoStrayAttributes):
             raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
         major = np.repeat(np.arange(num_major, dtype=np.int64), degrees)
         return (minor, major) if parts.csc is not None else (major, minor)
+
+    def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:
+        """``(src, dst)`` of some edges, by id: int64, as long as ``edges``.
+
+        Raises:
+            OutOfRangeError: an edge that does not exist; names its position.
+        """
+        ids = as_ids(edges, "edges")
+        parts = self._edges()
+        check_ids(ids, parts.num_edges, "edges")
+        lists = parts.any_lists
+        minor = lists.topology.ids_at(ids)
+        found = np.searchsorted(lists.indptr, ids.astype(np.uint64), side="right") - 1
+        major = found.astype(np.int64, copy=False)
+        return (minor, major) if lists is parts.csc else (major, minor)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the neighbours are stored in compressed blocks."""
+        return self._edges().any_lists.compressed
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """The native handle that samplers use; keeps its memory alive by itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,13 @@ from aethergraph._parts import (
     Lists,
     NodeParts,
     RawLists,
+)
+from aethergraph._section_content import (
+    ArrayContent,
+    Content,
+    EncodedIds,
+    EncodedIndex,
+    id_content,
 )
 from aethergraph._storage import choose_storage, copy_array
 from aethergraph.container import (
@@ -38,15 +45,34 @@ _IDS = ("uint32", "uint64")
 _WEIGHTS = ("float32", "float64")
 _TIMES = ("int64", "float64")
 
-#: (indptr, indices, edge ids, name) of the two directions.
-_CSC = (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES, None, "CSC")
-_CSR = (
+
+class _Kinds(NamedTuple):
+    """The sections of one direction."""
+
+    name: str
+    indptr: int
+    indices: int
+    blocks: int
+    block_index: int
+    edge_ids: int | None
+
+
+_CSC = _Kinds(
+    "CSC",
+    native.SECTION_CSC_INDPTR,
+    native.SECTION_CSC_INDICES,
+    native.SECTION_CSC_BLOCKS,
+    native.SECTION_CSC_INDEX,
+    None,
+)
+_CSR = _Kinds(
+    "CSR",
     native.SECTION_CSR_INDPTR,
     native.SECTION_CSR_INDICES,
+    native.SECTION_CSR_BLOCKS,
+    native.SECTION_CSR_INDEX,
     native.SECTION_CSR_EDGE_IDS,
-    "CSR",
 )
-_Kinds = tuple[int, int, int | None, str]
 
 
 def _hint(path: native.Path) -> str:
@@ -128,15 +154,15 @@ class GraphReader:
     ) -> None:
         lists = [
             (
-                self._lists(_CSC, owner, part.num_dst, part),
-                self._lists(_CSR, owner, part.num_src, part),
+                self._lists(_CSC, owner, part.num_dst, part.num_src, part.num_edges),
+                self._lists(_CSR, owner, part.num_src, part.num_dst, part.num_edges),
             )
             for owner, part in enumerate(edges)
         ]
         for csc, csr in lists:
             if csc is None and csr is None:
                 raise CorruptFileError(f"{self.path}: the file has no adjacency")
-        hot = [a for pair in lists for raw in pair if raw is not None for a in raw if a is not None]
+        hot = [a for pair in lists for raw in pair if raw is not None for a in _arrays(raw)]
         size = sum(a.nbytes for a in hot)
         self.storage = choose_storage(storage, size, budget, self.path)
         guard: native.FileGuard | None = self.guard
@@ -178,6 +204,11 @@ class GraphReader:
         ) -> Lists | None:
             if raw is None:
                 return None
+            if isinstance(raw[1], native.CompressedIds):
+                raise UnsupportedError(
+                    f"{self.path}: storage='uring' does not read compressed lists: take 'mmap' or "
+                    "'memory', or save the graph with compress=False"
+                )
             places = (self.table.offset(kinds[0], owner), self.table.offset(kinds[1], owner))
             topology = paging.open(raw, num_minor, self.guard, places, task)
             return Lists(raw, num_minor, self.guard, topology)
@@ -192,20 +223,34 @@ class GraphReader:
         paging.check_budget()
 
     def _lists(
-        self, kinds: _Kinds, owner: int, num_major: int, part: EdgeParts
-    ) -> RawLists | None:  # fmt: skip
-        indptr_kind, indices_kind, ids_kind, name = kinds
-        vector, count = self.table.vector, part.num_edges
-        indptr = vector(indptr_kind, owner, num_major + 1, ("uint64",), f"{name} indptr")
-        indices = vector(indices_kind, owner, count, _IDS, f"{name} indices")
+        self, kinds: _Kinds, owner: int, num_major: int, num_minor: int, count: int
+    ) -> RawLists | None:
+        vector, name = self.table.vector, kinds.name
+        indptr = vector(kinds.indptr, owner, num_major + 1, ("uint64",), f"{name} indptr")
+        ids: NDArray[Any] | native.CompressedIds | None
+        ids = vector(kinds.indices, owner, count, _IDS, f"{name} indices")
+        if ids is None:
+            ids = self._compressed(kinds, owner, num_minor, count)
         edge_ids = None
-        if ids_kind is not None:
-            edge_ids = vector(ids_kind, owner, count, _IDS, f"{name} edge ids")
-        if indptr is None and indices is None and edge_ids is None:
+        if kinds.edge_ids is not None:
+            edge_ids = vector(kinds.edge_ids, owner, count, _IDS, f"{name} edge ids")
+        if indptr is None and ids is None and edge_ids is None:
             return None
-        if indptr is None or indices is None:
+        if indptr is None or ids is None:
             raise CorruptFileError(f"{self.path}: the {name} adjacency is not complete")
-        return indptr, indices, edge_ids
+        return indptr, ids, edge_ids
+
+    def _compressed(
+        self, kinds: _Kinds, owner: int, num_minor: int, count: int
+    ) -> native.CompressedIds | None:  # fmt: skip
+        vector, name = self.table.vector, kinds.name
+        blocks = vector(kinds.blocks, owner, None, ("uint8",), f"{name} blocks")
+        length = native.index_words(count)
+        index = vector(kinds.block_index, owner, length, ("uint64",), f"{name} index")
+        if blocks is None or index is None:
+            return None
+        dtype = native.id_dtype(native.id_bytes_for(num_minor))
+        return native.CompressedIds(blocks, index, count, dtype)
 
     def _topology(
         self, raw: RawLists | None, num_minor: int, guard: native.FileGuard | None
@@ -240,12 +285,24 @@ class GraphReader:
             table[meta.name] = FeatureStore.from_section(self.table, number)
 
 
+def _arrays(raw: RawLists) -> list[NDArray[Any]]:
+    indptr, ids, edge_ids = raw
+    own = [ids.blocks, ids.index] if isinstance(ids, native.CompressedIds) else [ids]
+    return [indptr, *own, *([] if edge_ids is None else [edge_ids])]
+
+
 def _copy_lists(raw: RawLists | None, task: native.Task | None) -> RawLists | None:
     if raw is None:
         return None
-    indptr, indices, edge_ids = raw
-    copied_ids = None if edge_ids is None else copy_array(edge_ids, task)
-    return copy_array(indptr, task), copy_array(indices, task), copied_ids
+    indptr, ids, edge_ids = raw
+    copied: NDArray[Any] | native.CompressedIds
+    if isinstance(ids, native.CompressedIds):
+        blocks, index = copy_array(ids.blocks, task), copy_array(ids.index, task)
+        copied = native.CompressedIds(blocks, index, ids.count, ids.dtype)
+    else:
+        copied = copy_array(ids, task)
+    edge_copy = None if edge_ids is None else copy_array(edge_ids, task)
+    return copy_array(indptr, task), copied, edge_copy
 
 
 class GraphWriter:
@@ -255,8 +312,10 @@ class GraphWriter:
         self,
         node_types: Sequence[tuple[NodeType, NodeParts]],
         edge_types: Sequence[tuple[EdgeType, EdgeParts]],
+        compress: bool | None = None,
     ) -> None:
-        self.sections: list[tuple[int, int, NDArray[Any]]] = []
+        self.sections: list[tuple[int, int, Content]] = []
+        self.compress = compress
         self.stores: list[FeatureStore] = []
         arrays = list[ArrayMeta]()
         for owner, (_, node) in enumerate(node_types):
@@ -279,11 +338,12 @@ class GraphWriter:
         self.size = sum(a.nbytes for *_, a in self.sections) + sum(s.nbytes for s in self.stores)
 
     @classmethod
-    def of_one(cls, parts: GraphParts) -> GraphWriter:
+    def of_one(cls, parts: GraphParts, compress: bool | None = None) -> GraphWriter:
         """For a graph with one node type and one edge type."""
         return cls(
             [(NodeType("node", parts.num_nodes), parts)],
             [(EdgeType(0, "to", 0, parts.num_edges), parts)],
+            compress,
         )
 
     def _attributes(self, table: AttributeTable, owner: int) -> list[ArrayMeta]:
@@ -297,14 +357,23 @@ class GraphWriter:
     def _add_lists(self, lists: Lists | None, kinds: _Kinds, owner: int) -> None:
         if lists is None:
             return
-        self._add(kinds[0], owner, lists.indptr)
-        self._add(kinds[1], owner, lists.indices)
-        if kinds[2] is not None:
-            self._add(kinds[2], owner, lists.edge_ids)
+        self._add(kinds.indptr, owner, lists.indptr)
+        ids = lists.ids
+        if self.compress is False or not (self.compress or lists.compressed):
+            self.sections.append((kinds.indices, owner, id_content(lists)))
+        elif isinstance(ids, native.CompressedIds):
+            self._add(kinds.blocks, owner, ids.blocks)
+            self._add(kinds.block_index, owner, ids.index)
+        else:
+            encoded = EncodedIds(lists)
+            self.sections.append((kinds.blocks, owner, encoded))
+            self.sections.append((kinds.block_index, owner, EncodedIndex(encoded)))
+        if kinds.edge_ids is not None:
+            self._add(kinds.edge_ids, owner, lists.edge_ids)
 
     def _add(self, kind: int, owner: int, array: NDArray[Any] | None) -> None:
         if array is not None:
-            self.sections.append((kind, owner, array))
+            self.sections.append((kind, owner, ArrayContent(array)))
 
     def write(
         self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None
@@ -312,9 +381,9 @@ class GraphWriter:
         """Write everything; ``guard`` watches the file that the arrays are mapped from."""
         with native.NativeWriter(path, native.CONTENT_GRAPH) as writer, native.reading(guard):
             write_meta(writer, self.meta)
-            for kind, owner, array in self.sections:
-                writer.begin(kind, owner, native.dtype_code(array.dtype))
-                writer.append(array, task)
+            for kind, owner, content in self.sections:
+                writer.begin(kind, owner, native.dtype_code(content.dtype))
+                content.write(writer, task)
                 writer.end()
             for number, store in enumerate(self.stores):
                 store.write_section(writer, number, task)
@@ -333,7 +402,7 @@ def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None
         if lists is None:
             continue
         try:
-            native.check_lists(lists.indptr, lists.indices, count, task)
+            _check_lists(lists, parts.num_edges, count, task)
         except AetherError as error:
             raise CorruptFileError(
                 f"{label}: {name}: {error}", position=error.position, value=error.value
@@ -344,6 +413,15 @@ def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None
             raise CorruptFileError(f"{label}: {name} are not a permutation of the edges")
     _check_values(parts.edge_weight, label, "edge_weight", check_weights, task)
     _check_values(parts.edge_time, label, "edge_time", check_times, task)
+
+
+def _check_lists(lists: Lists, num_edges: int, num_minor: int, task: native.Task | None) -> None:
+    if not isinstance(lists.ids, native.CompressedIds):
+        native.check_lists(lists.indptr, lists.ids, num_edges, num_minor, task)
+        return
+    native.check_lists(lists.indptr, None, num_edges, num_minor, task)
+    for start in range(0, num_edges, _CHUNK):
+        lists.topology.ids(start, min(_CHUNK, num_edges - start), lists.ids.dtype, task)
 
 
 def verify_nodes(parts: NodeParts, label: str, task: native.Task | None) -> None:

@@ -58,7 +58,7 @@ class Paging:
 
     def open(
         self,
-        arrays: tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None],
+        arrays: tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None],
         num_minor: int,
         guard: native.FileGuard,
         offsets: tuple[int, int],

@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 Ids = NDArray[np.int64]
-#: indptr, indices and edge ids (None: positions are edge ids) of one direction.
-RawLists = tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]
+#: indptr, ids and edge ids (None: positions are edge ids) of one direction.
+RawLists = tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None]
 
 
 class AttributeTable(MutableMapping[str, FeatureStore]):
@@ -98,7 +98,7 @@ class Lists:
     first asked for.
     """
 
-    __slots__ = ("_alias", "_members", "_sums", "edge_ids", "indices", "indptr", "topology")
+    __slots__ = ("_alias", "_members", "_sums", "edge_ids", "ids", "indptr", "topology")
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class Lists:
         guard: native.FileGuard | None,
         topology: native.NativeTopology | None = None,
     ) -> None:
-        indptr, indices, edge_ids = raw
+        indptr, ids, edge_ids = raw
         self.indptr = read_only(indptr)
-        self.indices = read_only(indices)
+        self.ids = ids if isinstance(ids, native.CompressedIds) else read_only(ids)
         self.edge_ids = None if edge_ids is None else read_only(edge_ids)
         self.topology = topology or native.NativeTopology(
-            self.indptr, self.indices, self.edge_ids, num_minor, guard
+            self.indptr, self.ids, self.edge_ids, num_minor, guard
         )
         self._alias: NDArray[np.uint64] | None = None
         self._members: NDArray[Any] | None = None
@@ -124,7 +124,7 @@ class Lists:
             self._alias = native.run_long(
                 lambda task: native.build_alias(self.topology, weights, guard, task),
                 None,
-                8 * len(self.indices),
+                8 * len(self.ids),
             )
         return self._alias
 
@@ -138,14 +138,32 @@ class Lists:
         """Table that tells whether an edge exists."""
         if self._members is None:
             self._members = native.run_long(
-                lambda task: native.build_members(self.topology, task), None, self.indices.nbytes
+                lambda task: native.build_members(self.topology, task),
+                None,
+                len(self.ids) * self.ids.dtype.itemsize,
             )
         return self._members
 
     @property
     def raw(self) -> RawLists:
-        """The arrays."""
-        return self.indptr, self.indices, self.edge_ids
+        """The arrays, compressed if they are."""
+        return self.indptr, self.ids, self.edge_ids
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the ids are compressed."""
+        return isinstance(self.ids, native.CompressedIds)
+
+    @property
+    def indices(self) -> NDArray[Any]:
+        """The ids of all lists, read-only; decoded anew each time if they are compressed."""
+        if not isinstance(self.ids, native.CompressedIds):
+            return self.ids
+        count, dtype = len(self.ids), self.ids.dtype
+        decoded = native.run_long(
+            lambda task: self.topology.ids(0, count, dtype, task), None, count * dtype.itemsize
+        )
+        return read_only(decoded)
 
     def length(self, node: int) -> int:
         """Length of the list of ``node``."""
@@ -252,7 +270,7 @@ class EdgeParts:
 
     @property
     def adjacency_bytes(self) -> int:
-        """Bytes of all lists."""
+        """Bytes of all lists, as they are stored."""
         arrays = [a for part in (self.csc, self.csr) if part is not None for a in part.raw]
         return sum(a.nbytes for a in arrays if a is not None)
 

@@ -226,9 +226,9 @@ class SectionTable:
         self.meta = FileMeta.decode(data, self.path)
 
     def vector(
-        self, kind: int, owner: int, length: int, dtypes: tuple[str, ...], what: str
+        self, kind: int, owner: int, length: int | None, dtypes: tuple[str, ...], what: str
     ) -> NDArray[Any] | None:  # fmt: skip
-        """The section as a vector of ``length``, or None if the file has none."""
+        """The section as a vector of ``length`` (None: any), or None if the file has none."""
         section = self._by_key.get((kind, owner))
         if section is None:
             return None
@@ -236,7 +236,7 @@ class SectionTable:
         if name not in dtypes:
             raise CorruptFileError(f"{self.path}: {what} has dtype {name or section.dtype}")
         itemsize = native.ARRAY_DTYPES[section.dtype].itemsize
-        if section.size != length * itemsize:
+        if length is not None and section.size != length * itemsize:
             raise CorruptFileError(
                 f"{self.path}: {what} has {section.size} bytes instead of {length} x {itemsize}"
             )

@@ -205,7 +205,13 @@ class Graph(Adjacency):
         reader.read([parts], [parts], storage, memory_budget, progress)
         return cls._make(parts, reader)
 
-    def save(self, path: native.Path, *, progress: native.Progress | None = None) -> None:
+    def save(
+        self,
+        path: native.Path,
+        *,
+        compress: bool | None = None,
+        progress: native.Progress | None = None,
+    ) -> None:
         """Write the graph with all its attributes to ``path``.
 
         The file appears at once and complete, or not at all: a crash at any moment leaves what was
@@ -213,12 +219,16 @@ class Graph(Adjacency):
 
         Args:
             path: by convention ``*.aeg``.
+            compress: store the neighbours in compressed blocks. They take less of the file and,
+                however it is loaded, of the memory; samples are the same and take longer. Ids that
+                are near each other within a list or from list to list gain most. None: as they
+                are now.
             progress: called with (bytes done, bytes in all).
 
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
         """
-        writer = GraphWriter.of_one(self._live())
+        writer = GraphWriter.of_one(self._live(), compress)
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -399,7 +409,8 @@ class Graph(Adjacency):
             "layout": self.layout,
             "storage": self._storage,
             "adjacency_bytes": parts.adjacency_bytes,
-            "id_dtype": dtype(parts.any_lists.indices),
+            "id_dtype": parts.any_lists.ids.dtype.name,
+            "compressed": self.compressed,
             "edge_order": parts.edge_order is not None,
             "edge_weight": dtype(parts.edge_weight),
             "edge_time": dtype(parts.edge_time),

@@ -310,7 +310,13 @@ class HeteroGraph(NoStrayAttributes):
             dict(zip(names, nodes, strict=True)), dict(zip(kinds, edges, strict=True)), reader
         )
 
-    def save(self, path: native.Path, *, progress: native.Progress | None = None) -> None:
+    def save(
+        self,
+        path: native.Path,
+        *,
+        compress: bool | None = None,
+        progress: native.Progress | None = None,
+    ) -> None:
         """Write everything to one file, as :meth:`Graph.save` does: at once, or not at all."""
         self._check_open()
         number = {name: i for i, name in enumerate(self._nodes)}
@@ -320,6 +326,7 @@ class HeteroGraph(NoStrayAttributes):
                 (EdgeMeta(number[kind[0]], kind[1], number[kind[2]], part.num_edges), part)
                 for kind, part in self._edges.items()
             ],
+            compress,
         )
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)

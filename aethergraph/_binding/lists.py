@@ -76,9 +76,12 @@ def id_bounds(ids: Ids) -> tuple[int, int]:
 
 
 def check_lists(
-    indptr: NDArray[np.uint64], indices: NDArray[Any], num_minor: int, task: Task | None = None
-) -> None:
+    indptr: NDArray[np.uint64], indices: NDArray[Any] | None, num_edges: int, num_minor: int,
+    task: Task | None = None,
+) -> None:  # fmt: skip
     """Check that ``indptr`` is monotone and ends at E, and that every index is < num_minor.
+
+    ``indices`` None: the offsets alone.
 
     Raises:
         CorruptFileError or OutOfRangeError: with the position of the first fault.
@@ -87,11 +90,11 @@ def check_lists(
     code = lib.aether_check_lists(
         ffi.from_buffer("uint64_t[]", indptr),
         len(indptr) - 1,
-        ffi.from_buffer(indices),
-        indices.dtype.itemsize,
-        len(indices),
+        ffi.NULL if indices is None else ffi.from_buffer(indices),
+        8 if indices is None else indices.dtype.itemsize,
+        num_edges,
         num_minor,
-        lend(task, indices.nbytes),
+        lend(task, indptr.nbytes if indices is None else indices.nbytes),
         err,
     )
     if code:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._arrays import empty
+from aethergraph._binding.blocks import CompressedIds
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.io import FileReader
@@ -16,7 +17,7 @@ from aethergraph._binding.reads import begin_read, end_read
 from aethergraph._binding.tasks import Task, lend
 
 #: indptr, indices and edge ids (None: positions are edge ids).
-Arrays = tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]
+Arrays = tuple[NDArray[np.uint64], NDArray[Any] | CompressedIds, NDArray[Any] | None]
 
 
 class Place(NamedTuple):
@@ -35,6 +36,7 @@ class NativeTopology:
         "edge_ids",
         "guard",
         "handle",
+        "id_dtype",
         "indices",
         "indptr",
         "num_edges",
@@ -48,7 +50,7 @@ class NativeTopology:
     def __init__(
         self,
         indptr: NDArray[np.uint64],
-        indices: NDArray[Any],
+        indices: NDArray[Any] | CompressedIds,
         edge_ids: NDArray[Any] | None,
         num_minor: int,
         guard: FileGuard | None = None,
@@ -57,7 +59,15 @@ class NativeTopology:
         out = ffi.new("aether_topology **")
         err = new_error()
         begin_read(guard)
-        code = lib.aether_topology_create(self._describe(), out, err)
+        if isinstance(indices, CompressedIds):
+            blocks = ffi.new("aether_blocks *")
+            blocks.blocks = ffi.cast("const void *", address_of(indices.blocks))
+            blocks.blocks_size = indices.blocks.nbytes
+            blocks.index = ffi.cast("const void *", address_of(indices.index))
+            blocks.index_size = indices.index.nbytes
+            code = lib.aether_topology_create_compressed(self._describe(), blocks, out, err)
+        else:
+            code = lib.aether_topology_create(self._describe(), out, err)
         if code:
             raise_error(code, err)
         self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
@@ -90,7 +100,7 @@ class NativeTopology:
     def _set(
         self,
         indptr: NDArray[np.uint64],
-        indices: NDArray[Any],
+        indices: NDArray[Any] | CompressedIds,
         edge_ids: NDArray[Any] | None,
         num_minor: int,
         guard: FileGuard | None,
@@ -104,6 +114,7 @@ class NativeTopology:
         self.num_major = len(indptr) - 1
         self.num_minor = num_minor
         self.num_edges = len(indices)
+        self.id_dtype: np.dtype[Any] = indices.dtype
 
     def _describe(self) -> Any:
         lists = ffi.new("aether_lists *")
@@ -111,8 +122,9 @@ class NativeTopology:
         lists.num_minor = self.num_minor
         lists.num_edges = self.num_edges
         lists.indptr = ffi.cast("const uint64_t *", address_of(self.indptr))
-        lists.indices = ffi.cast("const void *", address_of(self.indices))
-        lists.id_bytes = self.indices.dtype.itemsize
+        if not isinstance(self.indices, CompressedIds):
+            lists.indices = ffi.cast("const void *", address_of(self.indices))
+        lists.id_bytes = self.id_dtype.itemsize
         lists.edge_id_bytes = 8
         if self.edge_ids is not None:
             lists.edge_ids = ffi.cast("const void *", address_of(self.edge_ids))
@@ -160,6 +172,36 @@ class NativeTopology:
         )
         end_read(code, err, self.guard)
         return neighbors, edges
+
+    def ids(
+        self, begin: int, count: int, dtype: np.dtype[Any], task: Task | None = None
+    ) -> NDArray[Any]:
+        """The ids at ``count`` positions from ``begin`` on: ``dtype`` is one of 4 or 8 bytes."""
+        return self._ids(ffi.NULL, begin, count, dtype, task)
+
+    def ids_at(self, positions: Ids) -> Ids:
+        """The id at each position."""
+        lent = ffi.from_buffer("int64_t[]", positions)
+        return self._ids(lent, 0, len(positions), np.dtype(np.int64), None)
+
+    def _ids(
+        self, positions: Any, begin: int, count: int, dtype: np.dtype[Any], task: Task | None
+    ) -> NDArray[Any]:
+        out = empty(count, dtype, f"{count} ids")
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_ids(
+            self.handle,
+            positions,
+            begin,
+            count,
+            ffi.from_buffer(out),
+            dtype.itemsize,
+            lend(task, out.nbytes),
+            err,
+        )
+        end_read(code, err, self.guard)
+        return out
 
     def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
         """Every edge between ``major[i]`` and ``minor[i]``: i, and its position, by ascending i.

@@ -50,7 +50,7 @@ def build_alias(
 
 def build_members(topology: NativeTopology, task: Task | None = None) -> NDArray[Any]:
     """Member table [num_edges] of the topology's id dtype: answers whether an edge exists."""
-    table = _room(topology.num_edges, topology.indices.dtype)
+    table = _room(topology.num_edges, topology.id_dtype)
     err = new_error()
     begin_read(topology.guard)
     code = lib.aether_members_build(

@@ -70,6 +70,7 @@ def convert(
     keep_order: bool = False,
     undirected: bool = False,
     dedup: bool = False,
+    compress: bool = False,
     features: PathLike | None = None,
     features_out: PathLike | None = None,
     dtype: str | None = None,
@@ -87,6 +88,7 @@ def convert(
             labels if there are more.
         undirected: add the reverse of every edge that is not a self-loop.
         dedup: keep the first of edges with the same source and destination.
+        compress: store the neighbours in compressed blocks, see :meth:`aethergraph.Graph.save`.
         features: table of features, one row per node: .npy, native, CSV or Parquet.
         features_out: where they go; .npy, any other name is the native format. Default: beside
             the graph. A .npy input is used as it is unless ``features_out`` or ``dtype`` is given.
@@ -140,7 +142,7 @@ def convert(
         clock.lap("build")
         tables.commit_features(result)
         tables.commit_labels(result)
-        graph.save(output, progress=show("Writing graph", "B"))
+        graph.save(output, compress=compress, progress=show("Writing graph", "B"))
         clock.lap("write")
     return result
 

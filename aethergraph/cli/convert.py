@@ -89,6 +89,9 @@ def convert_command(
     dedup: Annotated[
         bool, typer.Option("--dedup", help="Keep one edge for each source and destination.")
     ] = False,
+    compress: Annotated[
+        bool, typer.Option("--compress", help="Store the neighbours in compressed blocks.")
+    ] = False,
     features: Annotated[
         Path | None, typer.Option(help="Table of features, a row per node: .npy, CSV, Parquet.")
     ] = None,
@@ -130,6 +133,7 @@ def convert_command(
             keep_order=keep_order,
             undirected=undirected,
             dedup=dedup,
+            compress=compress,
             features=features,
             features_out=features_out,
             dtype=None if dtype is None else dtype.value,

@@ -52,12 +52,13 @@ def _feature_info(path: Path) -> dict[str, Any]:
 
 
 def _graph_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
+    packed = ", compressed" if info["compressed"] else ""
     rows = [
         ("file", f"{info['path']} ({size(info['file_bytes'])})"),
         ("nodes", f"{info['num_nodes']:,}"),
         ("edges", f"{info['num_edges']:,}"),
         ("layout", f"{info['layout']} ({_LAYOUTS[info['layout']]})"),
-        ("adjacency", f"{size(info['adjacency_bytes'])}, ids {info['id_dtype']}"),
+        ("adjacency", f"{size(info['adjacency_bytes'])}, ids {info['id_dtype']}{packed}"),
     ]
     for name, text in (
         ("edge_weight", "edge weights"),
@@ -89,6 +90,7 @@ def _typed_info(graph: HeteroGraph) -> dict[str, Any]:
                 "name": list(kind),
                 "num_edges": count,
                 "layout": graph[kind].layout,
+                "compressed": graph[kind].compressed,
                 "values": sorted(graph[kind].value_stores()),
                 "attributes": sorted(graph[kind].attrs),
             }
@@ -104,6 +106,7 @@ def _typed_rows(info: dict[str, Any], file_bytes: int) -> list[tuple[str, str]]:
         rows.append(("node type", f"{node['name']}: {node['num_nodes']:,} nodes{names}"))
     for edge in info["edge_types"]:
         names = "".join(f", {name}" for name in (*edge["values"], *edge["attributes"]))
+        names = f", compressed{names}" if edge["compressed"] else names
         kind = " -> ".join(edge["name"])
         rows.append(("edge type", f"{kind}: {edge['num_edges']:,} edges, {edge['layout']}{names}"))
     return rows

@@ -114,13 +114,7 @@ class EveryEdge:
         """One side of the edges (0: sources, 1: destinations); of a side, some edges."""
         if self._side is None:
             return EveryEdge(self._graph, index)
-        edges = index.numpy()
-        by_source = self._graph.layout == "csr"
-        indptr, indices = self._graph.csr()[:2] if by_source else self._graph.csc()
-        if by_source == (self._side == 1):
-            return torch.from_numpy(indices[edges].astype(np.int64))
-        lists = np.searchsorted(indptr, edges.astype(np.uint64), side="right") - 1
-        return torch.from_numpy(lists.astype(np.int64, copy=False))
+        return torch.from_numpy(self._graph.edge_ends(index.numpy())[self._side])
 
 
 def _split_links(links: Any) -> tuple[Any, Any]:

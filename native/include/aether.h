@@ -153,6 +153,10 @@ int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, ae
 #define AETHER_SECTION_EDGE_TIME    9  /* i64|f64[num_edges] */
 #define AETHER_SECTION_NODE_TIME    10 /* i64|f64[num_nodes] */
 #define AETHER_SECTION_ARRAY        11 /* any rows; named and shaped by META */
+#define AETHER_SECTION_CSC_BLOCKS   12 /* u8[]: sources, compressed; instead of CSC_INDICES */
+#define AETHER_SECTION_CSC_INDEX    13 /* u64[5 * groups]: where the blocks are */
+#define AETHER_SECTION_CSR_BLOCKS   14 /* u8[]: destinations, compressed; instead of CSR_INDICES */
+#define AETHER_SECTION_CSR_INDEX    15 /* u64[5 * groups] */
 
 typedef struct aether_section {
     uint32_t kind;     /* AETHER_SECTION_* */
@@ -232,7 +236,7 @@ int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_
 /* Smallest and largest of n ids (n = 0: both -1). */
 int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max, aether_error *err);
 
-/* Check indptr (monotone, 0..num_edges) and every index < num_minor. */
+/* Check indptr (monotone, 0..num_edges) and every index < num_minor (indices NULL: indptr alone). */
 int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
                        uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err);
 
@@ -273,6 +277,35 @@ typedef struct aether_topology aether_topology;
 int aether_topology_create(const aether_lists *lists, aether_topology **out, aether_error *err);
 void aether_topology_destroy(aether_topology *t);
 uint64_t aether_topology_memory(const aether_topology *t); /* bytes held, borrowed ones not counted */
+
+/* Ids compressed in blocks of 128 (FORMAT.md, src/store/blocks.h). */
+typedef struct aether_blocks {
+    const void *blocks; /* borrowed for the topology's life, as all of lists */
+    uint64_t blocks_size;
+    const void *index; /* aligned to 8 bytes */
+    uint64_t index_size;
+} aether_blocks;
+
+/* The same over ids that are compressed: lists->indices is NULL, and id_bytes that of the
+ * ids that were encoded. AETHER_E_CORRUPT: the index has another size than the edges ask
+ * for. Blocks are checked when they are used. */
+int aether_topology_create_compressed(const aether_lists *lists, const aether_blocks *blocks,
+                                      aether_topology **out, aether_error *err);
+
+/* Encode n ids of id_bytes (4|8) into blocks, one after the other, by all threads:
+ * `used` bytes of `out`, which has aether_encode_bound() of them, and the size of each of
+ * its blocks in sizes[ceil(n / 128)]. Further ids may follow if n is a multiple of 128.
+ * `task` counts ids. */
+uint64_t aether_encode_bound(uint64_t n, uint32_t id_bytes);
+int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint16_t *sizes,
+                         uint64_t *used, aether_task *task, aether_error *err);
+
+/* Ids at n positions (NULL: those from `begin` on), by all threads, as id_bytes (4|8) each;
+ * 4 takes ids below 2^32. Every id is checked: AETHER_E_CORRUPT names the first position
+ * whose id is too large or in a damaged block. AETHER_E_RANGE: there is no such position.
+ * `task` counts ids. */
+int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t begin, uint64_t n,
+                        void *out, uint32_t id_bytes, aether_task *task, aether_error *err);
 
 /* Degrees of n nodes (nodes NULL: of 0..n-1). */
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,

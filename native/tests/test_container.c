@@ -588,7 +588,8 @@ TEST(newer_versions_are_refused_with_both_versions) {
     EXPECT_REFUSED(im.header->version = 2, AETHER_E_VERSION, "reads up to version 1: upgrade");
     EXPECT_REFUSED(im.header->version = UINT32_MAX, AETHER_E_VERSION, "4294967295");
     EXPECT_REFUSED(im.header->version = 0, AETHER_E_FORMAT, "version 0");
-    EXPECT_REFUSED(im.header->required = 1, AETHER_E_VERSION, "features (0x1)");
+    EXPECT_REFUSED(im.header->required = 2, AETHER_E_VERSION, "features (0x2)");
+    EXPECT_REFUSED(im.header->required = 5, AETHER_E_VERSION, "features (0x4)");
 }
 
 /* What follows the first 16 bytes may look like anything in a later version. */

@@ -41,8 +41,8 @@ static const ae_topology_ops far_ops = {
     .locate = far_locate, .prefetch = far_prefetch, .fetch = far_fetch, .edge_ids = far_edge_ids};
 
 static aether_topology far_topology(uint64_t num_nodes) {
-    return (aether_topology){&far_ops,
-                             {.num_major = num_nodes, .num_minor = num_nodes, .num_edges = num_nodes}};
+    return (aether_topology){
+        .ops = &far_ops, .lists = {.num_major = num_nodes, .num_minor = num_nodes, .num_edges = num_nodes}};
 }
 
 typedef struct result {

@@ -20,6 +20,7 @@ PYTHON_LAYERS = [
         "features",
         "container",
         "_graph_file",
+        "_section_content",
         "_parts",
         "_paging",
         "_adjacency",

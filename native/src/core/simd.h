@@ -24,6 +24,11 @@ static inline bool ae_core_probe_f16c(void) {
     return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+static inline bool ae_core_probe_popcnt(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("popcnt");
+}
+
 static inline bool ae_core_probe_deposit(void) {
     __builtin_cpu_init();
     return __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi") &&
@@ -31,6 +36,10 @@ static inline bool ae_core_probe_deposit(void) {
 }
 #else
 static inline bool ae_core_probe_f16c(void) {
+    return false;
+}
+
+static inline bool ae_core_probe_popcnt(void) {
     return false;
 }
 
@@ -53,6 +62,12 @@ static inline bool ae_core_ask(atomic_int *known, bool (*probe)(void)) {
 static inline bool ae_core_has_f16c(void) {
     static atomic_int known;
     return ae_core_ask(&known, ae_core_probe_f16c);
+}
+
+/* Counting the ones of a word. */
+static inline bool ae_core_has_popcnt(void) {
+    static atomic_int known;
+    return ae_core_ask(&known, ae_core_probe_popcnt);
 }
 
 /* popcnt, bmi and bmi2, and a pdep that is one step: AMD's first ones with it take

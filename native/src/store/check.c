@@ -177,8 +177,8 @@ int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *i
                        uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err) {
     if (id_bytes != 4 && id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "id_bytes is %u, must be 4 or 8", id_bytes);
-    if (!indptr || (num_edges && !indices))
-        return ae_error_set(err, AETHER_E_INVALID, "indptr and, with edges, indices are needed");
+    if (!indptr)
+        return ae_error_set(err, AETHER_E_INVALID, "indptr is needed");
     lists l = {.indptr = indptr,
                .indices = indices,
                .num_major = num_major,
@@ -187,9 +187,9 @@ int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *i
                .task = task};
     atomic_init(&l.bad, NONE);
     atomic_init(&l.cancelled, 0);
-    ae_task_begin(task, num_major + num_edges);
+    ae_task_begin(task, num_major + (indices ? num_edges : 0));
     int code = check_indptr(&l, err);
-    if (!code && !atomic_load(&l.cancelled))
+    if (!code && indices && !atomic_load(&l.cancelled))
         code = check_indices(&l, id_bytes, err);
     if (!code && atomic_load(&l.cancelled))
         code = ae_error_set(err, AETHER_E_CANCELLED, "checking was cancelled");

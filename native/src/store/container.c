@@ -51,11 +51,12 @@ static int check_size(const char *path, const ae_format_header *h, uint64_t size
 }
 
 static int check_layout(const char *path, const ae_format_header *h, aether_error *err) {
-    if (h->required)
-        return ae_error_at(err, AETHER_E_VERSION, offsetof(ae_format_header, required), (int64_t)h->required,
+    uint64_t unknown = h->required & ~(uint64_t)AE_FORMAT_COMPRESSED;
+    if (unknown)
+        return ae_error_at(err, AETHER_E_VERSION, offsetof(ae_format_header, required), (int64_t)unknown,
                            "'%s' uses features (0x%" PRIx64 ") that this AetherGraph (%s) does not know: "
                            "upgrade AetherGraph to read it",
-                           path, h->required, aether_version());
+                           path, unknown, aether_version());
     if (h->content != AETHER_CONTENT_GRAPH && h->content != AETHER_CONTENT_FEATURES)
         return ae_error_at(err, AETHER_E_UNSUPPORTED, offsetof(ae_format_header, content), h->content,
                            "'%s' holds content of an unknown kind (%" PRIu32 ")", path, h->content);

@@ -22,6 +22,10 @@ static const struct {
     [AETHER_SECTION_EDGE_TIME] = {"edge_time", BIT(I64) | BIT(F64)},
     [AETHER_SECTION_NODE_TIME] = {"node_time", BIT(I64) | BIT(F64)},
     [AETHER_SECTION_ARRAY] = {"array", ANY},
+    [AETHER_SECTION_CSC_BLOCKS] = {"csc_blocks", BIT(U8)},
+    [AETHER_SECTION_CSC_INDEX] = {"csc_index", BIT(U64)},
+    [AETHER_SECTION_CSR_BLOCKS] = {"csr_blocks", BIT(U8)},
+    [AETHER_SECTION_CSR_INDEX] = {"csr_index", BIT(U64)},
 };
 
 #define NUM_KINDS (sizeof kinds / sizeof kinds[0])
@@ -32,6 +36,10 @@ bool ae_format_kind_known(uint32_t kind) {
 
 const char *ae_format_kind_name(uint32_t kind) {
     return ae_format_kind_known(kind) ? kinds[kind].name : "unknown";
+}
+
+uint64_t ae_format_required(uint32_t kind) {
+    return kind >= AETHER_SECTION_CSC_BLOCKS && kind <= AETHER_SECTION_CSR_INDEX ? AE_FORMAT_COMPRESSED : 0;
 }
 
 bool ae_format_dtype_fits(uint32_t kind, uint32_t dtype) {

@@ -26,6 +26,7 @@
 #define AE_FORMAT_VERSION      1u
 #define AE_FORMAT_PAGE         4096u
 #define AE_FORMAT_MAX_SECTIONS (1u << 16)
+#define AE_FORMAT_COMPRESSED   1u /* a feature: lists in blocks */
 
 typedef struct ae_format_header {
     char magic[8];
@@ -39,7 +40,7 @@ typedef struct ae_format_header {
     uint32_t num_sections;
     uint32_t entry_size; /* sizeof(ae_format_entry) */
     uint64_t table_checksum;
-    uint64_t required; /* features a reader must know; version 1 has none */
+    uint64_t required; /* features a reader must know: AE_FORMAT_COMPRESSED */
     uint64_t optional; /* features a reader may ignore */
     uint8_t zeros[4008];
     uint64_t checksum; /* XXH3-64 of the 4088 bytes before */
@@ -64,6 +65,8 @@ static_assert(sizeof(ae_format_entry) == 64, "an entry has 64 bytes");
 /* "csc_indices", ...; "unknown" for kinds of a later writer. */
 const char *ae_format_kind_name(uint32_t kind);
 bool ae_format_kind_known(uint32_t kind);
+/* Features that a reader of a file with such a section must know. */
+uint64_t ae_format_required(uint32_t kind);
 /* May a section of this kind hold this dtype? Unknown kinds: anything. */
 bool ae_format_dtype_fits(uint32_t kind, uint32_t dtype);
 

@@ -16,8 +16,8 @@ static int bad_list(uint64_t node, uint64_t start, uint64_t end, uint64_t num_ed
                        node, start, end, num_edges);
 }
 
-static int ram_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
-                      aether_error *err) {
+int ae_topology_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                       aether_error *err) {
     const uint64_t *indptr = t->lists.indptr;
     for (uint64_t i = 0; i < n; i++) {
         if (i + LOCATE_AHEAD < n)
@@ -30,8 +30,8 @@ static int ram_locate(const aether_topology *t, const uint64_t *nodes, uint64_t 
     return AETHER_OK;
 }
 
-static int bad_id(const aether_topology *t, const uint64_t *positions, const uint64_t *ids, uint64_t n,
-                  aether_error *err) {
+int ae_topology_bad_id(const aether_topology *t, const uint64_t *positions, const uint64_t *ids, uint64_t n,
+                       aether_error *err) {
     uint64_t i = 0;
     while (i + 1 < n && ids[i] < t->lists.num_minor)
         i++;
@@ -61,7 +61,7 @@ static int ram_fetch32(const aether_topology *t, const uint64_t *positions, uint
         ids[i] = indices[positions[i]];
         largest = ids[i] > largest ? ids[i] : largest;
     }
-    return n && largest >= t->lists.num_minor ? bad_id(t, positions, ids, n, err) : AETHER_OK;
+    return n && largest >= t->lists.num_minor ? ae_topology_bad_id(t, positions, ids, n, err) : AETHER_OK;
 }
 
 static int ram_fetch64(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
@@ -72,7 +72,7 @@ static int ram_fetch64(const aether_topology *t, const uint64_t *positions, uint
         ids[i] = indices[positions[i]];
         largest = ids[i] > largest ? ids[i] : largest;
     }
-    return n && largest >= t->lists.num_minor ? bad_id(t, positions, ids, n, err) : AETHER_OK;
+    return n && largest >= t->lists.num_minor ? ae_topology_bad_id(t, positions, ids, n, err) : AETHER_OK;
 }
 
 int ae_topology_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
@@ -92,20 +92,20 @@ void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, u
         out[i] = t->lists.edge_id_bytes == 4 ? ids32[positions[i]] : ids64[positions[i]];
 }
 
-static void ram_destroy(aether_topology *t) {
+void ae_topology_free(aether_topology *t) {
     free(t);
 }
 
 static const ae_topology_ops ram_ops32 = {
-    ram_locate, ram_prefetch32, ram_fetch32, ae_topology_edge_ids, NULL, ram_destroy,
+    ae_topology_locate, ram_prefetch32, ram_fetch32, ae_topology_edge_ids, NULL, ae_topology_free,
 };
 static const ae_topology_ops ram_ops64 = {
-    ram_locate, ram_prefetch64, ram_fetch64, ae_topology_edge_ids, NULL, ram_destroy,
+    ae_topology_locate, ram_prefetch64, ram_fetch64, ae_topology_edge_ids, NULL, ae_topology_free,
 };
 
-static int check_lists(const aether_lists *l, aether_error *err) {
-    if (!l || !l->indptr || (!l->indices && l->num_edges))
-        return ae_error_set(err, AETHER_E_INVALID, "a topology needs indptr and indices");
+int ae_topology_check(const aether_lists *l, aether_error *err) {
+    if (!l || !l->indptr)
+        return ae_error_set(err, AETHER_E_INVALID, "a topology needs indptr");
     if (l->id_bytes != 4 && l->id_bytes != 8)
         return ae_error_set(err, AETHER_E_INVALID, "id_bytes is %u, not 4 or 8", l->id_bytes);
     if (l->edge_ids && l->edge_id_bytes != 4 && l->edge_id_bytes != 8)
@@ -120,10 +120,12 @@ static int check_lists(const aether_lists *l, aether_error *err) {
 }
 
 int aether_topology_create(const aether_lists *lists, aether_topology **out, aether_error *err) {
-    int rc = check_lists(lists, err);
+    int rc = ae_topology_check(lists, err);
     if (rc)
         return rc;
-    aether_topology *t = malloc(sizeof *t);
+    if (!lists->indices && lists->num_edges)
+        return ae_error_set(err, AETHER_E_INVALID, "a topology needs indices");
+    aether_topology *t = calloc(1, sizeof *t);
     if (!t)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
     t->lists = *lists;

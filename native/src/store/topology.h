@@ -50,13 +50,21 @@ typedef struct ae_topology_ops {
 struct aether_topology {
     const ae_topology_ops *ops;
     aether_lists lists;
+    aether_blocks blocks; /* of compressed ids, which lists.indices has not */
 };
 
 /* The `fetch` of lists whose ids are in memory. */
 int ae_topology_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                       aether_error *err);
 
-/* The `edge_ids` of lists whose edge ids are in memory, if they have any. */
+/* What storages share: lists by an indptr in memory, edge ids in memory or none; the
+ * first of n ids that is too large, as an error; and the checks that creating does. */
+int ae_topology_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                       aether_error *err);
 void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
+int ae_topology_bad_id(const aether_topology *t, const uint64_t *positions, const uint64_t *ids, uint64_t n,
+                       aether_error *err);
+int ae_topology_check(const aether_lists *lists, aether_error *err);
+void ae_topology_free(aether_topology *t); /* the `destroy` of those that own nothing else */
 
 #endif

@@ -235,6 +235,8 @@ static int write_table_and_header(const aether_writer *w, aether_error *err) {
         .entry_size = sizeof *w->entries,
         .table_checksum = ae_hash(table, table_size),
     };
+    for (uint32_t i = 0; i < w->num_entries; i++)
+        header.required |= ae_format_required(w->entries[i].kind);
     header.checksum = ae_hash(&header, AE_FORMAT_HEADER_HASHED);
     int code = aether_replace_write(w->file, table, table_size, w->offset, err);
     return code ? code : aether_replace_write(w->file, &header, sizeof header, 0, err);
