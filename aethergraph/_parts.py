@@ -346,8 +346,10 @@ class EdgeInput:
     weight: NDArray[Any] | None = None
     time: NDArray[Any] | None = None
     attrs: dict[str, FeatureStore] = field(default_factory=dict)
-    #: Input row of each edge, once sort_by_time has put them into another order.
+    #: Input row of each edge, once they have been put into another order.
     rank: NDArray[np.int64] | None = None
+    #: Whether each list is to be in order of id.
+    sort_neighbors: bool = False
 
     def read_values(
         self,
@@ -374,6 +376,11 @@ class EdgeInput:
         """Put the edges into the order of their times, or of those of their sources."""
         if self.time is None and node_time is None:
             return
+        if self.sort_neighbors:
+            raise InvalidArgumentError(
+                "sort_neighbors puts the edges of a list in order of id, times put them in order "
+                "of time: leave one of them out"
+            )
         self._check_ids("src", self.source, num_src)
         self._check_ids("dst", self.target, num_dst)
         times = node_time[self.source] if self.time is None else self.time  # type: ignore[index]
@@ -381,6 +388,17 @@ class EdgeInput:
             return
         self.rank = np.argsort(times, kind="stable")
         self.source, self.target = self.source[self.rank], self.target[self.rank]
+
+    def sort_by_id(self, layout: str, parts: EdgeParts, task: native.Task | None) -> None:
+        """Put the edges into an order that leaves every list in order of id."""
+        for by_source in (False, True):
+            if layout == ("csr" if by_source else "csc"):
+                continue
+            before, self.rank = self.rank, None
+            order = self.sort(by_source, parts, True, task)[2]
+            assert order is not None
+            self.source, self.target = self.source[order], self.target[order]
+            self.rank = order.astype(np.int64) if before is None else before[order]
 
     def _check_ids(self, name: str, ids: Ids, count: int) -> None:
         low, high = native.id_bounds(ids)
@@ -424,6 +442,8 @@ def build_edges(
     parts: EdgeParts, edges: EdgeInput, layout: str, keep_order: bool, task: native.Task | None
 ) -> None:
     """Sort the edges into ``parts`` and carry their values along."""
+    if edges.sort_neighbors:
+        edges.sort_by_id(layout, parts, task)
     want_order = keep_order or edges.carries or layout == "both"
     indptr, indices, order = edges.sort(layout == "csr", parts, want_order, task)
     if layout == "csr":

@@ -99,6 +99,7 @@ class Graph(Adjacency):
         edge_attrs: Mapping[str, ArrayLike] | None = None,
         layout: Layout = "csc",
         keep_order: bool = False,
+        sort_neighbors: bool = False,
         progress: native.Progress | None = None,
     ) -> Graph:
         """Build a graph from an edge list. Duplicate edges and self-loops are kept.
@@ -116,6 +117,9 @@ class Graph(Adjacency):
             edge_attrs: named arrays [E, ...], put into edge-id order.
             layout: ``"csc"``, ``"csr"`` or ``"both"``.
             keep_order: keep :attr:`edge_order`, the input row of each edge id.
+            sort_neighbors: put each list in order of id (ties keep their input order) instead of
+                input order, for which ``save(compress=True)`` needs least space. Edge ids follow,
+                and with them samples. Not for edges with times, which have an order.
             progress: called with (done, total).
 
         Raises:
@@ -133,7 +137,7 @@ class Graph(Adjacency):
             nodes = infer_num_nodes({"src": source, "dst": target})
         else:
             nodes = as_count(num_nodes, "num_nodes")
-        edges = EdgeInput(source, target)
+        edges = EdgeInput(source, target, sort_neighbors=sort_neighbors)
         edges.read_values(edge_weight, edge_time, edge_attrs)
         times = None if node_time is None else read_node_time(node_time, nodes)
         edges.sort_by_time(times, nodes, nodes)

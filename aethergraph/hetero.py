@@ -221,6 +221,7 @@ class HeteroGraph(NoStrayAttributes):
         layout: Layout = "csc",
         keep_order: bool = False,
         add_reverse: bool = False,
+        sort_neighbors: bool = False,
         progress: native.Progress | None = None,
     ) -> HeteroGraph:
         """Build a graph from an edge list per type; see :meth:`Graph.from_edges`.
@@ -236,6 +237,7 @@ class HeteroGraph(NoStrayAttributes):
             keep_order: keep the input row of each edge id.
             add_reverse: add ``(dst, "rev_" + relation, src)`` for every edge type, with the same
                 weights, times and attributes, as PyG's ``ToUndirected``.
+            sort_neighbors: put each list in order of id, as ``Graph.from_edges`` does.
             progress: called with (done, total).
 
         Raises:
@@ -261,6 +263,8 @@ class HeteroGraph(NoStrayAttributes):
         inputs = read_edges(edges, values)
         if add_reverse:
             inputs.update(reversed_edges(inputs))
+        for one in inputs.values():
+            one.sort_neighbors = sort_neighbors
         nodes = count_nodes(inputs, num_nodes or {})
         for name, times in (node_time or {}).items():
             if name not in nodes:
