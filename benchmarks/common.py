@@ -144,13 +144,18 @@ def power_law_ids(rng: np.random.Generator, num_nodes: int, count: int) -> Ids:
     multiplicative permutation, so that hubs are not neighbours in memory.
     """
     rank = np.floor(num_nodes * rng.random(count) ** 3).astype(np.int64)
+    np.minimum(rank, num_nodes - 1, out=rank)
+    rank *= rank_step(num_nodes)
+    rank %= num_nodes
+    return rank
+
+
+def rank_step(num_nodes: int) -> int:
+    """The node of rank r has the id r * step modulo ``num_nodes``: a permutation."""
     step = 1 + int(num_nodes * 0.6180339887498949)
     while math.gcd(step, num_nodes) != 1:
         step += 1
-    np.minimum(rank, num_nodes - 1, out=rank)
-    rank *= step
-    rank %= num_nodes
-    return rank
+    return step
 
 
 def power_law_edges(num_nodes: int, num_edges: int, seed: int = 0) -> tuple[Ids, Ids]:

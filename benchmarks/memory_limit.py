@@ -12,92 +12,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import common
 import numpy as np
+from cgroups import cgroup, parse_size
 from common import GraphFiles, Report
 
 WIDTH = 128
 FANOUTS, BATCH = [15, 10], 1024
 OURS, IN_MEMORY = "stock NodeLoader, aethergraph mmap", "PyG Data in memory"
-HOW = (
-    "memory_limit needs to make a cgroup: run it as root on Linux with the cgroup memory "
-    "controller (v1: /sys/fs/cgroup/memory, v2: /sys/fs/cgroup with 'memory' in "
-    "cgroup.controllers); in a container: with a writable /sys/fs/cgroup."
-)
-
-
-# ---- cgroups -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cgroup:
-    """A group of our own with a memory limit."""
-
-    path: Path
-    version: int
-
-    @property
-    def peak(self) -> int | None:
-        """Highest charge, bytes, page cache included."""
-        name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
-        file = self.path / name
-        return int(file.read_text()) if file.exists() else None
-
-    def enter(self) -> None:
-        """Move this process in; for the child, before it becomes the contender."""
-        (self.path / "cgroup.procs").write_text(str(os.getpid()))
-
-
-@contextmanager
-def cgroup(limit: int) -> Iterator[Cgroup]:
-    """A cgroup limited to ``limit`` bytes without swap; SystemExit with advice if impossible."""
-    try:
-        group = _make(limit)
-    except OSError as error:
-        raise SystemExit(f"{HOW} ({error})") from None
-    try:
-        yield group
-    finally:
-        for attempt in range(50):  # the kernel frees a killed process's memory a little later
-            try:
-                group.path.rmdir()
-                break
-            except OSError:
-                if attempt == 49:
-                    raise
-                time.sleep(0.1)
-
-
-def _make(limit: int) -> Cgroup:
-    name = f"aethergraph-benchmark-{os.getpid()}"
-    v1 = Path("/sys/fs/cgroup/memory")
-    if (v1 / "memory.limit_in_bytes").exists():
-        group = Cgroup(v1 / name, 1)
-        group.path.mkdir()
-        (group.path / "memory.limit_in_bytes").write_text(str(limit))
-        return group
-    v2 = Path("/sys/fs/cgroup")
-    if "memory" not in (v2 / "cgroup.controllers").read_text().split():
-        raise OSError("no memory controller")
-    (v2 / "cgroup.subtree_control").write_text("+memory")
-    group = Cgroup(v2 / name, 2)
-    group.path.mkdir()
-    (group.path / "memory.max").write_text(str(limit))
-    swap = group.path / "memory.swap.max"
-    if swap.exists():
-        swap.write_text("0")
-    return group
 
 
 # ---- the contenders (child) --------------------------------------------------------------------
@@ -169,13 +99,6 @@ def ending(result: dict[str, Any]) -> str:
     if result["status"] == -signal.SIGKILL:
         return f"**killed** (out of memory) after: {result['last_event']}"
     return f"failed with status {result['status']} after: {result['last_event']}"
-
-
-def parse_size(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])", text)
-    if match is None:
-        raise ValueError(f"{text!r}: give a size such as 1536M or 2G")
-    return int(float(match[1]) * {"M": 2**20, "G": 2**30}[match[2]])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
