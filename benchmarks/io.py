@@ -9,7 +9,6 @@ fio: the best of all contenders). Processor time is that of the whole process, t
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 import common
 import numpy as np
 from common import Report
+from device import fio
 from numpy.typing import NDArray
 
 from aethergraph._binding import FileReader, buffer_alloc, io_problem
@@ -72,17 +72,7 @@ def measure_reader(
 
 
 def measure_fio(path: Path, size: int, depth: int, seconds: float, to: Measured) -> None:
-    done = subprocess.run(
-        [
-            "fio", "--name=reads", f"--filename={path}", "--readonly", "--rw=randread",
-            f"--bs={size}", f"--iodepth={depth}", "--ioengine=io_uring", "--direct=1",
-            f"--iodepth_batch_submit={depth // 4}", f"--iodepth_batch_complete_min={depth // 4}",
-            f"--iodepth_batch_complete_max={depth}", "--randrepeat=0", "--norandommap",
-            "--time_based", f"--runtime={round(seconds * 1000)}ms", "--output-format=json",
-        ],
-        capture_output=True, text=True, check=True, cwd=path.parent,
-    )  # fmt: skip
-    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    job = fio(path, size, depth, seconds)
     reads = job["read"]["iops"]
     to.reads_per_second.append(reads)
     to.cpu_us.append((job["usr_cpu"] + job["sys_cpu"]) / 100 * 1e6 / reads)
@@ -92,8 +82,8 @@ def measure(
     path: Path, readers: dict[str, FileReader], size: int, count: int, rounds: int, seconds: float
 ) -> dict[str, Measured]:
     rng = np.random.default_rng(size)
-    fio = [f"{FIO}, depth {depth}" for depth in FIO_DEPTHS] if shutil.which("fio") else []
-    results = {name: Measured() for name in [*readers, *fio]}
+    by_fio = [f"{FIO}, depth {depth}" for depth in FIO_DEPTHS] if shutil.which("fio") else []
+    results = {name: Measured() for name in [*readers, *by_fio]}
     out = buffer_alloc(count * size)
     names = list(results)
     for number in range(-1, rounds):

@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from aethergraph import Graph
 
 pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
@@ -111,6 +114,37 @@ def test_memory_limit(data: Path) -> None:
     check(document, "memory_limit")
     ours = document["data"]["stock NodeLoader, aethergraph mmap"]
     assert ours["status"] == 0 and ours["batches"] == 5
+
+
+def test_out_of_core(data: Path) -> None:
+    done = run("outofcore", "--quick", "--dir", str(data), "--out", str(data))
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "outofcore.json").read_text())
+    check(document, "outofcore")
+    (contenders,) = document["data"]["limits"].values()
+    for name in ("aethergraph mmap", "ring reader, 4 KiB direct"):
+        if contenders[name]["missing"] is None:
+            (measured,) = contenders[name]["runs"]
+            assert measured["edges"] > 0, name
+            on_a_device = measured["device_reads"] is not None
+            assert not on_a_device or measured["device_bytes"] > 0, name
+
+
+def test_large_graphs_are_the_same_every_time(data: Path) -> None:
+    for folder in ("one", "two"):
+        done = run(
+            "large_graph", "--nodes", "5000", "--edges", "1100000", "--dir", str(data / folder)
+        )
+        assert done.returncode == 0, done.stderr
+    files = [next((data / folder).glob("power-law-*/graph.aeg")) for folder in ("one", "two")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Graph.load(files[0]) as graph:
+        graph.verify()
+        assert graph.num_nodes == 5000 and graph.num_edges == 1_100_000
+        into, out = graph.in_degrees(), np.bincount(graph.csc()[1], minlength=5000)
+    assert into.min() > 0 and np.corrcoef(into, out)[0, 1] > 0.99  # popular at both ends
 
 
 def test_run_all_goes_on_and_reports(data: Path) -> None:

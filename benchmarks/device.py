@@ -1,0 +1,88 @@
+"""The block device below a file: what it has read so far, and what it can do at random."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class DeviceReads:
+    """Reads of the whole machine from a device, since it was started."""
+
+    reads: int
+    bytes: int
+
+    @classmethod
+    def now(cls, path: Path) -> DeviceReads | None:
+        """Of the device that ``path`` lies on; None for file systems without one."""
+        number = path.stat().st_dev
+        file = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
+        if not file.exists():
+            return None
+        fields = file.read_text(encoding="ascii").split()
+        return cls(int(fields[0]), 512 * int(fields[2]))
+
+
+def fio(path: Path, size: int, depth: int, seconds: float) -> dict[str, Any]:
+    """fio's report on random direct reads of a file through io_uring."""
+    done = subprocess.run(
+        [
+            "fio", "--name=reads", f"--filename={path}", "--readonly", "--rw=randread",
+            f"--bs={size}", f"--iodepth={depth}", "--ioengine=io_uring", "--direct=1",
+            f"--iodepth_batch_submit={depth // 4}", f"--iodepth_batch_complete_min={depth // 4}",
+            f"--iodepth_batch_complete_max={depth}", "--randrepeat=0", "--norandommap",
+            "--time_based", f"--runtime={round(seconds * 1000)}ms", "--output-format=json",
+        ],
+        capture_output=True, text=True, check=True, cwd=path.parent,
+    )  # fmt: skip
+    job: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    return job
+
+
+class RandomReads:
+    """Random reads of 4 KiB past the page cache, 128 under way, by our engine."""
+
+    def __init__(self, path: Path) -> None:
+        from aethergraph._binding import FileReader, buffer_alloc
+
+        self._reader = FileReader(path)
+        self._out = buffer_alloc(PAGE << 14)
+        self._rng = np.random.default_rng(0)
+
+    @property
+    def direct(self) -> bool:
+        return self._reader.direct
+
+    def per_second(self, seconds: float) -> float:
+        """Reads per second, the median of calls of 16384 reads."""
+        found: list[float] = []
+        end = time.perf_counter() + seconds
+        while not found or time.perf_counter() < end:
+            offsets = self._rng.integers(0, self._reader.size // PAGE, 1 << 14) * PAGE
+            start = time.perf_counter()
+            self._reader.read(offsets, PAGE, self._out)
+            found.append(len(offsets) / (time.perf_counter() - start))
+        return statistics.median(found)
+
+
+def left_in_cache(path: Path) -> int | None:
+    """Bytes of a file that are in the page cache, if ``fincore`` is there to ask."""
+    if not common.have("fincore"):
+        return None
+    done = subprocess.run(
+        ["fincore", "--bytes", "--noheadings", "--output", "RES", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return int(done.stdout) if done.returncode == 0 else None

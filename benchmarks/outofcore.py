@@ -1,0 +1,336 @@
+"""Sampling a graph that is larger than the memory allowed: cgroup limits of 1, 2 and 4 GiB (root).
+
+    sudo python benchmarks/outofcore.py [--quick] [--limits 1G 2G] [--seconds 20] [--rounds 3]
+
+A power-law graph of 1.2 billion edges (4.8 GB, and 400 MB of offsets) is sampled with fanouts
+[20, 15, 10] in batches of 1024 seeds. Every contender is a process of its own in a fresh cgroup;
+the file is dropped from the page cache before, which counts against the limit. They take turns.
+
+    aethergraph mmap                 page faults, MADV_RANDOM; ", read-ahead": without that advice
+    ring reader, 4 KiB direct        in the manner of RingSampler, see ring_reader.c: one read of a
+    ring reader, 4 B buffered        page past the page cache, or of an id through it, per edge
+    aethergraph uring                our out-of-core storage, batch by batch
+    aethergraph uring, grouped       the same, many batches sampled together
+
+The device's limit is measured around every run: random 4 KiB reads past the page cache with 128
+under way, by our engine; at the start by fio too, if it is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import common
+from cgroups import AnonymousPeak, cgroup, parse_size
+from common import GraphFiles, Ratio, Report
+from device import PAGE, DeviceReads, RandomReads, fio, left_in_cache
+from large_graph import EDGES, NODES, large_graph
+from outofcore_samplers import GROUPED, MMAP, NAMES, READ_AHEAD, URING
+
+FANOUTS, BATCH = [20, 15, 10], 1024
+RING_DIRECT, RING_BUFFERED = "ring reader, 4 KiB direct", "ring reader, 4 B buffered"
+RING_DEPTH = 512
+CONTENDERS = (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED, URING, GROUPED)
+
+
+@dataclass
+class Runs:
+    """The runs of one contender under one limit, one per round; or why there are none."""
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    missing: str | None = None
+
+    def all(self, key: str) -> list[float]:
+        return [run[key] for run in self.runs]
+
+    def median(self, key: str) -> float | None:
+        return statistics.median(self.all(key)) if self.runs and None not in self.all(key) else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs have in common."""
+
+    files: GraphFiles
+    seeds: Path
+    num_seeds: int
+    batch: int
+    seconds: float
+    block: int
+    device_seconds: float
+    ring: Path | None
+
+    def command(self, name: str, limit: int) -> list[str]:
+        if name in NAMES:
+            config = {
+                "contender": name, "graph": str(self.files.graph), "fanouts": FANOUTS,
+                "seeds": str(self.seeds), "seconds": self.seconds, "block": self.block,
+                "budget": budget(name, limit),
+            }  # fmt: skip
+            return [sys.executable, str(common.HERE / "outofcore_samplers.py"), json.dumps(config)]
+        indptr, indices = adjacency_offsets(self.files.graph)
+        size = PAGE if name == RING_DIRECT else 4
+        seeds_at = self.seeds.stat().st_size - 8 * self.num_seeds * self.batch
+        values = [
+            self.files.graph, indptr, indices, self.files.num_nodes, self.seeds, seeds_at,
+            self.num_seeds, self.batch, size, RING_DEPTH, len(os.sched_getaffinity(0)),
+            self.seconds, *FANOUTS,
+        ]  # fmt: skip
+        return [str(self.ring), *map(str, values)]
+
+
+def budget(name: str, limit: int) -> int:
+    """What our storage may take of the limit: the interpreter and numpy need the rest."""
+    return limit * 3 // 4 if name == GROUPED else limit // 4
+
+
+def adjacency_offsets(path: Path) -> tuple[int, int]:
+    """Where offsets and ids of the in-edges lie in a graph file."""
+    from aethergraph import _binding as native
+
+    found = {section.kind: section.offset for section in native.NativeFile(path).sections()}
+    return found[native.SECTION_CSC_INDPTR], found[native.SECTION_CSC_INDICES]
+
+
+def compile_ring(folder: Path) -> Path | None:
+    """The ring reader, or None if gcc or liburing is missing."""
+    program = folder / "ring_reader"
+    command = ["gcc", "-std=gnu11", "-O2", str(common.HERE / "ring_reader.c"), "-o", str(program)]
+    for library in ("-l:liburing.a", "-luring"):
+        done = subprocess.run(
+            [*command, "-pthread", library], capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return program
+    common.say(f"the ring reader does not compile: {done.stderr.strip().splitlines()[-1]}")
+    return None
+
+
+# ---- one run -----------------------------------------------------------------------------------
+
+
+def run(name: str, setting: Setting, limit: int, device: RandomReads) -> dict[str, Any] | str:
+    """One run in a fresh cgroup, between two measurements of the device; a text: missing, why."""
+    path = setting.files.graph
+    common.drop_from_cache(path)
+    load, left = os.getloadavg()[0], left_in_cache(path)
+    device_before = device.per_second(setting.device_seconds)
+    with cgroup(limit) as group, AnonymousPeak(group) as anonymous:
+        child = subprocess.Popen(
+            setting.command(name, limit), stdout=subprocess.PIPE, text=True,
+            preexec_fn=group.enter,
+        )  # fmt: skip
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        before = DeviceReads.now(path)
+        last = child.stdout.readline()
+        after = DeviceReads.now(path)
+        status = child.wait()
+        child.stdout.close()
+        peak, kills = group.peak, group.oom_kills
+    if first.startswith("missing: "):
+        return first.removeprefix("missing: ").strip()
+    if status != 0 or not last:
+        how = "killed for lack of memory" if kills else f"ended with status {status}"
+        return f"{how} within {common.size(limit)}"
+    done: dict[str, Any] = json.loads(last)
+    seconds = done["seconds"]
+    done |= {
+        "edges_per_second": done["edges"] / seconds,
+        "edges_per_batch": done["edges"] / done["batches"] if done["batches"] else None,
+        "bytes_per_edge": done["device_bytes"] / max(done["edges"], 1),
+        "bytes_per_second": done["device_bytes"] / seconds,
+        "cpu_us_per_edge": 1e6 * done["cpu_seconds"] / max(done["edges"], 1),
+        "device_reads": after.reads - before.reads if before and after else None,
+        "cgroup_peak": peak,
+        "anonymous_peak": anonymous.bytes,
+        "load_before": load,
+        "in_page_cache_before": left,
+    }
+    limits = [device_before, device.per_second(setting.device_seconds)]
+    done["device_limit"] = statistics.mean(limits)
+    reads = done["device_reads"]
+    done["reads_per_second"] = None if reads is None else reads / seconds
+    done["share_of_device"] = None if reads is None else reads / seconds / done["device_limit"]
+    return done
+
+
+def measure(setting: Setting, limit: int, rounds: int, names: Sequence[str]) -> dict[str, Runs]:
+    device = RandomReads(setting.files.graph)
+    found = {name: Runs() for name in names}
+    for number in range(rounds):
+        shift = number % len(names)
+        for name in [*names[shift:], *names[:shift]]:
+            to = found[name]
+            if name not in NAMES and setting.ring is None:
+                to.missing = "needs gcc and liburing"
+            if to.missing is not None:
+                continue
+            done = run(name, setting, limit, device)
+            if isinstance(done, str):
+                to.missing = done
+                common.say(f"{common.size(limit)}, {name}: {done}")
+                continue
+            to.runs.append(done)
+            common.say(
+                f"{common.size(limit)}, {name}: {done['edges_per_second'] / 1e6:.3f} M edges/s"
+            )
+    check_same_work(found)
+    return found
+
+
+def check_same_work(found: dict[str, Runs]) -> None:
+    """Ours sample the same edges from every storage: the first batches have as many."""
+    sizes = {
+        name: run["edges_of_first_batch"]
+        for name, one in found.items()
+        if name in NAMES
+        for run in one.runs
+    }
+    if len(set(sizes.values())) > 1:
+        raise SystemExit(f"the first batch differs between the storages: {sizes}")
+
+
+# ---- the report --------------------------------------------------------------------------------
+
+
+def ratio(above: Runs, below: Runs) -> str:
+    if above is below:
+        return "-"
+    rounds = min(len(above.runs), len(below.runs))
+    rates = [one.all("edges_per_second")[:rounds] for one in (above, below)]
+    return str(Ratio.paired(*rates))
+
+
+def write_tables(report: Report, limit: int, found: dict[str, Runs]) -> None:
+    found = {name: one for name, one in found.items() if one.runs}
+    bases = [name for name in (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED) if name in found]
+    report.table(
+        f"{common.size(limit)}: times as many sampled edges per second as",
+        ["", *bases],
+        [[name, *(ratio(one, found[base]) for base in bases)] for name, one in found.items()],
+    )
+    rows: list[list[common.Cell]] = []
+    for name, one in found.items():
+        million = (one.median("edges_per_second") or 0) / 1e6
+        share = one.median("share_of_device")
+        rows.append([
+            name, million, one.median("edges_per_batch") or "-", one.median("reads_per_second"),
+            "-" if share is None else f"{share:.0%}", one.median("device_limit"),
+            (one.median("bytes_per_second") or 0) / 1e6, one.median("bytes_per_edge"),
+            one.median("cpu_us_per_edge"),
+            *(common.size(value) if value else "-" for value in (
+                one.median("cgroup_peak"), one.median("anonymous_peak"))),
+            one.median("load_before"),
+        ])  # fmt: skip
+    report.table(
+        f"{common.size(limit)}: medians of the rounds",
+        ["", "million sampled edges/s", "edges per batch", "device reads/s",
+         "of the limit of 4 KiB reads", "that limit, reads/s", "MB/s read", "bytes read per edge",
+         "processor µs per edge", "peak charged to the cgroup", "of it anonymous", "load before"],
+        rows,
+    )  # fmt: skip
+
+
+def fio_limits(path: Path, seconds: float) -> dict[str, float]:
+    if not common.have("fio"):
+        return {}
+    try:
+        return {
+            f"fio, depth {depth}": float(fio(path, PAGE, depth, seconds)["read"]["iops"])
+            for depth in (64, 128)
+        }
+    except (OSError, subprocess.CalledProcessError) as error:
+        common.say(f"fio: {error}")
+        return {}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--limits", type=parse_size, nargs="+", help="default: 1G 2G 4G")
+    made.add_argument("--seconds", type=float, help="for each run (default: 20)")
+    made.add_argument("--rounds", type=int, help="runs of each contender (default: 3)")
+    made.add_argument("--block", type=int, default=64, help="batches given to grouped sampling")
+    made.add_argument("--only", nargs="+", choices=CONTENDERS, default=CONTENDERS)
+    args = common.parse(made, argv)
+    quick = args.quick
+    with cgroup(2**30):  # can we? before the graph is made
+        pass
+    nodes, edges = (50_000, 1_200_000) if quick else (NODES, EDGES)
+    files = large_graph(args.dir, nodes, edges)
+    num_seeds, batch = (8, 64) if quick else (1024, BATCH)
+    setting = Setting(
+        files, files.seeds(num_seeds, batch), num_seeds, batch,
+        args.seconds or (0.5 if quick else 20.0), 4 if quick else args.block,
+        0.05 if quick else 1.0, compile_ring(args.dir),
+    )  # fmt: skip
+    limits = args.limits or ([512 << 20] if quick else [1 << 30, 2 << 30, 4 << 30])
+    rounds = args.rounds or (1 if quick else 3)
+    report = Report("outofcore", f"Sampling {common.short(edges)} edges out of core", args)
+    report.parameters = {
+        "nodes": nodes, "edges": edges, "file_bytes": files.graph.stat().st_size,
+        "fanouts": FANOUTS, "batch": batch, "seconds": setting.seconds, "rounds": rounds,
+        "block": setting.block, "limits": limits, "ring_depth": RING_DEPTH,
+    }  # fmt: skip
+    by_fio = fio_limits(files.graph, 0.2 if quick else 3.0)
+    if by_fio:
+        report.table(
+            "random 4 KiB reads past the page cache, before the runs",
+            ["", "reads/s"],
+            [*by_fio.items(), ("our engine, depth 128", RandomReads(files.graph).per_second(3.0))],
+        )
+    found: dict[int, dict[str, Runs]] = {}
+    for limit in limits:
+        found[limit] = measure(setting, limit, rounds, args.only)
+        report.data = {
+            "fio": by_fio,
+            "limits": {
+                str(size): {name: vars(one) for name, one in runs.items()}
+                for size, runs in found.items()
+            },
+        }
+    for limit in limits:
+        write_tables(report, limit, found[limit])
+    add_notes(report, found)
+
+    def draw(axes: Sequence[Any]) -> None:
+        for axis, limit in zip(axes, limits, strict=True):
+            values = {name: one.median("edges_per_second") for name, one in found[limit].items()}
+            common.bars(
+                axis,
+                list(values),
+                [None if value is None else value / 1e6 for value in values.values()],
+                "million sampled edges per second",
+            )
+            axis.set_title(f"within {common.size(limit)}", fontsize=9)
+
+    common.plot(report, len(limits), draw)
+    report.finish()
+
+
+def add_notes(report: Report, found: dict[int, dict[str, Runs]]) -> None:
+    reasons = {
+        f"{name}, {common.size(limit)}: {one.missing}"
+        for limit, runs in found.items()
+        for name, one in runs.items()
+        if one.missing is not None
+    }
+    for reason in sorted(reasons):
+        report.note(reason)
+    report.note(
+        "Device reads are those of the whole machine while the contender ran, bytes are its own. "
+        "The ring reader has no framework around it, makes no graph of what it reads, and holds "
+        "8 bytes per node."
+    )
+
+
+if __name__ == "__main__":
+    main()

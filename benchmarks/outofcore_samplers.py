@@ -1,0 +1,129 @@
+"""The contenders of outofcore.py that are ours; each run is a process under a memory limit.
+
+    python benchmarks/outofcore_samplers.py CONFIG         CONFIG: JSON
+
+Prints "ready" when the graph is open, then what it did as one line of JSON; or "missing: REASON" if
+the installed version cannot do this.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from worker import memory
+
+MMAP, READ_AHEAD = "aethergraph mmap", "aethergraph mmap, read-ahead"
+URING, GROUPED = "aethergraph uring", "aethergraph uring, grouped"
+NAMES = (MMAP, READ_AHEAD, URING, GROUPED)
+MADV_NORMAL = 0
+
+# (seeds [n, batch], key of the first batch) -> subgraphs, in order
+Sample = Callable[[np.ndarray[Any, Any], int], Iterator[Any]]
+
+
+class Missing(Exception):
+    """The installed version lacks this contender; the message says what."""
+
+
+def open_graph(name: str, path: str, budget: int) -> Any:
+    from aethergraph import Graph
+
+    if name in (MMAP, READ_AHEAD):
+        graph = Graph.load(path, storage="mmap")
+        if name == READ_AHEAD:
+            for array in graph.csc():
+                read_ahead(array)
+        return graph
+    storage: Any = "uring"
+    try:
+        return Graph.load(path, storage=storage, memory_budget=budget)
+    except ValueError as error:
+        if "storage" not in str(error):
+            raise
+        raise Missing(str(error)) from None
+
+
+def read_ahead(array: np.ndarray[Any, Any]) -> None:
+    """Let the kernel read ahead as it does in mappings that nobody has advised it on."""
+    import ctypes
+
+    begin = array.ctypes.data & ~4095
+    length = array.ctypes.data + array.nbytes - begin
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), MADV_NORMAL) != 0:
+        raise OSError(ctypes.get_errno(), "madvise")
+
+
+def make_sampler(name: str, graph: Any, fanouts: list[int]) -> Sample:
+    from aethergraph import NeighborSampler
+
+    sampler = NeighborSampler(graph, fanouts)
+    if name != GROUPED:
+        return lambda seeds, key: (sampler.sample(ids, key=key + i) for i, ids in enumerate(seeds))
+    if not hasattr(sampler, "sample_many"):
+        raise Missing("NeighborSampler has no sample_many")
+    many: Any = sampler.sample_many
+    return lambda seeds, key: many(list(seeds), list(range(key, key + len(seeds))))
+
+
+def device_bytes() -> int:
+    """Bytes that this process made the kernel read from devices."""
+    lines = Path("/proc/self/io").read_text(encoding="utf-8").splitlines()
+    return int(dict(line.split(": ") for line in lines)["read_bytes"])
+
+
+def counts(graph: Any) -> dict[str, Any]:
+    """What the engine counted itself, numbers by name."""
+    found = getattr(graph, "io_stats", None)
+    if found is None:
+        return {}
+    values = found() if inspect.ismethod(found) else found
+    return dict(values._asdict() if hasattr(values, "_asdict") else values)
+
+
+def measure(sample: Sample, seeds: np.ndarray[Any, Any], seconds: float, block: int) -> Any:
+    """Sample blocks of batches until the time is over; a block that was begun is finished."""
+    batches = edges = first = 0
+    device, faults = device_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    cpu, start = time.process_time(), time.perf_counter()
+    while batches < len(seeds) and time.perf_counter() - start < seconds:
+        for out in sample(seeds[batches : batches + block], batches):
+            edges += out.num_edges
+            first = first or out.num_edges
+            batches += 1
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - cpu,
+        "batches": batches,
+        "edges": edges,
+        "edges_of_first_batch": first,
+        "device_bytes": device_bytes() - device,
+        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
+    }
+
+
+def main(config: dict[str, Any]) -> None:
+    name = config["contender"]
+    try:
+        graph = open_graph(name, config["graph"], config["budget"])
+        sample = make_sampler(name, graph, config["fanouts"])
+    except Missing as reason:
+        print(f"missing: {reason}", flush=True)
+        return
+    seeds = np.load(config["seeds"], mmap_mode="r")
+    print("ready", flush=True)
+    block = config["block"] if name == GROUPED else 1
+    result = measure(sample, seeds, config["seconds"], block)
+    print(json.dumps({**result, "resident_peak": memory()["peak"], "counts": counts(graph)}))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
