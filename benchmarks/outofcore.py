@@ -8,7 +8,8 @@ the file is dropped from the page cache before, which counts against the limit. 
 
     aethergraph mmap                 page faults, MADV_RANDOM; ", read-ahead": without that advice
     ring reader, 4 KiB direct        in the manner of RingSampler, see ring_reader.c: one read of a
-    ring reader, 4 B buffered        page past the page cache, or of an id through it, per edge
+    ring reader, 4 B buffered        page past the page cache, or of an id through it, per edge,
+                                     with the kernel's read-ahead or without
     aethergraph uring                our out-of-core storage, batch by batch
     aethergraph uring, grouped       the same, many batches sampled together
 
@@ -20,9 +21,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +40,11 @@ from outofcore_samplers import GROUPED, MMAP, NAMES, READ_AHEAD, URING
 
 FANOUTS, BATCH = [20, 15, 10], 1024
 RING_DIRECT, RING_BUFFERED = "ring reader, 4 KiB direct", "ring reader, 4 B buffered"
+RING_RANDOM = f"{RING_BUFFERED}, no read-ahead"
+BASES = (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED, RING_RANDOM)
 RING_DEPTH = 512
-CONTENDERS = (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED, URING, GROUPED)
+PATIENCE = 60.0  # seconds: who has not finished after these and its run's is stopped
+CONTENDERS = (*BASES, URING, GROUPED)
 
 
 @dataclass
@@ -81,8 +87,8 @@ class Setting:
         seeds_at = self.seeds.stat().st_size - 8 * self.num_seeds * self.batch
         values = [
             self.files.graph, indptr, indices, self.files.num_nodes, self.seeds, seeds_at,
-            self.num_seeds, self.batch, size, RING_DEPTH, len(os.sched_getaffinity(0)),
-            self.seconds, *FANOUTS,
+            self.num_seeds, self.batch, size, int(name == RING_BUFFERED), RING_DEPTH,
+            len(os.sched_getaffinity(0)), self.seconds, *FANOUTS,
         ]  # fmt: skip
         return [str(self.ring), *map(str, values)]
 
@@ -130,17 +136,24 @@ def run(name: str, setting: Setting, limit: int, device: RandomReads) -> dict[st
         )  # fmt: skip
         assert child.stdout is not None
         first = child.stdout.readline()
+        patience = threading.Timer(setting.seconds + PATIENCE, child.kill)
+        patience.start()
         before = DeviceReads.now(path)
         last = child.stdout.readline()
         after = DeviceReads.now(path)
+        patience.cancel()
         status = child.wait()
         child.stdout.close()
         peak, kills = group.peak, group.oom_kills
     if first.startswith("missing: "):
         return first.removeprefix("missing: ").strip()
-    if status != 0 or not last:
-        how = "killed for lack of memory" if kills else f"ended with status {status}"
-        return f"{how} within {common.size(limit)}"
+    if kills:
+        return "killed for lack of memory"
+    if not last and status == -signal.SIGKILL:
+        moved = f", {(after.bytes - before.bytes) / 1e9:.0f} GB read" if before and after else ""
+        return f"not finished within {setting.seconds + PATIENCE:.0f} s{moved}"
+    if not last or status != 0:
+        return f"ended with status {status}"
     done: dict[str, Any] = json.loads(last)
     seconds = done["seconds"]
     done |= {
@@ -212,7 +225,7 @@ def ratio(above: Runs, below: Runs) -> str:
 
 def write_tables(report: Report, limit: int, found: dict[str, Runs]) -> None:
     found = {name: one for name, one in found.items() if one.runs}
-    bases = [name for name in (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED) if name in found]
+    bases = [name for name in BASES if name in found]
     report.table(
         f"{common.size(limit)}: times as many sampled edges per second as",
         ["", *bases],

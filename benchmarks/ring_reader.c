@@ -1,8 +1,8 @@
 /*
  * ring_reader.c - neighbour sampling from disk in the manner of RingSampler: a baseline.
  *
- *   ring_reader PATH OFFSETS_AT IDS_AT NODES SEEDS SEEDS_AT BATCHES BATCH SIZE DEPTH THREADS \
- *               SECONDS FANOUT...
+ *   ring_reader PATH OFFSETS_AT IDS_AT NODES SEEDS SEEDS_AT BATCHES BATCH SIZE READ_AHEAD \
+ *               DEPTH THREADS SECONDS FANOUT...
  *
  * Written from the published description of RingSampler, not from its code:
  *   - the offsets of all lists are in memory, 8 bytes per node;
@@ -12,7 +12,8 @@
  *   - nodes are made unique within a hop, and only then: a node of an earlier hop is
  *     expanded again. What the last hop finds is not made unique.
  * SIZE 4096 reads the page of each neighbour past the page cache (O_DIRECT); SIZE 4
- * reads the 4 bytes through the page cache, as RingSampler does.
+ * reads the 4 bytes through the page cache, as RingSampler does. READ_AHEAD 0 tells the
+ * kernel that these reads are random; 1 leaves it to its own guesses.
  *
  * PATH has uint64 offsets [NODES + 1] at OFFSETS_AT and uint32 ids at IDS_AT, SEEDS has
  * int64 seeds [BATCHES, BATCH] at SEEDS_AT. After SECONDS the threads stop where they
@@ -283,21 +284,21 @@ static uint64_t device_bytes(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 14 || argc - 13 > MAX_HOPS) {
+    if (argc < 15 || argc - 14 > MAX_HOPS) {
         fprintf(stderr, "see the head of ring_reader.c for the arguments\n");
         return 2;
     }
     uint64_t number[13] = {0};
-    for (int i = 2; i < 12; i++)
+    for (int i = 2; i < 13; i++)
         number[i] = strtoull(argv[i], NULL, 10);
     uint64_t num_nodes = number[4];
     job.ids_at = number[3];
     job.num_batches = number[7];
     job.batch = number[8];
     job.size = (uint32_t)number[9];
-    job.depth = (uint32_t)number[10];
-    uint64_t num_threads = number[11];
-    for (int i = 13; i < argc; i++) {
+    job.depth = (uint32_t)number[11];
+    uint64_t num_threads = number[12];
+    for (int i = 14; i < argc; i++) {
         job.fanouts[job.num_hops] = atoi(argv[i]);
         if (job.fanouts[job.num_hops] < 1 || job.fanouts[job.num_hops++] > MAX_FANOUT)
             fail("fanout", EINVAL);
@@ -307,7 +308,7 @@ int main(int argc, char **argv) {
     job.fd = open(argv[1], O_RDONLY | O_CLOEXEC | (job.size == 4 ? 0 : O_DIRECT));
     if (job.fd < 0)
         fail(argv[1], errno);
-    if (job.size == 4) /* no read-ahead: it would bring what nobody asked for */
+    if (job.size == 4 && !number[10])
         posix_fadvise(job.fd, 0, 0, POSIX_FADV_RANDOM);
     job.offsets = load(argv[1], number[2], (num_nodes + 1) * sizeof(uint64_t));
     job.seeds = load(argv[5], number[6], job.num_batches * job.batch * sizeof(int64_t));
@@ -316,7 +317,7 @@ int main(int argc, char **argv) {
 
     double start = now(), cpu = cpu_seconds();
     uint64_t device = device_bytes();
-    job.deadline = start + strtod(argv[12], NULL);
+    job.deadline = start + strtod(argv[13], NULL);
     pthread_t threads[64];
     for (uint64_t i = 0; i < num_threads; i++) {
         int code = pthread_create(&threads[i], NULL, run, NULL);

@@ -20,7 +20,8 @@ HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "modes", "gather", "walks", "build", "end_to_end", "links",
-    "growth", "load_time", "memory_limit", "outofcore", "accuracy",
+    "growth", "load_time", "memory_limit", "outofcore", "train_beyond_memory",
+    "accuracy",
 )  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         done = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *common, *extra])
         state = "ok" if done.returncode == 0 else f"FAILED with status {done.returncode}"
         ended[name] = f"{state}, {time.monotonic() - start:.0f} s"
-    print("\n".join(f"{name:13}{state}" for name, state in ended.items()))
+    print("\n".join(f"{name:20}{state}" for name, state in ended.items()))
     return int(any("FAILED" in state for state in ended.values()))
 
 

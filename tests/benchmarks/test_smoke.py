@@ -132,6 +132,19 @@ def test_out_of_core(data: Path) -> None:
             assert not on_a_device or measured["device_bytes"] > 0, name
 
 
+def test_training_beyond_memory(data: Path) -> None:
+    done = run("train_beyond_memory", "--quick", "--dir", str(data), "--out", str(data))
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "train_beyond_memory.json").read_text())
+    check(document, "train_beyond_memory")
+    ours = document["data"]["runs"]["stock NodeLoader, aethergraph mmap"]
+    assert ours["exit_code"] == 0 and ours["oom_kills"] == 0
+    (epoch,) = ours["epochs"]
+    assert epoch["accuracy"] > 0.2  # 8 classes
+
+
 def test_large_graphs_are_the_same_every_time(data: Path) -> None:
     for folder in ("one", "two"):
         done = run(
@@ -149,4 +162,4 @@ def test_large_graphs_are_the_same_every_time(data: Path) -> None:
 
 def test_run_all_goes_on_and_reports(data: Path) -> None:
     done = run("run_all", "--quick", "--only", "floor", "--dir", str(data), "--out", str(data))
-    assert done.returncode == 0 and "floor        ok" in done.stdout
+    assert done.returncode == 0 and "floor               ok" in done.stdout

@@ -1,0 +1,95 @@
+"""A training process that is killed leaves its files as they were, and starts again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aethergraph import FeatureStore, Graph
+
+pytestmark = pytest.mark.pyg
+
+TRAIN = """
+import sys
+import torch
+from torch_geometric.loader import NodeLoader
+from torch_geometric.nn import GraphSAGE
+from aethergraph import Graph
+from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
+
+folder, kind, storage, epochs = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+torch.manual_seed(1)
+torch.set_num_threads(1)
+options = {} if storage == "mmap" else {"storage": storage, "memory_budget": "1M"}
+graph = Graph.load(folder + "/graph.bin", **options)
+graph.load_features(folder + "/features.npy", **options)
+graph.load_features(folder + "/labels.npy", "y")
+stores = FeatureStore.from_graph(graph), GraphStore(graph)
+seeds = torch.arange(graph.num_nodes)
+if kind == "own":
+    loader = NeighborLoader(graph, [5, 5], seeds, batch_size=64, shuffle=True)
+else:
+    loader = NodeLoader(
+        stores, NeighborSampler(stores, num_neighbors=[5, 5]), seeds, batch_size=64, shuffle=True,
+        num_workers=2 if kind == "workers" else 0,
+    )
+model = GraphSAGE(16, 16, num_layers=2, out_channels=4)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for _ in range(epochs):
+    for batch in loader:
+        out = model(batch.x, batch.edge_index)[: batch.batch_size]
+        loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(float(loss.detach()), flush=True)
+"""
+
+
+def make_files(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    Graph.from_edges(2000, *rng.integers(0, 2000, (2, 40_000))).save(folder / "graph.bin")
+    np.save(folder / "features.npy", rng.random((2000, 16), np.float32))
+    np.save(folder / "labels.npy", rng.integers(0, 4, 2000))
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in sorted(os.listdir(folder))
+    }
+
+
+@pytest.mark.parametrize("kind", ["stock", "workers", "own"])
+@pytest.mark.parametrize("storage", ["mmap"])
+def test_killed_training_starts_again(tmp_path: Path, kind: str, storage: str) -> None:
+    make_files(tmp_path)
+    before = contents(tmp_path)
+    command = [sys.executable, "-c", TRAIN, str(tmp_path), kind, storage]
+    killed = []
+    child = subprocess.Popen(
+        [*command, "1000"], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        for _ in range(10):
+            killed.append(child.stdout.readline())
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    assert contents(tmp_path) == before
+    Graph.load(tmp_path / "graph.bin").verify()
+    FeatureStore.load(tmp_path / "features.npy").verify()
+
+    again = subprocess.run([*command, "1"], capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    losses = again.stdout.splitlines(keepends=True)
+    assert len(losses) == -(-2000 // 64)
+    assert losses[:10] == killed, "the same batches as before"
+    assert contents(tmp_path) == before
