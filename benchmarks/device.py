@@ -52,27 +52,24 @@ def fio(path: Path, size: int, depth: int, seconds: float) -> dict[str, Any]:
 
 
 class RandomReads:
-    """Random reads of 4 KiB past the page cache, 128 under way, by our engine."""
+    """Random aligned reads past the page cache, 128 under way, by our engine."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int = PAGE) -> None:
         from aethergraph._binding import FileReader, buffer_alloc
 
         self._reader = FileReader(path)
-        self._out = buffer_alloc(PAGE << 14)
+        self._size = size
+        self._out = buffer_alloc(size << 14)
         self._rng = np.random.default_rng(0)
-
-    @property
-    def direct(self) -> bool:
-        return self._reader.direct
 
     def per_second(self, seconds: float) -> float:
         """Reads per second, the median of calls of 16384 reads."""
         found: list[float] = []
         end = time.perf_counter() + seconds
         while not found or time.perf_counter() < end:
-            offsets = self._rng.integers(0, self._reader.size // PAGE, 1 << 14) * PAGE
+            offsets = self._rng.integers(0, self._reader.size // self._size, 1 << 14) * self._size
             start = time.perf_counter()
-            self._reader.read(offsets, PAGE, self._out)
+            self._reader.read(offsets, self._size, self._out)
             found.append(len(offsets) / (time.perf_counter() - start))
         return statistics.median(found)
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+import numpy as np
 from cgroups import AnonymousPeak, cgroup, parse_size
 from common import GraphFiles, Ratio, Report
 from device import PAGE, DeviceReads, RandomReads, fio, left_in_cache
@@ -82,15 +83,10 @@ class Setting:
                 "budget": budget(name, limit),
             }  # fmt: skip
             return [sys.executable, str(common.HERE / "outofcore_samplers.py"), json.dumps(config)]
-        indptr, indices = adjacency_offsets(self.files.graph)
-        size = PAGE if name == RING_DIRECT else 4
-        seeds_at = self.seeds.stat().st_size - 8 * self.num_seeds * self.batch
-        values = [
-            self.files.graph, indptr, indices, self.files.num_nodes, self.seeds, seeds_at,
-            self.num_seeds, self.batch, size, int(name == RING_BUFFERED), RING_DEPTH,
-            len(os.sched_getaffinity(0)), self.seconds, *FANOUTS,
-        ]  # fmt: skip
-        return [str(self.ring), *map(str, values)]
+        return ring_command(
+            self.ring, self.files, self.seeds, (self.num_seeds, self.batch), FANOUTS, self.seconds,
+            PAGE if name == RING_DIRECT else 4, read_ahead=name == RING_BUFFERED,
+        )  # fmt: skip
 
 
 def budget(name: str, limit: int) -> int:
@@ -98,12 +94,44 @@ def budget(name: str, limit: int) -> int:
     return limit * 3 // 4 if name == GROUPED else limit // 4
 
 
-def adjacency_offsets(path: Path) -> tuple[int, int]:
-    """Where offsets and ids of the in-edges lie in a graph file."""
+def ring_command(
+    program: Path | None, files: GraphFiles, seeds: Path, shape: tuple[int, int],
+    fanouts: Sequence[int], seconds: float, size: int, *, read_ahead: bool = False,
+) -> list[str]:  # fmt: skip
+    """See ring_reader.c; ``seeds`` is an .npy file of int64 ``shape``."""
     from aethergraph import _binding as native
 
-    found = {section.kind: section.offset for section in native.NativeFile(path).sections()}
-    return found[native.SECTION_CSC_INDPTR], found[native.SECTION_CSC_INDICES]
+    at = {section.kind: section.offset for section in native.NativeFile(files.graph).sections()}
+    seeds_at = seeds.stat().st_size - 8 * shape[0] * shape[1]
+    values = [
+        files.graph, at[native.SECTION_CSC_INDPTR], at[native.SECTION_CSC_INDICES],
+        files.num_nodes, seeds, seeds_at, *shape, size, int(read_ahead), RING_DEPTH,
+        len(os.sched_getaffinity(0)), seconds, *fanouts,
+    ]  # fmt: skip
+    return [str(program), *map(str, values)]
+
+
+def check_ring(program: Path, files: GraphFiles, seeds: Path) -> None:
+    """Where nothing is left to chance the ring reader has to find what is in the file.
+
+    Of seeds with up to 256 neighbours it takes all, and then one of each different neighbour.
+    """
+    from aethergraph import Graph
+
+    with Graph.load(files.graph) as graph:
+        lists = [graph.in_neighbors(int(v)) for v in np.load(seeds, mmap_mode="r")[0]]
+        few = [(i, ids) for i, ids in enumerate(lists) if len(ids) <= 256]
+        neighbors = np.concatenate([ids for _, ids in few])
+        again = sum(len(graph.in_neighbors(int(v))) > 0 for v in np.unique(neighbors))
+    chosen = seeds.with_name("ring-check.npy")
+    np.save(chosen, np.load(seeds, mmap_mode="r")[0][[i for i, _ in few]])
+    for size in (PAGE, 4):
+        command = ring_command(program, files, chosen, (1, len(few)), [256, 1], 600, size)
+        done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found = json.loads(done.splitlines()[-1])["edges"]
+        if found != len(neighbors) + again:
+            raise SystemExit(f"the ring reader read {found}, not {len(neighbors) + again}")
+    chosen.unlink()
 
 
 def compile_ring(folder: Path) -> Path | None:
@@ -285,6 +313,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.seconds or (0.5 if quick else 20.0), 4 if quick else args.block,
         0.05 if quick else 1.0, compile_ring(args.dir),
     )  # fmt: skip
+    if setting.ring is not None:
+        check_ring(setting.ring, files, setting.seeds)
     limits = args.limits or ([512 << 20] if quick else [1 << 30, 2 << 30, 4 << 30])
     rounds = args.rounds or (1 if quick else 3)
     report = Report("outofcore", f"Sampling {common.short(edges)} edges out of core", args)

@@ -20,8 +20,8 @@ HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "modes", "gather", "walks", "build", "end_to_end", "links",
-    "growth", "load_time", "memory_limit", "outofcore", "train_beyond_memory",
-    "accuracy",
+    "growth", "load_time", "memory_limit", "outofcore", "outofcore_gather",
+    "train_beyond_memory", "accuracy",
 )  # fmt: skip
 
 

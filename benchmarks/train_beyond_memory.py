@@ -52,7 +52,7 @@ class Task:
 
     @property
     def features(self) -> Path:
-        return Path(self.folder) / "features.npy"
+        return Path(self.folder) / "features.bin"
 
     @property
     def labels(self) -> Path:
@@ -119,9 +119,10 @@ def in_memory_loader(task: Task, storage: str) -> Any:
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
-    from aethergraph import Graph
+    from aethergraph import FeatureStore, Graph
 
-    x = torch.from_numpy(np.load(task.features))
+    with FeatureStore.load(task.features) as store:
+        x = torch.from_numpy(np.array(store.array))
     say("features loaded")
     with Graph.load(task.graph) as graph:
         edges = torch.stack([torch.from_numpy(ids) for ids in graph.edge_index()])
@@ -185,8 +186,8 @@ def accuracy(model: Any, loader: Iterable[Any]) -> float:
 
 
 def make_files(folder: Path, num_nodes: int) -> None:
-    """graph.bin with ten edges per node, features.npy and labels.npy, on first use."""
-    from aethergraph import Graph
+    """graph.bin with ten edges per node, features.bin and labels.npy, on first use."""
+    from aethergraph import FeatureStore, Graph
     from aethergraph.synthetic import CommunityGraph
 
     if (folder / "labels.npy").exists():  # written last
@@ -194,7 +195,10 @@ def make_files(folder: Path, num_nodes: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     common.say(f"making a graph of {num_nodes:,} nodes with {WIDTH} features")
     made = CommunityGraph(num_nodes, 10 * num_nodes, CLASSES, WIDTH)
-    made.write_features(folder / "features.npy")
+    plain = folder / "features.npy"
+    made.write_features(plain)
+    FeatureStore.load(plain).save(folder / "features.bin")
+    plain.unlink()
     src, dst = made.edges()
     Graph.from_edges(num_nodes, src, dst).save(folder / "graph.bin")
     np.save(folder / "labels.part.npy", made.labels)
@@ -206,15 +210,21 @@ def run(name: str, task: Task, limit: int) -> dict[str, Any]:
     for path in task.files:
         common.drop_from_cache(path)
     command = [sys.executable, __file__, "--train", name, json.dumps(asdict(task))]
+    events: list[dict[str, Any]] = [{"event": "started"}]
     with cgroup(limit) as group, AnonymousPeak(group) as anonymous:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, check=False,
-            preexec_fn=group.enter, env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, preexec_fn=group.enter,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
+        assert child.stdout is not None
+        with child.stdout:
+            for line in child.stdout:
+                events.append(json.loads(line))
+                common.say(line.strip())
+        status = child.wait()
         peak, kills = group.peak, group.oom_kills
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    last = events[-1] if events else {"event": "started"}
-    status = 128 - done.returncode if done.returncode < 0 else done.returncode
+    last = events[-1]
+    status = 128 - status if status < 0 else status
     return {
         "missing": last.get("reason"),
         "exit_code": status,
@@ -248,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = args.dir / f"train-{common.short(num_nodes)}"
     make_files(folder, num_nodes)
     task = Task(
-        str(folder), args.epochs or (1 if args.quick else 3), *((256, 128) if args.quick
+        str(folder), args.epochs or (1 if args.quick else 3), *((1_280, 256) if args.quick
         else (12_800, 5_120)), limit // 8,
     )  # fmt: skip
     needed = sum(path.stat().st_size for path in task.files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -143,6 +144,40 @@ def test_training_beyond_memory(data: Path) -> None:
     assert ours["exit_code"] == 0 and ours["oom_kills"] == 0
     (epoch,) = ours["epochs"]
     assert epoch["accuracy"] > 0.2  # 8 classes
+
+
+def test_gathering_out_of_core(data: Path) -> None:
+    done = run("outofcore_gather", "--quick", "--dir", str(data), "--out", str(data))
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "outofcore_gather.json").read_text())
+    check(document, "outofcore_gather")
+    for contenders in document["data"]["runs"].values():
+        for name in ("numpy memmap", "aethergraph mmap"):
+            assert contenders[name][0]["rows"] > 0
+    assert 0 < document["data"]["belady_hit_rate"]["batches"] < 1
+
+
+def best_hits(ids: tuple[int, ...], room: int, kept: frozenset[int] = frozenset()) -> int:
+    """The most hits that any way of keeping ``room`` of the rows seen could have."""
+    if not ids:
+        return 0
+    row, rest = ids[0], ids[1:]
+    choices = [kept]
+    if row not in kept:
+        choices += [kept - {victim} | {row} for victim in kept]
+        choices += [kept | {row}] if len(kept) < room else []
+    return (row in kept) + max(best_hits(rest, room, choice) for choice in choices)
+
+
+def test_belady_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    belady_hits = importlib.import_module("outofcore_gather").belady_hits
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        ids, room = rng.integers(0, 4, rng.integers(1, 9)), int(rng.integers(1, 4))
+        assert belady_hits(ids, room) == best_hits(tuple(ids.tolist()), room) / len(ids)
 
 
 def test_large_graphs_are_the_same_every_time(data: Path) -> None:

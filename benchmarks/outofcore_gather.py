@@ -1,0 +1,313 @@
+"""Gathering rows of 512 bytes from a file 5 times larger than the memory allowed (root, cgroups).
+
+    sudo python benchmarks/outofcore_gather.py [--quick] [--limit 1536M] [--rounds 3]
+
+Two sequences of batches: "uniform" asks for any rows, so that hardly any comes twice and only the
+device counts; "batches" asks for the nodes of GraphSAGE batches sampled from the labelled graph of
+train_beyond_memory.py, some of which come again and again. Every contender is a process in a fresh
+cgroup, and the file is dropped from the page cache before.
+
+Beside them: the device's random reads of 512 bytes, measured around every run, and the hit rate of
+Belady's algorithm, which knows the future, with room for as many rows as our budget has.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+from cgroups import AnonymousPeak, cgroup, parse_size
+from common import Ratio, Report
+from device import DeviceReads, RandomReads
+from numpy.typing import NDArray
+from outofcore_samplers import Missing, device_bytes
+from train_beyond_memory import make_files
+
+ROW_BYTES = 512
+MEMMAP, MMAP, URING = "numpy memmap", "aethergraph mmap", "aethergraph uring"
+NAMES = (MEMMAP, MMAP, URING)
+UNIFORM, BATCHES = "uniform", "batches"
+FANOUTS, BATCH = [15, 10], 256
+Ids = NDArray[np.int64]
+
+
+# ---- a contender (child) -----------------------------------------------------------------------
+
+
+def open_rows(name: str, path: str, budget: int) -> tuple[Callable[[Ids], Any], Callable[[], Any]]:
+    """(gather, the engine's own counts)."""
+    from aethergraph import FeatureStore
+
+    if name == MEMMAP:
+        rows = FeatureStore.load(path).array
+        plain = np.memmap(path, rows.dtype, "r", offset=data_offset(Path(path)), shape=rows.shape)
+        return (lambda ids: plain[ids]), dict
+    if name == MMAP:
+        return FeatureStore.load(path).gather, dict
+    options: dict[str, Any] = {"storage": "uring", "memory_budget": budget}
+    try:
+        store: Any = FeatureStore.load(path, **options)
+    except (TypeError, ValueError) as error:
+        if "storage" not in str(error):
+            raise
+        raise Missing(str(error)) from None
+    return store.gather, lambda: counts(store)
+
+
+def data_offset(path: Path) -> int:
+    """Where the rows of a feature file begin."""
+    from aethergraph import _binding as native
+
+    sections = native.NativeFile(path).sections()
+    return next(s.offset for s in sections if s.kind == native.SECTION_ARRAY)
+
+
+def counts(store: Any) -> dict[str, Any]:
+    found = getattr(store, "io_stats", None)
+    if found is None:
+        return {}
+    values = found() if callable(found) else found
+    return dict(values._asdict() if hasattr(values, "_asdict") else values)
+
+
+def child(config: dict[str, Any]) -> None:
+    try:
+        gather, count = open_rows(config["contender"], config["path"], config["budget"])
+    except Missing as reason:
+        print(f"missing: {reason}", flush=True)
+        return
+    ids, ends = (np.load(config["trace"] + f"-{part}.npy") for part in ("ids", "ends"))
+    print("ready", flush=True)
+    device, cpu, start = device_bytes(), time.process_time(), time.perf_counter()
+    begin = rows = batches = 0
+    checksum = 0.0
+    for end in ends:
+        checksum += float(gather(ids[begin:end])[:, 0].sum())
+        rows, begin, batches = rows + int(end) - begin, int(end), batches + 1
+        if time.perf_counter() - start > config["seconds"]:
+            break
+    seconds = time.perf_counter() - start
+    print(json.dumps({
+        "seconds": seconds, "cpu_seconds": time.process_time() - cpu, "rows": rows,
+        "batches": batches, "device_bytes": device_bytes() - device, "checksum": checksum,
+        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt, "counts": count(),
+    }))  # fmt: skip
+
+
+# ---- what is asked for -------------------------------------------------------------------------
+
+
+def make_trace(folder: Path, kind: str, num_rows: int, num_batches: int) -> Path:
+    """``KIND-ids.npy``, the rows of all batches, each once in its batch, and ``KIND-ends.npy``."""
+    path = folder / f"trace-{kind}-{num_batches}"
+    if Path(f"{path}-ends.npy").exists():
+        return path
+    rng = np.random.default_rng(5)
+    parts: list[Ids] = []
+    if kind == UNIFORM:
+        parts = [rng.integers(0, num_rows, 65_536) for _ in range(num_batches)]
+    else:
+        from aethergraph import Graph, NeighborSampler
+
+        # From a copy in memory: the page cache of the mapped graph would be pushed out.
+        graph = Graph.load(folder / "graph.bin", storage="memory")
+        sampler = NeighborSampler(graph, FANOUTS)
+        for key in range(num_batches):
+            seeds = rng.choice(num_rows, min(BATCH, num_rows), replace=False)
+            parts.append(sampler.sample(seeds, key=key).node)
+    np.save(f"{path}-ids.npy", np.concatenate(parts))
+    np.save(f"{path}-ends.npy", np.cumsum([len(part) for part in parts]))
+    return path
+
+
+def belady_hits(ids: Ids, room: int) -> float:
+    """The share of hits of Belady's algorithm with ``room`` rows; what is worth less is not kept.
+
+    Belady, "A study of replacement algorithms for a virtual-storage computer", 1966.
+    """
+    order = np.argsort(ids, kind="stable")
+    following = np.full(len(ids), len(ids), np.int64)
+    same = ids[order[1:]] == ids[order[:-1]]
+    following[order[:-1][same]] = order[1:][same]
+    kept: dict[int, int] = {}  # row -> when it is asked for next
+    farthest: list[tuple[int, int]] = []  # (-when, row), some of it outdated
+    hits = 0
+    for row, when in zip(ids.tolist(), following.tolist(), strict=True):
+        hits += kept.pop(row, None) is not None
+        if when == len(ids):
+            continue
+        kept[row] = when
+        heapq.heappush(farthest, (-when, row))
+        while len(kept) > room:
+            at, victim = heapq.heappop(farthest)
+            if kept.get(victim) == -at:
+                del kept[victim]
+    return hits / len(ids)
+
+
+# ---- the parent --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    path: Path
+    limit: int
+    budget: int
+    seconds: float
+    device_seconds: float
+
+
+def run(name: str, trace: Path, setting: Setting, device: RandomReads) -> dict[str, Any] | str:
+    """One run in a fresh cgroup between two measurements of the device; a text: missing, why."""
+    config = {
+        "contender": name, "path": str(setting.path), "trace": str(trace),
+        "budget": setting.budget, "seconds": setting.seconds,
+    }  # fmt: skip
+    common.drop_from_cache(setting.path)
+    load, limits = os.getloadavg()[0], [device.per_second(setting.device_seconds)]
+    with cgroup(setting.limit) as group, AnonymousPeak(group) as anonymous:
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--gather", json.dumps(config)],
+            stdout=subprocess.PIPE, text=True, preexec_fn=group.enter,
+        )  # fmt: skip
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        before = DeviceReads.now(setting.path)
+        last = process.stdout.readline()
+        after = DeviceReads.now(setting.path)
+        status = process.wait()
+        process.stdout.close()
+        peak = group.peak
+    if first.startswith("missing: "):
+        return first.removeprefix("missing: ").strip()
+    if status != 0 or not last:
+        return f"ended with status {status}"
+    done: dict[str, Any] = json.loads(last)
+    limits.append(device.per_second(setting.device_seconds))
+    rate = done["rows"] / done["seconds"]
+    return done | {
+        "rows_per_second": rate,
+        "device_limit": statistics.mean(limits),
+        "share_of_device": rate / statistics.mean(limits),
+        "device_reads": after.reads - before.reads if before and after else None,
+        "bytes_per_row": done["device_bytes"] / done["rows"],
+        "cpu_us_per_row": 1e6 * done["cpu_seconds"] / done["rows"],
+        "cgroup_peak": peak,
+        "anonymous_peak": anonymous.bytes,
+        "load_before": load,
+    }
+
+
+def measure(
+    trace: Path, setting: Setting, rounds: int, report: Report, kind: str
+) -> dict[str, list[dict[str, Any]]]:
+    device = RandomReads(setting.path, ROW_BYTES)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
+    missing: set[str] = set()
+    for number in range(rounds):
+        for name in [*NAMES[number % 3 :], *NAMES[: number % 3]]:
+            if name in missing:
+                continue
+            done = run(name, trace, setting, device)
+            if isinstance(done, str):
+                missing.add(name)
+                report.note(f"{name}, {kind}: {done}")
+                continue
+            common.say(f"{kind}, {name}: {done['rows_per_second']:,.0f} rows/s")
+            found[name].append(done)
+    same = {(runs[0]["batches"], runs[0]["checksum"]) for runs in found.values() if runs}
+    if len(dict(same)) < len(same):
+        raise SystemExit(f"the contenders gathered different rows: {same}")
+    return {name: runs for name, runs in found.items() if runs}
+
+
+def write_table(
+    report: Report, kind: str, found: dict[str, list[dict[str, Any]]], belady: dict[str, float]
+) -> None:
+    def median(runs: list[dict[str, Any]], key: str) -> float:
+        return float(statistics.median(run[key] for run in runs))
+
+    rows: list[list[common.Cell]] = []
+    for name, runs in found.items():
+        ratio = Ratio.paired(
+            [run["rows_per_second"] for run in runs],
+            [run["rows_per_second"] for run in found[MEMMAP]][: len(runs)],
+        )
+        rows.append([
+            name, "-" if name == MEMMAP else str(ratio), median(runs, "rows_per_second"),
+            f"{median(runs, 'share_of_device'):.0%}", median(runs, "device_limit"),
+            median(runs, "bytes_per_row"), median(runs, "cpu_us_per_row"),
+            *(common.size(median(runs, key)) for key in ("cgroup_peak", "anonymous_peak")),
+            median(runs, "load_before"),
+        ])  # fmt: skip
+    report.table(
+        f"{kind}; Belady's hit rate: {belady[kind]:.1%}",
+        ["", f"times {MEMMAP}", "rows/s", "of the limit of 512-byte reads", "that limit, reads/s",
+         "bytes read per row", "processor µs per row", "peak charged to the cgroup",
+         "of it anonymous", "load before"],
+        rows,
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--limit", type=parse_size, help="bytes, such as 2G (default: 1536M)")
+    made.add_argument("--rounds", type=int, help="runs of each contender (default: 3)")
+    args = common.parse(made, argv)
+    limit = args.limit or 1536 << 20
+    with cgroup(limit):  # can we? before the files are made
+        pass
+    num_rows = 20_000 if args.quick else 16_000_000
+    folder = args.dir / f"train-{common.short(num_rows)}"
+    make_files(folder, num_rows)
+    setting = Setting(
+        folder / "features.bin", limit, limit // 2, *((0.2, 0.05) if args.quick else (20.0, 1.0))
+    )
+    rounds = args.rounds or (1 if args.quick else 3)
+    times = setting.path.stat().st_size / limit
+    report = Report(
+        "outofcore_gather",
+        f"Gathering 512-byte rows from {times:.1f} times the memory allowed",
+        args,
+    )
+    found, belady = {}, {}
+    for kind in (UNIFORM, BATCHES):
+        trace = make_trace(folder, kind, num_rows, 4 if args.quick else 64)
+        ids = np.load(f"{trace}-ids.npy")
+        belady[kind] = belady_hits(ids, setting.budget // ROW_BYTES)
+        found[kind] = measure(trace, setting, rounds, report, kind)
+        write_table(report, kind, found[kind], belady)
+    report.parameters = {
+        "rows": num_rows, "row_bytes": ROW_BYTES, "limit": limit, "budget": setting.budget,
+        "fanouts": FANOUTS, "batch": BATCH, "rounds": rounds, "seconds": setting.seconds,
+    }  # fmt: skip
+    report.data = {"belady_hit_rate": belady, "runs": found}
+
+    def draw(axes: Sequence[Any]) -> None:
+        for axis, (kind, contenders) in zip(axes, found.items(), strict=True):
+            rates = [statistics.median(r["rows_per_second"] for r in runs)
+                     for runs in contenders.values()]  # fmt: skip
+            common.bars(axis, list(contenders), rates, "rows of 512 bytes per second")
+            axis.set_title(kind, fontsize=9)
+
+    common.plot(report, 2, draw)
+    report.finish()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--gather"]:
+        child(json.loads(sys.argv[2]))
+    else:
+        main()
