@@ -27,12 +27,26 @@ class DeviceReads:
     @classmethod
     def now(cls, path: Path) -> DeviceReads | None:
         """Of the device that ``path`` lies on; None for file systems without one."""
-        number = path.stat().st_dev
-        file = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
+        file = device_folder(path) / "stat"
         if not file.exists():
             return None
         fields = file.read_text(encoding="ascii").split()
         return cls(int(fields[0]), 512 * int(fields[2]))
+
+
+def device_folder(path: Path) -> Path:
+    number = path.stat().st_dev
+    return Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+
+
+def read_ahead_note(path: Path) -> str:
+    """How much the kernel reads around a page fault, unless it is advised."""
+    folder = device_folder(path)
+    for file in (folder / "queue/read_ahead_kb", folder.resolve().parent / "queue/read_ahead_kb"):
+        if file.exists():  # of a partition: that of the disk
+            kib = int(file.read_text(encoding="ascii"))
+            return f"The kernel's read-ahead on this device is {common.size(kib * 1024)}."
+    return "The kernel's read-ahead on this device is unknown."
 
 
 def fio(path: Path, size: int, depth: int, seconds: float) -> dict[str, Any]:

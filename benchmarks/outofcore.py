@@ -35,7 +35,7 @@ import common
 import numpy as np
 from cgroups import AnonymousPeak, cgroup, parse_size
 from common import GraphFiles, Ratio, Report
-from device import PAGE, DeviceReads, RandomReads, fio, left_in_cache
+from device import PAGE, DeviceReads, RandomReads, fio, left_in_cache, read_ahead_note
 from large_graph import EDGES, NODES, large_graph
 from outofcore_samplers import GROUPED, MMAP, NAMES, READ_AHEAD, URING
 
@@ -343,6 +343,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for limit in limits:
         write_tables(report, limit, found[limit])
     add_notes(report, found)
+    report.note(read_ahead_note(files.graph))
 
     def draw(axes: Sequence[Any]) -> None:
         for axis, limit in zip(axes, limits, strict=True):
