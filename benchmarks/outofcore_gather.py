@@ -7,8 +7,8 @@ device counts; "batches" asks for the nodes of GraphSAGE batches sampled from th
 train_beyond_memory.py, some of which come again and again. Every contender is a process in a fresh
 cgroup, and the file is dropped from the page cache before.
 
-Beside them: the device's random reads of 512 bytes, measured around every run, and the hit rate of
-Belady's algorithm, which knows the future, with room for as many rows as our budget has.
+Beside them: the device's random reads of 512 bytes, measured around every run, and the hits of
+Belady's algorithm, which knows the future, with room for as many rows as our cache has.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from outofcore_samplers import Missing, device_bytes
 from train_beyond_memory import make_files
 
 ROW_BYTES = 512
-MEMMAP, MMAP, URING = "numpy memmap", "aethergraph mmap", "aethergraph uring"
-NAMES = (MEMMAP, MMAP, URING)
+MEMMAP, MMAP = "numpy memmap", "aethergraph mmap"
+URING, HOT = "aethergraph uring", "aethergraph uring, hot rows by degree"
+NAMES = (MEMMAP, MMAP, URING, HOT)
 UNIFORM, BATCHES = "uniform", "batches"
 FANOUTS, BATCH = [15, 10], 256
 FAULTED_ROWS = 256  # gathered at once by those who wait for each page anyway
@@ -58,13 +59,15 @@ def open_rows(name: str, path: str, budget: int) -> tuple[Callable[[Ids], Any], 
     if name == MMAP:
         return FeatureStore.load(path).gather, dict
     options: dict[str, Any] = {"storage": "uring", "memory_budget": budget}
+    if name == HOT:
+        options["frequency"] = np.load(Path(path).with_name("out-degrees.npy"))
     try:
         store: Any = FeatureStore.load(path, **options)
     except (TypeError, ValueError) as error:
-        if "storage" not in str(error):
+        if "storage" not in str(error) and "frequency" not in str(error):
             raise
         raise Missing(str(error)) from None
-    return store.gather, lambda: counts(store)
+    return store.gather, lambda: dict(store.stats()._asdict())
 
 
 def data_offset(path: Path) -> int:
@@ -73,14 +76,6 @@ def data_offset(path: Path) -> int:
 
     sections = native.NativeFile(path).sections()
     return next(s.offset for s in sections if s.kind == native.SECTION_ARRAY)
-
-
-def counts(store: Any) -> dict[str, Any]:
-    found = getattr(store, "io_stats", None)
-    if found is None:
-        return {}
-    values = found() if callable(found) else found
-    return dict(values._asdict() if hasattr(values, "_asdict") else values)
 
 
 def child(config: dict[str, Any]) -> None:
@@ -94,7 +89,7 @@ def child(config: dict[str, Any]) -> None:
     device, cpu, start = device_bytes(), time.process_time(), time.perf_counter()
     rows = 0
     checksum = 0.0
-    for piece in pieces(ids, ends, None if config["contender"] == URING else FAULTED_ROWS):
+    for piece in pieces(ids, ends, FAULTED_ROWS if "uring" not in config["contender"] else None):
         checksum += float(gather(piece)[:, 0].sum(dtype=np.float64))
         rows += len(piece)
         if time.perf_counter() - start > config["seconds"]:
@@ -121,7 +116,10 @@ def pieces(ids: Ids, ends: Ids, longest: int | None) -> Iterator[Ids]:
 
 
 def make_trace(folder: Path, kind: str, num_rows: int, num_batches: int) -> Path:
-    """``KIND-ids.npy``, the rows of all batches, each once in its batch, and ``KIND-ends.npy``."""
+    """``KIND-ids.npy``, the rows of all batches, and ``KIND-ends.npy``.
+
+    "batches" are epochs over a few training nodes, a thousandth of all, in ever new order.
+    """
     path = folder / f"trace-{kind}-{num_batches}"
     if Path(f"{path}-ends.npy").exists():
         return path
@@ -134,10 +132,14 @@ def make_trace(folder: Path, kind: str, num_rows: int, num_batches: int) -> Path
 
         # From a copy in memory: the page cache of the mapped graph would be pushed out.
         graph = Graph.load(folder / "graph.bin", storage="memory")
+        degrees = np.bincount(graph.csc()[1], minlength=num_rows)
+        np.save(folder / "out-degrees.npy", degrees.astype(np.uint32))
+        train = rng.choice(num_rows, max(num_rows // 1000, BATCH), replace=False)
         sampler = NeighborSampler(graph, FANOUTS)
-        for key in range(num_batches):
-            seeds = rng.choice(num_rows, min(BATCH, num_rows), replace=False)
-            parts.append(sampler.sample(seeds, key=key).node)
+        while len(parts) < num_batches:
+            for seeds in np.array_split(rng.permutation(train), -(-len(train) // BATCH)):
+                parts.append(sampler.sample(seeds, key=len(parts)).node)
+        parts = parts[:num_batches]
     np.save(f"{path}-ids.npy", np.concatenate(parts))
     np.save(f"{path}-ends.npy", np.cumsum([len(part) for part in parts]))
     return path
@@ -225,10 +227,13 @@ def measure(
     trace: Path, setting: Setting, rounds: int, report: Report, kind: str
 ) -> dict[str, list[dict[str, Any]]]:
     device = RandomReads(setting.path, ROW_BYTES)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
+    ids = np.load(f"{trace}-ids.npy")
+    names = NAMES if kind == BATCHES else NAMES[:-1]  # without skew no row is hot
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     missing: set[str] = set()
     for number in range(rounds):
-        for name in [*NAMES[number % 3 :], *NAMES[: number % 3]]:
+        shift = number % len(names)
+        for name in [*names[shift:], *names[:shift]]:
             if name in missing:
                 continue
             done = run(name, trace, setting, device)
@@ -237,6 +242,10 @@ def measure(
                 report.note(f"{name}, {kind}: {done}")
                 continue
             common.say(f"{kind}, {name}: {done['rows_per_second']:,.0f} rows/s")
+            frames = done["counts"].get("frames", 0)
+            if frames and number == 0:
+                belady = belady_hits(ids[: done["rows"]], frames)
+                done["hit_rates"] = [done["counts"]["hits"] / done["rows"], belady]
             found[name].append(done)
     same = {(runs[0]["rows"], round(runs[0]["checksum"], 3)) for runs in found.values() if runs}
     if len(dict(same)) < len(same):
@@ -244,9 +253,7 @@ def measure(
     return {name: runs for name, runs in found.items() if runs}
 
 
-def write_table(
-    report: Report, kind: str, found: dict[str, list[dict[str, Any]]], belady: dict[str, float]
-) -> None:
+def write_table(report: Report, kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
     def median(runs: list[dict[str, Any]], key: str) -> float:
         return float(statistics.median(run[key] for run in runs))
 
@@ -259,15 +266,17 @@ def write_table(
         rows.append([
             name, "-" if name == MEMMAP else str(ratio), median(runs, "rows_per_second"),
             f"{median(runs, 'share_of_device'):.0%}", median(runs, "device_limit"),
+            *(f"{rate:.1%}" for rate in runs[0].get("hit_rates", [])),
+            *([] if "hit_rates" in runs[0] else ["-", "-"]),
             median(runs, "bytes_per_row"), median(runs, "cpu_us_per_row"),
             *(common.size(median(runs, key)) for key in ("cgroup_peak", "anonymous_peak")),
             median(runs, "load_before"),
         ])  # fmt: skip
     report.table(
-        f"{kind}; Belady's hit rate: {belady[kind]:.1%}",
+        f"{kind}, medians of the rounds",
         ["", f"times {MEMMAP}", "rows/s", "of the limit of 512-byte reads", "that limit, reads/s",
-         "bytes read per row", "processor µs per row", "peak charged to the cgroup",
-         "of it anonymous", "load before"],
+         "found in the cache", "by Belady's algorithm", "bytes read per row",
+         "processor µs per row", "peak charged to the cgroup", "of it anonymous", "load before"],
         rows,
     )  # fmt: skip
 
@@ -293,19 +302,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"Gathering 512-byte rows from {times:.1f} times the memory allowed",
         args,
     )
-    found, belady = {}, {}
     report.note(read_ahead_note(setting.path))
-    for kind in (UNIFORM, BATCHES):
-        trace = make_trace(folder, kind, num_rows, 4 if args.quick else 64)
-        ids = np.load(f"{trace}-ids.npy")
-        belady[kind] = belady_hits(ids, setting.budget // ROW_BYTES)
+    found = {}
+    for kind, count in ((UNIFORM, 64), (BATCHES, 192)):
+        trace = make_trace(folder, kind, num_rows, count // 16 if args.quick else count)
         found[kind] = measure(trace, setting, rounds, report, kind)
-        write_table(report, kind, found[kind], belady)
+        write_table(report, kind, found[kind])
     report.parameters = {
         "rows": num_rows, "row_bytes": ROW_BYTES, "limit": limit, "budget": setting.budget,
         "fanouts": FANOUTS, "batch": BATCH, "rounds": rounds, "seconds": setting.seconds,
     }  # fmt: skip
-    report.data = {"belady_hit_rate": belady, "runs": found}
+    report.data = {"runs": found}
 
     def draw(axes: Sequence[Any]) -> None:
         for axis, (kind, contenders) in zip(axes, found.items(), strict=True):

@@ -8,7 +8,6 @@ the installed version cannot do this.
 
 from __future__ import annotations
 
-import inspect
 import json
 import resource
 import sys
@@ -81,12 +80,9 @@ def device_bytes() -> int:
 
 
 def counts(graph: Any) -> dict[str, Any]:
-    """What the engine counted itself, numbers by name."""
-    found = getattr(graph, "io_stats", None)
-    if found is None:
-        return {}
-    values = found() if inspect.ismethod(found) else found
-    return dict(values._asdict() if hasattr(values, "_asdict") else values)
+    """What the engine counted itself."""
+    paging = getattr(graph, "paging", None)
+    return {} if paging is None else dict(paging.stats())
 
 
 def measure(sample: Sample, seeds: np.ndarray[Any, Any], seconds: float, block: int) -> Any:

@@ -156,7 +156,6 @@ def test_gathering_out_of_core(data: Path) -> None:
     for contenders in document["data"]["runs"].values():
         for name in ("numpy memmap", "aethergraph mmap"):
             assert contenders[name][0]["rows"] > 0
-    assert 0 < document["data"]["belady_hit_rate"]["batches"] < 1
 
 
 def best_hits(ids: tuple[int, ...], room: int, kept: frozenset[int] = frozenset()) -> int:
