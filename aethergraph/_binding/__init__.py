@@ -85,6 +85,14 @@ from aethergraph._binding.memory import (
 )
 from aethergraph._binding.reads import reading
 from aethergraph._binding.rows import FileRows, RowStats
+from aethergraph._binding.records import (
+    MAX_PARTS,
+    order_records,
+    pack_records,
+    partition_records,
+    record_dtype,
+    record_keys,
+)
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     SAMPLE_INDUCED,
@@ -129,6 +137,7 @@ __all__ = [
     "Ids",
     "IoStats",
     "LONG_CALL_BYTES",
+    "MAX_PARTS",
     "MemoryView",
     "NativeBatch",
     "NativeFile",
@@ -193,8 +202,13 @@ __all__ = [
     "lib",
     "native_version",
     "new_error",
+    "order_records",
+    "pack_records",
+    "partition_records",
     "raise_error",
     "reading",
+    "record_dtype",
+    "record_keys",
     "rng_draws",
     "run_long",
     "run_task",

@@ -240,6 +240,44 @@ int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max,
 int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
                        uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err);
 
+/* ---- edges as records -------------------------------------------------- */
+
+/* A record: major and minor id (id_bytes each, 4|8), then columns, without gaps. */
+typedef struct aether_column {
+    const void *data;
+    uint32_t bytes; /* of one row */
+    uint32_t reserved;
+} aether_column;
+
+/* A key inside a record: U32, U64, I64 or F64 (not NaN) at a byte offset. */
+typedef struct aether_field {
+    uint32_t offset;
+    uint32_t dtype;
+} aether_field;
+
+/* Rows of columns become records. AETHER_E_RANGE: an id that id_bytes cannot
+ * hold; position is the row, value the id. */
+int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, uint32_t id_bytes,
+                        const aether_column *columns, uint32_t num_columns, void *records, aether_error *err);
+
+#define AETHER_MAX_PARTS 65536
+
+/* Stable partition: record i goes to part (key - low) >> shift of num_parts (at
+ * most AETHER_MAX_PARTS); `out` has the parts one after the other, counts
+ * [num_parts] their sizes. AETHER_E_RANGE: a key in no part. */
+int aether_records_partition(const void *records, uint64_t n, uint32_t record_bytes, aether_field field,
+                             uint64_t low, uint32_t shift, uint64_t num_parts, uint64_t *counts, void *out,
+                             aether_task *task, aether_error *err);
+
+/* Order records (fewer than 2^32 - 1) of the lists low .. low + num_lists - 1:
+ *   ends[num_lists]  where each list ends, order[n]  the record at each place.
+ * Within a list: as they come, or by `row` (may be NULL), then by `time` (may
+ * be NULL), stable. `unique` keeps the first of equal minor ids, before times
+ * are looked at; order then has as many entries as the last end says. */
+int aether_records_order(const void *records, uint64_t n, uint32_t record_bytes, uint32_t id_bytes,
+                         uint64_t low, uint64_t num_lists, const aether_field *row, const aether_field *time,
+                         uint32_t unique, uint64_t *ends, uint32_t *order, aether_error *err);
+
 /* ---- gather ------------------------------------------------------------ */
 
 typedef struct aether_rows {

@@ -1,0 +1,129 @@
+"""Edges as packed records: packing, partitioning, ordering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+
+MAX_PARTS: Final[int] = lib.AETHER_MAX_PARTS
+
+Records = NDArray[Any]
+
+
+def record_dtype(
+    id_bytes: int, columns: Sequence[tuple[str, np.dtype[Any], int]] = ()
+) -> np.dtype[Any]:
+    """Records of ``major``, ``minor`` and (name, dtype, items) columns, without gaps."""
+    ids = np.dtype(f"<u{id_bytes}")
+    fields: list[Any] = [("major", ids), ("minor", ids)]
+    for name, dtype, items in columns:
+        fields.append((name, dtype) if items == 1 else (name, dtype, (items,)))
+    return np.dtype(fields)
+
+
+def pack_records(major: Ids, minor: Ids, columns: Sequence[NDArray[Any]], out: Records) -> None:
+    """Write the rows of contiguous columns into ``out``, which has the dtype for them.
+
+    Raises:
+        OutOfRangeError: an id that does not fit; ``position`` is the row.
+    """
+    table = ffi.new("aether_column[]", max(len(columns), 1))
+    lent = [ffi.from_buffer(column) for column in columns]
+    for number, (column, data) in enumerate(zip(columns, lent, strict=True)):
+        table[number].data = data
+        table[number].bytes = column.nbytes // max(len(column), 1)
+    err = new_error()
+    code = lib.aether_records_pack(
+        ffi.from_buffer("int64_t[]", major),
+        ffi.from_buffer("int64_t[]", minor),
+        len(major),
+        out.dtype["major"].itemsize,
+        table,
+        len(columns),
+        ffi.from_buffer(out, require_writable=True),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+
+
+def _field(dtype: np.dtype[Any], name: str) -> Any:
+    fields = dtype.fields
+    assert fields is not None
+    kind, offset = fields[name][:2]
+    return {"offset": offset, "dtype": dtype_code(kind)}
+
+
+def record_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """What the partition compares: an unsigned number of the same order for each id or time."""
+    sign = np.uint64(1 << 63)
+    if values.dtype.kind == "u":
+        return values.astype(np.uint64)
+    if values.dtype.kind == "i":
+        return values.astype(np.int64).view(np.uint64) ^ sign
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    return np.where(bits & sign != 0, ~bits, bits | sign)
+
+
+def partition_records(
+    records: Records, field: str, low: int, shift: int, num_parts: int, out: Records
+) -> NDArray[np.uint64]:
+    """Records into ``out``, part by part, ``part = (key - low) >> shift``; sizes of the parts.
+
+    Raises:
+        OutOfRangeError: a key outside of all parts.
+    """
+    counts = np.zeros(num_parts, np.uint64)
+    err = new_error()
+    code = lib.aether_records_partition(
+        ffi.from_buffer(records),
+        len(records),
+        records.dtype.itemsize,
+        _field(records.dtype, field),
+        low,
+        shift,
+        num_parts,
+        ffi.from_buffer("uint64_t[]", counts),
+        ffi.from_buffer(out, require_writable=True),
+        ffi.NULL,
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return counts
+
+
+def order_records(
+    records: Records, low: int, num_lists: int, *, row: bool, time: bool, unique: bool
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Where each of the lists ``low ..`` ends, and the record at each place of them.
+
+    Arguments:
+        row, time: sort each list by these columns, stably, first by row.
+        unique: keep the first record of each minor id.
+    """
+    ends = np.empty(num_lists, np.uint64)
+    order = np.empty(len(records), np.uint32)
+    err = new_error()
+    code = lib.aether_records_order(
+        ffi.from_buffer(records),
+        len(records),
+        records.dtype.itemsize,
+        records.dtype["major"].itemsize,
+        low,
+        num_lists,
+        ffi.new("aether_field *", _field(records.dtype, "row")) if row else ffi.NULL,
+        ffi.new("aether_field *", _field(records.dtype, "time")) if time else ffi.NULL,
+        int(unique),
+        ffi.from_buffer("uint64_t[]", ends),
+        ffi.from_buffer("uint32_t[]", order),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return ends, order[: int(ends[-1]) if num_lists else 0]
