@@ -209,7 +209,10 @@ class GraphReader:
                     f"{self.path}: storage='uring' does not read compressed lists: take 'mmap' or "
                     "'memory', or save the graph with compress=False"
                 )
-            places = (self.table.offset(kinds[0], owner), self.table.offset(kinds[1], owner))
+            places = (
+                self.table.offset(kinds.indptr, owner),
+                self.table.offset(kinds.indices, owner),
+            )
             topology = paging.open(raw, num_minor, self.guard, places, task)
             return Lists(raw, num_minor, self.guard, topology)
 

@@ -84,7 +84,6 @@ from aethergraph._binding.memory import (
     without_read_only,
 )
 from aethergraph._binding.reads import reading
-from aethergraph._binding.rows import FileRows, RowStats
 from aethergraph._binding.records import (
     MAX_PARTS,
     order_records,
@@ -93,6 +92,7 @@ from aethergraph._binding.records import (
     record_dtype,
     record_keys,
 )
+from aethergraph._binding.rows import FileRows, RowStats
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     SAMPLE_INDUCED,
