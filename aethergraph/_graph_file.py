@@ -27,7 +27,7 @@ from aethergraph._section_content import (
     EncodedIndex,
     id_content,
 )
-from aethergraph._storage import choose_storage, copy_array
+from aethergraph._storage import choose_storage, copy_array, log
 from aethergraph.container import (
     ArrayMeta,
     EdgeType,
@@ -36,7 +36,13 @@ from aethergraph.container import (
     SectionTable,
     write_meta,
 )
-from aethergraph.errors import AetherError, CorruptFileError, FormatError, UnsupportedError
+from aethergraph.errors import (
+    AetherError,
+    CorruptFileError,
+    FormatError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from aethergraph.features import FeatureStore
 
 __all__ = ["GraphReader", "GraphWriter", "verify_edges", "verify_nodes"]
@@ -167,8 +173,14 @@ class GraphReader:
         self.storage = choose_storage(storage, size, budget, self.path)
         guard: native.FileGuard | None = self.guard
         if self.storage == "uring":
-            self._open_paged(edges, lists, budget, progress)
-            return
+            try:
+                self._open_paged(edges, lists, budget, progress)
+                return
+            except (InvalidArgumentError, UnsupportedError) as error:
+                if storage != "auto":
+                    raise
+                self.storage, self.paging = "mmap", None
+                log.info("%s: storage=auto takes mmap instead (%s)", self.path, error)
         if self.storage == "memory":
             with native.reading(guard):
                 lists = native.run_long(

@@ -151,9 +151,6 @@ class FeatureStore:
             UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
         """
         check_storage(storage)
-        if storage == "auto" and memory_budget is not None:
-            size = find_rows(path, "mmap").array.nbytes
-            storage = choose_storage(storage, size, memory_budget, os.fsdecode(path))  # type: ignore[assignment]
         if storage == "uring":
             before = identity(path)
             found = find_rows(path, "mmap")
@@ -162,7 +159,24 @@ class FeatureStore:
         for name, value in (("hot", hot), ("frequency", frequency)):
             if value is not None:
                 raise InvalidArgumentError(f"{name} needs storage='uring', not {storage!r}")
+        if storage == "auto" and memory_budget is not None:
+            return cls._load_within(path, memory_budget, progress)
         return cls._open(find_rows(path, storage), storage, memory_budget, progress)
+
+    @classmethod
+    def _load_within(
+        cls, path: native.Path, budget: int | str, progress: native.Progress | None
+    ) -> FeatureStore:
+        """In memory, or out of core; mapped if the budget is too small even for that."""
+        size = find_rows(path, "mmap").array.nbytes
+        chosen: Any = choose_storage("auto", size, budget, os.fsdecode(path))
+        try:
+            return cls.load(path, chosen, memory_budget=budget, progress=progress)
+        except InvalidArgumentError as error:
+            if chosen != "uring":
+                raise
+            log.info("%s: storage=auto takes mmap instead (%s)", os.fsdecode(path), error)
+            return cls.load(path, "mmap")
 
     @classmethod
     def _open(

@@ -72,7 +72,7 @@ class SamplerBase(KeyedSampler):
 
     _OPTIONS = (
         "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
-        "temporal_strategy", "strict", "window",
+        "temporal_strategy", "strict", "window", "layered",
     )  # fmt: skip
 
     def _set_options(
@@ -88,6 +88,7 @@ class SamplerBase(KeyedSampler):
         temporal_strategy: TemporalStrategy,
         strict: bool,
         window: float | int | None,
+        layered: bool,
     ) -> None:
         _check_word(subgraph_type, "subgraph_type", _SUBGRAPH_TYPES)
         _check_word(temporal_strategy, "temporal_strategy", _STRATEGIES)
@@ -106,6 +107,9 @@ class SamplerBase(KeyedSampler):
         self.temporal_strategy: TemporalStrategy = temporal_strategy
         self.strict = bool(strict)
         self.window = as_window(window)
+        self.layered = bool(layered)
+        if self.layered and subgraph_type == "bidirectional":
+            raise InvalidArgumentError("layered goes with directional or induced subgraphs")
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._OPTIONS}
@@ -150,6 +154,7 @@ class SamplerBase(KeyedSampler):
             | native.SAMPLE_DISJOINT * self.disjoint
             | native.SAMPLE_INDUCED * (self.subgraph_type == "induced")
             | native.SAMPLE_LATEST * (self.temporal_strategy == "last")
+            | native.SAMPLE_LAYERED * self.layered
         )
 
 

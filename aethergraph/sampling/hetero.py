@@ -93,7 +93,7 @@ class HeteroNeighborSampler(SamplerBase):
         fanouts: by edge type, a number per hop; types that are missing are not followed. Or one
             list for all types.
         replace, disjoint, subgraph_type, num_threads, seed, temporal_strategy, strict, window,
-            is_sorted: as in :class:`aethergraph.NeighborSampler`.
+            is_sorted, layered: as in :class:`aethergraph.NeighborSampler`.
         weight_attr: draw by these weights where an edge type has them, uniformly elsewhere.
         time_attr: the time of nodes if a node type has it, else of edges. Types without it are
             always visible.
@@ -120,13 +120,14 @@ class HeteroNeighborSampler(SamplerBase):
         strict: bool = False,
         window: float | int | None = None,
         is_sorted: bool = False,
+        layered: bool = False,
     ) -> None:
         if not isinstance(graph, HeteroGraph):
             raise InvalidArgumentError(f"graph must be a HeteroGraph, got {type(graph).__name__}")
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
-            temporal_strategy=temporal_strategy, strict=strict, window=window,
+            temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
         )  # fmt: skip
         self.graph = graph
         self.fanouts = _typed_fanouts(fanouts, graph.edge_types)

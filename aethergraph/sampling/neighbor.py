@@ -65,6 +65,9 @@ class NeighborSampler(SamplerBase):
         window: times from ``seed_time - window`` on only.
         is_sorted: the lists are sorted by these times, take my word for it. Else that is checked
             once, which reads all of them. ``Graph.from_edges`` sorts by the times it is given.
+        layered: every hop draws neighbours of all nodes so far, as DGL's message flow graphs do,
+            instead of only of those that the hop before added. ``Subgraph.col`` then starts anew
+            with every hop. What a node draws in a hop stays the same.
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
@@ -89,13 +92,14 @@ class NeighborSampler(SamplerBase):
         strict: bool = False,
         window: float | int | None = None,
         is_sorted: bool = False,
+        layered: bool = False,
     ) -> None:
         if not isinstance(graph, Graph):
             raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
-            temporal_strategy=temporal_strategy, strict=strict, window=window,
+            temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
         )  # fmt: skip
         self.graph = graph
         self.fanouts = as_fanouts(fanouts)

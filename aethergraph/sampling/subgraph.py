@@ -21,7 +21,8 @@ class Subgraph:
         node: int64 [N], global node ids: the seeds first, in input order and with their
             duplicates, then by hop in order of first appearance.
         row, col: int64 [E], local source and destination of each edge; messages flow from row to
-            col. ``col`` is non-decreasing, and edges of one hop are contiguous.
+            col. ``col`` is non-decreasing (if layered, within each hop), and edges of one hop are
+            contiguous.
         edge: int64 [E], global edge ids.
         batch: int64 [N], the seed slot each node was sampled for; only if disjoint.
         num_sampled_nodes: new nodes per hop, hop 0 being the seeds (len hops + 1).

@@ -272,6 +272,7 @@ def sample_typed(
     disjoint: bool = False,
     induced: bool = False,
     latest: bool = False,
+    layered: bool = False,
     since: Sequence[float] | None = None,
     until: Sequence[float] | None = None,
     exclude: Sequence[frozenset[int]] | None = None,
@@ -305,8 +306,8 @@ def sample_typed(
                     found[number].append((far.add((tree, other)), v, edge))
             hop_edges[number].append(len(found[number]) - count)
         for counts, one, size in zip(hop_nodes, nodes, before, strict=True):
-            one.frontier = range(size, len(one.names))
-            counts.append(len(one.frontier))
+            one.frontier = range(0 if layered else size, len(one.names))
+            counts.append(len(one.names) - size)
     if induced:
         found = [
             _among(relation, nodes, bounds, frozenset() if exclude is None else exclude[number])

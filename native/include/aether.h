@@ -367,7 +367,8 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
 #define AETHER_SAMPLE_REPLACE  1
 #define AETHER_SAMPLE_DISJOINT 2
 #define AETHER_SAMPLE_INDUCED  4
-#define AETHER_SAMPLE_LATEST   8 /* of those in time the last ones, instead of any; where there are times */
+#define AETHER_SAMPLE_LATEST   8  /* of those in time the last ones, instead of any; where there are times */
+#define AETHER_SAMPLE_LAYERED  16 /* every hop expands all nodes so far, not only those of the hop before */
 
 #define AETHER_TIMES_OF_EDGES 1
 #define AETHER_TIMES_OF_NODES 2
@@ -413,7 +414,8 @@ int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   uint64_t *totals, aether_error *err);
 
 /* Copy the last result out, as int64 (out_bytes 8) or int32 (4):
- *   node[N] ids; row[E] local source; col[E] local destination, non-decreasing;
+ *   node[N] ids; row[E] local source; col[E] local destination, non-decreasing
+ *   (layered: within each hop);
  *   edge[E] edge ids; batch[N] seed slot (disjoint only). NULL skips one.
  * int32 takes a graph of fewer than 2^31 nodes and edges and a sample of fewer
  * nodes, else AETHER_E_LIMIT; of larger values in edge_ids it keeps the low 32

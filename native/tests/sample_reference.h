@@ -112,7 +112,7 @@ static inline void ref_sample(reference *r, const uint64_t *indptr, const uint32
         }
         r->hop_nodes[h + 1] = r->num_nodes - end;
         r->hop_edges[h] = o->flags & AETHER_SAMPLE_INDUCED ? 0 : r->num_edges - edges;
-        begin = end;
+        begin = o->flags & AETHER_SAMPLE_LAYERED ? 0 : end;
     }
     if (o->flags & AETHER_SAMPLE_INDUCED)
         ref_induced(r, indptr, indices, o);

@@ -176,16 +176,20 @@ static void check_group(aether_group *g, aether_sampler *alone, batches *b) {
 }
 
 TEST(a_group_makes_the_samples_that_each_makes_alone) {
-    static const uint32_t flags[] = {0, AETHER_SAMPLE_REPLACE, AETHER_SAMPLE_DISJOINT, AETHER_SAMPLE_INDUCED,
-                                     AETHER_SAMPLE_INDUCED | AETHER_SAMPLE_DISJOINT};
+    static const uint32_t flags[] = {0,
+                                     AETHER_SAMPLE_REPLACE,
+                                     AETHER_SAMPLE_DISJOINT,
+                                     AETHER_SAMPLE_INDUCED,
+                                     AETHER_SAMPLE_INDUCED | AETHER_SAMPLE_DISJOINT,
+                                     AETHER_SAMPLE_LAYERED | AETHER_SAMPLE_DISJOINT};
     graph g = make_graph();
     static batches b;
     for (uint32_t threads = 1; threads <= 3; threads += 2)
         for (int where = 0; where < 2; where++) {
             aether_group *group = make_group(where ? g.paged : g.ram, threads);
             aether_sampler *alone = make_sampler(g.ram), *paged = make_sampler(g.paged);
-            for (uint32_t i = 0; i < 5; i++) {
-                fill(&b, flags[i % 5], i * 17);
+            for (uint32_t i = 0; i < 6; i++) {
+                fill(&b, flags[i], i * 17);
                 check_group(group, alone, &b);
                 check_group(group, paged, &b);
             }

@@ -92,7 +92,10 @@ static void compare_many(uint64_t num_nodes, uint64_t max_degree, uint64_t round
                               AETHER_SAMPLE_DISJOINT,
                               AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_REPLACE,
                               AETHER_SAMPLE_INDUCED,
-                              AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED};
+                              AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED,
+                              AETHER_SAMPLE_LAYERED,
+                              AETHER_SAMPLE_LAYERED | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_REPLACE,
+                              AETHER_SAMPLE_LAYERED | AETHER_SAMPLE_INDUCED};
     const int64_t choices[] = {-1, 0, 1, 2, 5, 10, 70};
     graph g = make_graph(num_nodes, num_nodes, max_degree);
     aether_error err = {0};
@@ -110,7 +113,7 @@ static void compare_many(uint64_t num_nodes, uint64_t max_degree, uint64_t round
         aether_sample_options o = {.key = test_random(&state),
                                    .fanouts = fanouts,
                                    .num_hops = (uint32_t)(test_random(&state) % 4),
-                                   .flags = flags[round % 6],
+                                   .flags = flags[round % (sizeof flags / sizeof *flags)],
                                    .num_threads = threads};
         check_sample(&g, s, seeds, n, &o);
         check_sample(&g, s64, seeds, n, &o);
@@ -179,6 +182,10 @@ TEST(threads_do_not_change_a_disjoint_sample) {
 }
 TEST(threads_do_not_change_a_sample_with_replacement) {
     compare_threads(AETHER_SAMPLE_REPLACE);
+}
+TEST(threads_do_not_change_a_layered_sample) {
+    compare_threads(AETHER_SAMPLE_LAYERED);
+    compare_threads(AETHER_SAMPLE_LAYERED | AETHER_SAMPLE_DISJOINT);
 }
 
 TEST(int32_output_is_the_same) {

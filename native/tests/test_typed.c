@@ -194,9 +194,9 @@ TEST(bad_requests_are_named) {
     a = (attempt){.fanouts = {1, 1, 1, -2, 1}};
     CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
     CHECK_HAS(a.err.message, "fanouts[3] = -2");
-    a = (attempt){.options = {.flags = AETHER_SAMPLE_LATEST << 1}};
+    a = (attempt){.options = {.flags = AETHER_SAMPLE_LAYERED << 1}};
     CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
-    CHECK_HAS(a.err.message, "unknown sampling flags 0x10");
+    CHECK_HAS(a.err.message, "unknown sampling flags 0x20");
     a = (attempt){.seeds = {{.count = 1}, {.count = 1, .until = a.bounds}}};
     CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
     CHECK_HAS(a.err.message, "sampling in time needs a disjoint sample");

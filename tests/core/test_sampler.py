@@ -16,7 +16,7 @@ from core.strategies import Ids, assert_same_subgraph, chi_square, edge_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph import Graph, NeighborSampler, set_num_threads
+from aethergraph import Graph, NeighborSampler, errors, set_num_threads
 from aethergraph import _binding as native
 from aethergraph.testing import oracle
 
@@ -32,25 +32,29 @@ fanouts = st.lists(st.integers(-1, 12), max_size=4)
     key=keys,
     replace=st.booleans(),
     disjoint=st.booleans(),
+    layered=st.booleans(),
     mode=st.sampled_from(MODES),
     threads=st.sampled_from([0, 1, 2, 8]),
     data=st.data(),
 )
 def test_equal_to_the_oracle(
     edges: tuple[int, Ids, Ids], fanouts: list[int], key: int, replace: bool, disjoint: bool,
-    mode: Any, threads: int, data: st.DataObject,
+    layered: bool, mode: Any, threads: int, data: st.DataObject,
 ) -> None:  # fmt: skip
     num_nodes, src, dst = edges
     node = st.integers(0, max(0, num_nodes - 1))
     seeds = data.draw(st.lists(node, max_size=12 if num_nodes else 0))
     disjoint = disjoint and mode != "induced"
+    layered = layered and mode != "bidirectional"
     graph = Graph.from_edges(num_nodes, src, dst)
     sampler = NeighborSampler(
-        graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=mode, num_threads=threads
-    )
+        graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=mode, num_threads=threads,
+        layered=layered,
+    )  # fmt: skip
     expected = oracle.sample(
-        *graph.csc(), seeds, fanouts, key, replace=replace, disjoint=disjoint, subgraph_type=mode
-    )
+        *graph.csc(), seeds, fanouts, key, replace=replace, disjoint=disjoint, subgraph_type=mode,
+        layered=layered,
+    )  # fmt: skip
     assert_same_subgraph(sampler.sample(seeds, key), expected)
     assert_same_subgraph(sampler.sample(seeds, key), expected)  # scratch memory leaves no trace
 
@@ -95,6 +99,30 @@ def test_recorded_samples_stay_as_they_are() -> None:
 GOLDEN_NODE = [4, 9, 2, 3, 8, 0, 6, 1]
 GOLDEN_EDGE = [42, 43, 48, 92, 90, 99, 26, 29, 31, 33, 81, 83, 0, 2]
 GOLDEN_DISJOINT = [46, 40, 43, 48, 45, 48]
+
+
+def test_a_layered_sample_draws_for_all_nodes_in_every_hop() -> None:
+    """Hop by hop; what a node draws in a hop is what it draws there without ``layered``."""
+    graph = make_graph()
+    seeds = np.array([3, 50, 3, 7])
+    plain = NeighborSampler(graph, [4, 3, 2]).sample(seeds, key=6)
+    layered = NeighborSampler(graph, [4, 3, 2], layered=True).sample(seeds, key=6)
+    assert plain.num_sampled_edges is not None and layered.num_sampled_edges is not None
+    assert layered.num_sampled_nodes is not None
+    ends = np.cumsum(layered.num_sampled_nodes)
+    degrees = np.minimum(graph.in_degrees(layered.node), 3)
+    starts = np.cumsum([0, *layered.num_sampled_edges])
+    second = slice(starts[1], starts[2])
+    np.testing.assert_array_equal(
+        np.bincount(layered.col[second], minlength=len(degrees))[: ends[1]], degrees[: ends[1]]
+    )
+    first = 0
+    for hop, count in enumerate(plain.num_sampled_edges):
+        whole = set(layered.edge[starts[hop] : starts[hop + 1]].tolist())
+        assert set(plain.edge[first : first + count].tolist()) <= whole
+        first += count
+    with pytest.raises(errors.InvalidArgumentError, match="layered"):
+        NeighborSampler(graph, [4], layered=True, subgraph_type="bidirectional")
 
 
 @pytest.mark.parametrize("mode", MODES)

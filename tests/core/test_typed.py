@@ -82,12 +82,12 @@ def edges_at(relation: oracle.Relation, places: Ids) -> list[int]:
 @settings(max_examples=400)
 @given(
     hops=st.integers(0, 3), key=keys, replace=st.booleans(), disjoint=st.booleans(),
-    induced=st.booleans(), latest=st.booleans(), excluding=st.booleans(),
+    induced=st.booleans(), latest=st.booleans(), layered=st.booleans(), excluding=st.booleans(),
     threads=st.sampled_from([1, 2, 8]), data=st.data(),
 )  # fmt: skip
 def test_equal_to_the_oracle(
     hops: int, key: int, replace: bool, disjoint: bool, induced: bool, latest: bool,
-    excluding: bool, threads: int, data: st.DataObject,
+    layered: bool, excluding: bool, threads: int, data: st.DataObject,
 ) -> None:  # fmt: skip
     schema = Schema(data)
     fanout = st.lists(st.integers(-1, 4), min_size=hops, max_size=hops)
@@ -101,12 +101,14 @@ def test_equal_to_the_oracle(
     flags = (
         native.SAMPLE_REPLACE * replace | native.SAMPLE_DISJOINT * disjoint
         | native.SAMPLE_INDUCED * induced | native.SAMPLE_LATEST * (latest and disjoint)
+        | native.SAMPLE_LAYERED * layered
     )  # fmt: skip
     sampler = native.NativeSampler(schema.relations, schema.num_nodes, fanouts, flags, threads)
     exclude = [draw_positions(data, r) for r in schema.expected] if excluding else None
     expected = oracle.sample_typed(
         schema.expected, seeds, fanouts, key, replace=replace, disjoint=disjoint, induced=induced,
-        latest=latest and disjoint, until=None if until is None else np.concatenate(until),
+        latest=latest and disjoint, layered=layered,
+        until=None if until is None else np.concatenate(until),
         exclude=None if exclude is None else [
             frozenset(edges_at(*one)) for one in zip(schema.expected, exclude, strict=True)
         ],

@@ -36,12 +36,13 @@ INLINE void put_rows(const ae_relation *r, uint32_t bytes, void *restrict row) {
         put(row, bytes, i, rows[i]);
 }
 
-/* Eight at a time and past the end of a list, which the next one overwrites:
- * most lists then cost one pass and no mispredicted branch. */
-INLINE void put_cols(const ae_relation *r, uint32_t bytes, void *restrict col) {
-    const uint64_t *first = ae_relation_first(r);
+/* The nodes of slots [from, to), which are local ids 0, 1... Eight at a time and past the
+ * end of a list, which the next one overwrites: most lists then cost one pass and no
+ * mispredicted branch. */
+INLINE void put_layer(const ae_relation *r, uint64_t from, uint64_t to, uint32_t bytes, void *restrict col) {
+    const uint64_t *first = ae_relation_first(r) + from;
     const uint64_t bulk = r->num_edges & ~UINT64_C(7);
-    for (uint64_t v = 0; v < r->num_expanded; v++) {
+    for (uint64_t v = 0; v < to - from; v++) {
         uint64_t e = first[v];
         for (; e < first[v + 1] && e + 8 <= bulk; e += 8)
             for (uint64_t j = 0; j < 8; j++)
@@ -49,6 +50,14 @@ INLINE void put_cols(const ae_relation *r, uint32_t bytes, void *restrict col) {
         for (; e < first[v + 1]; e++)
             put(col, bytes, e, v);
     }
+}
+
+INLINE void put_cols(const ae_relation *r, uint32_t bytes, void *restrict col) {
+    const uint64_t *layers = r->layers.data;
+    if (!r->num_layers)
+        put_layer(r, 0, r->num_expanded, bytes, col);
+    for (uint32_t i = 0; i < r->num_layers; i++)
+        put_layer(r, layers[i], i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded, bytes, col);
 }
 
 INLINE void put_edges(const ae_relation *r, uint32_t bytes, void *restrict edge) {

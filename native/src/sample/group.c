@@ -221,7 +221,7 @@ static void note_edges(const aether_group *g, uint32_t hop) {
         for (uint32_t r = 0; r < g->num_relations; r++)
             hop_edges[r * hops + hop] = m->plan.induced ? 0 : m->hops[r].num_edges;
         if (hop + 1 < hops)
-            ae_sample_advance(m->sampler, hop, hops + 1, m->counts);
+            ae_sample_advance(m->sampler, &m->plan, hop, m->counts);
     }
 }
 
@@ -306,7 +306,7 @@ static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t
         if (m->jobs[r].count)
             ae_hop_relabel_all(&m->hops[r], &m->jobs[r]);
     if (!rc && hops)
-        ae_sample_advance(m->sampler, (uint32_t)hops - 1, hops + 1, m->counts);
+        ae_sample_advance(m->sampler, &m->plan, (uint32_t)hops - 1, m->counts);
     if (!rc)
         rc = ae_sample_finish(m->sampler, &m->plan, num_nodes, num_edges, err);
     while (lent-- > 0)

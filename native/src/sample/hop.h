@@ -23,6 +23,7 @@ typedef struct ae_hop {
     uint64_t rng_base;
     int64_t fanout;
     uint64_t begin, count;          /* frontier */
+    uint64_t slot;                  /* of its first node in `first` */
     uint64_t first_edge, num_edges; /* this hop's edges */
     ae_frontier frontier;           /* no lists: nothing is drawn */
 } ae_hop;
@@ -40,7 +41,7 @@ static inline uint32_t *ae_hop_rows(const ae_hop *h) {
 }
 /* First edge of each node of the frontier, and of what comes after it. */
 static inline const uint64_t *ae_hop_first(const ae_hop *h) {
-    return ae_relation_first(h->r) + h->begin;
+    return ae_relation_first(h->r) + h->slot;
 }
 
 /* Positions of the frontier nodes [from, to). */

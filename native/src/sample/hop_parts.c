@@ -8,11 +8,11 @@
 
 /* Fill first[] for the frontier and set num_edges. */
 static int count_edges(ae_hop *h, aether_error *err) {
-    int rc = ae_scratch_reserve(&h->r->first, (h->begin + h->count + 1) * sizeof(uint64_t),
-                                (h->begin + 1) * sizeof(uint64_t), err);
+    int rc = ae_scratch_reserve(&h->r->first, (h->slot + h->count + 1) * sizeof(uint64_t),
+                                (h->slot + 1) * sizeof(uint64_t), err);
     if (rc)
         return rc;
-    uint64_t *first = ae_relation_first(h->r) + h->begin;
+    uint64_t *first = ae_relation_first(h->r) + h->slot;
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
@@ -36,6 +36,15 @@ static int reserve_edges(const ae_hop *h, aether_error *err) {
               : ae_scratch_reserve(&r->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), err);
 }
 
+/* Note where the hop's nodes begin in `first`. */
+static int add_layer(ae_relation *r, aether_error *err) {
+    const uint64_t n = r->num_layers;
+    int rc = ae_scratch_reserve(&r->layers, (n + 1) * sizeof(uint64_t), n * sizeof(uint64_t), err);
+    if (!rc)
+        ((uint64_t *)r->layers.data)[r->num_layers++] = r->num_expanded;
+    return rc;
+}
+
 int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
                  aether_error *err) {
     ae_relation *r = &s->relations[relation];
@@ -49,8 +58,11 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
                     .fanout = plan->fanouts[relation * plan->num_hops + hop],
                     .begin = from->begin,
                     .count = from->end - from->begin,
+                    .slot = r->num_expanded,
                     .first_edge = r->num_edges};
-    int rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
+    int rc = plan->layered ? add_layer(r, err) : AETHER_OK;
+    if (!rc)
+        rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
     if (!rc)
         rc = count_edges(out, err);
     if (!rc && out->frontier.lists)
@@ -60,7 +72,7 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
 
 void ae_hop_end(const ae_hop *h) {
     h->r->num_edges = h->first_edge + h->num_edges;
-    h->r->num_expanded = h->begin + h->count;
+    h->r->num_expanded = h->slot + h->count;
 }
 
 int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err) {

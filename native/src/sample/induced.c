@@ -104,7 +104,7 @@ static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     if (rc)
         return rc;
     uint64_t *first = ae_relation_first(r);
-    r->num_edges = 0;
+    r->num_edges = r->num_layers = 0;
     r->num_expanded = from->num_nodes;
     for (uint64_t v = 0; v < from->num_nodes; v += BLOCK) {
         uint64_t n = from->num_nodes - v < BLOCK ? from->num_nodes - v : BLOCK;

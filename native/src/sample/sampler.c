@@ -85,6 +85,7 @@ static void free_arrays(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].positions);
         ae_scratch_free(&s->relations[i].rows);
         ae_scratch_free(&s->relations[i].ids);
+        ae_scratch_free(&s->relations[i].layers);
     }
     ae_scratch_free(&s->lists);
     ae_scratch_free(&s->wholes);
@@ -116,7 +117,8 @@ uint64_t aether_sampler_memory(const aether_sampler *s) {
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {
         const ae_relation *r = &s->relations[i];
-        total += sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes;
+        total +=
+            sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes + r->layers.bytes;
     }
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
@@ -148,8 +150,8 @@ int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aethe
 
 static int check_options(const aether_sampler *s, const aether_sample_options *o, ae_sample_plan *plan,
                          aether_error *err) {
-    const uint32_t known =
-        AETHER_SAMPLE_REPLACE | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED | AETHER_SAMPLE_LATEST;
+    const uint32_t known = AETHER_SAMPLE_REPLACE | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED |
+                           AETHER_SAMPLE_LATEST | AETHER_SAMPLE_LAYERED;
     if (o->flags & ~known)
         return ae_error_set(err, AETHER_E_INVALID, "unknown sampling flags 0x%x", o->flags & ~known);
     for (uint64_t h = 0; h < (uint64_t)o->num_hops * s->num_relations; h++)
@@ -164,7 +166,8 @@ static int check_options(const aether_sampler *s, const aether_sample_options *o
                              .replace = o->flags & AETHER_SAMPLE_REPLACE,
                              .disjoint = o->flags & AETHER_SAMPLE_DISJOINT,
                              .induced = o->flags & AETHER_SAMPLE_INDUCED,
-                             .latest = o->flags & AETHER_SAMPLE_LATEST};
+                             .latest = o->flags & AETHER_SAMPLE_LATEST,
+                             .layered = o->flags & AETHER_SAMPLE_LAYERED};
     return AETHER_OK;
 }
 
@@ -265,8 +268,10 @@ static void clear(aether_sampler *s) {
         ae_idmap_restart(&n->map, n->num_nodes);
         n->num_nodes = n->num_seeds = n->begin = n->end = 0;
     }
-    for (uint32_t i = 0; i < s->num_relations; i++)
+    for (uint32_t i = 0; i < s->num_relations; i++) {
         s->relations[i].num_expanded = s->relations[i].num_edges = 0;
+        s->relations[i].num_layers = 0;
+    }
     forget_excluded(s);
 }
 
@@ -322,12 +327,13 @@ int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_s
     return rc ? rc : set_excluded(s, options->exclude, err);
 }
 
-void ae_sample_advance(aether_sampler *s, uint32_t hop, uint64_t columns, uint64_t *hop_nodes) {
+void ae_sample_advance(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t *hop_nodes) {
+    const uint64_t columns = (uint64_t)plan->num_hops + 1;
     for (uint32_t t = 0; t < s->num_types; t++) {
         ae_nodes *n = &s->nodes[t];
-        n->begin = n->end;
+        hop_nodes[t * columns + hop + 1] = n->num_nodes - n->end;
+        n->begin = plan->layered ? 0 : n->end;
         n->end = n->num_nodes;
-        hop_nodes[t * columns + hop + 1] = n->end - n->begin;
     }
 }
 
@@ -358,7 +364,7 @@ static int run_hops(aether_sampler *s, const ae_sample_plan *plan, uint64_t *hop
             hop_edges[(uint64_t)i * plan->num_hops + h] =
                 plan->induced ? 0 : s->relations[i].num_edges - before;
         }
-        ae_sample_advance(s, h, columns, hop_nodes);
+        ae_sample_advance(s, plan, h, hop_nodes);
     }
     return AETHER_OK;
 }

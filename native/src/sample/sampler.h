@@ -17,6 +17,10 @@
  * The near end of edge e is the node whose [first[v], first[v+1]) holds e, so it
  * is written only on export. A homogeneous graph has one of each.
  *
+ * A layered sample expands all nodes so far in every hop: `first` then holds the
+ * expanded nodes of one hop after the other, each beginning with local id 0, and
+ * `layers` says where.
+ *
  * In a disjoint sample a key is tree << node_bits | node; trees are numbered by
  * seed, through the node types in order.
  *
@@ -57,6 +61,8 @@ typedef struct ae_relation {
     ae_scratch rows;      /* u32 per edge */
     ae_scratch ids;       /* u64 per edge of the hop at work; fetch_many of wide ids only */
     uint64_t num_expanded, num_edges;
+    ae_scratch layers; /* u64 per hop: where in `first` its nodes begin; layered only */
+    uint32_t num_layers;
 } ae_relation;
 
 struct aether_sampler {
@@ -83,7 +89,7 @@ typedef struct ae_sample_plan {
     const int64_t *fanouts; /* [relations][hops] */
     uint32_t num_hops;
     uint32_t num_threads;
-    bool replace, disjoint, induced, latest;
+    bool replace, disjoint, induced, latest, layered;
 } ae_sample_plan;
 
 static inline uint64_t *ae_nodes_keys(const ae_nodes *n) {
@@ -106,7 +112,7 @@ int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_s
                     ae_sample_plan *plan, aether_error *err);
 
 /* After a hop over all relations: what was found is expanded next. */
-void ae_sample_advance(aether_sampler *s, uint32_t hop, uint64_t columns, uint64_t *hop_nodes);
+void ae_sample_advance(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t *hop_nodes);
 
 /* After the last hop. */
 int ae_sample_finish(aether_sampler *s, const ae_sample_plan *plan, uint64_t *num_nodes, uint64_t *num_edges,
