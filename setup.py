@@ -41,8 +41,8 @@ MYPYC_MODULES: dict[str, str] = {
 ROOT = Path(__file__).resolve().parent
 os.chdir(ROOT)
 
-# backends/<name> is installed as aethergraph.<name>.
-BACKENDS = ("pyg", "dgl")
+# backends/<name> is installed as aethergraph.<name>; _torch is what the others share.
+BACKENDS = ("_torch", "pyg", "dgl")
 
 
 def packages() -> tuple[list[str], dict[str, str]]:

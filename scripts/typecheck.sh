@@ -11,7 +11,7 @@ mkdir "$layout/aethergraph"
 for path in "$ROOT"/aethergraph/*; do
     case $path in *.so | *__pycache__) ;; *) ln -s "$path" "$layout/aethergraph/" ;; esac
 done
-for backend in pyg dgl; do ln -s "$ROOT/backends/$backend" "$layout/aethergraph/$backend"; done
+for backend in _torch pyg dgl; do ln -s "$ROOT/backends/$backend" "$layout/aethergraph/$backend"; done
 cd "$layout"
 "$PYTHON" -m mypy --config-file "$ROOT/pyproject.toml" --strict -p aethergraph 2>&1 |
-    sed -e 's#^aethergraph/\(pyg\|dgl\)/#backends/\1/#'
+    sed -e 's#^aethergraph/\(_torch\|pyg\|dgl\)/#backends/\1/#'

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from aethergraph.pyg._tensors import stack_rows
+from aethergraph._torch.tensors import stack_rows
 from aethergraph.pyg.feature_store import FeatureStore
 
 __all__ = ["Fetched", "TypedFetched", "fetch", "make_batch", "make_typed_batch"]

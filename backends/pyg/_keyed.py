@@ -1,4 +1,4 @@
-"""What our samplers share: where their random draws come from."""
+"""What our samplers for PyG's loaders share."""
 
 from __future__ import annotations
 
@@ -6,57 +6,15 @@ from typing import Any
 
 from torch_geometric.sampler import BaseSampler
 
-from aethergraph.errors import InvalidArgumentError
-from aethergraph.pyg._seeds import MainSeed, SharedCount
-from aethergraph.sampling.keys import mix_key
+from aethergraph._torch.keyed import Keyed
 
 __all__ = ["KeyedSampler"]
 
 
-class KeyedSampler(BaseSampler):  # type: ignore[misc]
-    """A sampler whose draws are a function of a key, so that any process may make a batch.
-
-    The key of a batch is mixed from the seed, the epoch and what is in the batch. Our loaders put
-    a number of their own, ``loader_key``, in the place of the seed.
-    """
+class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
+    """A sampler whose draws are a function of a key, so that any process may make a batch."""
 
     graph: Any  # what is sampled from, a Graph or a HeteroGraph
-    _main_seed: MainSeed
-    _shared_epoch: SharedCount
-
-    def _set_seed(self, seed: int | None) -> None:
-        self._main_seed = MainSeed(seed)
-        self._shared_epoch = SharedCount()
-
-    @property
-    def seed(self) -> int | None:
-        """The seed that was given, or None: torch's."""
-        return self._main_seed.seed
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that goes into the key of every batch."""
-        return self._shared_epoch.value
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the draws of the batches to come other ones, as ``DistributedSampler`` does.
-
-        Call it in the main process before each epoch; workers that run already see it too.
-        Copies of this sampler share its epoch.
-
-        Args:
-            epoch: any integer of 64 bits; 0 at the start.
-        """
-        if isinstance(epoch, bool) or not hasattr(epoch, "__index__"):
-            raise InvalidArgumentError(f"epoch must be an integer, got {type(epoch).__name__}")
-        value = epoch.__index__()
-        if not -(1 << 63) <= value < 1 << 63:
-            raise InvalidArgumentError(f"epoch = {value} does not fit 64 bits")
-        self._shared_epoch.value = value
-
-    def _batch_key(self, loader_key: int | None, *content: int) -> int:
-        start = self._main_seed.value() if loader_key is None else loader_key
-        return mix_key(start, self._shared_epoch.value, *content)
 
     @property
     def edge_permutation(self) -> Any:

@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
+from aethergraph._torch.seeds import SharedCount, check_seed, generator_key
 from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch
 from aethergraph.pyg._inputs import as_index, check_count, is_typed
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
-from aethergraph.pyg._seeds import SharedCount, check_seed, generator_key
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.sampling.keys import mix_key
 

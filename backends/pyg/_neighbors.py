@@ -10,9 +10,9 @@ import numpy as np
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 from torch_geometric.sampler.base import DataType, SubgraphType
 
+from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._tensors import seed_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
+from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
-from aethergraph.pyg._tensors import stack_rows
 from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore

@@ -28,12 +28,12 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 
 from aethergraph import features as core
+from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
+from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 from aethergraph.loading.buffers import BufferPool
-from aethergraph.pyg._columns import Column, as_ids, as_row, wrap_row
-from aethergraph.pyg._tensors import is_shared, shared_empty
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,14 +23,14 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _binding as native
+from aethergraph._torch.seeds import make_generator
+from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
-from aethergraph.pyg._seeds import make_generator
-from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling import hetero as core

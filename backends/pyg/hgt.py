@@ -20,12 +20,12 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
 )
 
+from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import NodeMixin, Stores
-from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg.convert import as_stores
 from aethergraph.sampling import hgt as core

@@ -21,14 +21,14 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from aethergraph import _binding as native
+from aethergraph._torch.seeds import make_generator
+from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
-from aethergraph.pyg._seeds import make_generator
 from aethergraph.pyg._sources import source_of
-from aethergraph.pyg._tensors import seed_ids
 from aethergraph.pyg._values import read_seed_times
 from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window

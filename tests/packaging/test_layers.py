@@ -36,6 +36,7 @@ PYTHON_LAYERS = [
     {"sampling"},
     {"loading"},
     {"testing", "build", "synthetic", "interop"},
+    {"_torch"},
     {"pyg", "dgl"},
     {"pytorch", "demo", "cli"},
 ]

@@ -39,8 +39,8 @@ from torch_geometric.loader import NodeLoader, ZipLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 
 from aethergraph import Graph, errors
+from aethergraph._torch.seeds import generator_key
 from aethergraph.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler, _loading
-from aethergraph.pyg._seeds import generator_key
 from aethergraph.sampling.keys import hash_ids, mix_key
 
 pytestmark = pytest.mark.pyg

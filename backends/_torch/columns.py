@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from aethergraph import features as core
+from aethergraph._torch.tensors import allocate, as_numpy, torch_dtype
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.loading.buffers import BufferPool
-from aethergraph.pyg._tensors import allocate, as_numpy, torch_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

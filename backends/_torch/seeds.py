@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
+from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.pyg._tensors import is_shared, shared_empty
 from aethergraph.sampling.keys import hash_ids, mix_key
 
 __all__ = ["MainSeed", "SharedCount", "check_seed", "generator_key", "make_generator"]

@@ -1,0 +1,1 @@
+"""What the adapters of PyG and DGL share: torch tensors, seeds and keys. Needs torch alone."""

@@ -1,0 +1,54 @@
+"""Where the random draws of a batch come from."""
+
+from __future__ import annotations
+
+from aethergraph._torch.seeds import MainSeed, SharedCount
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["Keyed"]
+
+
+class Keyed:
+    """A sampler whose draws are a function of a key, so that any process may make a batch.
+
+    The key of a batch is mixed from the seed, the epoch and what is in the batch. A loader may put
+    a number of its own, ``loader_key``, in the place of the seed.
+    """
+
+    _main_seed: MainSeed
+    _shared_epoch: SharedCount
+
+    def _set_seed(self, seed: int | None) -> None:
+        self._main_seed = MainSeed(seed)
+        self._shared_epoch = SharedCount()
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that was given, or None: torch's."""
+        return self._main_seed.seed
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that goes into the key of every batch."""
+        return self._shared_epoch.value
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the draws of the batches to come other ones, as ``DistributedSampler`` does.
+
+        Call it in the main process before each epoch; workers that run already see it too.
+        Copies of this sampler share its epoch.
+
+        Args:
+            epoch: any integer of 64 bits; 0 at the start.
+        """
+        if isinstance(epoch, bool) or not hasattr(epoch, "__index__"):
+            raise InvalidArgumentError(f"epoch must be an integer, got {type(epoch).__name__}")
+        value = epoch.__index__()
+        if not -(1 << 63) <= value < 1 << 63:
+            raise InvalidArgumentError(f"epoch = {value} does not fit 64 bits")
+        self._shared_epoch.value = value
+
+    def _batch_key(self, loader_key: int | None, *content: int) -> int:
+        start = self._main_seed.value() if loader_key is None else loader_key
+        return mix_key(start, self._shared_epoch.value, *content)
