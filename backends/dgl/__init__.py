@@ -1,6 +1,33 @@
-"""Reserved name: the DGL adapter (``aethergraph.dgl``) comes in a later release."""
+"""AetherGraph for DGL: a graph, feature storages and samplers for DGL's stock loaders.
 
-raise ImportError(
-    "aethergraph.dgl is reserved: the DGL adapter comes in a later release. "
-    "Until then use aethergraph.pyg, or aethergraph.NeighborSampler with numpy arrays."
-)
+::
+
+    import dgl
+    from aethergraph.dgl import GraphStorage, NeighborSampler
+
+    graph = GraphStorage(Graph.load("graph.bin"))
+    sampler = NeighborSampler([15, 10], prefetch_node_feats=["x"], prefetch_labels=["y"])
+    loader = dgl.dataloading.DataLoader(graph, train_nodes, sampler, batch_size=128, shuffle=True)
+
+Works with DGL 2.1 on torch 2.2; see ``docs/dgl.md``.
+"""
+
+try:
+    import dgl as _dgl  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "aethergraph.dgl needs DGL: pip install 'torch==2.2.1' 'dgl==2.1.0' 'torchdata<0.8' "
+        "'numpy<2' pydantic pyyaml pandas packaging 'setuptools<70'"
+    ) from error
+
+from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
+from aethergraph.dgl.sampler import MultiLayerFullNeighborSampler, NeighborSampler
+from aethergraph.dgl.storage import GraphStorage
+
+__all__ = [
+    "EdgeFeatureStorage",
+    "FeatureStorage",
+    "GraphStorage",
+    "MultiLayerFullNeighborSampler",
+    "NeighborSampler",
+]

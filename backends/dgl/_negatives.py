@@ -1,0 +1,80 @@
+"""Pairs of nodes that are no edges.
+
+Source followed: ``global_uniform_negative_sampling`` of DGL (``dgl/sampling/negative.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from aethergraph.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph._adjacency import Adjacency
+
+__all__ = ["draw_negatives"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: How often more are drawn where too many were edges or came twice.
+_ROUNDS = 3
+
+
+def draw_negatives(
+    edges: Adjacency,
+    same_type: bool,
+    count: int,
+    key: int,
+    *,
+    exclude_self_loops: bool,
+    replace: bool,
+    redundancy: float | None,
+) -> tuple[Ids, Ids]:
+    """At most ``count`` pairs (source, destination) without an edge, uniformly.
+
+    Args:
+        edges: what is no negative.
+        same_type: sources and destinations are the same nodes.
+        count: how many.
+        key: decides the draws.
+        exclude_self_loops: no pair of a node with itself, where the types are the same.
+        replace: pairs may come twice.
+        redundancy: part more to draw in a round; None: by the part of all pairs that are edges.
+    """
+    if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
+        raise InvalidArgumentError(f"num_samples = {count!r} is no count")
+    num_src, num_dst = edges.num_src, edges.num_dst
+    pairs = num_src * num_dst
+    if redundancy is None:
+        density = _num_edges(edges) / pairs if pairs else 1.0
+        redundancy = min(10.0, 0.3 + density / max(1e-3, 1 - density))
+    rng = np.random.default_rng(key)
+    found = np.empty((2, 0), np.int64)
+    for _ in range(_ROUNDS):
+        missing = count - found.shape[1]
+        if missing <= 0 or not pairs:
+            break
+        more = math.ceil(missing * (1 + redundancy))
+        drawn = np.stack([rng.integers(0, num_src, more), rng.integers(0, num_dst, more)])
+        keep = ~edges.has_edges(drawn[0], drawn[1])
+        if exclude_self_loops and same_type:
+            keep &= drawn[0] != drawn[1]
+        found = np.concatenate((found, drawn[:, keep]), axis=1)
+        if not replace:
+            found = _distinct(found)
+    return found[0, :count].copy(), found[1, :count].copy()
+
+
+def _distinct(pairs: Ids) -> Ids:
+    """The first of each pair, in the order in which they were drawn."""
+    _, first = np.unique(pairs, axis=1, return_index=True)
+    return pairs[:, np.sort(first)]
+
+
+def _num_edges(edges: Any) -> int:
+    return int(edges.num_edges)

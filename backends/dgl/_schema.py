@@ -1,0 +1,222 @@
+"""Graphs of one type and of many under DGL's names, and edge ids as DGL's users number them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aethergraph._parts import check_ids
+from aethergraph._torch.tensors import seed_ids
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph._adjacency import Adjacency
+    from aethergraph.features import FeatureStore
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: What DGL calls the types of a graph that has one of each.
+NODE = "_N"
+EDGE = ("_N", "_E", "_N")
+
+
+class EdgeNumbers:
+    """The edge ids that users see, of one edge type.
+
+    Args:
+        edges: the edges.
+        by_input: rows of the edge list that the graph was built from, as DGL numbers edges,
+            instead of the graph's own ids, which are positions in its lists.
+    """
+
+    def __init__(self, edges: Adjacency, by_input: bool) -> None:
+        self._order = edges.edge_order if by_input else None
+        self._count = int(edges._edges().num_edges)
+        self._inverse: NDArray[Any] | None = None
+
+    @property
+    def are_input(self) -> bool:
+        """Whether they are rows of the input."""
+        return self._order is not None
+
+    def shown(self, ids: Ids) -> Ids:
+        """Ids for users; a new array."""
+        if self._order is None:
+            return ids.copy()
+        return self._order[ids].astype(np.int64)
+
+    def own(self, shown: Ids, name: str) -> Ids:
+        """The graph's ids of those that users give, checked."""
+        check_ids(shown, self._count, name)
+        if self._order is None:
+            return shown
+        if self._inverse is None:
+            inverse = np.empty(self._count, self._order.dtype)
+            inverse[self._order] = np.arange(self._count, dtype=self._order.dtype)
+            self._inverse = inverse
+        return self._inverse[shown].astype(np.int64)
+
+
+def check_graph(graph: Any) -> None:
+    """Whether this is a graph of ours."""
+    if not isinstance(graph, (Graph, HeteroGraph)):
+        hint = ": from_dgl(graph) makes one" if hasattr(graph, "canonical_etypes") else ""
+        raise InvalidArgumentError(
+            f"graph must be an aethergraph Graph or HeteroGraph, got {type(graph).__name__}{hint}"
+        )
+
+
+class Schema:
+    """The types of a graph under DGL's names, sorted as DGL sorts them.
+
+    Args:
+        graph: a graph of one type, whose names are then ``_N`` and ``_E``, or of many.
+        edge_ids: ``"input"``, ``"graph"``, or None: ``"input"`` if the graph kept that order.
+    """
+
+    def __init__(
+        self, graph: Graph | HeteroGraph, edge_ids: Literal["input", "graph"] | None
+    ) -> None:
+        check_graph(graph)
+        self.graph = graph
+        #: As the core numbers them: part of the random streams.
+        self.own_ntypes = [NODE] if isinstance(graph, Graph) else graph.node_types
+        self.own_etypes = [EDGE] if isinstance(graph, Graph) else graph.edge_types
+        self.ntypes = sorted(self.own_ntypes)
+        self.canonical_etypes = sorted(self.own_etypes)
+        kept = all(self.edges(kind).edge_order is not None for kind in self.own_etypes)
+        if edge_ids not in ("input", "graph", None):
+            raise InvalidArgumentError(f"edge_ids = {edge_ids!r} is not 'input', 'graph' or None")
+        if edge_ids == "input" and not kept:
+            raise InvalidArgumentError(
+                "edge_ids = 'input': the graph does not know its input's order; build it with "
+                "keep_order=True, or take edge_ids='graph'"
+            )
+        by_input = kept if edge_ids is None else edge_ids == "input"
+        self.numbers = {kind: EdgeNumbers(self.edges(kind), by_input) for kind in self.own_etypes}
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether there is one type of nodes and one of edges."""
+        return len(self.own_ntypes) == 1 and len(self.own_etypes) == 1
+
+    def edges(self, kind: EdgeType) -> Adjacency:
+        """The edges of a type."""
+        return self.graph if isinstance(self.graph, Graph) else self.graph[kind]
+
+    def num_nodes(self, ntype: str) -> int:
+        """Nodes of a type."""
+        graph = self.graph
+        return graph.num_nodes if isinstance(graph, Graph) else graph[ntype].num_nodes
+
+    def num_edges(self, kind: EdgeType) -> int:
+        """Edges of a type."""
+        graph = self.graph
+        return graph.num_edges if isinstance(graph, Graph) else graph[kind].num_edges
+
+    def node_rows(self, ntype: str) -> dict[str, FeatureStore]:
+        """What the nodes of a type have, by name."""
+        graph = self.graph
+        if isinstance(graph, Graph):
+            return {**graph.value_stores("node"), **graph.node_attrs}
+        return {**graph[ntype].value_stores(), **graph[ntype].attrs}
+
+    def edge_rows(self, kind: EdgeType) -> dict[str, FeatureStore]:
+        """What the edges of a type have, by name."""
+        graph = self.graph
+        if isinstance(graph, Graph):
+            return {**graph.value_stores("edge"), **graph.edge_attrs}
+        return {**graph[kind].value_stores(), **graph[kind].attrs}
+
+    def own_times(self, kind: EdgeType, of_nodes: bool) -> str | None:
+        """The name of the times that lists were sorted by, unless an attribute has taken it."""
+        name = "node_time" if of_nodes else "edge_time"
+        graph = self.graph
+        if isinstance(graph, Graph):
+            attrs = graph.node_attrs if of_nodes else graph.edge_attrs
+        else:
+            attrs = graph[kind[0]].attrs if of_nodes else graph[kind].attrs
+        return None if name in attrs else name
+
+    # ---- names -----------------------------------------------------------------------------
+
+    def ntype(self, name: str | None) -> str:
+        """A node type; None is the only one."""
+        if name is None and len(self.ntypes) == 1:
+            return self.ntypes[0]
+        if name is None or name not in self.ntypes:
+            known = ", ".join(map(repr, self.ntypes)) or "none"
+            raise InvalidArgumentError(f"{name!r} is no node type; there are: {known}")
+        return name
+
+    def etype(self, name: Any) -> EdgeType:
+        """A canonical edge type: of the relation's name, if only one has it; None: the only one."""
+        if name is None and len(self.canonical_etypes) == 1:
+            return self.canonical_etypes[0]
+        found = [kind for kind in self.canonical_etypes if name in (kind, kind[1])]
+        if name is not None and len(found) == 1:
+            return found[0]
+        known = ", ".join(map(repr, self.canonical_etypes)) or "none"
+        what = "is the name of several edge types" if len(found) > 1 else "is no edge type"
+        raise InvalidArgumentError(f"{name!r} {what}; there are: {known}")
+
+    # ---- what users give -------------------------------------------------------------------
+
+    def node_ids(self, nodes: Any, name: str) -> dict[str, Ids]:
+        """Ids by node type out of a tensor (or mask) or a dict of them; not checked for range."""
+        given = nodes if isinstance(nodes, Mapping) else {self._only_ntype(nodes, name): nodes}
+        return {
+            self.ntype(ntype): _as_ids(ids, name, self.num_nodes(self.ntype(ntype)))
+            for ntype, ids in given.items()
+        }
+
+    def edge_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids]:
+        """The graph's own edge ids by edge type out of what users call them."""
+        given = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
+        found = {}
+        for etype, ids in given.items():
+            kind = self.etype(etype)
+            label = name if self.is_homogeneous else f"{name}[{kind!r}]"
+            shown = _as_ids(ids, label, self.num_edges(kind))
+            found[kind] = self.numbers[kind].own(shown, label)
+        return found
+
+    def _only_ntype(self, nodes: Any, name: str) -> str:
+        if len(self.ntypes) == 1:
+            return self.ntypes[0]
+        raise InvalidArgumentError(
+            f"{name} must be a dict by node type, got {type(nodes).__name__}: there are "
+            + ", ".join(map(repr, self.ntypes))
+        )
+
+    def _only_etype(self, edges: Any, name: str) -> EdgeType:
+        if len(self.canonical_etypes) == 1:
+            return self.canonical_etypes[0]
+        raise InvalidArgumentError(
+            f"{name} must be a dict by edge type, got {type(edges).__name__}: there are "
+            + ", ".join(map(repr, self.canonical_etypes))
+        )
+
+
+def _as_ids(ids: Any, name: str, count: int) -> Ids:
+    tensor = ids if isinstance(ids, Tensor) else torch.as_tensor(np.asarray(ids))
+    if tensor.dtype == torch.bool:
+        if tuple(tensor.shape) != (count,):
+            raise InvalidArgumentError(
+                f"{name}: a mask needs shape ({count},), got {tuple(tensor.shape)}"
+            )
+        tensor = tensor.nonzero().view(-1)
+    if tensor.numel() == 0:
+        return np.empty(0, np.int64)
+    return seed_ids(tensor, name)

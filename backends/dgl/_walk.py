@@ -1,0 +1,261 @@
+"""The native sampler over all edge types of a graph, with what edges are drawn by."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from aethergraph import _binding as native
+from aethergraph._parts import name_id
+from aethergraph.dgl._schema import Schema
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.sampling.values import (
+    Values,
+    find_times,
+    find_weights,
+    make_relation,
+    require_sorted,
+    seed_bounds,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.features import FeatureStore
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["Lists", "Options", "Walk", "edge_ends", "make_lists"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+class Options(NamedTuple):
+    """How a walk draws; ``fanouts`` by edge type, in the graph's order, and hop from the seeds."""
+
+    fanouts: tuple[tuple[int, ...], ...]
+    replace: bool = False
+    disjoint: bool = False
+    induced: bool = False
+    latest: bool = False
+    layered: bool = False
+    num_threads: int = 1
+
+    @property
+    def flags(self) -> int:
+        """The core's."""
+        return (
+            native.SAMPLE_REPLACE * self.replace
+            | native.SAMPLE_DISJOINT * self.disjoint
+            | native.SAMPLE_INDUCED * self.induced
+            | native.SAMPLE_LATEST * self.latest
+            | native.SAMPLE_LAYERED * self.layered
+        )
+
+
+class Lists(NamedTuple):
+    """One direction of a graph, with the weights and times that its edges are drawn by."""
+
+    schema: Schema
+    layout: Literal["csc", "csr"]
+    relations: tuple[native.NativeRelation, ...]
+    node_times: dict[str, Values]
+    edge_times: NDArray[Any] | None
+
+
+def make_lists(
+    schema: Schema,
+    layout: Literal["csc", "csr"] = "csc",
+    *,
+    prob: str | None = None,
+    mask: str | None = None,
+    time_attr: str | None = None,
+) -> Lists:
+    """Find what edges are drawn by.
+
+    Raises:
+        LayoutError: the graph does not store that direction.
+        InvalidArgumentError: values that no type has, that cannot be, or that lists are not sorted
+            by.
+    """
+    number = {name: i for i, name in enumerate(schema.own_ntypes)}
+    times_of = _find_node_times(schema, time_attr)
+    relations, edge_times = [], None
+    weighted = timed = False
+    for kind in schema.own_etypes:
+        rows = schema.edge_rows(kind)
+        weights = _find_weights(rows, prob, mask, kind)
+        times = times_of.get(kind[0])
+        if time_attr is not None and not times_of and time_attr in rows:
+            times = find_times(time_attr, rows, {})
+            edge_times = times.array
+        weighted, timed = weighted or weights is not None, timed or times is not None
+        source, to = number[kind[2]], number[kind[0]]
+        if layout == "csr":
+            source, to = to, source
+        edges: Any = schema.edges(kind)
+        relation = make_relation(edges, layout, weights, times, source, to)
+        if times is not None:
+            assert time_attr is not None
+            own = schema.own_times(kind, times.of_nodes)
+            require_sorted(
+                f"{kind}: ", edges, time_attr, time_attr if time_attr == own else None, relation
+            )
+        relations.append(relation)
+    wanted = (("prob", prob, weighted), ("mask", mask, weighted), ("time_attr", time_attr, timed))
+    for option, name, found in wanted:
+        if name is not None and not found:
+            known = sorted({n for kind in schema.own_etypes for n in schema.edge_rows(kind)})
+            names = ", ".join(map(repr, known)) or "none"
+            raise InvalidArgumentError(
+                f"{option} = {name!r} is no edge attribute; there are: {names}"
+            )
+    return Lists(schema, layout, tuple(relations), times_of, edge_times)
+
+
+def _find_weights(
+    rows: dict[str, FeatureStore], prob: str | None, mask: str | None, kind: EdgeType
+) -> Values | None:
+    name = mask if prob is None else prob
+    if name is None or name not in rows:
+        return None
+    store = rows[name]
+    if store.dtype_name == "bool" and store.ndim == 1:
+        return Values(store.array.astype(np.float32), None)
+    if mask is not None:
+        raise InvalidArgumentError(
+            f"mask = {name!r} of {kind} holds {store.dtype_name}: a mask is bool; for weights take "
+            "prob"
+        )
+    return find_weights(name, rows)
+
+
+def _find_node_times(schema: Schema, name: str | None) -> dict[str, Values]:
+    if name is None:
+        return {}
+    rows = {ntype: schema.node_rows(ntype) for ntype in schema.own_ntypes}
+    return {ntype: find_times(name, {}, own) for ntype, own in rows.items() if name in own}
+
+
+class Walk:
+    """Native samplers over lists, one per thread at work.
+
+    Args:
+        lists: what they walk.
+        options: how.
+        strict: see only times below those of the seeds.
+        window: see no times further back than this.
+    """
+
+    def __init__(
+        self,
+        lists: Lists,
+        options: Options,
+        *,
+        strict: bool = True,
+        window: float | int | None = None,
+    ) -> None:
+        self.lists = lists
+        self.options = options
+        self._strict = strict
+        self._window = window
+        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        self._idle: deque[native.NativeSampler] = deque()
+
+    def sample(
+        self,
+        seeds: Mapping[str, Ids],
+        key: int,
+        *,
+        exclude: Mapping[EdgeType, Ids] | None = None,
+        seed_time: Mapping[str, NDArray[Any]] | None = None,
+    ) -> native.NativeSample:
+        """Sample around ``seeds``; edges are called as the graph calls them.
+
+        Raises:
+            OutOfRangeError: the first seed that is no node, with its type and position.
+        """
+        schema = self.lists.schema
+        none = np.empty(0, np.int64)
+        ids = [seeds.get(name, none) for name in schema.own_ntypes]
+        bounds = [
+            self._bounds(name, own, seed_time or {})
+            for name, own in zip(schema.own_ntypes, ids, strict=True)
+        ]
+        places = (
+            None if not exclude else [self._places(kind, exclude) for kind in schema.own_etypes]
+        )
+        try:
+            sampler = self._idle.pop()
+        except IndexError:
+            sampler = native.NativeSampler(
+                self.lists.relations,
+                [schema.num_nodes(name) for name in schema.own_ntypes],
+                self.options.fanouts,
+                self.options.flags,
+                self.options.num_threads,
+            )
+        try:
+            return sampler.sample(ids, key, [b[0] for b in bounds], [b[1] for b in bounds], places)
+        except OutOfRangeError as error:
+            raise self._name_seed(error, ids) from None
+        finally:
+            self._idle.append(sampler)
+
+    def _bounds(
+        self, name: str, seeds: Ids, seed_time: Mapping[str, NDArray[Any]]
+    ) -> tuple[Ids | None, Ids | None]:
+        lists = self.lists
+        times = lists.node_times.get(name)
+        if not len(seeds) or (times is None and lists.edge_times is None):
+            return None, None
+        if times is None:
+            assert lists.edge_times is not None
+            if name not in seed_time:
+                raise InvalidArgumentError(
+                    f"seed_time of {name!r} is needed: the times are those of edges"
+                )
+            times = Values(lists.edge_times, None)
+        return seed_bounds(
+            times, seeds, seed_time.get(name), strict=self._strict, window=self._window
+        )
+
+    def _places(self, kind: EdgeType, exclude: Mapping[EdgeType, Ids]) -> Ids | None:
+        """Where the edges stand in the lists, ascending."""
+        if kind not in exclude or not len(exclude[kind]):
+            return None
+        edges = np.unique(exclude[kind])
+        relation = self.lists.relations[self.lists.schema.own_etypes.index(kind)]
+        names = None
+        if self.lists.layout == "csr":
+            names = self.lists.schema.edges(kind).csr()[2]
+        if names is None:
+            return edges
+        src, dst = edge_ends(self.lists.schema, kind, edges)
+        hits = np.unique(relation.topology.find(src, dst)[1])
+        return hits[np.isin(names[hits], edges)]
+
+    def _name_seed(self, error: OutOfRangeError, ids: list[Ids]) -> OutOfRangeError:
+        schema = self.lists.schema
+        for name, own in zip(schema.own_ntypes, ids, strict=True):
+            count = schema.num_nodes(name)
+            outside = np.flatnonzero((own < 0) | (own >= count))
+            if len(outside):
+                at = int(outside[0])
+                label = "nodes" if len(schema.ntypes) == 1 else f"nodes[{name!r}]"
+                return name_id(OutOfRangeError("", position=at, value=int(own[at])), label, count)
+        return error
+
+
+def edge_ends(schema: Schema, kind: EdgeType, edges: Ids) -> tuple[Ids, Ids]:
+    """Source and destination of the graph's own edge ids, which exist."""
+    adjacency = schema.edges(kind)
+    if adjacency.layout == "csr":
+        indptr, indices, _ = adjacency.csr()
+    else:
+        indptr, indices = adjacency.csc()
+    major = np.searchsorted(indptr, edges.astype(np.uint64), side="right").astype(np.int64) - 1
+    minor = indices[edges].astype(np.int64)
+    return (major, minor) if adjacency.layout == "csr" else (minor, major)

@@ -1,0 +1,146 @@
+"""DGL's feature storages over rows in memory or in files.
+
+Source followed: ``dgl/storages/base.py`` and ``_prefetch_update_feats`` of
+``dgl/dataloading/dataloader.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl.storages
+from aethergraph import features as core
+from aethergraph._torch.columns import Column
+from aethergraph._torch.tensors import seed_ids
+from aethergraph.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.dgl._schema import EdgeNumbers
+
+__all__ = ["EdgeFeatureStorage", "FeatureStorage", "Fetch"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: Reads of a batch that run beside each other, in every process.
+_THREADS = 2
+_pool: tuple[int, ThreadPoolExecutor] | None = None
+
+
+def _threads() -> ThreadPoolExecutor:
+    """The pool of this process: threads do not live on in a forked child."""
+    global _pool
+    if _pool is None or _pool[0] != os.getpid():
+        _pool = os.getpid(), ThreadPoolExecutor(_THREADS, "aethergraph-fetch")
+    return _pool[1]
+
+
+class Fetch:
+    """Rows on their way."""
+
+    def __init__(self, future: Future[Tensor]) -> None:
+        self._future = future
+
+    def wait(self) -> Tensor:
+        """The rows.
+
+        Raises:
+            What reading them raised, such as OutOfRangeError or FileChangedError.
+        """
+        return self._future.result()
+
+
+class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
+    """Rows of node data, read in the background while DGL asks for the other ones.
+
+    DGL's loaders call :meth:`fetch` in the main process for every name in a sampler's
+    ``prefetch_node_feats`` and ``prefetch_labels``. :meth:`aethergraph.dgl.GraphStorage` hands one
+    out for every attribute of the graph; one can also be made of any rows, such as a file whose
+    topology is in a ``DGLGraph``.
+
+    Args:
+        rows: an :class:`aethergraph.FeatureStore`, a tensor, or an array.
+
+    Raises:
+        InvalidArgumentError: rows that cannot be stored.
+    """
+
+    def __init__(self, rows: core.FeatureStore | Tensor | NDArray[Any]) -> None:
+        if isinstance(rows, Tensor):
+            self._column = Column.of_tensor(rows)
+        elif isinstance(rows, core.FeatureStore):
+            self._column = Column(rows, None)
+        else:
+            self._column = Column(core.FeatureStore.from_array(rows), None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(num_rows, ...)``."""
+        return self._column.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of what is fetched."""
+        return self._column.dtype
+
+    def fetch(
+        self, indices: Tensor, device: Any, pin_memory: bool | None = False, **kwargs: Any
+    ) -> Fetch:
+        """Start reading rows.
+
+        Args:
+            indices: integer vector [n].
+            device: where the rows are to be.
+            pin_memory: read into page-locked memory, if there is a CUDA device. None, which DGL
+                passes for graphs that are no ``DGLGraph``, means no.
+            **kwargs: for ``Tensor.to``.
+
+        Returns:
+            An object whose ``wait()`` gives the rows [n, ...], or raises what went wrong.
+
+        Raises:
+            InvalidArgumentError: indices that are no integer vector.
+        """
+        if not isinstance(indices, Tensor):
+            raise InvalidArgumentError(f"indices must be a tensor, got {type(indices).__name__}")
+        ids = seed_ids(indices, "indices")
+        pinned = bool(pin_memory) and torch.cuda.is_available()
+        return Fetch(_threads().submit(self._read, ids, torch.device(device), pinned, kwargs))
+
+    def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
+        rows = self._column.live().gather(self._rows_of(ids))
+        if pinned:
+            rows = rows.pin_memory()
+            kwargs = {"non_blocking": True, **kwargs}
+        return rows.to(device, **kwargs)
+
+    def _rows_of(self, ids: Ids) -> Ids:
+        return ids
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class EdgeFeatureStorage(FeatureStorage):
+    """Rows of edge data, by the edge ids that a :class:`GraphStorage` shows.
+
+    Args:
+        rows: in the order of the graph's own edge ids.
+        numbers: what the ids mean.
+    """
+
+    def __init__(
+        self, rows: core.FeatureStore | Tensor | NDArray[Any], numbers: EdgeNumbers
+    ) -> None:
+        super().__init__(rows)
+        self._numbers = numbers
+
+    def _rows_of(self, ids: Ids) -> Ids:
+        return self._numbers.own(ids, "indices")

@@ -1,0 +1,292 @@
+"""Neighbour samplers for DGL's loaders: message flow graphs out of one native call.
+
+Source followed: ``dgl/dataloading/neighbor_sampler.py`` and ``base.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from torch import Tensor
+
+import dgl.dataloading
+from aethergraph import _binding as native
+from aethergraph._torch.keyed import Keyed
+from aethergraph.dgl._blocks import make_blocks
+from aethergraph.dgl._schema import Schema
+from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl.storage import GraphStorage, check_fanout, hop_fanouts, seed_hashes
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.sampling.base import as_window
+from aethergraph.sampling.keys import hash_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["KeyedSampler", "MultiLayerFullNeighborSampler", "NeighborSampler", "storage_of"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+class KeyedSampler(Keyed):
+    """Walks over the graph that a loader hands in, kept for the next batch."""
+
+    _walk: Walk | None = None
+    _walked: Any = None
+
+    def _make_walk(self, storage: GraphStorage) -> Walk:
+        raise NotImplementedError
+
+    def _walk_of(self, storage: GraphStorage) -> Walk:
+        if self._walk is None or self._walked is not storage.schema:
+            self._walk, self._walked = self._make_walk(storage), storage.schema
+        return self._walk
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_walk": None, "_walked": None}
+
+
+class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[misc]
+    """Samples message flow graphs (blocks) around seed nodes, as DGL's ``NeighborSampler``.
+
+    ::
+
+        sampler = NeighborSampler([10, 10], prefetch_node_feats=["x"], prefetch_labels=["y"])
+        loader = dgl.dataloading.DataLoader(GraphStorage(graph), nodes, sampler, batch_size=128)
+        for input_nodes, output_nodes, blocks in loader:
+            x, y = blocks[0].srcdata["x"], blocks[-1].dstdata["y"]
+
+    ``fanouts[i]`` is for ``blocks[i]``, so the last one is drawn at the seeds. In every block each
+    destination node has drawn anew, as in DGL. Destination nodes are the first of the source nodes;
+    ``dgl.NID`` and ``dgl.EID`` are set. Seeds that are given twice keep a place each and get the
+    same edges (in DGL only the first one gets any).
+
+    Every draw is a function of a key, the hop and the node: of no thread, process or worker. The
+    key of a batch is mixed from ``seed`` (else ``torch.initial_seed()`` of the main process), the
+    epoch (:meth:`set_epoch`) and the seeds with their order, as in :mod:`aethergraph.pyg`. So a
+    node draws in a hop what it draws there in PyG's form and in that of numpy. ``dgl.seed`` plays
+    no part, and torch's generator is left alone. DGL's loaders do not tell a sampler that an epoch
+    begins: without ``shuffle`` the next one repeats the draws unless ``set_epoch`` is called.
+
+    Goes with ``as_edge_prediction_sampler`` of this package or DGL's.
+
+    Args:
+        fanouts: neighbours per node for each layer; or for each layer a dict of that, with every
+            edge type. -1 takes all.
+        edge_dir: ``"in"``. DGL cannot make blocks of out-edges either.
+        prob: the name of edge data: draw in proportion to it; 0 is never drawn. A mask will do.
+        mask: the name of edge data of dtype bool: draw only where it is true.
+        replace: draw with replacement.
+        prefetch_node_feats, prefetch_labels, prefetch_edge_feats: names of data that the loader
+            puts into the first block's ``srcdata``, the last one's ``dstdata``, every ``edata``; by
+            type where there are several.
+        output_device: where blocks are to be.
+        fused: accepted, all hops are one call in any case.
+        layer_dependency: every node keeps the neighbours that it was first given, in all blocks, so
+            that together they hold PyG's sample of the same key. A node that hop h from the seeds
+            has added then has the fanout of hop h + 1 in every block.
+        time_attr: the name of times, of nodes if any have it, else of edges: every seed gets a tree
+            of its own, of edges (or to nodes) of times below its own time.
+        seed_time: by node id, what each seed may see, [num_nodes] or a dict of that by node type.
+            None: the time of the node itself. Times of edges need it.
+        temporal_strategy: ``"uniform"``: any of the neighbours in time; ``"last"``: the latest.
+        strict: times below the seed's (GraphBolt's rule); False: up to it (PyG's).
+        window: times from the seed's minus this on only.
+        seed: a number of its own instead of torch's seed.
+        num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
+
+    Raises:
+        UnsupportedError: an option that is not supported; names it and what to do.
+        InvalidArgumentError: an argument that cannot be; with the first batch what does not fit the
+            graph: types, names of data, weights, times that lists are not sorted by.
+        OutOfRangeError (when sampling): a seed that is no node, with its position.
+    """
+
+    def __init__(
+        self,
+        fanouts: Sequence[int | Mapping[Any, int]],
+        edge_dir: str = "in",
+        prob: str | None = None,
+        mask: str | None = None,
+        replace: bool = False,
+        prefetch_node_feats: Any = None,
+        prefetch_labels: Any = None,
+        prefetch_edge_feats: Any = None,
+        output_device: Any = None,
+        fused: bool = True,
+        *,
+        layer_dependency: bool = False,
+        time_attr: str | None = None,
+        seed_time: Any = None,
+        temporal_strategy: Literal["uniform", "last"] = "uniform",
+        strict: bool = True,
+        window: float | int | None = None,
+        seed: int | None = None,
+        num_threads: int = 1,
+    ) -> None:
+        super().__init__(
+            prefetch_node_feats=prefetch_node_feats,
+            prefetch_labels=prefetch_labels,
+            prefetch_edge_feats=prefetch_edge_feats,
+            output_device=output_device,
+        )
+        if edge_dir != "in":
+            raise UnsupportedError(
+                f"edge_dir = {edge_dir!r}: blocks are made of in-edges; sample the reversed "
+                "graph, or take GraphStorage.sample_neighbors(edge_dir='out')"
+            )
+        if mask is not None and prob is not None:
+            raise InvalidArgumentError("mask and prob exclude each other: give one of them")
+        if time_attr is None and (seed_time is not None or window is not None):
+            raise InvalidArgumentError("seed_time and window need time_attr")
+        if temporal_strategy not in ("uniform", "last"):
+            raise InvalidArgumentError(
+                f"temporal_strategy = {temporal_strategy!r} is not 'uniform' or 'last'"
+            )
+        if time_attr is None and temporal_strategy == "last":
+            raise InvalidArgumentError("temporal_strategy = 'last' needs time_attr")
+        if isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
+            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
+        self.fanouts = check_fanouts(fanouts)
+        self.edge_dir = edge_dir
+        self.prob = prob
+        self.mask = mask
+        self.replace = bool(replace)
+        self.fused = fused
+        self.layer_dependency = bool(layer_dependency)
+        self.time_attr = time_attr
+        self.seed_time = seed_time
+        self.temporal_strategy = temporal_strategy
+        self.strict = bool(strict)
+        self.window = as_window(window)
+        self.num_threads = int(num_threads)
+        self._set_seed(seed)
+
+    def sample_blocks(
+        self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[Any, Any, list[Any]]:
+        """Sample around ``seed_nodes``; the loader calls it through ``sample``.
+
+        Args:
+            g: the graph.
+            seed_nodes: ids, or a dict of them by node type.
+            exclude_eids: ids of edges that are not drawn, or a dict of them by edge type.
+
+        Returns:
+            ``(input_nodes, output_nodes, blocks)``: the source nodes of the first block, by type
+            where there are several; ``seed_nodes``; one block per layer.
+        """
+        storage = storage_of(g)
+        sample = self._sample(storage, seed_nodes, exclude_eids)
+        node, blocks = make_blocks(
+            storage.schema, sample, not self.layer_dependency, storage.idtype
+        )
+        if self.output_device is not None:
+            node = {name: ids.to(self.output_device) for name, ids in node.items()}
+            blocks = [block.to(self.output_device) for block in blocks]
+        if isinstance(seed_nodes, Mapping):
+            return node, seed_nodes, blocks
+        return node[storage.ntypes[0]], seed_nodes, blocks
+
+    def _sample(
+        self, storage: GraphStorage, seed_nodes: Any, exclude_eids: Any
+    ) -> native.NativeSample:
+        schema = storage.schema
+        seeds = schema.node_ids(seed_nodes, "nodes")
+        exclude = None
+        if exclude_eids is not None:
+            exclude = schema.edge_ids(exclude_eids, "exclude_eids")
+        parts = seed_hashes(schema, seeds)
+        times = self._times(schema, seeds)
+        if times is not None:
+            parts += [hash_ids(native.time_keys(own)) for own in times.values()]
+        walk = self._walk_of(storage)
+        return walk.sample(seeds, self._batch_key(None, *parts), exclude=exclude, seed_time=times)
+
+    def _times(self, schema: Schema, seeds: Mapping[str, Ids]) -> dict[str, NDArray[Any]] | None:
+        """What seeds may see, by type; None: their own times."""
+        if self.seed_time is None:
+            return None
+        given = self.seed_time
+        if not isinstance(given, Mapping):
+            given = {schema.ntype(None): given}
+        times = {}
+        for name, values in given.items():
+            array = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+            ntype = schema.ntype(name)
+            if array.shape != (schema.num_nodes(ntype),):
+                raise InvalidArgumentError(
+                    f"seed_time of {ntype!r} has one time per node, shape "
+                    f"({schema.num_nodes(ntype)},), got {array.shape}"
+                )
+            if ntype in seeds:
+                times[ntype] = array[seeds[ntype]]
+        return times
+
+    def _make_walk(self, storage: GraphStorage) -> Walk:
+        schema = storage.schema
+        lists = make_lists(schema, prob=self.prob, mask=self.mask, time_attr=self.time_attr)
+        options = Options(
+            native_fanouts(schema, self.fanouts),
+            replace=self.replace,
+            disjoint=self.time_attr is not None,
+            latest=self.temporal_strategy == "last",
+            layered=not self.layer_dependency,
+            num_threads=self.num_threads,
+        )
+        return Walk(lists, options, strict=self.strict, window=self.window)
+
+
+class MultiLayerFullNeighborSampler(NeighborSampler):
+    """Takes all neighbours for every layer, as DGL's sampler of that name.
+
+    Args:
+        num_layers: number of blocks.
+        **options: of :class:`NeighborSampler`.
+    """
+
+    def __init__(self, num_layers: int, **options: Any) -> None:
+        super().__init__([-1] * num_layers, **options)
+
+
+def storage_of(graph: Any) -> GraphStorage:
+    """The graph that a loader hands to a sampler of ours."""
+    if not isinstance(graph, GraphStorage):
+        raise InvalidArgumentError(
+            f"this sampler needs a GraphStorage as the loader's graph, got {type(graph).__name__}: "
+            "GraphStorage(graph), or GraphStorage(from_dgl(graph)) for a DGLGraph"
+        )
+    return graph
+
+
+def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
+    """A fanout, or a dict of fanouts, for every layer."""
+    if isinstance(fanouts, (str, Mapping)) or not hasattr(fanouts, "__iter__"):
+        raise InvalidArgumentError(
+            f"fanouts has one number or dict per layer, such as [15, 10], got {fanouts!r}"
+        )
+    found: list[int | dict[Any, int]] = []
+    for at, fanout in enumerate(fanouts):
+        name = f"fanouts[{at}]"
+        if isinstance(fanout, Mapping):
+            found.append({kind: check_fanout(count, name) for kind, count in fanout.items()})
+        else:
+            found.append(check_fanout(fanout, name))
+    if not found:
+        raise InvalidArgumentError("fanouts is empty: give one per layer")
+    return found
+
+
+def native_fanouts(
+    schema: Schema, fanouts: Sequence[int | Mapping[EdgeType, int]]
+) -> tuple[tuple[int, ...], ...]:
+    """By edge type and hop from the seeds."""
+    hops = [
+        hop_fanouts(schema, fanout, f"fanouts[{at}]")
+        for at, fanout in reversed(list(enumerate(fanouts)))
+    ]
+    return tuple(zip(*hops, strict=True))

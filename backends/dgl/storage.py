@@ -1,0 +1,503 @@
+"""DGL's duck-typed graph over our graphs: what stock loaders, samplers and negatives touch.
+
+Sources followed: ``dgl/dataloading`` (``dataloader.py``, ``base.py``, ``neighbor_sampler.py``,
+``shadow.py``, ``graphsaint.py``, ``negative_sampler.py``, ``spot_target.py``) and the methods of
+``DGLGraph`` that they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl
+from aethergraph._torch.keyed import Keyed
+from aethergraph.dgl._negatives import draw_negatives
+from aethergraph.dgl._schema import Schema
+from aethergraph.dgl._walk import Lists, Options, Walk, edge_ends, make_lists
+from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.keys import hash_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["GraphStorage"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: Native samplers that are kept for calls of :meth:`GraphStorage.sample_neighbors`.
+_KEPT_WALKS = 16
+
+#: What code looks for that needs a DGLGraph, and what to take instead.
+_HINTS = {
+    "_graph": "take ClusterGCNSampler and SAINTSampler of aethergraph.dgl, or to_dgl(graph)",
+    "_node_frames": "gpu_cache= is for a DGLGraph: leave it out",
+    "pin_memory_": "use_uva= is for a DGLGraph: leave it out",
+    "create_formats_": "use_uva= is for a DGLGraph: leave it out",
+    "ndata": "name the data in the sampler (prefetch_node_feats), or take get_node_storage(name)",
+    "edata": "name the data in the sampler (prefetch_edge_feats), or take get_edge_storage(name)",
+}
+
+
+class GraphStorage(Keyed):
+    """A graph that DGL's stock ``DataLoader`` and samplers take in the place of a ``DGLGraph``.
+
+    ::
+
+        graph = GraphStorage(Graph.load("graph.bin"))
+        sampler = aethergraph.dgl.NeighborSampler([10, 10], prefetch_node_feats=["x"])
+        loader = dgl.dataloading.DataLoader(graph, train_nodes, sampler, batch_size=128)
+
+    The topology and the features stay where the graph has them, in files or in memory. Node data
+    and edge data are the graph's attributes, by name. A graph of one type has DGL's names for it:
+    ``_N`` and ``_E``. It pickles with its graph.
+
+    DGL's own ``NeighborSampler``, ``MultiLayerFullNeighborSampler``, ``ShaDowKHopSampler``,
+    ``SAINTSampler`` (nodes and edges), negative samplers and ``SpotTarget`` work on it; the
+    samplers of this package do the same with one native call per batch. As theirs, the draws of
+    :meth:`sample_neighbors` and :meth:`global_uniform_negative_sampling` are a function of
+    ``seed`` (else of ``torch.initial_seed()``), the epoch (:meth:`set_epoch`) and the arguments:
+    the same call draws the same until the epoch changes.
+
+    Args:
+        graph: a :class:`aethergraph.Graph` or :class:`aethergraph.HeteroGraph`.
+        edge_ids: what edge ids mean, in ``dgl.EID`` and wherever ids are given. ``"input"``: rows
+            of the edge list that the graph was built from, as in DGL; the graph must have been
+            built with ``keep_order=True``, and looking ids up takes a table of one id per edge.
+            ``"graph"``: the graph's own, which are positions in its lists. None: ``"input"`` where
+            the graph kept the order.
+        idtype: ``torch.int64`` or ``torch.int32``: of all ids in results.
+        seed: a number of its own instead of torch's seed.
+        num_threads: threads per call; 1 is the calling thread, 0 all cores the process may use.
+
+    Attributes:
+        device: always the CPU.
+        ntypes, etypes, canonical_etypes: sorted, as DGL sorts them.
+
+    Raises:
+        InvalidArgumentError: no graph of ours, or an option that cannot be.
+    """
+
+    device = torch.device("cpu")
+    is_block = False
+
+    def __init__(
+        self,
+        graph: Graph | HeteroGraph,
+        *,
+        edge_ids: Literal["input", "graph"] | None = None,
+        idtype: torch.dtype = torch.int64,
+        seed: int | None = None,
+        num_threads: int = 1,
+    ) -> None:
+        self._schema = Schema(graph, edge_ids)
+        self._edge_ids = edge_ids
+        if idtype not in (torch.int64, torch.int32):
+            raise InvalidArgumentError(f"idtype = {idtype} is not torch.int64 or torch.int32")
+        _check_idtype(self._schema, idtype)
+        if isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
+            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
+        self.idtype = idtype
+        self.num_threads = int(num_threads)
+        self.ntypes = list(self._schema.ntypes)
+        self.canonical_etypes = list(self._schema.canonical_etypes)
+        self.etypes = [kind[1] for kind in self.canonical_etypes]
+        self.srctypes = self.dsttypes = self.ntypes
+        self._walks: dict[Any, Walk] = {}
+        self._lists: dict[Any, Lists] = {}
+        self._set_seed(seed)
+
+    # ---- what it is ----------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph | HeteroGraph:
+        """The graph."""
+        return self._schema.graph
+
+    @property
+    def schema(self) -> Schema:
+        """Its types and names (for samplers)."""
+        return self._schema
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether there is one type of nodes and one of edges."""
+        return self._schema.is_homogeneous
+
+    def to_canonical_etype(self, etype: Any) -> EdgeType:
+        """``(source, relation, destination)`` of the name of a relation."""
+        return self._schema.etype(etype)
+
+    def num_nodes(self, ntype: str | None = None) -> int:
+        """Nodes of a type; None: of all."""
+        names = self.ntypes if ntype is None else [self._schema.ntype(ntype)]
+        return sum(self._schema.num_nodes(name) for name in names)
+
+    def num_edges(self, etype: Any = None) -> int:
+        """Edges of a type; None: of all."""
+        kinds = self.canonical_etypes if etype is None else [self._schema.etype(etype)]
+        return sum(self._schema.num_edges(kind) for kind in kinds)
+
+    number_of_nodes = num_nodes
+    number_of_edges = num_edges
+
+    def __repr__(self) -> str:
+        return f"GraphStorage({self.graph!r}, idtype={self.idtype})"
+
+    def __getattr__(self, name: str) -> Any:
+        hint = _HINTS.get(name, "to_dgl(graph) makes a DGLGraph of all of it, in memory")
+        raise AttributeError(f"GraphStorage has no {name!r}: {hint}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "_walks": {}, "_lists": {}}
+        state["_schema"] = self.graph
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._schema = Schema(state["_schema"], self._edge_ids)
+
+    # ---- features ------------------------------------------------------------------------
+
+    def get_node_storage(self, key: str, ntype: str | None = None) -> FeatureStorage:
+        """Node data by name."""
+        rows = self._schema.node_rows(self._schema.ntype(ntype))
+        if key not in rows:
+            known = ", ".join(sorted(map(repr, rows))) or "none"
+            raise InvalidArgumentError(f"{key!r} is no node data of {ntype!r}; there are: {known}")
+        return FeatureStorage(rows[key])
+
+    def get_edge_storage(self, key: str, etype: Any = None) -> EdgeFeatureStorage:
+        """Edge data by name."""
+        kind = self._schema.etype(etype)
+        rows = self._schema.edge_rows(kind)
+        if key not in rows:
+            known = ", ".join(sorted(map(repr, rows))) or "none"
+            raise InvalidArgumentError(f"{key!r} is no edge data of {kind!r}; there are: {known}")
+        return EdgeFeatureStorage(rows[key], self._schema.numbers[kind])
+
+    # ---- edges and degrees ---------------------------------------------------------------
+
+    def find_edges(self, eid: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
+        """Source and destination of edges.
+
+        Raises:
+            OutOfRangeError: an edge that does not exist, with its position.
+        """
+        kind = self._schema.etype(etype)
+        own = self._schema.edge_ids({kind: eid}, "eid")[kind]
+        src, dst = self._tensors(*edge_ends(self._schema, kind, own))
+        return src, dst
+
+    def edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> Any:
+        """All edges: ``"uv"`` their ends, ``"eid"`` their ids, ``"all"`` both.
+
+        ``order`` is ``"eid"`` or None; ``"srcdst"`` is refused.
+        """
+        if form not in ("uv", "eid", "all"):
+            raise InvalidArgumentError(f"form = {form!r} is not 'uv', 'eid' or 'all'")
+        if order not in ("eid", None):
+            raise UnsupportedError(f"order = {order!r}: edges come in the order of their ids")
+        kind = self._schema.etype(etype)
+        edges = self._schema.edges(kind)
+        ids = np.arange(self._schema.num_edges(kind))
+        if form == "eid":
+            return self._tensors(ids)[0]
+        src, dst = edges.edge_index()
+        if self._schema.numbers[kind].are_input:
+            own = self._schema.numbers[kind].own(ids, "eid")
+            src, dst = src[own], dst[own]
+        return self._tensors(src, dst, ids) if form == "all" else self._tensors(src, dst)
+
+    all_edges = edges
+
+    def has_edges_between(self, u: Any, v: Any, etype: Any = None) -> Tensor:
+        """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]."""
+        edges = self._schema.edges(self._schema.etype(etype))
+        return torch.from_numpy(edges.has_edges(_numpy(u), _numpy(v)))
+
+    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor:
+        """In-degrees of ``v``, by default of all nodes."""
+        kind = self._schema.etype(etype)
+        edges = self._schema.edges(kind)
+        if edges.layout != "csr":
+            return self._tensors(edges.in_degrees(_some(v)))[0]
+        return self._tensors(_count(edges.csr()[1], self._schema.num_nodes(kind[2]), v))[0]
+
+    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor:
+        """Out-degrees of ``u``, by default of all nodes; layout "csc" counts all edges for them."""
+        kind = self._schema.etype(etype)
+        edges = self._schema.edges(kind)
+        if edges.layout != "csc":
+            return self._tensors(edges.out_degrees(_some(u)))[0]
+        return self._tensors(_count(edges.csc()[1], self._schema.num_nodes(kind[0]), u))[0]
+
+    # ---- subgraphs -----------------------------------------------------------------------
+
+    def edge_subgraph(
+        self, edges: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
+    ) -> Any:
+        """A ``DGLGraph`` of some edges, with ``edata[dgl.EID]``.
+
+        Args:
+            edges: ids or a mask, or a dict of them by edge type.
+            relabel_nodes: only the ends of these edges are nodes, with ``ndata[dgl.NID]``; else
+                all nodes are.
+            output_device: where it is to be.
+        """
+        _refuse(other, store_ids=True)
+        own = self._schema.edge_ids(edges, "edges")
+        none = np.empty(0, np.int64)
+        ends = {
+            kind: edge_ends(self._schema, kind, own.get(kind, none))
+            for kind in self.canonical_etypes
+        }
+        shown = {
+            kind: self._schema.numbers[kind].shown(own.get(kind, none))
+            for kind in self.canonical_etypes
+        }
+        made = self._make_graph(ends, shown, self._counts())
+        if relabel_nodes:
+            found = dgl.compact_graphs(made)
+            for kind in self.canonical_etypes:
+                found.edges[kind].data[dgl.EID] = made.edges[kind].data[dgl.EID]
+            made = found
+        return _move(made, output_device)
+
+    def subgraph(
+        self, nodes: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
+    ) -> Any:
+        """The ``DGLGraph`` of all edges among some nodes, with ``dgl.NID`` and ``dgl.EID``.
+
+        Args:
+            nodes: ids or a mask, or a dict of them by node type; node i of a type is ``nodes[i]``.
+            relabel_nodes: False keeps all nodes.
+            output_device: where it is to be.
+        """
+        _refuse(other, store_ids=True)
+        seeds = self._schema.node_ids(nodes, "nodes")
+        for ntype, ids in seeds.items():
+            if len(np.unique(ids)) != len(ids):
+                raise InvalidArgumentError(f"nodes of {ntype!r} hold an id twice: give each once")
+        kinds = len(self._schema.own_etypes)
+        options = Options(((),) * kinds, induced=True, num_threads=self.num_threads)
+        sample = self._walk("csc", options, None).sample(seeds, 0)
+        ends, shown = {}, {}
+        node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
+        for i, kind in enumerate(self._schema.own_etypes):
+            row, col = sample.row[i], sample.col[i]
+            if not relabel_nodes:
+                row, col = node[kind[0]][row], node[kind[2]][col]
+            ends[kind] = row.copy(), col.copy()
+            shown[kind] = self._schema.numbers[kind].shown(sample.edge[i])
+        counts = {name: len(ids) for name, ids in node.items()}
+        made = self._make_graph(ends, shown, counts if relabel_nodes else self._counts())
+        if relabel_nodes:
+            for name in self.ntypes:
+                made.nodes[name].data[dgl.NID] = self._tensors(node[name])[0]
+        return _move(made, output_device)
+
+    # ---- sampling ------------------------------------------------------------------------
+
+    def sample_neighbors(
+        self,
+        nodes: Any,
+        fanout: Any,
+        edge_dir: str = "in",
+        prob: str | None = None,
+        exclude_edges: Any = None,
+        replace: bool = False,
+        output_device: Any = None,
+        **other: Any,
+    ) -> Any:
+        """One hop around ``nodes``: a ``DGLGraph`` over all nodes, with ``edata[dgl.EID]``.
+
+        Args:
+            nodes: ids, or a dict of them by node type.
+            fanout: edges per node and edge type, or a dict of that with every edge type; -1 takes
+                all.
+            edge_dir: ``"in"``, or ``"out"`` for out-edges, which the graph must store.
+            prob: the name of weights, or of a mask, of edges.
+            exclude_edges: ids that are not drawn, or a dict of them by edge type.
+            replace: draw with replacement.
+            output_device: where it is to be.
+
+        Raises:
+            LayoutError: the graph does not store that direction; names ``layout``.
+            InvalidArgumentError, OutOfRangeError: an argument that cannot be.
+        """
+        _refuse(other, copy_ndata=True, copy_edata=True)
+        if edge_dir not in ("in", "out"):
+            raise InvalidArgumentError(f"edge_dir = {edge_dir!r} is not 'in' or 'out'")
+        layout: Literal["csc", "csr"] = "csc" if edge_dir == "in" else "csr"
+        seeds = self._schema.node_ids(nodes, "nodes")
+        fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
+        options = Options(fanouts, replace=bool(replace), num_threads=self.num_threads)
+        excluded = None
+        if exclude_edges is not None:
+            excluded = self._schema.edge_ids(exclude_edges, "exclude_edges")
+        key = self._batch_key(None, *seed_hashes(self._schema, seeds))
+        sample = self._walk(layout, options, prob).sample(seeds, key, exclude=excluded)
+        node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
+        ends, shown = {}, {}
+        for i, kind in enumerate(self._schema.own_etypes):
+            near, far = sample.col[i], sample.row[i]
+            src, dst = (far, near) if edge_dir == "in" else (near, far)
+            ends[kind] = node[kind[0]][src], node[kind[2]][dst]
+            shown[kind] = self._schema.numbers[kind].shown(sample.edge[i])
+        return _move(self._make_graph(ends, shown, self._counts()), output_device)
+
+    def sample_labors(self, *args: Any, **options: Any) -> Any:
+        """Refused: the stock ``LaborSampler`` draws with a state of its own."""
+        raise UnsupportedError(
+            "dgl.dataloading.LaborSampler needs a DGLGraph: take aethergraph.dgl.LaborSampler"
+        )
+
+    def global_uniform_negative_sampling(
+        self,
+        num_samples: int,
+        exclude_self_loops: bool = True,
+        replace: bool = False,
+        etype: Any = None,
+        redundancy: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Pairs of nodes without an edge between them, uniformly; perhaps fewer than asked for.
+
+        Args:
+            num_samples: how many.
+            exclude_self_loops: no node is paired with itself.
+            replace: pairs may come twice.
+            etype: the edge type.
+            redundancy: how many more are drawn for those that turn out to be edges.
+        """
+        kind = self._schema.etype(etype)
+        content = hash_ids(np.array([num_samples, self.canonical_etypes.index(kind)], np.int64))
+        pairs = draw_negatives(
+            self._schema.edges(kind), kind[0] == kind[2], num_samples,
+            self._batch_key(None, content), exclude_self_loops=exclude_self_loops,
+            replace=replace, redundancy=redundancy,
+        )  # fmt: skip
+        src, dst = self._tensors(*pairs)
+        return src, dst
+
+    # ---- helpers -------------------------------------------------------------------------
+
+    def _walk(self, layout: Literal["csc", "csr"], options: Options, prob: str | None) -> Walk:
+        key = layout, options, prob
+        if key not in self._walks:
+            if (layout, prob) not in self._lists:
+                self._lists[layout, prob] = make_lists(self._schema, layout, prob=prob)
+            if len(self._walks) >= _KEPT_WALKS:
+                self._walks.clear()
+            self._walks[key] = Walk(self._lists[layout, prob], options)
+        return self._walks[key]
+
+    def _counts(self) -> dict[str, int]:
+        return {name: self._schema.num_nodes(name) for name in self.ntypes}
+
+    def _tensors(self, *arrays: Ids) -> tuple[Tensor, ...]:
+        return tuple(torch.from_numpy(np.ascontiguousarray(a)).to(self.idtype) for a in arrays)
+
+    def _make_graph(
+        self,
+        ends: Mapping[EdgeType, tuple[Ids, Ids]],
+        shown: Mapping[EdgeType, Ids],
+        counts: dict[str, int],
+    ) -> Any:
+        data = {kind: self._tensors(*ends[kind]) for kind in self.canonical_etypes}
+        made = dgl.heterograph(data, counts)
+        for kind in self.canonical_etypes:
+            made.edges[kind].data[dgl.EID] = self._tensors(shown[kind])[0]
+        return made
+
+
+def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
+    """The fanouts of one hop, by edge type in the graph's order.
+
+    Raises:
+        InvalidArgumentError: no integer of at least -1, or a dict without all edge types.
+    """
+    if isinstance(fanout, Mapping):
+        given = {schema.etype(kind): count for kind, count in fanout.items()}
+        missing = [kind for kind in schema.canonical_etypes if kind not in given]
+        if missing:
+            raise InvalidArgumentError(
+                f"{name} by edge type lacks {', '.join(map(repr, missing))}: give 0 for types that "
+                "are not to be followed"
+            )
+        return tuple(check_fanout(given[kind], name) for kind in schema.own_etypes)
+    return (check_fanout(fanout, name),) * len(schema.own_etypes)
+
+
+def check_fanout(fanout: Any, name: str) -> int:
+    """An integer of at least -1."""
+    if isinstance(fanout, Tensor) and fanout.ndim == 0:
+        fanout = fanout.item()
+    if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
+        raise InvalidArgumentError(f"{name} = {fanout!r} is no integer")
+    count = int(fanout.__index__())
+    if not -1 <= count < 1 << 63:
+        raise InvalidArgumentError(
+            f"{name} = {count}: a fanout is >= 0, or -1 for all neighbours", value=count
+        )
+    return count
+
+
+def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
+    """What seeds add to a key: as in the samplers of :mod:`aethergraph.pyg`."""
+    if schema.is_homogeneous and isinstance(schema.graph, Graph):
+        return [hash_ids(np.ascontiguousarray(ids)) for ids in seeds.values()]
+    parts = []
+    for name in schema.own_ntypes:
+        if name in seeds:
+            parts.append(hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64)))
+            parts.append(hash_ids(np.ascontiguousarray(seeds[name])))
+    return parts
+
+
+def _check_idtype(schema: Schema, idtype: torch.dtype) -> None:
+    if idtype == torch.int64:
+        return
+    counts: dict[Any, int] = {name: schema.num_nodes(name) for name in schema.ntypes}
+    counts.update({kind: schema.num_edges(kind) for kind in schema.canonical_etypes})
+    for name, count in counts.items():
+        if count >= 1 << 31:
+            raise InvalidArgumentError(
+                f"idtype = torch.int32: {name!r} has {count} ids, take torch.int64", value=count
+            )
+
+
+def _refuse(options: dict[str, Any], **defaults: Any) -> None:
+    """Options of DGLGraph's method that only have their default here."""
+    for name, value in options.items():
+        if name.startswith("_") or (name in defaults and value == defaults[name]):
+            continue
+        raise UnsupportedError(f"{name} = {value!r} is not supported: leave it out")
+
+
+def _move(graph: Any, device: Any) -> Any:
+    return graph if device is None else graph.to(device)
+
+
+def _numpy(ids: Any) -> Any:
+    return ids.cpu().numpy() if isinstance(ids, Tensor) else ids
+
+
+def _some(nodes: Any) -> Any:
+    return None if isinstance(nodes, str) or nodes is None else _numpy(nodes)
+
+
+def _count(far: NDArray[Any], num_nodes: int, nodes: Any) -> Ids:
+    """Degrees on the side that has no lists: counted over all edges."""
+    degrees = np.bincount(far, minlength=num_nodes).astype(np.int64)
+    chosen = _some(nodes)
+    return degrees if chosen is None else degrees[chosen]
