@@ -20,14 +20,32 @@ except ImportError as error:
         "'numpy<2' pydantic pyyaml pandas packaging 'setuptools<70'"
     ) from error
 
+from aethergraph.dgl.convert import from_dgl, to_dgl
+from aethergraph.dgl.edges import (
+    EdgePredictionSampler,
+    PerSourceUniform,
+    as_edge_prediction_sampler,
+)
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
+from aethergraph.dgl.labor import LaborSampler
 from aethergraph.dgl.sampler import MultiLayerFullNeighborSampler, NeighborSampler
+from aethergraph.dgl.shadow import ShaDowKHopSampler
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.dgl.subgraphs import ClusterGCNSampler, SAINTSampler
 
 __all__ = [
+    "ClusterGCNSampler",
     "EdgeFeatureStorage",
+    "EdgePredictionSampler",
     "FeatureStorage",
     "GraphStorage",
+    "LaborSampler",
     "MultiLayerFullNeighborSampler",
     "NeighborSampler",
+    "PerSourceUniform",
+    "SAINTSampler",
+    "ShaDowKHopSampler",
+    "as_edge_prediction_sampler",
+    "from_dgl",
+    "to_dgl",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ from aethergraph.dgl._schema import Schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["make_blocks"]
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["BlockEdges", "make_block", "make_blocks"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -47,28 +50,53 @@ def make_blocks(
         for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
     }
     hops = len(sample.hop_nodes[0]) - 1
-    none = torch.empty(0, dtype=idtype)
     blocks: list[Any] = []
     for hop in range(hops):
-        data, edge_ids = {}, {}
-        num_src = {name: ends[name][hop + 1] for name in schema.ntypes}
-        num_dst = {name: ends[name][hop] for name in schema.ntypes}
+        parts = {}
         for i, kind in enumerate(schema.own_etypes):
             counts = sample.hop_edges[i]
             start, stop = sum(counts[:hop]) if layered else 0, sum(counts[: hop + 1])
-            indptr = _offsets(sample.col[i][start:stop], num_dst[kind[2]])
-            row = sample.row[i][start:stop]
-            adjacency = torch.from_numpy(indptr).to(idtype), torch.from_numpy(row).to(idtype)
-            data[kind] = ("csc", (*adjacency, none))
-            edge_ids[kind] = edge[kind][start:stop]
-        block = dgl.create_block(data, num_src, num_dst)
-        for name in schema.ntypes:
-            block.srcnodes[name].data[dgl.NID] = node[name][: num_src[name]]
-            block.dstnodes[name].data[dgl.NID] = node[name][: num_dst[name]]
-        for kind in schema.canonical_etypes:
-            block.edges[kind].data[dgl.EID] = edge_ids[kind]
-        blocks.insert(0, block)
+            span = slice(start, stop)
+            parts[kind] = BlockEdges(sample.row[i][span], sample.col[i][span], edge[kind][span])
+        src = {name: ids[: ends[name][hop + 1]] for name, ids in node.items()}
+        num_dst = {name: ends[name][hop] for name in node}
+        blocks.insert(0, make_block(schema, parts, src, num_dst, idtype))
     return node, blocks
+
+
+class BlockEdges(NamedTuple):
+    """Edges of one type in a block: local ends, ``col`` ascending, and the ids that users see."""
+
+    row: Ids
+    col: Ids
+    edge: Tensor
+
+
+def make_block(
+    schema: Schema,
+    edges: Mapping[EdgeType, BlockEdges],
+    src: Mapping[str, Tensor],
+    num_dst: Mapping[str, int],
+    idtype: torch.dtype,
+) -> Any:
+    """A block; the first ``num_dst`` of the sources are its destinations."""
+    none = torch.empty(0, dtype=idtype)
+    data = {}
+    for kind in schema.canonical_etypes:
+        indptr = _offsets(edges[kind].col, num_dst[kind[2]])
+        ends = torch.from_numpy(indptr).to(idtype), torch.from_numpy(edges[kind].row).to(idtype)
+        data[kind] = ("csc", (*ends, none))
+    block = dgl.create_block(
+        data,
+        {name: len(src[name]) for name in schema.ntypes},
+        {name: num_dst[name] for name in schema.ntypes},
+    )
+    for name in schema.ntypes:
+        block.srcnodes[name].data[dgl.NID] = src[name]
+        block.dstnodes[name].data[dgl.NID] = src[name][: num_dst[name]]
+    for kind in schema.canonical_etypes:
+        block.edges[kind].data[dgl.EID] = edges[kind].edge
+    return block
 
 
 def _offsets(col: Ids, count: int) -> Ids:

@@ -104,6 +104,8 @@ class Schema:
                 "keep_order=True, or take edge_ids='graph'"
             )
         by_input = kept if edge_ids is None else edge_ids == "input"
+        #: Whether edge ids are rows of the input.
+        self.are_input = by_input
         self.numbers = {kind: EdgeNumbers(self.edges(kind), by_input) for kind in self.own_etypes}
 
     @property

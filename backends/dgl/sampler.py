@@ -77,7 +77,8 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
     Args:
         fanouts: neighbours per node for each layer; or for each layer a dict of that, with every
             edge type. -1 takes all.
-        edge_dir: ``"in"``. DGL cannot make blocks of out-edges either.
+        edge_dir: ``"in"``, or ``"out"`` for out-neighbours as sources, of graphs that store
+            out-edges (layout "csr" or "both") and have edges within node types only.
         prob: the name of edge data: draw in proportion to it; 0 is never drawn. A mask will do.
         mask: the name of edge data of dtype bool: draw only where it is true.
         replace: draw with replacement.
@@ -134,11 +135,10 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             prefetch_edge_feats=prefetch_edge_feats,
             output_device=output_device,
         )
-        if edge_dir != "in":
-            raise UnsupportedError(
-                f"edge_dir = {edge_dir!r}: blocks are made of in-edges; sample the reversed "
-                "graph, or take GraphStorage.sample_neighbors(edge_dir='out')"
-            )
+        if edge_dir not in ("in", "out"):
+            raise InvalidArgumentError(f"edge_dir = {edge_dir!r} is not 'in' or 'out'")
+        if edge_dir == "out" and time_attr is not None:
+            raise UnsupportedError("edge_dir = 'out' with time_attr: times go with in-edges only")
         if mask is not None and prob is not None:
             raise InvalidArgumentError("mask and prob exclude each other: give one of them")
         if time_attr is None and (seed_time is not None or window is not None):
@@ -229,7 +229,15 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
 
     def _make_walk(self, storage: GraphStorage) -> Walk:
         schema = storage.schema
-        lists = make_lists(schema, prob=self.prob, mask=self.mask, time_attr=self.time_attr)
+        if self.edge_dir == "out":
+            for source, relation, target in schema.canonical_etypes:
+                if source != target:
+                    raise UnsupportedError(
+                        f"edge_dir = 'out' over {(source, relation, target)!r}: a block of it would "
+                        "point the other way; add the reverse type and sample with 'in'"
+                    )
+        layout: Literal["csc", "csr"] = "csc" if self.edge_dir == "in" else "csr"
+        lists = make_lists(schema, layout, prob=self.prob, mask=self.mask, time_attr=self.time_attr)
         options = Options(
             native_fanouts(schema, self.fanouts),
             replace=self.replace,

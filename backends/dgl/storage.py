@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import dgl
+from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._negatives import draw_negatives
 from aethergraph.dgl._schema import Schema
@@ -291,20 +292,25 @@ class GraphStorage(Keyed):
         kinds = len(self._schema.own_etypes)
         options = Options(((),) * kinds, induced=True, num_threads=self.num_threads)
         sample = self._walk("csc", options, None).sample(seeds, 0)
+        return _move(self.induced(sample, relabel_nodes), output_device)
+
+    def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
+        """A sample as a ``DGLGraph`` (for samplers)."""
         ends, shown = {}, {}
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
         for i, kind in enumerate(self._schema.own_etypes):
             row, col = sample.row[i], sample.col[i]
-            if not relabel_nodes:
-                row, col = node[kind[0]][row], node[kind[2]][col]
-            ends[kind] = row.copy(), col.copy()
+            if relabel_nodes:
+                ends[kind] = row.copy(), col.copy()
+            else:
+                ends[kind] = node[kind[0]][row], node[kind[2]][col]
             shown[kind] = self._schema.numbers[kind].shown(sample.edge[i])
         counts = {name: len(ids) for name, ids in node.items()}
         made = self._make_graph(ends, shown, counts if relabel_nodes else self._counts())
         if relabel_nodes:
             for name in self.ntypes:
                 made.nodes[name].data[dgl.NID] = self._tensors(node[name])[0]
-        return _move(made, output_device)
+        return made
 
     # ---- sampling ------------------------------------------------------------------------
 

@@ -1,0 +1,196 @@
+"""``DGLGraph`` objects into graphs of ours, and back."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl
+from aethergraph._torch.columns import Column
+from aethergraph.dgl._schema import EDGE, NODE, Schema
+from aethergraph.dgl.storage import GraphStorage
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+
+if TYPE_CHECKING:
+    from aethergraph._adjacency import Layout
+
+__all__ = ["from_dgl", "to_dgl"]
+
+
+def from_dgl(
+    g: Any, *, layout: Layout = "csc", keep_order: bool = True, time_attr: str | None = None
+) -> Graph | HeteroGraph:
+    """A graph with the node and edge data of a ``DGLGraph``, ready for ``save``::
+
+        from_dgl(g).save("graph.aeg")
+        graph = GraphStorage(Graph.load("graph.aeg"))
+
+    A graph of the types ``_N`` and ``_E`` becomes a :class:`aethergraph.Graph`, any other one a
+    :class:`aethergraph.HeteroGraph` with the same names. ``g.ndata["x"]`` is
+    ``graph.node_attrs["x"]``; data of edges is put into the order of the graph's edge ids. With
+    ``keep_order`` a :class:`GraphStorage` over the graph shows DGL's edge ids all the same.
+
+    Edge data called ``edge_weight`` or ``edge_time`` and node data called ``node_time`` become the
+    graph's own values where they can (a finite number at least 0 each; int64 or float64), and lists
+    are sorted by the times.
+
+    Args:
+        g: the graph, on any device; its data is copied as far as it has to be.
+        layout: ``"both"`` to follow out-edges too.
+        keep_order: keep DGL's edge ids, an integer per edge.
+        time_attr: the name of node or edge data to sort lists by, so that one can sample in time;
+            it becomes ``node_time`` or ``edge_time``.
+
+    Raises:
+        InvalidArgumentError: no graph of DGL's, a block, data of a dtype that cannot be stored, or
+            a ``time_attr`` that is not there.
+    """
+    if not isinstance(g, dgl.DGLGraph) or g.is_block:
+        what = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
+        raise InvalidArgumentError(f"from_dgl takes a DGLGraph, got {what}")
+    g = g.cpu()
+    nodes = {name: {k: _rows(v) for k, v in g.nodes[name].data.items()} for name in g.ntypes}
+    edges = {
+        kind: {k: _rows(v) for k, v in g.edges[kind].data.items()} for kind in g.canonical_etypes
+    }
+    ends = {kind: tuple(end.numpy() for end in g.edges(etype=kind)) for kind in g.canonical_etypes}
+    _rename_times(nodes, edges, time_attr)
+    node_time = {
+        n: rows.pop("node_time").numpy() for n, rows in nodes.items() if _is_time(rows, "node_time")
+    }
+    edge_time = {
+        kind: rows.pop("edge_time").numpy()
+        for kind, rows in edges.items()
+        if not node_time and _is_time(rows, "edge_time")
+    }
+    weight = {
+        kind: rows.pop("edge_weight").numpy() for kind, rows in edges.items() if _is_weight(rows)
+    }
+    options: dict[str, Any] = {"layout": layout, "keep_order": keep_order}
+    if list(g.canonical_etypes) == [EDGE]:
+        graph = Graph.from_edges(
+            g.num_nodes(), *ends[EDGE], edge_weight=weight.get(EDGE),
+            edge_time=edge_time.get(EDGE), node_time=node_time.get(NODE),
+            edge_attrs=_columns(edges[EDGE]), **options,
+        )  # fmt: skip
+        graph.node_attrs.update(_columns(nodes[NODE]))
+        return graph
+    typed = HeteroGraph.from_edges(
+        ends, {name: g.num_nodes(name) for name in g.ntypes}, edge_weight=weight,
+        edge_time=edge_time, node_time=node_time,
+        edge_attrs={kind: _columns(rows) for kind, rows in edges.items()}, **options,
+    )  # fmt: skip
+    for name in g.ntypes:
+        typed[name].attrs.update(_columns(nodes[name]))
+    return typed
+
+
+def _rows(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise InvalidArgumentError(f"data must be tensors, got {type(value).__name__}")
+    return value.detach()
+
+
+def _columns(rows: dict[str, Tensor]) -> dict[str, Any]:
+    return {name: Column.of_tensor(tensor).rows for name, tensor in rows.items()}
+
+
+def _rename_times(nodes: dict[Any, Any], edges: dict[Any, Any], name: str | None) -> None:
+    if name is None:
+        return
+    for own, groups in (("node_time", nodes), ("edge_time", edges)):
+        found = [rows for rows in groups.values() if name in rows]
+        for rows in found:
+            rows[own] = rows.pop(name)
+            if not _is_time(rows, own):
+                raise InvalidArgumentError(
+                    f"time_attr = {name!r} must be one int64 or float64 each, got shape "
+                    f"{tuple(rows[own].shape)} of {rows[own].dtype}"
+                )
+        if found:
+            return
+    known = sorted({key for group in (nodes, edges) for rows in group.values() for key in rows})
+    names = ", ".join(map(repr, known)) or "none"
+    raise InvalidArgumentError(
+        f"time_attr = {name!r} is no data of nodes or edges; there are: {names}"
+    )
+
+
+def _is_time(rows: dict[str, Tensor], name: str) -> bool:
+    values = rows.get(name)
+    return (
+        values is not None
+        and values.ndim == 1
+        and values.dtype in (torch.int64, torch.float64)
+        and not bool(values.isnan().any())
+    )
+
+
+def _is_weight(rows: dict[str, Tensor]) -> bool:
+    values = rows.get("edge_weight")
+    return (
+        values is not None
+        and values.ndim == 1
+        and values.dtype in (torch.float32, torch.float64)
+        and bool((values.isfinite() & (values >= 0)).all())
+    )
+
+
+def to_dgl(
+    source: Graph | HeteroGraph | GraphStorage | str | os.PathLike[str],
+    *,
+    idtype: torch.dtype | None = None,
+    data: bool = True,
+) -> Any:
+    """A ``DGLGraph`` of everything in a graph; all of it is read into memory.
+
+    Edges are numbered as :class:`GraphStorage` numbers them: by rows of the input if the graph kept
+    that order, so that ``to_dgl(from_dgl(g))`` is ``g`` again. Attributes and the graph's own
+    values keep their names. A :class:`aethergraph.Graph` has the types ``_N`` and ``_E``.
+
+    Args:
+        source: a graph, a storage over one, or a graph file.
+        idtype: ``torch.int64`` or ``torch.int32``; None: that of the storage, else int64.
+        data: False leaves node and edge data out.
+
+    Raises:
+        InvalidArgumentError: something else, or ids that do not fit ``idtype``.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        source = _load(source)
+    if isinstance(source, GraphStorage):
+        schema, own = source.schema, source.idtype
+    else:
+        schema, own = Schema(source, None), torch.int64
+    storage = GraphStorage(
+        schema.graph,
+        edge_ids="input" if schema.are_input else "graph",
+        idtype=own if idtype is None else idtype,
+    )
+    ends = {kind: storage.edges(etype=kind) for kind in storage.canonical_etypes}
+    g = dgl.heterograph(ends, {name: storage.num_nodes(name) for name in storage.ntypes})
+    if not data:
+        return g
+    for name in storage.ntypes:
+        for key, rows in schema.node_rows(name).items():
+            g.nodes[name].data[key] = Column(rows, None).get(None)
+    for kind in storage.canonical_etypes:
+        ids = np.arange(schema.num_edges(kind))
+        own_ids = schema.numbers[kind].own(ids, "edges")
+        for key, rows in schema.edge_rows(kind).items():
+            g.edges[kind].data[key] = Column(rows, None).gather(own_ids)
+    return g
+
+
+def _load(path: str | os.PathLike[str]) -> Graph | HeteroGraph:
+    graph = HeteroGraph.load(path)
+    if len(graph.node_types) == 1 and len(graph.edge_types) == 1:
+        graph.close()
+        return Graph.load(path)
+    return graph

@@ -1,0 +1,99 @@
+"""ShaDow: the subgraph induced by a neighbourhood, in one native call.
+
+Paper: Zeng and others, "Decoupling the Depth and Scope of Graph Neural Networks", NeurIPS 2021.
+Source followed: ``dgl/dataloading/shadow.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+import dgl
+import dgl.dataloading
+from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl.sampler import KeyedSampler, check_fanouts, native_fanouts, storage_of
+from aethergraph.dgl.storage import GraphStorage, seed_hashes
+
+__all__ = ["ShaDowKHopSampler"]
+
+
+class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # type: ignore[misc]
+    """Samples neighbours hop by hop and gives all edges among them, as DGL's sampler of that name.
+
+    One subgraph for all seeds of a batch, seeds first. Draws, ``seed`` and ``set_epoch`` are as in
+    :class:`NeighborSampler`.
+
+    Args:
+        fanouts: neighbours per node for each hop, the last one at the seeds; or for each a dict of
+            that, with every edge type. -1 takes all.
+        replace: draw with replacement.
+        prob: the name of edge data to draw by.
+        prefetch_node_feats, prefetch_edge_feats: names of data of the subgraph to fetch.
+        output_device: where the subgraph is to be.
+        seed: a number of its own instead of torch's seed.
+        num_threads: threads per batch.
+
+    Raises:
+        As :class:`NeighborSampler`.
+    """
+
+    def __init__(
+        self,
+        fanouts: Sequence[int | Mapping[Any, int]],
+        replace: bool = False,
+        prob: str | None = None,
+        prefetch_node_feats: Any = None,
+        prefetch_edge_feats: Any = None,
+        output_device: Any = None,
+        *,
+        seed: int | None = None,
+        num_threads: int = 1,
+    ) -> None:
+        super().__init__(
+            check_fanouts(fanouts),
+            replace=bool(replace),
+            prob=prob,
+            prefetch_node_feats=prefetch_node_feats,
+            prefetch_edge_feats=prefetch_edge_feats,
+            output_device=output_device,
+        )
+        self.num_threads = num_threads
+        self._set_seed(seed)
+
+    def sample(
+        self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """``(input_nodes, output_nodes, subgraph)``; edges that are excluded are not in it."""
+        storage = storage_of(g)
+        schema = storage.schema
+        seeds = schema.node_ids(seed_nodes, "nodes")
+        exclude = None
+        if exclude_eids is not None:
+            exclude = schema.edge_ids(exclude_eids, "exclude_eids")
+        key = self._batch_key(None, *seed_hashes(schema, seeds))
+        found = self._walk_of(storage).sample(seeds, key, exclude=exclude)
+        node = {
+            name: torch.from_numpy(ids).to(storage.idtype)
+            for name, ids in zip(schema.own_ntypes, found.node, strict=True)
+        }
+        subgraph = storage.induced(found)
+        dgl.set_node_lazy_features(subgraph, self.prefetch_node_feats)
+        dgl.set_edge_lazy_features(subgraph, self.prefetch_edge_feats)
+        if self.output_device is not None:
+            node = {name: ids.to(self.output_device) for name, ids in node.items()}
+            subgraph = subgraph.to(self.output_device)
+        inputs = node if isinstance(seed_nodes, Mapping) else node[storage.ntypes[0]]
+        return inputs, seed_nodes, subgraph
+
+    def _make_walk(self, storage: GraphStorage) -> Walk:
+        options = Options(
+            native_fanouts(storage.schema, self.fanouts),
+            replace=self.replace,
+            induced=True,
+            layered=True,
+            num_threads=self.num_threads,
+        )
+        return Walk(make_lists(storage.schema, prob=self.prob), options)

@@ -1,0 +1,125 @@
+"""Subgraphs of clusters and of random walks, for DGL's loaders.
+
+Sources followed: ``dgl/dataloading/cluster_gcn.py`` and ``graphsaint.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl.dataloading
+from aethergraph.dgl.convert import to_dgl
+from aethergraph.dgl.sampler import storage_of
+from aethergraph.dgl.storage import GraphStorage
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.sampling.walks import RandomWalker
+
+__all__ = ["ClusterGCNSampler", "SAINTSampler"]
+
+
+class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc]
+    """DGL's ``ClusterGCNSampler`` (Chiang and others, KDD 2019) over a graph of ours.
+
+    The loader's indices are numbers of clusters; a batch is the subgraph induced by the nodes of
+    some. Without a file at ``cache_path`` METIS partitions the graph first, for which DGL needs all
+    of its edges in memory. ``clusters`` brings a partition of your own.
+
+    Args:
+        g: the graph, of one type.
+        k: number of clusters.
+        cache_path: file of the partition, in DGL's format.
+        balance_edges, mode: of METIS.
+        prefetch_ndata, prefetch_edata: names of data to fetch.
+        output_device: where subgraphs are to be.
+        clusters: the cluster of every node, integers [num_nodes] below ``k``; ``cache_path`` is
+            then not used.
+
+    Raises:
+        UnsupportedError: a graph of several types, or ``balance_ntypes``.
+        InvalidArgumentError: clusters of a wrong shape or value.
+    """
+
+    def __init__(
+        self,
+        g: GraphStorage,
+        k: int,
+        cache_path: str = "cluster_gcn.pkl",
+        balance_ntypes: Any = None,
+        balance_edges: bool = False,
+        mode: str = "k-way",
+        prefetch_ndata: Any = None,
+        prefetch_edata: Any = None,
+        output_device: Any = None,
+        *,
+        clusters: Any = None,
+    ) -> None:
+        storage = storage_of(g)
+        if not storage.is_homogeneous:
+            raise UnsupportedError("clusters are of graphs with one type of nodes and edges")
+        if balance_ntypes is not None:
+            raise UnsupportedError("balance_ntypes: partition yourself and give clusters=")
+        if clusters is not None:
+            dgl.dataloading.Sampler.__init__(self)
+            self.partition_offset, self.partition_node_ids = _grouped(
+                clusters, k, storage.num_nodes()
+            )
+            self.prefetch_ndata = prefetch_ndata or []
+            self.prefetch_edata = prefetch_edata or []
+            self.output_device = output_device
+            return
+        structure = storage if os.path.exists(cache_path) else to_dgl(storage, data=False)
+        super().__init__(
+            structure,
+            k,
+            cache_path,
+            balance_edges=balance_edges,
+            mode=mode,
+            prefetch_ndata=prefetch_ndata,
+            prefetch_edata=prefetch_edata,
+            output_device=output_device,
+        )
+
+
+def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Where each cluster begins, and the nodes by cluster."""
+    given = torch.as_tensor(clusters).cpu()
+    if given.dtype.is_floating_point or tuple(given.shape) != (num_nodes,):
+        raise InvalidArgumentError(
+            f"clusters has one integer per node, shape ({num_nodes},), got "
+            f"{tuple(given.shape)} of {given.dtype}"
+        )
+    if num_nodes and not 0 <= int(given.min()) <= int(given.max()) < k:
+        at = int(((given < 0) | (given >= k)).int().argmax())
+        raise InvalidArgumentError(
+            f"clusters[{at}] = {int(given[at])} is not below k = {k}", position=at
+        )
+    sizes = torch.bincount(given.to(torch.int64), minlength=k)
+    offset = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
+    return offset, torch.argsort(given, stable=True)
+
+
+class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
+    """DGL's ``SAINTSampler`` (GraphSAINT; Zeng and others, ICLR 2020) over a graph of ours.
+
+    All arguments are DGL's. ``mode="walk"`` needs a graph that stores out-edges (layout "csr" or
+    "both"); ``"node"`` and ``"edge"`` hold one number per node or edge, as there. As in DGL, draws
+    come from torch's global generator.
+    """
+
+    def walk_sampler(self, g: GraphStorage) -> Tensor:
+        """The nodes that random walks visit."""
+        graph = storage_of(g).graph
+        if not isinstance(graph, Graph):
+            raise UnsupportedError("mode = 'walk' is for graphs with one type of nodes and edges")
+        num_roots, length = self.budget
+        roots = torch.randint(0, graph.num_nodes, (num_roots,)).numpy()
+        key = int(torch.randint(0, (1 << 63) - 1, (1,)))
+        walks = RandomWalker(graph, pad=True).walk(roots, length, key=key)
+        nodes = np.unique(walks[walks >= 0])
+        return torch.from_numpy(nodes).to(g.idtype)

@@ -1,0 +1,412 @@
+"""Blocks of our samplers: one key gives the neighbourhoods that numpy and PyG's form have."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from core.strategies import edge_lists, hetero_graphs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from with_dgl.common import (
+    FOLLOWS,
+    NUM_NODES,
+    REV_VOTES,
+    VOTES,
+    block_edges,
+    check_chain,
+    make_edges,
+    make_graph,
+    make_typed,
+    same_blocks,
+)
+
+import aethergraph
+from aethergraph import Graph, HeteroGraph, errors
+from aethergraph.dgl import (
+    GraphStorage,
+    MultiLayerFullNeighborSampler,
+    NeighborSampler,
+)
+from aethergraph.sampling.keys import hash_ids, mix_key
+
+seeds_of_keys = st.integers(0, 2**63 - 1)
+
+
+def node_key(seed: int, seeds: Any, epoch: int = 0) -> int:
+    return mix_key(seed, epoch, hash_ids(np.ascontiguousarray(seeds, np.int64)))
+
+
+def hop_edges(sub: Any) -> list[set[tuple[int, int, int]]]:
+    """The edges of every hop of a sample of the core, in global ids."""
+    found, start = [], 0
+    for count in sub.num_sampled_edges:
+        span = slice(start, start + count)
+        rows = sub.node[sub.row[span]], sub.node[sub.col[span]], sub.edge[span]
+        found.append(set(zip(*(ids.tolist() for ids in rows), strict=True)))
+        start += count
+    return found
+
+
+@settings(max_examples=100)
+@given(
+    edges=edge_lists(), fanouts=st.lists(st.integers(-1, 5), min_size=1, max_size=3),
+    seed=seeds_of_keys, replace=st.booleans(), threads=st.sampled_from([1, 2]), data=st.data(),
+)  # fmt: skip
+def test_one_key_gives_the_neighbourhoods_of_the_core(
+    edges: Any, fanouts: list[int], seed: int, replace: bool, threads: int, data: st.DataObject
+) -> None:
+    num_nodes, src, dst = edges
+    graph = Graph.from_edges(num_nodes, src, dst)
+    node = st.integers(0, max(0, num_nodes - 1))
+    seeds = data.draw(st.lists(node, min_size=0, max_size=8 if num_nodes else 0))
+    ids = torch.tensor(seeds, dtype=torch.int64)
+    options: dict[str, Any] = {"replace": replace, "seed": seed, "num_threads": threads}
+    sampler = NeighborSampler(fanouts, **options)
+    inputs, outputs, blocks = sampler.sample(GraphStorage(graph), ids)
+    assert outputs is ids
+    check_chain(inputs, blocks)
+    key = node_key(seed, seeds)
+    core = aethergraph.NeighborSampler(graph, fanouts[::-1], replace=replace, layered=True)
+    expected = core.sample(seeds, key)
+    assert [block_edges(b) for b in reversed(blocks)] == hop_edges(expected)
+    assert [b.num_edges() for b in reversed(blocks)] == expected.num_sampled_edges
+    np.testing.assert_array_equal(inputs, expected.node)
+    plain = aethergraph.NeighborSampler(graph, fanouts[::-1], replace=replace).sample(seeds, key)
+    for block, own in zip(reversed(blocks), hop_edges(plain), strict=True):
+        assert own <= block_edges(block)  # and of the nodes that PyG's form expands, all of them
+        ends = {edge[1] for edge in own}
+        assert {edge for edge in block_edges(block) if edge[1] in ends} == own
+
+
+@settings(max_examples=60)
+@given(graph=hetero_graphs(), seed=seeds_of_keys, data=st.data())
+def test_one_key_gives_the_typed_neighbourhoods_of_the_core(
+    graph: HeteroGraph, seed: int, data: st.DataObject
+) -> None:
+    if not graph.edge_types:
+        return
+    storage = GraphStorage(graph)
+    hops = data.draw(st.integers(1, 3))
+    fanouts = [
+        {kind: data.draw(st.integers(-1, 4)) for kind in graph.edge_types} for _ in range(hops)
+    ]
+    name = data.draw(st.sampled_from(graph.node_types))
+    nodes = graph[name].num_nodes
+    seeds = data.draw(st.lists(st.integers(0, max(0, nodes - 1)), max_size=5 if nodes else 0))
+    ids = {name: torch.tensor(seeds, dtype=torch.int64)}
+    inputs, _, blocks = NeighborSampler(fanouts, seed=seed).sample(storage, ids)
+    check_chain(inputs, blocks)
+    by_kind = {kind: [hop[kind] for hop in reversed(fanouts)] for kind in graph.edge_types}
+    content = np.ascontiguousarray(seeds, np.int64)
+    letters = np.frombuffer(name.encode(), np.uint8).astype(np.int64)
+    key = mix_key(seed, 0, hash_ids(letters), hash_ids(content))
+    core = aethergraph.HeteroNeighborSampler(graph, by_kind, layered=True)
+    expected = core.sample({name: seeds}, key)
+    for kind in graph.edge_types:
+        assert expected.num_sampled_edges is not None
+        start = 0
+        for block, size in zip(reversed(blocks), expected.num_sampled_edges[kind], strict=True):
+            span = slice(start, start + size)
+            src = expected.node[kind[0]][expected.row[kind][span]]
+            dst = expected.node[kind[2]][expected.col[kind][span]]
+            own = zip(src.tolist(), dst.tolist(), expected.edge[kind][span].tolist(), strict=True)
+            assert block_edges(block, kind) == set(own)
+            start += size
+
+
+def test_one_key_gives_the_sample_of_pygs_form() -> None:
+    """With the same seed in the generator, and with ``seed=``."""
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.sampler import NodeSamplerInput
+
+    from aethergraph.pyg import GraphStore, HeteroNeighborSampler
+    from aethergraph.pyg import NeighborSampler as PyGSampler
+
+    graph, seeds = make_graph(), torch.tensor([3, 100, 7, 3])
+    for seed in (None, 8):
+        torch.manual_seed(12)
+        theirs = PyGSampler(GraphStore(graph), [4, 3, 2], seed=seed).sample_from_nodes(
+            NodeSamplerInput(None, seeds)
+        )
+        node = theirs.node
+        wanted = set(
+            zip(
+                node[theirs.row].tolist(),
+                node[theirs.col].tolist(),
+                theirs.edge.tolist(),
+                strict=True,
+            )
+        )
+        ours = NeighborSampler([2, 3, 4], layer_dependency=True, seed=seed)
+        inputs, _, blocks = ours.sample(GraphStorage(graph), seeds)
+        check_chain(inputs, blocks)
+        assert torch.equal(inputs, node) and block_edges(blocks[0]) == wanted
+        assert block_edges(blocks[2]) <= block_edges(blocks[1]) <= block_edges(blocks[0])
+    typed, posts = make_typed(), torch.tensor([5, 9, 2])
+    them = HeteroNeighborSampler(typed, [3, 2], seed=4).sample_from_nodes(
+        NodeSamplerInput(None, posts, input_type="post")
+    )
+    ours = NeighborSampler([2, 3], layer_dependency=True, seed=4)
+    inputs, _, blocks = ours.sample(GraphStorage(typed, edge_ids="graph"), {"post": posts})
+    for kind in typed.edge_types:
+        src, dst = them.node[kind[0]][them.row[kind]], them.node[kind[2]][them.col[kind]]
+        wanted = set(zip(src.tolist(), dst.tolist(), them.edge[kind].tolist(), strict=True))
+        assert block_edges(blocks[0], kind) == wanted
+
+
+def test_every_destination_draws_its_fanout_in_every_block() -> None:
+    graph = make_graph()
+    _, _, blocks = NeighborSampler([2, 5, 3]).sample(GraphStorage(graph), torch.arange(20))
+    for block, fanout in zip(blocks, [2, 5, 3], strict=True):
+        degrees = graph.in_degrees(block.dstdata[dgl.NID].numpy())
+        np.testing.assert_array_equal(block.in_degrees(), np.minimum(degrees, fanout))
+    _, _, full = MultiLayerFullNeighborSampler(2).sample(GraphStorage(graph), torch.arange(20))
+    stock = dgl.dataloading.MultiLayerFullNeighborSampler(2)
+    src, dst = graph.edge_index()
+    theirs = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=NUM_NODES)
+    for ours, wanted in zip(full, stock.sample(theirs, torch.arange(20))[2], strict=True):
+        assert block_edges(ours) == block_edges(wanted)
+        assert set(ours.srcdata[dgl.NID].tolist()) == set(wanted.srcdata[dgl.NID].tolist())
+
+
+def test_fanouts_by_edge_type() -> None:
+    graph = make_typed()
+    storage = GraphStorage(graph)
+    fanouts = [{"votes": 1, "follows": 2, "rev_votes": 0}, {VOTES: 3, FOLLOWS: 0, REV_VOTES: -1}]
+    _, _, blocks = NeighborSampler(fanouts).sample(storage, {"post": torch.arange(9)})
+    assert blocks[1].num_edges(FOLLOWS) == blocks[1].num_edges(REV_VOTES) == 0  # no user is a seed
+    assert int(blocks[1].in_degrees(etype=VOTES).max()) == 3
+    assert blocks[0].num_edges(REV_VOTES) == 0 < blocks[0].num_edges(FOLLOWS)
+    assert int(blocks[0].in_degrees(etype=VOTES).max()) == 1
+    both = {"post": torch.tensor([1]), "user": torch.tensor([4, 2])}
+    inputs, outputs, blocks = NeighborSampler([2]).sample(storage, both)
+    assert outputs is both and set(inputs) == set(graph.node_types)
+    assert blocks[0].num_dst_nodes("user") == 2 and blocks[0].num_dst_nodes("tag") == 0
+    for wrong, text in (
+        ([{"votes": 1}], "lacks"),
+        ([{"votes": 1, "likes": 2}], "'likes' is no edge type"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            NeighborSampler(wrong).sample(storage, both)
+
+
+@pytest.mark.parametrize("layout", ["csc", "both"])
+def test_edges_that_are_excluded_are_not_drawn(layout: Any) -> None:
+    graph = make_graph(layout, keep_order=True)
+    storage = GraphStorage(graph)
+    ids = torch.arange(0, 1500, 2)
+    directions = ["in"] if layout == "csc" else ["in", "out"]
+    for edge_dir in directions:
+        sampler = NeighborSampler([-1, 3], edge_dir=edge_dir)
+        _, _, blocks = sampler.sample(storage, torch.arange(30), ids)
+        for block in blocks:
+            assert block.num_edges() and (block.edata[dgl.EID] % 2 == 1).all()
+
+
+def test_edge_ids_are_rows_of_the_input_where_the_graph_kept_them() -> None:
+    src, dst = make_edges()
+    kept, lost = make_graph(keep_order=True), make_graph()
+    for graph, option, own in ((kept, None, False), (kept, "graph", True), (lost, None, True)):
+        ends = graph.edge_index() if own else (src, dst)
+        storage = GraphStorage(graph, edge_ids=option)
+        _, _, blocks = NeighborSampler([3, 3]).sample(storage, torch.arange(50))
+        for u, v, edge in block_edges(blocks[0]):
+            assert (ends[0][edge], ends[1][edge]) == (u, v)
+    with pytest.raises(errors.InvalidArgumentError, match="keep_order=True"):
+        GraphStorage(lost, edge_ids="input")
+
+
+def test_out_edges() -> None:
+    graph = make_graph("both")
+    _, _, blocks = NeighborSampler([4, -1], edge_dir="out").sample(
+        GraphStorage(graph), torch.arange(20)
+    )
+    check_chain(blocks[0].srcdata[dgl.NID], blocks)
+    src, dst = graph.edge_index()
+    for block in blocks:
+        for far, near, edge in block_edges(block):
+            assert (src[edge], dst[edge]) == (near, far)
+    degrees = graph.out_degrees(np.arange(20))
+    np.testing.assert_array_equal(blocks[1].in_degrees(), degrees)
+    with pytest.raises(errors.LayoutError, match="layout='both'"):
+        NeighborSampler([4], edge_dir="out").sample(GraphStorage(make_graph()), torch.arange(3))
+    with pytest.raises(errors.UnsupportedError, match="edge_dir = 'out' over"):
+        typed = GraphStorage(make_typed(layout="both"))
+        NeighborSampler([4], edge_dir="out").sample(typed, {"user": torch.arange(3)})
+
+
+def test_weights_and_masks() -> None:
+    graph = make_graph()
+    storage = GraphStorage(graph)
+    weights, mask = graph.edge_attrs["p"].array, graph.edge_attrs["mask"].array
+    for option, values in (
+        ({"prob": "p"}, weights),
+        ({"mask": "mask"}, mask),
+        ({"prob": "mask"}, mask),
+    ):
+        for replace in (False, True):
+            sampler = NeighborSampler([5, -1], replace=replace, **option)
+            _, _, blocks = sampler.sample(storage, torch.arange(60))
+            for block in blocks:
+                assert (values[block.edata[dgl.EID].numpy()] > 0).all()
+            positive = np.bincount(graph.edge_index()[1], values > 0, NUM_NODES)
+            np.testing.assert_array_equal(blocks[1].in_degrees(), positive[:60])
+    for option, text in (
+        ({"prob": "q"}, "prob = 'q' is no edge attribute; there are: 'edge_attr', 'mask', 'p'"),
+        ({"mask": "p"}, "mask = 'p' .* holds float32: a mask is bool"),
+        ({"prob": "edge_attr"}, "one number each"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            NeighborSampler([5], **option).sample(storage, torch.arange(3))
+    with pytest.raises(errors.InvalidArgumentError, match="exclude each other"):
+        NeighborSampler([5], prob="p", mask="mask")
+
+
+def test_weights_are_drawn_in_proportion() -> None:
+    """One list of two edges of weights 1 and 3, drawn with replacement."""
+    graph = Graph.from_edges(3, [1, 2], [0, 0], edge_weight=[1.0, 3.0])
+    sampler = NeighborSampler([20_000], prob="edge_weight", replace=True, seed=1)
+    _, _, (block,) = sampler.sample(GraphStorage(graph), torch.tensor([0]))
+    share = float((block.edata[dgl.EID] == 1).float().mean())
+    assert abs(share - 0.75) < 5 * (0.75 * 0.25 / 20_000) ** 0.5
+
+
+def test_sampling_in_time_is_strict() -> None:
+    src, dst = make_edges()
+    rng = np.random.default_rng(9)
+    times = rng.integers(0, 20, len(src))
+    graph = Graph.from_edges(NUM_NODES, src, dst, edge_time=times)
+    seeds, until = torch.arange(30), torch.full((NUM_NODES,), 10)
+    for strict in (True, False):
+        sampler = NeighborSampler([-1, -1], time_attr="edge_time", seed_time=until, strict=strict)
+        _, _, blocks = sampler.sample(GraphStorage(graph), seeds)
+        assert graph.edge_time is not None
+        seen = graph.edge_time[blocks[0].edata[dgl.EID].numpy()]
+        assert seen.max() == (9 if strict else 10)
+        below = np.bincount(dst, times < 10 if strict else times <= 10, NUM_NODES)
+        np.testing.assert_array_equal(blocks[1].in_degrees(), below[:30])
+    of_nodes = rng.integers(0, 20, NUM_NODES)
+    timed = Graph.from_edges(NUM_NODES, src, dst, node_time=of_nodes)
+    _, _, (block,) = NeighborSampler([-1], time_attr="node_time").sample(GraphStorage(timed), seeds)
+    for u, v, _ in block_edges(block):
+        assert of_nodes[u] < of_nodes[v]
+    last = NeighborSampler([2], time_attr="edge_time", seed_time=until, temporal_strategy="last")
+    _, _, (block,) = last.sample(GraphStorage(graph), seeds)
+    _, col = block.edges()
+    for v in range(30):
+        mine = sorted(graph.edge_time[block.edata[dgl.EID][col == v].numpy()].tolist())
+        assert mine == sorted(times[(dst == v) & (times < 10)].tolist())[-2:]
+    with pytest.raises(errors.InvalidArgumentError, match="seed_time of '_N' is needed"):
+        NeighborSampler([2], time_attr="edge_time").sample(GraphStorage(graph), seeds)
+    with pytest.raises(errors.InvalidArgumentError, match="one time per node"):
+        NeighborSampler([2], time_attr="edge_time", seed_time=until[:9]).sample(
+            GraphStorage(graph), seeds
+        )
+
+
+def test_int32_ids() -> None:
+    storage = GraphStorage(make_graph(keep_order=True), idtype=torch.int32)
+    seeds = torch.tensor([4, 9], dtype=torch.int32)
+    inputs, outputs, blocks = NeighborSampler([3, 3], seed=5).sample(storage, seeds)
+    assert inputs.dtype == outputs.dtype == blocks[0].idtype == torch.int32
+    assert blocks[0].edata[dgl.EID].dtype == blocks[0].srcdata[dgl.NID].dtype == torch.int32
+    wide = GraphStorage(make_graph(keep_order=True))
+    _, _, same = NeighborSampler([3, 3], seed=5).sample(wide, seeds)
+    assert [block_edges(b) for b in blocks] == [block_edges(b) for b in same]
+
+
+def test_duplicate_seeds_keep_a_place_each() -> None:
+    _, _, (block,) = NeighborSampler([3]).sample(
+        GraphStorage(make_graph()), torch.tensor([1, 1, 2, 3])
+    )
+    assert block.dstdata[dgl.NID].tolist() == [1, 1, 2, 3]
+    row, col = block.edges()
+    assert torch.equal(row[col == 0], row[col == 1])
+
+
+def test_draws_change_with_seed_epoch_and_seeds_only() -> None:
+    storage, seeds = GraphStorage(make_graph()), torch.arange(40)
+    sampler = NeighborSampler([2, 2], seed=3)
+    first = sampler.sample(storage, seeds)[2]
+    torch.rand(3), dgl.seed(4), np.random.rand()
+    same_blocks(sampler.sample(storage, seeds)[2], first)
+    same_blocks(pickle.loads(pickle.dumps(sampler)).sample(storage, seeds)[2], first)
+    same_blocks(sampler.sample(pickle.loads(pickle.dumps(storage)), seeds)[2], first)
+    sampler.set_epoch(1)
+    others = [
+        sampler.sample(storage, seeds)[2],
+        NeighborSampler([2, 2], seed=4).sample(storage, seeds)[2],
+    ]
+    for other in others:
+        assert block_edges(other[0]) != block_edges(first[0])
+    before = torch.get_rng_state()
+    sampler.sample(storage, seeds)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_graph_in_a_file_gives_the_same(tmp_path: Any) -> None:
+    make_graph(keep_order=True).save(tmp_path / "g")
+    sampler, seeds = NeighborSampler([4, 4], seed=1), torch.arange(20)
+    expected = sampler.sample(GraphStorage(make_graph(keep_order=True)), seeds)[2]
+    for storage in ("mmap", "memory"):
+        loaded = GraphStorage(Graph.load(tmp_path / "g", storage=storage))
+        for one in (loaded, pickle.loads(pickle.dumps(loaded))):
+            same_blocks(sampler.sample(one, seeds)[2], expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (([5], "both"), "edge_dir = 'both'"),
+        ((5,), "one number or dict per layer"),
+        (([],), "fanouts is empty"),
+        (([5, -2],), r"fanouts\[1\] = -2"),
+        (([5, 1.5],), r"fanouts\[1\] = 1.5 is no integer"),
+        (([5, True],), r"fanouts\[1\] = True is no integer"),
+    ],
+)
+def test_arguments_that_cannot_be(arguments: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        NeighborSampler(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"seed_time": [1]}, "need time_attr"),
+        ({"window": 3}, "need time_attr"),
+        ({"temporal_strategy": "first"}, "temporal_strategy = 'first'"),
+        ({"temporal_strategy": "last"}, "needs time_attr"),
+        ({"num_threads": 1000}, "num_threads = 1000"),
+        ({"seed": "a"}, "seed must be an integer"),
+    ],
+)
+def test_options_that_cannot_be(options: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        NeighborSampler([5], **options)
+
+
+def test_seeds_that_cannot_be() -> None:
+    storage, typed = GraphStorage(make_graph()), GraphStorage(make_typed())
+    sampler = NeighborSampler([5])
+    with pytest.raises(errors.OutOfRangeError, match=r"nodes\[1\] = 150") as caught:
+        sampler.sample(storage, torch.tensor([3, 150]))
+    assert (caught.value.position, caught.value.value) == (1, 150)
+    with pytest.raises(errors.OutOfRangeError, match=r"nodes\['post'\]\[0\] = -1"):
+        sampler.sample(typed, {"post": torch.tensor([-1]), "user": torch.tensor([1])})
+    with pytest.raises(errors.OutOfRangeError, match=r"exclude_eids\[2\] = 1500"):
+        sampler.sample(storage, torch.tensor([3]), torch.tensor([1, 2, 1500]))
+    for graph, seeds, text in (
+        (typed, torch.tensor([1]), "must be a dict by node type"),
+        (typed, {"fan": torch.tensor([1])}, "'fan' is no node type"),
+        (storage, torch.tensor([1.5]), "must hold integer ids"),
+        (storage, torch.tensor([[1]]), "must be one-dimensional"),
+        (dgl.rand_graph(5, 5), torch.tensor([1]), r"GraphStorage\(from_dgl\(graph\)\)"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            sampler.sample(graph, seeds)

@@ -1,0 +1,155 @@
+"""Feature storages: what DGL's loaders ask them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from with_dgl.common import make_graph
+
+from aethergraph import FeatureStore, Graph, errors
+from aethergraph._arrays import as_ids
+from aethergraph.dgl import FeatureStorage, GraphStorage, NeighborSampler
+from aethergraph.testing import FeatureSourceContract
+
+
+class Gatherer:
+    """A feature storage as the contract calls a source of rows."""
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.storage = FeatureStorage(store)
+        self.shape, self.num_rows = store.shape, store.num_rows
+        self.dtype_name = store.dtype_name
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        """What ``fetch`` gives, which makes its own tensors of the dtype that is stored."""
+        if dtype not in (None, self.dtype_name):
+            raise errors.UnsupportedError("fetch does not convert")
+        indices = torch.from_numpy(as_ids(ids, "ids").copy())
+        rows = self.storage.fetch(indices, "cpu").wait()
+        found = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
+        array = found.numpy().view(np.uint16) if rows.dtype == torch.bfloat16 else found.numpy()
+        if out is None:
+            return array
+        np.copyto(out, array)
+        return out
+
+
+class TestContract(FeatureSourceContract):
+    """Rows through ``fetch(...).wait()``, of every dtype that torch 2.2 has."""
+
+    dtypes = (
+        "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
+        "bool",
+    )  # fmt: skip
+
+    test_an_out_that_does_not_fit_is_refused = None  # fetch takes no out
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        return Gatherer(
+            FeatureStore.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
+        )
+
+
+@pytest.mark.parametrize("source", ["array", "file", "tensor"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_, np.float16])
+def test_rows_are_fetched(source: str, dtype: Any, tmp_path: Path) -> None:
+    rows = np.random.default_rng(1).integers(0, 50, (40, 3)).astype(dtype)
+    given: Any = rows
+    if source == "tensor":
+        given = torch.from_numpy(rows)
+    elif source == "file":
+        np.save(tmp_path / "x.npy", rows)
+        given = FeatureStore.load(tmp_path / "x.npy")
+    storage = FeatureStorage(given)
+    for ids in (torch.tensor([3, 0, 39, 3]), torch.tensor([1], dtype=torch.int32), torch.arange(0)):
+        for pin in (False, True, None):
+            found = storage.fetch(ids, torch.device("cpu"), pin).wait()
+            assert found.dtype == torch.from_numpy(rows).dtype == storage.dtype
+            np.testing.assert_array_equal(found, rows[ids.numpy()])
+    assert storage.shape == (40, 3)
+
+
+def test_bfloat16_rows() -> None:
+    rows = torch.rand(20, 4).to(torch.bfloat16)
+    found = FeatureStorage(rows).fetch(torch.tensor([7, 1]), "cpu").wait()
+    assert torch.equal(found, rows[[7, 1]])
+    stored = FeatureStorage(FeatureStore.from_array(rows))
+    assert torch.equal(stored.fetch(torch.tensor([7, 1]), "cpu").wait(), rows[[7, 1]])
+
+
+def test_errors_are_raised_by_wait() -> None:
+    storage = FeatureStorage(np.zeros((5, 2), np.float32))
+    fetch = storage.fetch(torch.tensor([0, 5]), "cpu")
+    for _ in range(2):
+        with pytest.raises(errors.OutOfRangeError, match="5"):
+            fetch.wait()
+    with pytest.raises(errors.InvalidArgumentError, match="must hold integer ids"):
+        storage.fetch(torch.tensor([0.5]), "cpu")
+
+
+def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((100_000, 4), np.float32))
+    storage = FeatureStorage(FeatureStore.load(path))
+    os.truncate(path, 4096)
+    with pytest.raises(errors.FileChangedError):
+        storage.fetch(torch.tensor([99_999]), "cpu").wait()
+
+
+def test_storages_pickle_and_live_on_in_forked_children(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(10.0))
+    storage = FeatureStorage(FeatureStore.load(tmp_path / "x.npy"))
+    ids = torch.tensor([4, 2])
+    assert storage.fetch(ids, "cpu").wait().tolist() == [4.0, 2.0]
+    assert pickle.loads(pickle.dumps(storage)).fetch(ids, "cpu").wait().tolist() == [4.0, 2.0]
+    child = os.fork()
+    if child == 0:
+        os._exit(storage.fetch(ids, "cpu").wait().tolist() != [4.0, 2.0])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_one_storage_beside_a_dgl_graph() -> None:
+    """Topology of DGL's, features of ours."""
+    src, dst = make_graph().edge_index()
+    g = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=150)
+    rows = np.random.default_rng(2).random((150, 3))
+    storage = FeatureStorage(rows)
+    g.get_node_storage = lambda key, ntype=None: storage
+    sampler = dgl.dataloading.NeighborSampler([3], prefetch_node_feats=["x"])
+    loader = dgl.dataloading.DataLoader(
+        g, torch.arange(20), sampler, batch_size=10, pin_prefetcher=False
+    )
+    for inputs, _, blocks in loader:
+        np.testing.assert_array_equal(blocks[0].srcdata["x"], rows[inputs.numpy()])
+
+
+def test_edge_data_goes_by_the_ids_that_are_shown() -> None:
+    graph = make_graph(keep_order=True)
+    order, values = graph.edge_order, graph.edge_attrs["edge_attr"].array
+    assert order is not None
+    ids = torch.tensor([0, 700, 3])
+    by_input = GraphStorage(graph).get_edge_storage("edge_attr").fetch(ids, "cpu").wait()
+    np.testing.assert_array_equal(by_input, values[np.argsort(order)[ids.numpy()]])
+    own = GraphStorage(graph, edge_ids="graph").get_edge_storage("edge_attr")
+    np.testing.assert_array_equal(own.fetch(ids, "cpu").wait(), values[ids.numpy()])
+    with pytest.raises(errors.OutOfRangeError, match=r"indices\[1\] = 1500"):
+        GraphStorage(graph).get_edge_storage("p").fetch(torch.tensor([1, 1500]), "cpu").wait()
+
+
+def test_the_graphs_own_values_are_data_too() -> None:
+    rng = np.random.default_rng(1)
+    graph = Graph.from_edges(9, [0, 1], [2, 2], edge_weight=[0.5, 2.0], node_time=rng.random(9))
+    storage = GraphStorage(graph)
+    sampler = NeighborSampler(
+        [-1], prefetch_edge_feats=["edge_weight"], prefetch_node_feats=["node_time"]
+    )
+    (batch,) = dgl.dataloading.DataLoader(storage, torch.tensor([2]), sampler, batch_size=1)
+    assert sorted(batch[2][0].edata["edge_weight"].tolist()) == [0.5, 2.0]
+    assert batch[2][0].srcdata["node_time"].shape == (3,)
