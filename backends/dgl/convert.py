@@ -77,17 +77,17 @@ def from_dgl(
         graph = Graph.from_edges(
             g.num_nodes(), *ends[EDGE], edge_weight=weight.get(EDGE),
             edge_time=edge_time.get(EDGE), node_time=node_time.get(NODE),
-            edge_attrs=_columns(edges[EDGE]), **options,
+            edge_attrs=edges[EDGE], **options,
         )  # fmt: skip
-        graph.node_attrs.update(_columns(nodes[NODE]))
+        graph.node_attrs.update(nodes[NODE])
         return graph
     typed = HeteroGraph.from_edges(
         ends, {name: g.num_nodes(name) for name in g.ntypes}, edge_weight=weight,
         edge_time=edge_time, node_time=node_time,
-        edge_attrs={kind: _columns(rows) for kind, rows in edges.items()}, **options,
+        edge_attrs=edges, **options,
     )  # fmt: skip
     for name in g.ntypes:
-        typed[name].attrs.update(_columns(nodes[name]))
+        typed[name].attrs.update(nodes[name])
     return typed
 
 
@@ -95,10 +95,6 @@ def _rows(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise InvalidArgumentError(f"data must be tensors, got {type(value).__name__}")
     return value.detach()
-
-
-def _columns(rows: dict[str, Tensor]) -> dict[str, Any]:
-    return {name: Column.of_tensor(tensor).rows for name, tensor in rows.items()}
 
 
 def _rename_times(nodes: dict[Any, Any], edges: dict[Any, Any], name: str | None) -> None:

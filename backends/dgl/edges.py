@@ -168,9 +168,8 @@ class PerSourceUniform(Keyed):
     def __call__(self, g: GraphStorage, eids: Any) -> Any:
         """``(src, dst)`` [n * k], or a dict of that by edge type."""
         if isinstance(eids, Mapping):
-            return {
-                g.to_canonical_etype(kind): self._draw(g, kind, ids) for kind, ids in eids.items()
-            }
+            kinds = {g.to_canonical_etype(kind): ids for kind, ids in eids.items()}
+            return {kind: self._draw(g, kind, ids) for kind, ids in kinds.items()}
         return self._draw(g, None, eids)
 
     def _draw(self, g: GraphStorage, etype: Any, ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -233,8 +233,8 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             for source, relation, target in schema.canonical_etypes:
                 if source != target:
                     raise UnsupportedError(
-                        f"edge_dir = 'out' over {(source, relation, target)!r}: a block of it would "
-                        "point the other way; add the reverse type and sample with 'in'"
+                        f"edge_dir = 'out' over {(source, relation, target)!r}: a block of it "
+                        "would point the other way; add the reverse type and sample with 'in'"
                     )
         layout: Literal["csc", "csr"] = "csc" if self.edge_dir == "in" else "csr"
         lists = make_lists(schema, layout, prob=self.prob, mask=self.mask, time_attr=self.time_attr)

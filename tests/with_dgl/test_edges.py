@@ -1,0 +1,148 @@
+"""Edges as seeds: what is left out around them, and negatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from dgl.dataloading import DataLoader, negative_sampler
+from with_dgl.common import FOLLOWS, REV_VOTES, VOTES, make_typed
+
+from aethergraph import Graph, errors
+from aethergraph.dgl import (
+    GraphStorage,
+    NeighborSampler,
+    PerSourceUniform,
+    as_edge_prediction_sampler,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:Dataloader CPU affinity")
+
+
+def undirected() -> tuple[Graph, Any]:
+    """Each edge i has its reverse as edge i + E, as DGL's users number them."""
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 60, (2, 400))
+    graph = Graph.from_edges(
+        60, np.concatenate([src, dst]), np.concatenate([dst, src]), keep_order=True,
+        edge_attrs={"y": np.arange(800) % 7},
+    )  # fmt: skip
+    count = torch.arange(400)
+    return graph, torch.cat([count + 400, count])
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_reverses_by_id_are_left_out(num_workers: int) -> None:
+    graph, reverse = undirected()
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([-1, 3]), exclude="reverse_id", reverse_eids=reverse,
+        negative_sampler=PerSourceUniform(2), prefetch_labels=["y"],
+    )  # fmt: skip
+    storage = GraphStorage(graph)
+    loader = DataLoader(storage, torch.arange(400), sampler, batch_size=50, num_workers=num_workers)
+    for inputs, pairs, negatives, blocks in loader:
+        ids = pairs.edata[dgl.EID]
+        assert torch.equal(pairs.edata["y"], ids % 7)
+        hidden = torch.cat([ids, reverse[ids]])
+        for block in blocks:
+            assert not torch.isin(block.edata[dgl.EID], hidden).any()
+        assert torch.equal(blocks[-1].dstdata[dgl.NID], pairs.ndata[dgl.NID])
+        assert torch.equal(negatives.ndata[dgl.NID], pairs.ndata[dgl.NID])
+        assert torch.equal(
+            negatives.ndata[dgl.NID][negatives.edges()[0]],
+            storage.find_edges(ids)[0].repeat_interleave(2),
+        )
+        assert torch.equal(inputs, blocks[0].srcdata[dgl.NID])
+
+
+def test_reverses_by_type_are_left_out() -> None:
+    storage = GraphStorage(make_typed())
+    reverse = {"votes": "rev_votes", "rev_votes": "votes"}
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([-1, -1]), exclude="reverse_types", reverse_etypes=reverse,
+        negative_sampler=negative_sampler.Uniform(1),
+    )  # fmt: skip
+    loader = DataLoader(storage, {VOTES: torch.arange(0, 500, 5)}, sampler, batch_size=20)
+    for _, pairs, negatives, blocks in loader:
+        ids = pairs.edges[VOTES].data[dgl.EID]
+        assert len(ids) == 20 and pairs.num_edges(FOLLOWS) == 0
+        assert negatives.num_edges(VOTES) == 20
+        for block in blocks:
+            for kind in (VOTES, REV_VOTES):
+                assert not torch.isin(block.edges[kind].data[dgl.EID], ids).any()
+    # and nothing else is
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([-1, -1]), exclude="reverse_types", reverse_etypes=reverse
+    )
+    _, _, blocks = sampler.sample(storage, {VOTES: torch.tensor([3])})
+    src, dst = storage.find_edges(torch.tensor([3]), VOTES)
+    assert blocks[-1].num_edges(VOTES) == int(storage.in_degrees(dst, etype=VOTES)) - 1
+    assert blocks[-1].num_edges(REV_VOTES) == int(storage.in_degrees(src, etype=REV_VOTES)) - 1
+
+
+def test_reverses_that_are_none_are_refused() -> None:
+    """With a graph that does not know its input's order, DGL's rules would hide other edges."""
+    typed = GraphStorage(make_typed(keep_order=False))
+    options: Any = {"exclude": "reverse_types", "reverse_etypes": {"votes": "rev_votes"}}
+    sampler = as_edge_prediction_sampler(NeighborSampler([2]), **options)
+    with pytest.raises(errors.InvalidArgumentError, match=r"not the reverse of .*keep_order=True"):
+        sampler.sample(typed, {VOTES: torch.arange(50)})
+    graph, reverse = undirected()
+    wrong = reverse.clone()
+    wrong[7] = 8
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([2]), exclude="reverse_id", reverse_eids=wrong
+    )
+    with pytest.raises(errors.InvalidArgumentError, match=r"edge 8 of .* of edge 7") as caught:
+        sampler.sample(GraphStorage(graph), torch.tensor([2, 7]))
+    assert caught.value.position == 1
+
+
+def test_a_function_and_ids_may_say_what_is_left_out() -> None:
+    graph, _ = undirected()
+    storage = GraphStorage(graph)
+    for exclude in (lambda ids: ids + 1, torch.tensor([11])):
+        sampler = as_edge_prediction_sampler(NeighborSampler([-1]), exclude=exclude)
+        _, pairs, blocks = sampler.sample(storage, torch.tensor([10]))
+        assert 11 not in blocks[0].edata[dgl.EID] and pairs.edata[dgl.EID].tolist() == [10]
+        assert 10 in blocks[0].edata[dgl.EID]
+
+
+def test_negatives_are_a_function_of_seed_and_edges() -> None:
+    graph, _ = undirected()
+    storage, ids = GraphStorage(graph), torch.arange(90)
+    draw = PerSourceUniform(3, seed=2)
+    src, dst = draw(storage, ids)
+    assert torch.equal(src, storage.find_edges(ids)[0].repeat_interleave(3))
+    torch.rand(2)
+    assert torch.equal(PerSourceUniform(3, seed=2)(storage, ids)[1], dst)
+    assert not torch.equal(PerSourceUniform(3, seed=3)(storage, ids)[1], dst)
+    draw.set_epoch(1)
+    assert not torch.equal(draw(storage, ids)[1], dst)
+    counts = np.zeros(60)
+    for epoch in range(100):
+        draw.set_epoch(epoch)
+        counts += np.bincount(draw(storage, ids)[1], minlength=60)
+    expected = counts.sum() / 60
+    assert ((counts - expected) ** 2 / expected).sum() < 110  # chi-square, 59 degrees, p = 1e-4
+    typed = GraphStorage(make_typed())
+    found = draw(typed, {"votes": torch.tensor([1, 2])})
+    assert set(found) == {VOTES} and found[VOTES][1].max() < 60
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"exclude": "all"}, "exclude = 'all' is not one of self, reverse_id, reverse_types"),
+        ({"exclude": "reverse_id"}, "needs reverse_eids"),
+        ({"exclude": "reverse_types"}, "needs reverse_etypes"),
+    ],
+)
+def test_options_that_cannot_be(options: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        as_edge_prediction_sampler(NeighborSampler([2]), **options)
+    with pytest.raises(errors.InvalidArgumentError, match="k = -1"):
+        PerSourceUniform(-1)

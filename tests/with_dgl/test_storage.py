@@ -1,0 +1,262 @@
+"""GraphStorage answers as the DGLGraph of the same edges does."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from with_dgl.common import (
+    COUNTS,
+    FOLLOWS,
+    NUM_EDGES,
+    NUM_NODES,
+    REV_VOTES,
+    VOTES,
+    make_edges,
+    make_graph,
+    make_typed,
+    whole_edges,
+)
+
+from aethergraph import Graph, errors
+from aethergraph.dgl import GraphStorage
+
+LAYOUTS = ["csc", "csr", "both"]
+
+
+def make_dgl() -> Any:
+    src, dst = make_edges()
+    return dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=NUM_NODES)
+
+
+def make_typed_dgl() -> Any:
+    graph = make_typed()
+    data = {}
+    for kind in graph.edge_types:
+        order = graph[kind].edge_order
+        assert order is not None
+        back = np.argsort(order)
+        data[kind] = tuple(torch.from_numpy(end[back]) for end in graph[kind].edge_index())
+    return dgl.heterograph(data, COUNTS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_edges_and_degrees(layout: Any) -> None:
+    ours, theirs = GraphStorage(make_graph(layout, keep_order=True)), make_dgl()
+    assert ours.num_nodes() == ours.num_nodes("_N") == NUM_NODES
+    assert ours.num_edges() == ours.number_of_edges("_E") == NUM_EDGES
+    assert ours.ntypes == theirs.ntypes and ours.etypes == theirs.etypes
+    assert ours.canonical_etypes == theirs.canonical_etypes
+    for form in ("uv", "eid", "all"):
+        a, b = ours.edges(form=form), theirs.edges(form=form)
+        for x, y in zip(a, b, strict=True) if form != "eid" else [(a, b)]:
+            assert torch.equal(x, y)
+    ids = torch.tensor([7, 0, 1499, 7])
+    for x, y in zip(ours.find_edges(ids), theirs.find_edges(ids), strict=True):
+        assert torch.equal(x, y)
+    nodes = torch.tensor([3, 149, 0])
+    assert torch.equal(ours.in_degrees(), theirs.in_degrees())
+    assert torch.equal(ours.out_degrees(), theirs.out_degrees())
+    assert torch.equal(ours.in_degrees(nodes), theirs.in_degrees(nodes))
+    assert torch.equal(ours.out_degrees(nodes), theirs.out_degrees(nodes))
+    u, v = torch.arange(100), torch.arange(100).flip(0)
+    assert torch.equal(ours.has_edges_between(u, v), theirs.has_edges_between(u, v))
+
+
+def test_types_and_names() -> None:
+    ours, theirs = GraphStorage(make_typed()), make_typed_dgl()
+    assert ours.ntypes == theirs.ntypes and ours.canonical_etypes == theirs.canonical_etypes
+    assert ours.etypes == theirs.etypes and not ours.is_homogeneous
+    assert ours.num_nodes() == theirs.num_nodes() and ours.num_nodes("tag") == 3
+    assert ours.num_edges() == theirs.num_edges() and ours.num_edges("votes") == 500
+    assert ours.to_canonical_etype("votes") == ours.to_canonical_etype(VOTES) == VOTES
+    for kind in ours.canonical_etypes:
+        for x, y in zip(ours.edges(etype=kind), theirs.edges(etype=kind), strict=True):
+            assert torch.equal(x, y)
+        assert torch.equal(ours.in_degrees(etype=kind), theirs.in_degrees(etype=kind))
+        assert torch.equal(ours.out_degrees(etype=kind), theirs.out_degrees(etype=kind))
+    with pytest.raises(errors.InvalidArgumentError, match="'likes' is no edge type; there are"):
+        ours.num_edges("likes")
+    with pytest.raises(errors.InvalidArgumentError, match="None is no node type"):
+        ours.get_node_storage("x")
+    src, dst = np.array([0]), np.array([1])
+    twice = Graph.from_edges(2, src, dst)
+    assert GraphStorage(twice).to_canonical_etype("_E") == ("_N", "_E", "_N")
+
+
+@pytest.mark.parametrize("relabel", [True, False])
+def test_subgraphs_of_nodes(relabel: bool) -> None:
+    ours, theirs = GraphStorage(make_graph(keep_order=True)), make_dgl()
+    mask = torch.zeros(NUM_NODES, dtype=torch.bool)
+    mask[3:60] = True
+    for nodes in (torch.tensor([5, 2, 90, 17, 1]), mask, torch.arange(0)):
+        a, b = (g.subgraph(nodes, relabel_nodes=relabel) for g in (ours, theirs))
+        assert a.num_nodes() == b.num_nodes() and whole_edges(a) == whole_edges(b)
+        if relabel:
+            assert torch.equal(a.ndata[dgl.NID], b.ndata[dgl.NID])
+    typed, wanted = GraphStorage(make_typed()), make_typed_dgl()
+    groups = {"user": torch.tensor([4, 1, 30]), "post": torch.arange(40)}
+    a, b = (g.subgraph(groups, relabel_nodes=relabel) for g in (typed, wanted))
+    for kind in (VOTES, FOLLOWS, REV_VOTES):
+        assert whole_edges(a, kind) == whole_edges(b, kind)
+    with pytest.raises(errors.InvalidArgumentError, match="twice"):
+        ours.subgraph(torch.tensor([1, 1]))
+    with pytest.raises(errors.InvalidArgumentError, match=r"a mask needs shape \(150,\)"):
+        ours.subgraph(mask[:5])
+    with pytest.raises(errors.OutOfRangeError, match="150"):
+        ours.subgraph(torch.tensor([150]))
+
+
+@pytest.mark.parametrize("relabel", [True, False])
+def test_subgraphs_of_edges(relabel: bool) -> None:
+    ours, theirs = GraphStorage(make_graph(keep_order=True)), make_dgl()
+    ids = torch.tensor([9, 3, 1400])
+    a, b = (g.edge_subgraph(ids, relabel_nodes=relabel) for g in (ours, theirs))
+    assert torch.equal(a.edata[dgl.EID], b.edata[dgl.EID])
+    assert a.num_nodes() == b.num_nodes() and whole_edges(a) == whole_edges(b)
+    typed = GraphStorage(make_typed())  # DGL 2.1 ends the process on such a dict
+    found = typed.edge_subgraph({"votes": ids[:2]}, relabel_nodes=relabel)
+    src, dst = typed.find_edges(ids[:2], VOTES)
+    wanted = zip(src.tolist(), dst.tolist(), ids[:2].tolist(), strict=True)
+    assert whole_edges(found, VOTES) == set(wanted)
+    assert found.num_edges(FOLLOWS) == 0
+    assert found.num_nodes("user") == (len(set(src.tolist())) if relabel else 40)
+    with pytest.raises(errors.OutOfRangeError, match=r"edges\[0\] = 1500"):
+        ours.edge_subgraph(torch.tensor([1500]))
+
+
+@pytest.mark.parametrize("edge_dir", ["in", "out"])
+def test_sample_neighbors(edge_dir: str) -> None:
+    graph = make_graph("both", keep_order=True)
+    ours, theirs = GraphStorage(graph), make_dgl()
+    nodes = torch.tensor([1, 70, 3])
+    a, b = (g.sample_neighbors(nodes, -1, edge_dir=edge_dir) for g in (ours, theirs))
+    assert a.num_nodes() == NUM_NODES and whole_edges(a) == whole_edges(b)
+    few = ours.sample_neighbors(nodes, 2, edge_dir=edge_dir)
+    assert whole_edges(few) < whole_edges(a)
+    assert few.num_edges() == int(np.minimum(_degrees(theirs, nodes, edge_dir), 2).sum())
+    again = GraphStorage(graph).sample_neighbors(nodes, 2, edge_dir=edge_dir)
+    assert whole_edges(again) == whole_edges(few)
+    ours.set_epoch(1)
+    assert any(
+        whole_edges(ours.sample_neighbors(nodes + i, 2, edge_dir=edge_dir))
+        != whole_edges(GraphStorage(graph).sample_neighbors(nodes + i, 2, edge_dir=edge_dir))
+        for i in range(5)
+    )
+    hidden = a.edata[dgl.EID][::2]
+    rest = ours.sample_neighbors(nodes, -1, edge_dir=edge_dir, exclude_edges=hidden)
+    assert whole_edges(rest) == {e for e in whole_edges(a) if e[2] not in hidden.tolist()}
+    theirs.edata["p"] = torch.from_numpy(graph.edge_attrs["p"].array[np.argsort(graph.edge_order)])
+    a, b = (g.sample_neighbors(nodes, -1, edge_dir=edge_dir, prob="p") for g in (ours, theirs))
+    assert whole_edges(a) == whole_edges(b)
+    many = ours.sample_neighbors(nodes, 9, edge_dir=edge_dir, replace=True)
+    assert many.num_edges() == 9 * int((_degrees(theirs, nodes, edge_dir) > 0).sum())
+
+
+def _degrees(g: Any, nodes: Any, edge_dir: str) -> Any:
+    return (g.in_degrees(nodes) if edge_dir == "in" else g.out_degrees(nodes)).numpy()
+
+
+def test_sample_neighbors_of_typed_graphs() -> None:
+    ours, theirs = GraphStorage(make_typed()), make_typed_dgl()
+    nodes = {"post": torch.tensor([1, 7]), "user": torch.tensor([3])}
+    for fanout in (-1, {VOTES: -1, FOLLOWS: 0, REV_VOTES: -1}):
+        a, b = (g.sample_neighbors(nodes, fanout) for g in (ours, theirs))
+        for kind in ours.canonical_etypes:
+            assert whole_edges(a, kind) == whole_edges(b, kind)
+    with pytest.raises(errors.InvalidArgumentError, match="lacks"):
+        ours.sample_neighbors(nodes, {"votes": 2})
+    with pytest.raises(errors.LayoutError, match="layout='both'"):
+        ours.sample_neighbors(nodes, 2, edge_dir="out")
+    with pytest.raises(errors.UnsupportedError, match="copy_ndata = False"):
+        ours.sample_neighbors(nodes, 2, copy_ndata=False)
+
+
+def test_negative_pairs_are_no_edges() -> None:
+    ours = GraphStorage(make_graph(), seed=1)
+    src, dst = ours.global_uniform_negative_sampling(300)
+    assert len(src) == 300 and not ours.has_edges_between(src, dst).any()
+    assert (src != dst).all() and len(set(zip(src.tolist(), dst.tolist(), strict=True))) == 300
+    again = GraphStorage(make_graph(), seed=1).global_uniform_negative_sampling(300)
+    assert torch.equal(again[0], src) and torch.equal(again[1], dst)
+    ours.set_epoch(1)
+    assert not torch.equal(ours.global_uniform_negative_sampling(300)[0], src)
+    complete = Graph.from_edges(3, np.repeat(np.arange(3), 3), np.tile(np.arange(3), 3))
+    assert len(GraphStorage(complete).global_uniform_negative_sampling(5)[0]) == 0
+    loops = Graph.from_edges(3, [0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1])
+    for replace in (False, True):
+        found = GraphStorage(loops).global_uniform_negative_sampling(50, False, replace)
+        assert torch.equal(*found) and len(found[0]) <= (50 if replace else 3)
+    assert len(GraphStorage(loops).global_uniform_negative_sampling(50)[0]) == 0
+    with pytest.raises(errors.InvalidArgumentError, match="num_samples = -1"):
+        ours.global_uniform_negative_sampling(-1)
+
+
+def test_negative_pairs_are_uniform() -> None:
+    """Over the six pairs of two by four nodes that are no edges."""
+    graph = make_pairs()
+    counts = np.zeros((2, 4))
+    for epoch in range(300):
+        graph.set_epoch(epoch)
+        src, dst = graph.global_uniform_negative_sampling(20, False, True, ("a", "r", "b"))
+        np.add.at(counts, (src.numpy(), dst.numpy()), 1)
+    free = counts[counts > 0]
+    assert len(free) == 6 and counts[0, 0] == counts[1, 3] == 0
+    expected = free.sum() / 6
+    assert ((free - expected) ** 2 / expected).sum() < 25.7  # chi-square, 5 degrees, p = 1e-4
+
+
+def make_pairs() -> GraphStorage:
+    from aethergraph import HeteroGraph
+
+    edges: dict[Any, Any] = {("a", "r", "b"): ([0, 1], [0, 3])}
+    return GraphStorage(HeteroGraph.from_edges(edges, {"a": 2, "b": 4}), seed=5)
+
+
+def test_idtype_and_pickles() -> None:
+    storage = GraphStorage(make_graph(keep_order=True), idtype=torch.int32, seed=3)
+    copy = pickle.loads(pickle.dumps(storage))
+    for one in (storage, copy):
+        assert one.idtype == torch.int32 and one.device == torch.device("cpu")
+        assert one.find_edges(torch.tensor([3]))[0].dtype == torch.int32
+        assert one.subgraph(torch.arange(5)).idtype == torch.int32
+        assert one.sample_neighbors(torch.arange(5), 2).idtype == torch.int32
+    assert whole_edges(storage.sample_neighbors(torch.arange(9), 2)) == whole_edges(
+        copy.sample_neighbors(torch.arange(9), 2)
+    )
+    storage._gpu_caches = {}  # DGL's loader assigns it
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "text"),
+    [
+        (dgl.rand_graph(3, 3), {}, r"got DGLGraph: from_dgl\(graph\) makes one"),
+        ("graph.bin", {}, "must be an aethergraph Graph or HeteroGraph, got str"),
+        (None, {"idtype": torch.int16}, "idtype = torch.int16"),
+        (None, {"edge_ids": "csc"}, "edge_ids = 'csc'"),
+        (None, {"num_threads": -1}, "num_threads = -1"),
+    ],
+)
+def test_arguments_that_cannot_be(graph: Any, options: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        GraphStorage(make_graph() if graph is None else graph, **options)
+
+
+def test_calls_that_cannot_be() -> None:
+    storage = GraphStorage(make_graph(keep_order=True))
+    with pytest.raises(errors.OutOfRangeError, match=r"eid\[1\] = 1500"):
+        storage.find_edges(torch.tensor([0, 1500]))
+    with pytest.raises(errors.InvalidArgumentError, match="form = 'both'"):
+        storage.edges(form="both")
+    with pytest.raises(errors.UnsupportedError, match="order = 'srcdst'"):
+        storage.edges(order="srcdst")
+    with pytest.raises(errors.InvalidArgumentError, match="edge_dir = 'up'"):
+        storage.sample_neighbors(torch.tensor([0]), 2, edge_dir="up")
+    with pytest.raises(errors.InvalidArgumentError, match="'z' is no edge data"):
+        storage.get_edge_storage("z")
+    with pytest.raises(AttributeError, match=r"no 'adj_external': to_dgl\(graph\)"):
+        storage.adj_external()
