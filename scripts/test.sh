@@ -33,6 +33,7 @@ STAGES=(
     "python-asan|core tests with the extension under AddressSanitizer"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "versions|core tests on the other CPython versions found (3.10 to 3.13)"
+    "dgl|tests of the DGL adapter in an environment with DGL 2.1 and torch 2.2 (downloads gigabytes once)"
 )
 # Stages that are there on request only.
 EXTRA_STAGES=(
@@ -168,7 +169,7 @@ stage_interpreted() {
 }
 
 # Tests of the core only: numpy and cffi, the command line, no torch.
-CORE_TESTS=(--ignore="$TESTS/pyg" --ignore="$TESTS/docs" --ignore="$TESTS/examples" -m "not pyg and not slow")
+CORE_TESTS=(--ignore="$TESTS/pyg" --ignore="$TESTS/with_dgl" --ignore="$TESTS/docs" --ignore="$TESTS/examples" -m "not pyg and not slow")
 
 stage_python_asan() {
     local target=$BASE/asan
@@ -232,6 +233,30 @@ find_python() {
         python_has_venv "$candidate" && python_has_headers "$candidate" && echo "$candidate" && return 0
     done
     return 1
+}
+
+# What DGL's newest release on PyPI imports with; torch_geometric is for tests of both adapters.
+DGL_PACKAGES=('torch==2.2.1' 'dgl==2.1.0' 'numpy<2' 'torchdata<0.8' pydantic pyyaml pandas packaging 'setuptools<70' 'torch_geometric==2.5.*')
+
+stage_dgl() {
+    local fresh=$BASE/dgl python=$PYTHON
+    if ! "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))'; then
+        python=$(find_python 3.12 || find_python 3.11 || find_python 3.10) || {
+            note "DGL 2.1 is there for CPython 3.10 to 3.12, of which none was found: skipped"
+            return 0
+        }
+    fi
+    if ! "$fresh/bin/python" -c 'import dgl' >/dev/null 2>&1; then
+        run "$python" -m venv "$fresh"
+        run "$fresh/bin/python" -m pip install -q "${DGL_PACKAGES[@]}"
+    fi
+    "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
+    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" 'numpy<2' 'setuptools<70'
+    rm -rf "${DIST:?}/dgl"
+    # Isolated: building needs a newer setuptools than DGL can do with.
+    AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip wheel -q --no-deps --no-cache-dir -w "$DIST/dgl" "$DIST"/aethergraph-*.tar.gz
+    install_wheel "$fresh/bin/python" dgl
+    DGLBACKEND=pytorch run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" -k 'dgl or README'
 }
 
 stage_oldest() {
@@ -351,8 +376,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|interpreted|python-asan|wheel|versions|oldest)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|interpreted|python-asan|wheel|versions|oldest)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|interpreted|python-asan|wheel|versions|dgl|oldest)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|interpreted|python-asan|wheel|versions|dgl|oldest)\  ]] ;;
     *) false ;;
     esac
 }
