@@ -13,11 +13,17 @@ import numpy as np
 import torch
 
 import dgl.dataloading
+from aethergraph.dgl._arguments import (
+    check_fanouts,
+    check_threads,
+    native_fanouts,
+    seed_hashes,
+)
 from aethergraph.dgl._blocks import BlockEdges, make_block
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
-from aethergraph.dgl.sampler import KeyedSampler, check_fanouts, native_fanouts, storage_of
-from aethergraph.dgl.storage import GraphStorage, seed_hashes
+from aethergraph.dgl.sampler import KeyedSampler, storage_of
+from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import UnsupportedError
 from aethergraph.sampling.keys import mix_key
 
@@ -92,7 +98,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
                 raise UnsupportedError(f"{option} = {value!r}: only {only!r} is there; {instead}")
         self.fanouts = check_fanouts(fanouts)
         self.layer_dependency = bool(layer_dependency)
-        self.num_threads = num_threads
+        self.num_threads = check_threads(num_threads)
         self._set_seed(seed)
 
     def sample_blocks(

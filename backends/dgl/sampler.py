@@ -14,10 +14,16 @@ from torch import Tensor
 import dgl.dataloading
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
+from aethergraph.dgl._arguments import (
+    check_fanouts,
+    check_threads,
+    native_fanouts,
+    seed_hashes,
+)
 from aethergraph.dgl._blocks import make_blocks
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
-from aethergraph.dgl.storage import GraphStorage, check_fanout, hop_fanouts, seed_hashes
+from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.sampling.base import as_window
 from aethergraph.sampling.keys import hash_ids
@@ -25,7 +31,6 @@ from aethergraph.sampling.keys import hash_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
 
 __all__ = ["KeyedSampler", "MultiLayerFullNeighborSampler", "NeighborSampler", "storage_of"]
 
@@ -149,8 +154,6 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             )
         if time_attr is None and temporal_strategy == "last":
             raise InvalidArgumentError("temporal_strategy = 'last' needs time_attr")
-        if isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
-            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
         self.fanouts = check_fanouts(fanouts)
         self.edge_dir = edge_dir
         self.prob = prob
@@ -163,7 +166,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         self.temporal_strategy = temporal_strategy
         self.strict = bool(strict)
         self.window = as_window(window)
-        self.num_threads = int(num_threads)
+        self.num_threads = check_threads(num_threads)
         self._set_seed(seed)
 
     def sample_blocks(
@@ -269,32 +272,3 @@ def storage_of(graph: Any) -> GraphStorage:
             "GraphStorage(graph), or GraphStorage(from_dgl(graph)) for a DGLGraph"
         )
     return graph
-
-
-def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
-    """A fanout, or a dict of fanouts, for every layer."""
-    if isinstance(fanouts, (str, Mapping)) or not hasattr(fanouts, "__iter__"):
-        raise InvalidArgumentError(
-            f"fanouts has one number or dict per layer, such as [15, 10], got {fanouts!r}"
-        )
-    found: list[int | dict[Any, int]] = []
-    for at, fanout in enumerate(fanouts):
-        name = f"fanouts[{at}]"
-        if isinstance(fanout, Mapping):
-            found.append({kind: check_fanout(count, name) for kind, count in fanout.items()})
-        else:
-            found.append(check_fanout(fanout, name))
-    if not found:
-        raise InvalidArgumentError("fanouts is empty: give one per layer")
-    return found
-
-
-def native_fanouts(
-    schema: Schema, fanouts: Sequence[int | Mapping[EdgeType, int]]
-) -> tuple[tuple[int, ...], ...]:
-    """By edge type and hop from the seeds."""
-    hops = [
-        hop_fanouts(schema, fanout, f"fanouts[{at}]")
-        for at, fanout in reversed(list(enumerate(fanouts)))
-    ]
-    return tuple(zip(*hops, strict=True))

@@ -13,9 +13,15 @@ import torch
 
 import dgl
 import dgl.dataloading
+from aethergraph.dgl._arguments import (
+    check_fanouts,
+    check_threads,
+    native_fanouts,
+    seed_hashes,
+)
 from aethergraph.dgl._walk import Options, Walk, make_lists
-from aethergraph.dgl.sampler import KeyedSampler, check_fanouts, native_fanouts, storage_of
-from aethergraph.dgl.storage import GraphStorage, seed_hashes
+from aethergraph.dgl.sampler import KeyedSampler, storage_of
+from aethergraph.dgl.storage import GraphStorage
 
 __all__ = ["ShaDowKHopSampler"]
 
@@ -60,7 +66,7 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
             prefetch_edge_feats=prefetch_edge_feats,
             output_device=output_device,
         )
-        self.num_threads = num_threads
+        self.num_threads = check_threads(num_threads)
         self._set_seed(seed)
 
     def sample(

@@ -17,7 +17,9 @@ from torch import Tensor
 import dgl
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
+from aethergraph.dgl._arguments import check_threads, hop_fanouts, seed_hashes
 from aethergraph.dgl._negatives import draw_negatives
+from aethergraph.dgl._queries import Queries
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Lists, Options, Walk, edge_ends, make_lists
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
@@ -49,7 +51,7 @@ _HINTS = {
 }
 
 
-class GraphStorage(Keyed):
+class GraphStorage(Keyed, Queries):
     """A graph that DGL's stock ``DataLoader`` and samplers take in the place of a ``DGLGraph``.
 
     ::
@@ -105,10 +107,8 @@ class GraphStorage(Keyed):
         if idtype not in (torch.int64, torch.int32):
             raise InvalidArgumentError(f"idtype = {idtype} is not torch.int64 or torch.int32")
         _check_idtype(self._schema, idtype)
-        if isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
-            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
         self.idtype = idtype
-        self.num_threads = int(num_threads)
+        self.num_threads = check_threads(num_threads)
         self.ntypes = list(self._schema.ntypes)
         self.canonical_etypes = list(self._schema.canonical_etypes)
         self.etypes = [kind[1] for kind in self.canonical_etypes]
@@ -118,38 +118,6 @@ class GraphStorage(Keyed):
         self._set_seed(seed)
 
     # ---- what it is ----------------------------------------------------------------------
-
-    @property
-    def graph(self) -> Graph | HeteroGraph:
-        """The graph."""
-        return self._schema.graph
-
-    @property
-    def schema(self) -> Schema:
-        """Its types and names (for samplers)."""
-        return self._schema
-
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether there is one type of nodes and one of edges."""
-        return self._schema.is_homogeneous
-
-    def to_canonical_etype(self, etype: Any) -> EdgeType:
-        """``(source, relation, destination)`` of the name of a relation."""
-        return self._schema.etype(etype)
-
-    def num_nodes(self, ntype: str | None = None) -> int:
-        """Nodes of a type; None: of all."""
-        names = self.ntypes if ntype is None else [self._schema.ntype(ntype)]
-        return sum(self._schema.num_nodes(name) for name in names)
-
-    def num_edges(self, etype: Any = None) -> int:
-        """Edges of a type; None: of all."""
-        kinds = self.canonical_etypes if etype is None else [self._schema.etype(etype)]
-        return sum(self._schema.num_edges(kind) for kind in kinds)
-
-    number_of_nodes = num_nodes
-    number_of_edges = num_edges
 
     def __repr__(self) -> str:
         return f"GraphStorage({self.graph!r}, idtype={self.idtype})"
@@ -185,62 +153,6 @@ class GraphStorage(Keyed):
             known = ", ".join(sorted(map(repr, rows))) or "none"
             raise InvalidArgumentError(f"{key!r} is no edge data of {kind!r}; there are: {known}")
         return EdgeFeatureStorage(rows[key], self._schema.numbers[kind])
-
-    # ---- edges and degrees ---------------------------------------------------------------
-
-    def find_edges(self, eid: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
-        """Source and destination of edges.
-
-        Raises:
-            OutOfRangeError: an edge that does not exist, with its position.
-        """
-        kind = self._schema.etype(etype)
-        own = self._schema.edge_ids({kind: eid}, "eid")[kind]
-        src, dst = self._tensors(*edge_ends(self._schema, kind, own))
-        return src, dst
-
-    def edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> Any:
-        """All edges: ``"uv"`` their ends, ``"eid"`` their ids, ``"all"`` both.
-
-        ``order`` is ``"eid"`` or None; ``"srcdst"`` is refused.
-        """
-        if form not in ("uv", "eid", "all"):
-            raise InvalidArgumentError(f"form = {form!r} is not 'uv', 'eid' or 'all'")
-        if order not in ("eid", None):
-            raise UnsupportedError(f"order = {order!r}: edges come in the order of their ids")
-        kind = self._schema.etype(etype)
-        edges = self._schema.edges(kind)
-        ids = np.arange(self._schema.num_edges(kind))
-        if form == "eid":
-            return self._tensors(ids)[0]
-        src, dst = edges.edge_index()
-        if self._schema.numbers[kind].are_input:
-            own = self._schema.numbers[kind].own(ids, "eid")
-            src, dst = src[own], dst[own]
-        return self._tensors(src, dst, ids) if form == "all" else self._tensors(src, dst)
-
-    all_edges = edges
-
-    def has_edges_between(self, u: Any, v: Any, etype: Any = None) -> Tensor:
-        """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]."""
-        edges = self._schema.edges(self._schema.etype(etype))
-        return torch.from_numpy(edges.has_edges(_numpy(u), _numpy(v)))
-
-    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor:
-        """In-degrees of ``v``, by default of all nodes."""
-        kind = self._schema.etype(etype)
-        edges = self._schema.edges(kind)
-        if edges.layout != "csr":
-            return self._tensors(edges.in_degrees(_some(v)))[0]
-        return self._tensors(_count(edges.csr()[1], self._schema.num_nodes(kind[2]), v))[0]
-
-    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor:
-        """Out-degrees of ``u``, by default of all nodes; layout "csc" counts all edges for them."""
-        kind = self._schema.etype(etype)
-        edges = self._schema.edges(kind)
-        if edges.layout != "csc":
-            return self._tensors(edges.out_degrees(_some(u)))[0]
-        return self._tensors(_count(edges.csc()[1], self._schema.num_nodes(kind[0]), u))[0]
 
     # ---- subgraphs -----------------------------------------------------------------------
 
@@ -410,9 +322,6 @@ class GraphStorage(Keyed):
     def _counts(self) -> dict[str, int]:
         return {name: self._schema.num_nodes(name) for name in self.ntypes}
 
-    def _tensors(self, *arrays: Ids) -> tuple[Tensor, ...]:
-        return tuple(torch.from_numpy(np.ascontiguousarray(a)).to(self.idtype) for a in arrays)
-
     def _make_graph(
         self,
         ends: Mapping[EdgeType, tuple[Ids, Ids]],
@@ -424,50 +333,6 @@ class GraphStorage(Keyed):
         for kind in self.canonical_etypes:
             made.edges[kind].data[dgl.EID] = self._tensors(shown[kind])[0]
         return made
-
-
-def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
-    """The fanouts of one hop, by edge type in the graph's order.
-
-    Raises:
-        InvalidArgumentError: no integer of at least -1, or a dict without all edge types.
-    """
-    if isinstance(fanout, Mapping):
-        given = {schema.etype(kind): count for kind, count in fanout.items()}
-        missing = [kind for kind in schema.canonical_etypes if kind not in given]
-        if missing:
-            raise InvalidArgumentError(
-                f"{name} by edge type lacks {', '.join(map(repr, missing))}: give 0 for types that "
-                "are not to be followed"
-            )
-        return tuple(check_fanout(given[kind], name) for kind in schema.own_etypes)
-    return (check_fanout(fanout, name),) * len(schema.own_etypes)
-
-
-def check_fanout(fanout: Any, name: str) -> int:
-    """An integer of at least -1."""
-    if isinstance(fanout, Tensor) and fanout.ndim == 0:
-        fanout = fanout.item()
-    if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
-        raise InvalidArgumentError(f"{name} = {fanout!r} is no integer")
-    count = int(fanout.__index__())
-    if not -1 <= count < 1 << 63:
-        raise InvalidArgumentError(
-            f"{name} = {count}: a fanout is >= 0, or -1 for all neighbours", value=count
-        )
-    return count
-
-
-def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
-    """What seeds add to a key: as in the samplers of :mod:`aethergraph.pyg`."""
-    if schema.is_homogeneous and isinstance(schema.graph, Graph):
-        return [hash_ids(np.ascontiguousarray(ids)) for ids in seeds.values()]
-    parts = []
-    for name in schema.own_ntypes:
-        if name in seeds:
-            parts.append(hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64)))
-            parts.append(hash_ids(np.ascontiguousarray(seeds[name])))
-    return parts
 
 
 def _check_idtype(schema: Schema, idtype: torch.dtype) -> None:
@@ -492,18 +357,3 @@ def _refuse(options: dict[str, Any], **defaults: Any) -> None:
 
 def _move(graph: Any, device: Any) -> Any:
     return graph if device is None else graph.to(device)
-
-
-def _numpy(ids: Any) -> Any:
-    return ids.cpu().numpy() if isinstance(ids, Tensor) else ids
-
-
-def _some(nodes: Any) -> Any:
-    return None if isinstance(nodes, str) or nodes is None else _numpy(nodes)
-
-
-def _count(far: NDArray[Any], num_nodes: int, nodes: Any) -> Ids:
-    """Degrees on the side that has no lists: counted over all edges."""
-    degrees = np.bincount(far, minlength=num_nodes).astype(np.int64)
-    chosen = _some(nodes)
-    return degrees if chosen is None else degrees[chosen]

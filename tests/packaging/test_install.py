@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil

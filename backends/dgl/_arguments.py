@@ -1,0 +1,110 @@
+"""Arguments as DGL's users give them: fanouts in DGL's order, and what seeds add to a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from torch import Tensor
+
+from aethergraph.dgl._schema import Schema
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.sampling.keys import hash_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.hetero import EdgeType
+
+__all__ = [
+    "check_fanout",
+    "check_fanouts",
+    "check_threads",
+    "hop_fanouts",
+    "native_fanouts",
+    "seed_hashes",
+]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
+    """The fanouts of one hop, by edge type in the graph's order.
+
+    Raises:
+        InvalidArgumentError: no integer of at least -1, or a dict without all edge types.
+    """
+    if isinstance(fanout, Mapping):
+        given = {schema.etype(kind): count for kind, count in fanout.items()}
+        missing = [kind for kind in schema.canonical_etypes if kind not in given]
+        if missing:
+            raise InvalidArgumentError(
+                f"{name} by edge type lacks {', '.join(map(repr, missing))}: give 0 for types that "
+                "are not to be followed"
+            )
+        return tuple(check_fanout(given[kind], name) for kind in schema.own_etypes)
+    return (check_fanout(fanout, name),) * len(schema.own_etypes)
+
+
+def check_fanout(fanout: Any, name: str) -> int:
+    """An integer of at least -1."""
+    if isinstance(fanout, Tensor) and fanout.ndim == 0:
+        fanout = fanout.item()
+    if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
+        raise InvalidArgumentError(f"{name} = {fanout!r} is no integer")
+    count = int(fanout.__index__())
+    if not -1 <= count < 1 << 63:
+        raise InvalidArgumentError(
+            f"{name} = {count}: a fanout is >= 0, or -1 for all neighbours", value=count
+        )
+    return count
+
+
+def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
+    """What seeds add to a key: as in the samplers of :mod:`aethergraph.pyg`."""
+    if schema.is_homogeneous and isinstance(schema.graph, Graph):
+        return [hash_ids(np.ascontiguousarray(ids)) for ids in seeds.values()]
+    parts = []
+    for name in schema.own_ntypes:
+        if name in seeds:
+            parts.append(hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64)))
+            parts.append(hash_ids(np.ascontiguousarray(seeds[name])))
+    return parts
+
+
+def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
+    """A fanout, or a dict of fanouts, for every layer."""
+    if isinstance(fanouts, (str, Mapping)) or not hasattr(fanouts, "__iter__"):
+        raise InvalidArgumentError(
+            f"fanouts has one number or dict per layer, such as [15, 10], got {fanouts!r}"
+        )
+    found: list[int | dict[Any, int]] = []
+    for at, fanout in enumerate(fanouts):
+        name = f"fanouts[{at}]"
+        if isinstance(fanout, Mapping):
+            found.append({kind: check_fanout(count, name) for kind, count in fanout.items()})
+        else:
+            found.append(check_fanout(fanout, name))
+    if not found:
+        raise InvalidArgumentError("fanouts is empty: give one per layer")
+    return found
+
+
+def native_fanouts(
+    schema: Schema, fanouts: Sequence[int | Mapping[EdgeType, int]]
+) -> tuple[tuple[int, ...], ...]:
+    """By edge type and hop from the seeds."""
+    hops = [
+        hop_fanouts(schema, fanout, f"fanouts[{at}]")
+        for at, fanout in reversed(list(enumerate(fanouts)))
+    ]
+    return tuple(zip(*hops, strict=True))
+
+
+def check_threads(count: Any) -> int:
+    """How many threads a call may use."""
+    if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= 256:
+        raise InvalidArgumentError(f"num_threads = {count!r} is not in 0..256")
+    return int(count)

@@ -1,0 +1,142 @@
+"""What code asks a graph: its types, counts, edges and degrees, under DGL's names.
+
+Source followed: the methods of ``DGLGraph`` of the same names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aethergraph.dgl._schema import Schema
+from aethergraph.dgl._walk import edge_ends
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["Queries"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+class Queries:
+    """The part of a :class:`GraphStorage` that draws nothing."""
+
+    idtype: torch.dtype
+    ntypes: list[str]
+    canonical_etypes: list[EdgeType]
+    _schema: Schema
+
+    @property
+    def graph(self) -> Graph | HeteroGraph:
+        """The graph."""
+        return self._schema.graph
+
+    @property
+    def schema(self) -> Schema:
+        """Its types and names (for samplers)."""
+        return self._schema
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether there is one type of nodes and one of edges."""
+        return self._schema.is_homogeneous
+
+    def to_canonical_etype(self, etype: Any) -> EdgeType:
+        """``(source, relation, destination)`` of the name of a relation."""
+        return self._schema.etype(etype)
+
+    def num_nodes(self, ntype: str | None = None) -> int:
+        """Nodes of a type; None: of all."""
+        names = self.ntypes if ntype is None else [self._schema.ntype(ntype)]
+        return sum(self._schema.num_nodes(name) for name in names)
+
+    def num_edges(self, etype: Any = None) -> int:
+        """Edges of a type; None: of all."""
+        kinds = self.canonical_etypes if etype is None else [self._schema.etype(etype)]
+        return sum(self._schema.num_edges(kind) for kind in kinds)
+
+    number_of_nodes = num_nodes
+    number_of_edges = num_edges
+
+    # ---- edges and degrees ---------------------------------------------------------------
+
+    def find_edges(self, eid: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
+        """Source and destination of edges.
+
+        Raises:
+            OutOfRangeError: an edge that does not exist, with its position.
+        """
+        kind = self._schema.etype(etype)
+        own = self._schema.edge_ids({kind: eid}, "eid")[kind]
+        src, dst = self._tensors(*edge_ends(self._schema, kind, own))
+        return src, dst
+
+    def edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> Any:
+        """All edges: ``"uv"`` their ends, ``"eid"`` their ids, ``"all"`` both.
+
+        ``order`` is ``"eid"`` or None; ``"srcdst"`` is refused.
+        """
+        if form not in ("uv", "eid", "all"):
+            raise InvalidArgumentError(f"form = {form!r} is not 'uv', 'eid' or 'all'")
+        if order not in ("eid", None):
+            raise UnsupportedError(f"order = {order!r}: edges come in the order of their ids")
+        kind = self._schema.etype(etype)
+        edges = self._schema.edges(kind)
+        ids = np.arange(self._schema.num_edges(kind))
+        if form == "eid":
+            return self._tensors(ids)[0]
+        src, dst = edges.edge_index()
+        if self._schema.numbers[kind].are_input:
+            own = self._schema.numbers[kind].own(ids, "eid")
+            src, dst = src[own], dst[own]
+        return self._tensors(src, dst, ids) if form == "all" else self._tensors(src, dst)
+
+    all_edges = edges
+
+    def has_edges_between(self, u: Any, v: Any, etype: Any = None) -> Tensor:
+        """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]."""
+        edges = self._schema.edges(self._schema.etype(etype))
+        return torch.from_numpy(edges.has_edges(_numpy(u), _numpy(v)))
+
+    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor:
+        """In-degrees of ``v``, by default of all nodes."""
+        kind = self._schema.etype(etype)
+        edges = self._schema.edges(kind)
+        if edges.layout != "csr":
+            return self._tensors(edges.in_degrees(_some(v)))[0]
+        return self._tensors(_count(edges.csr()[1], self._schema.num_nodes(kind[2]), v))[0]
+
+    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor:
+        """Out-degrees of ``u``, by default of all nodes; layout "csc" counts all edges for them."""
+        kind = self._schema.etype(etype)
+        edges = self._schema.edges(kind)
+        if edges.layout != "csc":
+            return self._tensors(edges.out_degrees(_some(u)))[0]
+        return self._tensors(_count(edges.csc()[1], self._schema.num_nodes(kind[0]), u))[0]
+
+    def _tensors(self, *arrays: Ids) -> tuple[Tensor, ...]:
+        return tuple(torch.from_numpy(np.ascontiguousarray(a)).to(self.idtype) for a in arrays)
+
+
+def _numpy(ids: Any) -> Any:
+    return ids.cpu().numpy() if isinstance(ids, Tensor) else ids
+
+
+def _some(nodes: Any) -> Any:
+    return None if isinstance(nodes, str) or nodes is None else _numpy(nodes)
+
+
+def _count(far: NDArray[Any], num_nodes: int, nodes: Any) -> Ids:
+    """Degrees on the side that has no lists: counted over all edges."""
+    degrees = np.bincount(far, minlength=num_nodes).astype(np.int64)
+    chosen = _some(nodes)
+    return degrees if chosen is None else degrees[chosen]
