@@ -410,3 +410,32 @@ def test_seeds_that_cannot_be() -> None:
     ):
         with pytest.raises(errors.InvalidArgumentError, match=text):
             sampler.sample(graph, seeds)
+
+
+def test_blocks_are_what_create_block_makes() -> None:
+    """Types, counts, adjacency in every format, and what models do with them."""
+    for graph, seeds in (
+        (make_graph(), torch.arange(9)),
+        (make_typed(), {"post": torch.arange(9), "user": torch.arange(2)}),
+    ):
+        _, _, blocks = NeighborSampler([3, 2]).sample(GraphStorage(graph), seeds)
+        for block in blocks:
+            data = {kind: block.edges(etype=kind) for kind in block.canonical_etypes}
+            src = {name: block.num_src_nodes(name) for name in block.srctypes}
+            dst = {name: block.num_dst_nodes(name) for name in block.dsttypes}
+            wanted = dgl.create_block(data, src, dst)
+            assert block.is_block and type(block) is type(wanted)
+            assert block.srctypes == wanted.srctypes and block.dsttypes == wanted.dsttypes
+            assert block.canonical_etypes == wanted.canonical_etypes
+            assert str(block.metagraph().edges(keys=True)) == str(
+                wanted.metagraph().edges(keys=True)
+            )
+            for kind in block.canonical_etypes:
+                for layout in ("coo", "csr", "csc"):
+                    a, b = (g.adj_tensors(layout, etype=kind) for g in (block, wanted))
+                    assert sorted(a[0].tolist()) == sorted(b[0].tolist())
+                ones = torch.ones(block.num_src_nodes(kind[0]), 1)
+                sums = dgl.ops.copy_u_sum(block[kind], ones)
+                assert torch.equal(sums[:, 0].long(), wanted.in_degrees(etype=kind))
+            again = pickle.loads(pickle.dumps(block))
+            assert again.num_edges() == block.num_edges() and again.is_block
