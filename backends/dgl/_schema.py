@@ -38,13 +38,14 @@ class EdgeNumbers:
 
     Args:
         edges: the edges.
+        count: how many there are.
         by_input: rows of the edge list that the graph was built from, as DGL numbers edges,
             instead of the graph's own ids, which are positions in its lists.
     """
 
-    def __init__(self, edges: Adjacency, by_input: bool) -> None:
+    def __init__(self, edges: Adjacency, count: int, by_input: bool) -> None:
         self._order = edges.edge_order if by_input else None
-        self._count = int(edges._edges().num_edges)
+        self._count = count
         self._inverse: NDArray[Any] | None = None
 
     @property
@@ -108,7 +109,10 @@ class Schema:
         by_input = kept if edge_ids is None else edge_ids == "input"
         #: Whether edge ids are rows of the input.
         self.are_input = by_input
-        self.numbers = {kind: EdgeNumbers(self.edges(kind), by_input) for kind in self.own_etypes}
+        self.numbers = {
+            kind: EdgeNumbers(self.edges(kind), self.num_edges(kind), by_input)
+            for kind in self.own_etypes
+        }
 
     @property
     def is_homogeneous(self) -> bool:
