@@ -68,7 +68,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
     ``fanouts[i]`` is for ``blocks[i]``, so the last one is drawn at the seeds. In every block each
     destination node has drawn anew, as in DGL. Destination nodes are the first of the source nodes;
     ``dgl.NID`` and ``dgl.EID`` are set. Seeds that are given twice keep a place each and get the
-    same edges (in DGL only the first one gets any).
+    same edges, as in DGL's fused sampling; without it DGL gives all of them to the first.
 
     Every draw is a function of a key, the hop and the node: of no thread, process or worker. The
     key of a batch is mixed from ``seed`` (else ``torch.initial_seed()`` of the main process), the
