@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,19 @@ def test_the_graphs_own_values_are_data_too() -> None:
     (batch,) = dgl.dataloading.DataLoader(storage, torch.tensor([2]), sampler, batch_size=1)
     assert sorted(batch[2][0].edata["edge_weight"].tolist()) == [0.5, 2.0]
     assert batch[2][0].srcdata["node_time"].shape == (3,)
+
+
+def test_fetches_run_beside_the_caller_and_each_other() -> None:
+    """Both reads have begun before either is waited for."""
+    begun, go = threading.Barrier(3), threading.Event()
+
+    class Slow(FeatureStorage):
+        def _rows_of(self, ids: Any) -> Any:
+            begun.wait(30)
+            assert go.wait(30)
+            return ids
+
+    fetches = [Slow(np.arange(5.0)).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
+    begun.wait(30)
+    go.set()
+    assert [float(fetch.wait()) for fetch in fetches] == [3.0, 1.0]
