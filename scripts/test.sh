@@ -236,7 +236,7 @@ find_python() {
 }
 
 # What DGL's newest release on PyPI imports with; torch_geometric is for tests of both adapters.
-DGL_PACKAGES=('torch==2.2.1' 'dgl==2.1.0' 'numpy<2' 'torchdata<0.8' pydantic pyyaml pandas packaging 'setuptools<70' 'torch_geometric==2.5.*')
+DGL_PACKAGES=('torch==2.2.1' 'dgl==2.1.0' 'numpy<2' 'torchdata<0.8' pydantic pyyaml pandas packaging 'setuptools<70' 'torch_geometric==2.5.*' 'cffi>=1.16')
 
 stage_dgl() {
     local fresh=$BASE/dgl python=$PYTHON
