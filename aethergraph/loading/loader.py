@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
+from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.keys import mix_key, permutation
@@ -76,6 +78,9 @@ class SubgraphLoader:
     The order and the content of the batches depend on ``seed``, the epoch and the arguments alone,
     not on threads. Each ``iter(loader)`` is the next epoch; :meth:`set_epoch` names one.
 
+    Of a graph out of core (``storage="uring"``) several batches are sampled at once, as many as its
+    ``memory_budget`` allows.
+
     Args:
         graph: stores in-neighbours; its attributes are what batches carry.
         fanouts: as in :class:`NeighborSampler`.
@@ -86,7 +91,8 @@ class SubgraphLoader:
         seed: decides order and samples.
         replace, disjoint, subgraph_type: as in :class:`NeighborSampler`.
         node_attrs, edge_attrs: names to gather; None takes all. bfloat16 comes as float32.
-        num_threads: background threads; 0 does everything in the caller's thread.
+        num_threads: background threads; 0 does everything in the caller's thread. Out of core
+            there are two, one that reads and one that completes batches, or none.
         prefetch: batches computed ahead.
         buffers: where the memory of the attributes comes from; None makes a pool.
     """
@@ -144,22 +150,37 @@ class SubgraphLoader:
         count = int(self.seeds.shape[0])
         order = permutation(count, mix_key(self.seed, epoch)) if self.shuffle else np.arange(count)
 
-        def make(number: int) -> Batch:
+        def index_of(number: int) -> Ids:
             start = number * self.batch_size
-            index = order[start : start + self.batch_size]
-            return self.collate(index, mix_key(self.seed, epoch, number))
+            return order[start : start + self.batch_size]
 
-        return prefetch_map(
-            make, range(len(self)), num_threads=self.num_threads, depth=self.prefetch
-        )
+        def make(number: int) -> Batch:
+            return self.collate(index_of(number), mix_key(self.seed, epoch, number))
+
+        def prepare(number: int) -> tuple[Ids, native.NativeBatch]:
+            index = index_of(number)
+            key = mix_key(self.seed, epoch, number)
+            return index, self.sampler.prepare(self.seeds[index], key)
+
+        def finish(index: Ids, sample: native.NativeSample) -> Batch:
+            return self._assemble(index, self.sampler.finish(sample))
+
+        numbers, groups = range(len(self)), self.sampler.groups
+        if groups is None:
+            return prefetch_map(make, numbers, num_threads=self.num_threads, depth=self.prefetch)
+        return grouped_map(
+            prepare, finish, numbers, groups,
+            num_seeds=self.batch_size, num_threads=self.num_threads, depth=self.prefetch,
+        )  # fmt: skip
 
     def collate(self, index: Ids, key: int) -> Batch:
         """The batch of the seeds at positions ``index``, drawn with ``key``."""
-        seeds = self.seeds[index]
-        subgraph = self.sampler.sample(seeds, key)
+        return self._assemble(index, self.sampler.sample(self.seeds[index], key))
+
+    def _assemble(self, index: Ids, subgraph: Subgraph) -> Batch:
         nodes = {name: self._gather(s, subgraph.node) for name, s in self._node_stores.items()}
         edges = {name: self._gather(s, subgraph.edge) for name, s in self._edge_stores.items()}
-        return Batch(subgraph, seeds, index, nodes, edges)
+        return Batch(subgraph, self.seeds[index], index, nodes, edges)
 
     def _gather(self, store: FeatureStore, ids: Ids) -> NDArray[Any]:
         dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name

@@ -134,7 +134,8 @@ class SamplerBase(KeyedSampler):
             capacity=capacity, window_bytes=window_bytes,
         )  # fmt: skip
 
-    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
+    def draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        """One sample, by itself."""
         scratch = self._take_scratch()
         try:
             return scratch.sample(*batch)
@@ -143,10 +144,12 @@ class SamplerBase(KeyedSampler):
 
     def _draw_many(self, batches: Iterable[native.NativeBatch]) -> Iterator[native.NativeSample]:
         if self.groups is None:
-            yield from map(self._draw, batches)
+            yield from map(self.draw, batches)
             return
-        for chunk in self.groups.chunks(batches):
-            yield from self.groups.sample(chunk)
+        rest = iter(batches)
+        for first in rest:
+            size = self.groups.size(sum(map(len, first.seeds)))
+            yield from self.groups.sample([first, *itertools.islice(rest, size - 1)])
 
     def _flags(self) -> int:
         return (

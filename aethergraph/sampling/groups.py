@@ -8,7 +8,7 @@ from the memory budget and from what the samples so far took.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from aethergraph import _binding as native
 from aethergraph._paging import Paging
@@ -48,20 +48,6 @@ class SampleGroups:
         self._idle_bytes = 0
         self._sample_bytes = 0  # of one sample in the last group; 0: none was made
         self._last = 0  # its size
-
-    def chunks(self, batches: Iterable[native.NativeBatch]) -> Iterator[list[native.NativeBatch]]:
-        """The batches in lists, each for one group."""
-        chunk = list[native.NativeBatch]()
-        size = 0
-        for batch in batches:
-            if not chunk:
-                size = self.size(sum(map(len, batch.seeds)))
-            chunk.append(batch)
-            if len(chunk) == size:
-                yield chunk
-                chunk = []
-        if chunk:
-            yield chunk
 
     def size(self, num_seeds: int) -> int:
         """How many samples of so many seeds to make at once."""

@@ -169,7 +169,7 @@ class HeteroNeighborSampler(SamplerBase):
             OutOfRangeError: names the first seed that is no node, or edge that does not exist, its
                 type and its position.
         """
-        return self.finish(self._draw(self.prepare(seeds, key, seed_time, exclude)))
+        return self.finish(self.draw(self.prepare(seeds, key, seed_time, exclude)))
 
     def sample_many(
         self,
@@ -193,7 +193,7 @@ class HeteroNeighborSampler(SamplerBase):
         seed_time: Mapping[str, ArrayLike] | None = None,
         exclude: Mapping[EdgeType, ArrayLike] | None = None,
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample`; for who makes groups by ``groups``."""
+        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``."""
         check_types(seeds, "seeds", self._types)
         check_types(seed_time or {}, "seed_time", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]

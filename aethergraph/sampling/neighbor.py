@@ -141,7 +141,7 @@ class NeighborSampler(SamplerBase):
                 its position.
             FileChangedError: the mapped graph file was made shorter.
         """
-        return self.finish(self._draw(self.prepare(seeds, key, seed_time, exclude)))
+        return self.finish(self.draw(self.prepare(seeds, key, seed_time, exclude)))
 
     def sample_many(
         self,
@@ -174,7 +174,7 @@ class NeighborSampler(SamplerBase):
         seed_time: ArrayLike | None = None,
         exclude: ArrayLike | None = None,
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample`; for who makes groups by ``groups``."""
+        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``."""
         ids = as_ids(seeds, "seeds")
         check_ids(ids, self._num_nodes, "seeds")
         bounds = seed_bounds(self._times, ids, seed_time, strict=self.strict, window=self.window)

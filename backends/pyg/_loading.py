@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
@@ -26,9 +26,12 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from aethergraph._torch.seeds import SharedCount, check_seed, generator_key
+from aethergraph.loading.grouped import grouped_map
+from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch
 from aethergraph.pyg._inputs import as_index, check_count, is_typed
 from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._neighbors import NeighborSamplerBase, Steps, end_steps
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.sampling.keys import mix_key
@@ -121,6 +124,7 @@ class LoaderMixin:
     transform_sampler_output: Callable[[Any], Any] | None
     filter_per_worker: bool
     custom_cls: Any
+    batch_size: int | None
     num_workers: int
     persistent_workers: bool
     pin_memory: bool
@@ -175,13 +179,7 @@ class LoaderMixin:
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
             if self._can_prefetch():
-                return PrefetchIterator(
-                    self,
-                    functools.partial(self._sample_ahead, self._epoch_key()),
-                    self._filter_and_pin,
-                    num_threads=self.num_sample_threads,
-                    depth=self.prefetch_batches,
-                )
+                return PrefetchIterator(self, self._samples_ahead, self._filter_and_pin)
             return super()._get_iterator()  # type: ignore[misc]
         iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
         # The workers have it. A persistent iterator must not refer back to the loader that owns
@@ -210,8 +208,33 @@ class LoaderMixin:
         out = self._sample(self.input_data[as_index(index)], self._epoch_key())
         return self.filter_fn(out) if self.filter_per_worker else out
 
+    def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
+        """Sampler outputs for batches of ``numbers``, made and fetched in background threads."""
+        key, sampler = self._epoch_key(), self._sampler()
+        groups = sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
+        if groups is None:
+            make = functools.partial(self._sample_ahead, key)
+            return prefetch_map(
+                make, numbers, num_threads=self.num_sample_threads, depth=self.prefetch_batches
+            )
+
+        def prepare(index: Any) -> tuple[Steps, Any]:
+            steps = self._steps(self.input_data[as_index(index)], key)
+            return steps, next(steps)
+
+        return grouped_map(
+            prepare,
+            lambda steps, sample: self._fetch_ahead(end_steps(steps, sample)),
+            numbers,
+            groups,
+            num_seeds=self.batch_size or 1,
+            depth=self.prefetch_batches,
+        )
+
     def _sample_ahead(self, key: int | None, index: Any) -> Any:
-        out = self._sample(self.input_data[as_index(index)], key)
+        return self._fetch_ahead(self._sample(self.input_data[as_index(index)], key))
+
+    def _fetch_ahead(self, out: Any) -> Any:
         if self.transform_sampler_output is None and isinstance(self.data[0], FeatureStore):
             out._fetched = fetch(self.data[0], out)
         return out
@@ -237,6 +260,9 @@ class LoaderMixin:
         raise NotImplementedError
 
     def _sample(self, seeds: Any, key: int | None) -> Any:
+        raise NotImplementedError
+
+    def _steps(self, seeds: Any, key: int | None) -> Steps:
         raise NotImplementedError
 
     def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
@@ -267,6 +293,11 @@ class NodeMixin(LoaderMixin):
         if isinstance(sampler, KeyedSampler):
             return sampler.sample_from_nodes(seeds, loader_key=key)
         return sampler.sample_from_nodes(seeds)
+
+    def _steps(self, seeds: NodeSamplerInput, key: int | None) -> Steps:
+        sampler: Any = self.node_sampler
+        steps: Steps = sampler.node_steps(seeds, key)
+        return steps
 
     def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
         batch["input_id"] = metadata[0]

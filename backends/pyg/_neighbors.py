@@ -1,5 +1,8 @@
-"""What our two neighbour samplers share: the options that PyG's users read and assign to, and how
-seed links are read.
+"""What our two neighbour samplers share: the options that PyG's users read and assign to, how
+seed links are read, and that they sample in two steps.
+
+A generator of ``Steps`` yields what is to be drawn and is sent the sample, for which it makes
+PyG's output. In between a loader may draw for several batches at once.
 """
 
 from __future__ import annotations
@@ -15,14 +18,30 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from numpy.typing import NDArray
 
-__all__ = ["NEGATIVES", "NeighborSamplerBase"]
+    from aethergraph import _binding as native
+
+__all__ = ["NEGATIVES", "NeighborSamplerBase", "Steps", "end_steps"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
 #: The stream of a batch's key that negative links are drawn from, beside the native sampler's own.
 NEGATIVES = 1
+
+
+Steps: TypeAlias = "Generator[native.NativeBatch, native.NativeSample, Any]"
+
+
+def end_steps(steps: Steps, sample: native.NativeSample) -> Any:
+    """The output for a sample."""
+    try:
+        steps.send(sample)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a sampler that asks for more than one sample")
 
 
 class NeighborSamplerBase(KeyedSampler):
@@ -88,6 +107,12 @@ class NeighborSamplerBase(KeyedSampler):
         return DataType.remote
 
     # ---- what both do alike ----------------------------------------------------------------
+
+    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        raise NotImplementedError
+
+    def _run(self, steps: Steps) -> Any:
+        return end_steps(steps, self._draw(next(steps)))
 
     @property
     def _is_counted(self) -> bool:

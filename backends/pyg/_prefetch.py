@@ -10,38 +10,30 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler
 
-from aethergraph.loading.pipeline import prefetch_map
-
 __all__ = ["PrefetchIterator", "pin"]
 
 
 class PrefetchIterator:
-    """``finish(sample(numbers))`` of each batch of ``loader``, where ``sample`` runs ahead.
+    """``finish(sample)`` of each batch of ``loader``, whose samples are made ahead.
 
     Args:
         loader: a ``torch.utils.data.DataLoader``; its (batch) sampler gives the numbers.
-        sample: called in background threads.
+        samples: called once with the numbers of all batches; its iterator runs ahead.
         finish: called in the thread that iterates.
-        num_threads, depth: see :func:`aethergraph.loading.pipeline.prefetch_map`.
     """
 
     def __init__(
         self,
         loader: Any,
-        sample: Callable[[Any], Any],
+        samples: Callable[[Iterator[Any]], Iterator[Any]],
         finish: Callable[[Any], Any],
-        *,
-        num_threads: int,
-        depth: int,
     ) -> None:
         self._loader = loader
         self._finish = finish
         # torch's iterators draw a seed for workers, with workers or without: draw it as well, so
         # that shuffling goes on as it does with them.
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
-        self._samples = prefetch_map(
-            sample, _number_batches(loader), num_threads=num_threads, depth=depth
-        )
+        self._samples = samples(_number_batches(loader))
 
     def __iter__(self) -> PrefetchIterator:
         return self

@@ -16,6 +16,7 @@ from aethergraph.pyg._both_ways import join_ways
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey
+from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.values import (
     Bounds,
     Values,
@@ -136,6 +137,12 @@ class Walker:
         )
         # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
         self._idle: deque[native.NativeSampler] = deque()
+        #: Makes samples of coming batches together; None where that saves nothing.
+        self.groups: SampleGroups | None = None
+        paging = walk.graph.paging
+        if paging is not None:
+            fanouts = [self._fanouts] * len(walk.relations)
+            self.groups = SampleGroups(self._make_group, paging, fanouts)
 
     def bounds(self, seeds: Ids, times: NDArray[Any] | None) -> Bounds:
         """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""
@@ -157,41 +164,57 @@ class Walker:
             places.append(np.unique(np.concatenate(found)))
         return places
 
-    def sample(
+    def prepare(
         self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
-    ) -> native.NativeSample:
-        """Sample around ``seeds``; edges are called as the store calls them.
+    ) -> native.NativeBatch:
+        """What to sample around ``seeds``, for :meth:`draw` or :attr:`groups`."""
+        count = self.walk.graph.num_nodes
+        low, high = native.id_bounds(seeds)
+        if len(seeds) and not 0 <= low <= high < count:
+            at = int(((seeds < 0) | (seeds >= count)).argmax())
+            raise OutOfRangeError(
+                f"seeds[{at}] = {seeds[at]} is no node: num_nodes = {count}",
+                position=at,
+                value=int(seeds[at]),
+            )
+        bounds = self.bounds(seeds, times)
+        return native.NativeBatch([seeds], key, [bounds.since], [bounds.until], exclude)
+
+    def draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        """One sample, by itself."""
+        try:
+            sampler = self._idle.pop()
+        except IndexError:
+            sampler = native.NativeSampler(*self._arguments())
+        try:
+            return sampler.sample(*batch)
+        finally:
+            self._idle.append(sampler)
+
+    def finish(self, sample: native.NativeSample) -> native.NativeSample:
+        """The sample with edges called as the store calls them.
 
         They point from row to col, or walked ``"backward"`` from col to row.
         """
         graph, edge_ids = self.walk.graph, self.walk.edge_ids
-        try:
-            sampler = self._idle.pop()
-        except IndexError:
-            sampler = native.NativeSampler(
-                self.walk.relations,
-                [graph.num_nodes],
-                [self._fanouts] * len(self.walk.relations),
-                self._flags,
-                self.options.num_threads,
-            )
-        try:
-            bounds = self.bounds(seeds, times)
-            sample = sampler.sample([seeds], key, [bounds.since], [bounds.until], exclude)
-        except OutOfRangeError as error:
-            at, value = error.position, error.value
-            raise OutOfRangeError(
-                f"seeds[{at}] = {value} is no node: num_nodes = {graph.num_nodes}",
-                position=at,
-                value=value,
-            ) from None
-        finally:
-            self._idle.append(sampler)
         if self.walk.direction == "both":
             sample = join_ways(sample, graph.num_edges)
         if edge_ids is not None:
             sample.edge[0][:] = edge_ids[sample.edge[0]]
         return sample
+
+    def _arguments(self) -> tuple[Any, ...]:
+        relations = self.walk.relations
+        return (
+            relations,
+            [self.walk.graph.num_nodes],
+            [self._fanouts] * len(relations),
+            self._flags,
+            self.options.num_threads,
+        )
+
+    def _make_group(self, capacity: int, window_bytes: int) -> native.NativeGroup:
+        return native.NativeGroup(*self._arguments(), capacity=capacity, window_bytes=window_bytes)
 
 
 def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:

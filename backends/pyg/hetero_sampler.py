@@ -30,10 +30,11 @@ from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
-from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
+from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase, Steps
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling import hetero as core
+from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.subgraph import reverse_name
 
@@ -189,11 +190,15 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         Returns:
             A ``HeteroSamplerOutput`` with metadata ``(input_id, time)``.
         """
+        return self._run(self.node_steps(index, loader_key))
+
+    def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
+        """:meth:`sample_from_nodes` in two steps (see ``_neighbors.py``)."""
         index = NodeSamplerInput.cast(index)
         kind = _check_type(index.input_type, self.graph.node_types, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
         times = self._seed_times(index.time, len(seeds), "input_time")
-        out = self._sample(
+        out = yield from self._sample(
             {kind: seeds},
             None if times is None else {kind: times},
             self._key(loader_key, kind, times, seeds),
@@ -217,6 +222,15 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         Returns:
             A ``HeteroSamplerOutput`` with the metadata of PyG's, in local ids.
         """
+        return self._run(self.edge_steps(index, neg_sampling, loader_key))
+
+    def edge_steps(
+        self,
+        index: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+        loader_key: int | None = None,
+    ) -> Steps:
+        """:meth:`sample_from_edges` in two steps (see ``_neighbors.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         kind = _check_type(index.input_type, self.graph.edge_types, "edge_label_index")
@@ -233,7 +247,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         if times is not None:
             seed_times = {name: times[links_.numpy()] for name, links_ in link_of.items()}
         ids = {name: group.numpy() for name, group in seeds.items()}
-        out = self._sample(ids, seed_times, key, exclude)
+        out = yield from self._sample(ids, seed_times, key, exclude)
         if out.batch is not None:
             number = torch.cat([link_of[name] for name in self.graph.node_types if name in seeds])
             out.batch = {name: number[batch] for name, batch in out.batch.items()}
@@ -326,8 +340,9 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         times: dict[str, Any] | None,
         key: int,
         exclude: dict[EdgeType, Ids] | None = None,
-    ) -> HeteroSamplerOutput:
-        found = self._current().sample(seeds, key, seed_time=times, exclude=exclude)
+    ) -> Steps:
+        sampler = self._current()
+        found = sampler.finish((yield sampler.prepare(seeds, key, times, exclude)))
 
         def tensors(arrays: dict[Any, Ids]) -> dict[Any, Tensor]:
             return {name: torch.from_numpy(ids) for name, ids in arrays.items()}
@@ -341,6 +356,14 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             num_sampled_nodes=found.num_sampled_nodes if self._is_counted else None,
             num_sampled_edges=found.num_sampled_edges if self._is_counted else None,
         )
+
+    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        return self._current().draw(batch)
+
+    @property
+    def groups(self) -> SampleGroups | None:
+        """Makes samples of coming batches together; None where that saves nothing."""
+        return self._current().groups
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._current()!r})"

@@ -20,6 +20,7 @@ from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, Stores
+from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler
@@ -282,6 +283,11 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         if isinstance(sampler, KeyedSampler):
             return sampler.sample_from_edges(seeds, neg_sampling=self.neg_sampling, loader_key=key)
         return sampler.sample_from_edges(seeds, neg_sampling=self.neg_sampling)
+
+    def _steps(self, seeds: EdgeSamplerInput, key: int | None) -> Steps:
+        sampler: Any = self.link_sampler
+        steps: Steps = sampler.edge_steps(seeds, self.neg_sampling, key)
+        return steps
 
     def _add_metadata(self, batch: dict[str, Any], metadata: tuple[Any, ...]) -> None:
         names: tuple[str, ...] = (

@@ -27,11 +27,12 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
-from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
+from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase, Steps
 from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._values import read_seed_times
 from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window
+from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
@@ -251,11 +252,15 @@ class NeighborSampler(NeighborSamplerBase):
             InvalidArgumentError: times missing for edge-level sampling, or of a wrong dtype or
                 shape.
         """
+        return self._run(self.node_steps(index, loader_key))
+
+    def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
+        """:meth:`sample_from_nodes` in two steps (see ``_neighbors.py``)."""
         index = NodeSamplerInput.cast(index)
         _reject_typed(index.input_type)
         seeds = seed_ids(index.node, "input_nodes")
         times = read_seed_times(self._current_walk().times, index.time, len(seeds), "input_time")
-        out = self._sample(seeds, self._key(loader_key, times, hash_ids(seeds)), times)
+        out = yield from self._sample(seeds, self._key(loader_key, times, hash_ids(seeds)), times)
         out.metadata = (index.input_id, index.time)
         return self._finish(out)
 
@@ -291,6 +296,15 @@ class NeighborSampler(NeighborSamplerBase):
             InvalidArgumentError: weights of the wrong length, negative, NaN or all zero; times as
                 for nodes, or missing where there are negatives.
         """
+        return self._run(self.edge_steps(index, neg_sampling, loader_key))
+
+    def edge_steps(
+        self,
+        index: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+        loader_key: int | None = None,
+    ) -> Steps:
+        """:meth:`sample_from_edges` in two steps (see ``_neighbors.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         _reject_typed(index.input_type)
@@ -312,7 +326,7 @@ class NeighborSampler(NeighborSamplerBase):
             seeds, local = torch.unique(seeds, return_inverse=True)
         if times is not None:
             times = times[links.trees().numpy()]
-        out = self._sample(seeds.numpy(), key, times, exclude)
+        out = yield from self._sample(seeds.numpy(), key, times, exclude)
         if out.batch is not None:
             out.batch = links.trees()[out.batch]
         out.metadata = links.metadata(index, local)
@@ -325,8 +339,9 @@ class NeighborSampler(NeighborSamplerBase):
 
     def _sample(
         self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
-    ) -> SamplerOutput:
-        sample = self._current_walker().sample(seeds, key, times, exclude)
+    ) -> Steps:
+        walker = self._current_walker()
+        sample = walker.finish((yield walker.prepare(seeds, key, times, exclude)))
         node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
         sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
         if self._sample_direction == "backward":
@@ -340,6 +355,14 @@ class NeighborSampler(NeighborSamplerBase):
             num_sampled_nodes=sample.hop_nodes[0] if self._is_counted else None,
             num_sampled_edges=sample.hop_edges[0] if self._is_counted else None,
         )
+
+    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        return self._current_walker().draw(batch)
+
+    @property
+    def groups(self) -> SampleGroups | None:
+        """Makes samples of coming batches together; None where that saves nothing."""
+        return self._current_walker().groups
 
     def _current_walk(self) -> Walk:
         if self._walk is None:

@@ -3,15 +3,20 @@
 #include "io_file.h"
 #include "sample/group.h"
 
-#define FILE_NAME "lists"
-#define USERS     3000
-#define ITEMS     700
-#define EDGES     40000
-#define HOPS      3
-#define MEMBERS   6
+#define USERS   3000
+#define ITEMS   700
+#define EDGES   40000
+#define HOPS    3
+#define MEMBERS 6
 
 static const uint64_t num_nodes[] = {USERS, ITEMS};
 static const uint32_t ends[3][2] = {{0, 1}, {1, 0}, {0, 0}};
+
+static char path_memory[128];
+
+static const char *lists_path(void) {
+    return test_path(path_memory, sizeof path_memory, "lists");
+}
 
 typedef struct graph {
     uint64_t *indptr[3];
@@ -51,11 +56,11 @@ static void make_lists(graph *g, uint32_t r, uint64_t *seed, FILE *f) {
 static graph make_graph(void) {
     graph g = {0};
     uint64_t seed = 3;
-    FILE *f = fopen(FILE_NAME, "wb");
+    FILE *f = fopen(lists_path(), "wb");
     for (uint32_t r = 0; r < 3; r++)
         make_lists(&g, r, &seed, f);
     fclose(f);
-    if (aether_io_open(FILE_NAME, NULL, &g.io, NULL))
+    if (aether_io_open(lists_path(), NULL, &g.io, NULL))
         abort();
     for (uint32_t r = 0; r < 3; r++) {
         const aether_lists l = lists_of(&g, r);

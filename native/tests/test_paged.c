@@ -4,7 +4,11 @@
 #include "store/paged.h"
 #include "store/windows.h"
 
-#define FILE_NAME "lists"
+static char path_memory[128];
+
+static const char *lists_path(void) {
+    return test_path(path_memory, sizeof path_memory, "lists");
+}
 
 typedef struct graph {
     uint64_t num_nodes, num_edges, indptr_at, indices_at;
@@ -27,7 +31,7 @@ static aether_lists lists_of(const graph *g) {
 }
 
 static void write_graph(const graph *g) {
-    FILE *f = fopen(FILE_NAME, "wb");
+    FILE *f = fopen(lists_path(), "wb");
     if (!f || fseek(f, (long)g->indptr_at, SEEK_SET) || !fwrite(g->indptr, 8 * (g->num_nodes + 1), 1, f) ||
         fseek(f, (long)g->indices_at, SEEK_SET) ||
         fwrite(g->indices, g->id_bytes, g->num_edges, f) != g->num_edges || fclose(f))
@@ -64,7 +68,7 @@ static aether_topology *open_paged(const graph *g, const aether_io_options *mode
     aether_lists lists = lists_of(g);
     if (mode && mode->direct) /* half of the tests have a mapping, half have none */
         lists.indices = NULL;
-    CHECK_OK(aether_io_open(FILE_NAME, mode, io, &err), err);
+    CHECK_OK(aether_io_open(lists_path(), mode, io, &err), err);
     CHECK_OK(aether_topology_create_paged(&lists, *io, g->indptr_at, g->indices_at, NULL, &t, &err), err);
     return t;
 }
@@ -240,7 +244,7 @@ TEST(a_failing_read_ends_the_call_and_the_next_one_works) {
         aether_topology *t = open_paged(&g, mode, &io);
         ae_io_set_hooks(&(ae_io_hooks){.result = fail_late});
         CHECK_CODE(fetch_once(&g, t, NULL, &err), AETHER_E_IO);
-        CHECK_HAS(err.message, FILE_NAME);
+        CHECK_HAS(err.message, "lists");
         ae_io_set_hooks(NULL);
         aether_task task = {.cancel = 1};
         CHECK_CODE(fetch_once(&g, t, &task, &err), AETHER_E_CANCELLED);
@@ -256,9 +260,9 @@ TEST(a_file_that_was_cut_off_is_named) {
     aether_error err = {0};
     aether_io *io;
     aether_topology *t = open_paged(&g, NULL, &io);
-    CHECK_EQ(truncate(FILE_NAME, (off_t)(g.indices_at + g.num_edges * 2)), 0);
+    CHECK_EQ(truncate(lists_path(), (off_t)(g.indices_at + g.num_edges * 2)), 0);
     CHECK_CODE(fetch_once(&g, t, NULL, &err), AETHER_E_FILE_CHANGED);
-    CHECK_HAS(err.message, FILE_NAME);
+    CHECK_HAS(err.message, "lists");
     aether_topology_destroy(t);
     aether_io_close(io);
     free_graph(&g);
@@ -289,7 +293,7 @@ TEST(what_does_not_lie_in_the_file_is_refused) {
     aether_error err = {0};
     aether_io *io;
     aether_topology *t;
-    CHECK_OK(aether_io_open(FILE_NAME, NULL, &io, &err), err);
+    CHECK_OK(aether_io_open(lists_path(), NULL, &io, &err), err);
     CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, g.indices_at + 4, NULL, &t, &err),
                AETHER_E_INVALID);
     CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at + 4, g.indices_at, NULL, &t, &err),

@@ -1,0 +1,68 @@
+"""grouped_map: prefetch_map for samplers that make the samples of several batches at once.
+
+    items -> [ prepare, prepare, ... | sample the group ] -> [ complete one, finish it ] -> results
+                           a background thread                a background thread
+
+While the batches of one group are completed and used, the next group is read from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from aethergraph import _binding as native
+from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
+from aethergraph.sampling.groups import SampleGroups
+
+__all__ = ["grouped_map"]
+
+T = TypeVar("T")
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+def grouped_map(
+    prepare: Callable[[T], tuple[C, native.NativeBatch]],
+    finish: Callable[[C, native.NativeSample], R],
+    items: Iterable[T],
+    groups: SampleGroups,
+    *,
+    num_seeds: int,
+    num_threads: int = 1,
+    depth: int = 2,
+) -> PrefetchIterator[Any, R]:
+    """``finish(call, sample of batch)`` for ``(call, batch) = prepare(item)`` of every item.
+
+    Args:
+        prepare: what to sample for an item, and what ``finish`` needs beside the sample.
+        finish: makes the result.
+        items: as many as a group has are taken at a time.
+        groups: makes the samples.
+        num_seeds: of a batch, about.
+        num_threads: 0 does everything in the thread of the consumer; otherwise there are two.
+        depth: results that are computed ahead at most, beside the group that is sampled.
+    """
+    threads = min(num_threads, 1)  # a group is completed in order
+    rest = iter(items)
+
+    def chunks() -> Iterator[list[T]]:
+        while chunk := list(islice(rest, groups.size(num_seeds))):
+            yield chunk
+
+    def sample(chunk: list[T]) -> tuple[int, Iterator[tuple[C, native.NativeSample]]]:
+        prepared = [prepare(item) for item in chunk]
+        samples = groups.sample([batch for _, batch in prepared])
+        return len(chunk), zip((call for call, _ in prepared), samples, strict=True)
+
+    def tickets() -> Iterator[Iterator[tuple[C, native.NativeSample]]]:
+        with prefetch_map(sample, chunks(), num_threads=threads, depth=1) as made:
+            for count, samples in made:
+                for _ in range(count):
+                    yield samples
+
+    def complete(samples: Iterator[tuple[C, native.NativeSample]]) -> R:
+        return finish(*next(samples))
+
+    return prefetch_map(complete, tickets(), num_threads=threads, depth=depth)
