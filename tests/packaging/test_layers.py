@@ -31,6 +31,7 @@ PYTHON_LAYERS = [
         "_bfloat16",
         "_feature_files",
         "_feature_rows",
+        "_feature_table",
         "_hot",
     },
     {"sampling"},

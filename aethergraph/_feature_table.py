@@ -1,0 +1,244 @@
+"""RowTable: rows by id, wherever they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_ids, describe_range, empty, to_array
+from aethergraph._bfloat16 import bfloat16_to_float32
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+
+__all__ = ["RowTable"]
+
+
+class RowTable:
+    """What a :class:`FeatureStore` answers about its rows; it says where they are."""
+
+    _rows: native.NativeRows | native.FileRows | None
+    _array: NDArray[Any] | None
+    _code: int
+    _guard: native.FileGuard | None
+    _row_shape: tuple[int, ...]
+    _num_rows: int
+    _dtype: np.dtype[Any]
+
+    # ---- what it is ----------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(num_rows, ...)``."""
+        return (self._num_rows, *self._row_shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions, the rows included."""
+        return 1 + len(self._row_shape)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self._num_rows
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row; ``()`` for a vector."""
+        return self._row_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any] | str:
+        """The numpy dtype, or the string ``"bfloat16"``."""
+        return "bfloat16" if self._code == native.BFLOAT16 else self._dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype, always a string."""
+        return native.DTYPE_NAMES[self._code]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self._num_rows * math.prod(self._row_shape) * self._dtype.itemsize
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The numpy dtype that rows come as: uint16 for bfloat16."""
+        return self._dtype
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows as a read-only view (bfloat16 as uint16).
+
+        The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If
+        the file is made shorter while it is mapped, the view reads zeros there; ``gather`` reports
+        that as FileChangedError.
+
+        Raises:
+            UnsupportedError: the rows are read with ``storage="uring"``, so there is no array.
+        """
+        self.native_rows()
+        if self._array is None:
+            raise UnsupportedError(
+                f"{self!r} reads rows when they are gathered and has no array of them all: use "
+                "gather(), or to_memory() if they fit, or load the file with storage='mmap'"
+            )
+        return self._array
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self.array
+        if self._code == native.BFLOAT16:
+            array = bfloat16_to_float32(array)
+        if dtype is not None:
+            array = array.astype(dtype, copy=False)
+        return array.copy() if copy else array
+
+    @property
+    def dtype_code(self) -> int:
+        """Native code of the dtype."""
+        return self._code
+
+    def native_rows(self) -> native.NativeRows | native.FileRows:
+        """The native handle; raises ClosedError after :meth:`close`."""
+        if self._rows is None:
+            raise ClosedError(f"{self!r} was closed")
+        return self._rows
+
+    # ---- rows ----------------------------------------------------------------------------
+
+    def gather(
+        self,
+        ids: ArrayLike,
+        out: NDArray[Any] | None = None,
+        dtype: DTypeLike | str | None = None,
+    ) -> NDArray[Any]:
+        """Rows of ``ids``, in that order, duplicates kept.
+
+        Args:
+            ids: integer vector [n] of row numbers.
+            out: where to put the rows: C-contiguous, writable, shape ``(n, *shape[1:])``.
+            dtype: widen on the way: float16, bfloat16 -> float32, float64; float32 -> float64;
+                integers -> wider integers and floats. Default: the dtype of ``out``, else the
+                stored one (bfloat16 as uint16).
+
+        Returns:
+            ``out``, or a new array ``(n, *shape[1:])``.
+
+        Raises:
+            OutOfRangeError: names the first row number that does not exist, and its position.
+            InvalidArgumentError: ``out`` does not fit; UnsupportedError: a narrowing ``dtype``.
+            FileChangedError: the file was made shorter, or written to.
+            StorageError: a read of ``storage="uring"`` failed.
+        """
+        rows = self._rows
+        if rows is None:
+            rows = self.native_rows()
+        if not (type(ids) is np.ndarray and ids.dtype == np.uint32 and ids.ndim == 1
+                and ids.flags.c_contiguous and ids.flags.aligned):  # fmt: skip
+            ids = as_ids(ids, "ids")
+        if out is None:
+            if dtype is None:
+                code, target = self._code, self._dtype
+            else:
+                code = native.dtype_code(dtype)
+                target = native.ARRAY_DTYPES[code]
+            shape = (ids.shape[0], *self._row_shape)
+            if isinstance(rows, native.FileRows):
+                out = rows.empty(shape, target)
+            if out is None:
+                out = empty(shape, target, f"{ids.shape[0]} rows")
+        else:
+            code = self._check_out(out, ids.shape[0], dtype)
+        try:
+            if out.nbytes < native.LONG_CALL_BYTES:
+                rows.gather(ids, out, code)
+            else:
+                native.run_task(lambda task: rows.gather(ids, out, code, task), None, out.nbytes)
+        except OutOfRangeError as error:
+            raise self._name_row(error) from None
+        return out
+
+    def _name_row(self, error: OutOfRangeError) -> OutOfRangeError:
+        at, value = error.position, error.value
+        if at is None:
+            return error
+        message = f"ids[{at}] = {value} is not in 0..{self._num_rows - 1}"
+        if self._num_rows == 0:
+            message = f"ids[{at}] = {value}: there are no rows"
+        return OutOfRangeError(f"{message} (num_rows={self._num_rows})", position=at, value=value)
+
+    def _check_out(self, out: NDArray[Any], count: int, dtype: DTypeLike | str | None) -> int:
+        if not isinstance(out, np.ndarray):
+            raise InvalidArgumentError(f"out must be a numpy array, got {type(out).__name__}")
+        shape = (count, *self._row_shape)
+        if out.shape != shape:
+            raise InvalidArgumentError(f"out has shape {out.shape}, the rows need {shape}")
+        flags = out.flags
+        if not (flags.c_contiguous and flags.writeable and flags.aligned):
+            raise InvalidArgumentError("out must be C-contiguous, aligned and writable")
+        if dtype is None:
+            if out.dtype == self._dtype:
+                return self._code
+            return native.dtype_code(out.dtype, "out")
+        code = native.dtype_code(dtype)
+        if out.dtype != native.ARRAY_DTYPES[code]:
+            raise InvalidArgumentError(f"out has dtype {out.dtype}, but dtype = {dtype} is asked")
+        return code
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Rows by number, slice, boolean mask or id array, always as a new array.
+
+        A single number gives the row without the first dimension; a negative one counts from the
+        end, as in numpy. In id arrays negative numbers are errors.
+        """
+        self.native_rows()
+        if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+            number = int(index)
+            if not -self._num_rows <= number < self._num_rows:
+                raise OutOfRangeError(
+                    f"row {number} is {describe_range(self._num_rows)}".replace(
+                        "num_nodes", "num_rows"
+                    ),
+                    value=number,
+                )
+            row: NDArray[Any] = self.gather(np.array([number % self._num_rows]))[0]
+            return row
+        if index is Ellipsis or index is None:
+            index = slice(None)
+        if isinstance(index, slice):
+            try:
+                bounds = index.indices(self._num_rows)
+            except (TypeError, ValueError) as error:
+                raise InvalidArgumentError(f"{index} cannot choose rows: {error}") from error
+            if self._array is None:
+                return self.gather(np.arange(*bounds))
+            with native.reading(self._guard):
+                return self._array[index].copy()
+        if isinstance(index, tuple):
+            raise UnsupportedError("index rows only; index the result for more dimensions")
+        ids = to_array(index, "index")
+        if ids.dtype.kind == "b":
+            if ids.shape != (self._num_rows,):
+                raise InvalidArgumentError(
+                    f"the mask has shape {ids.shape}, the store has {self._num_rows} rows"
+                )
+            ids = np.flatnonzero(ids)
+        elif ids.size == 0 and not hasattr(index, "dtype"):
+            ids = np.empty(0, np.int64)
+        return self.gather(ids)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for number in range(self._num_rows):
+            yield self[number]
