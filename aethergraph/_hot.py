@@ -60,7 +60,7 @@ def choose_cache(
         raise InvalidArgumentError(f"hot_share = {hot_share!r} is not in 0..1")
     if hot is not None and frequency is not None:
         raise InvalidArgumentError("give hot or frequency, not both")
-    percent, num_rows = int(hot_share * 100), rows.shape[0]
+    percent, num_rows = round(hot_share * 100), rows.shape[0]
     chosen: Ids | None = None
     if hot is not None:
         chosen = _check_hot(as_ids(hot, "hot"), num_rows)

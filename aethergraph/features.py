@@ -121,7 +121,7 @@ class FeatureStore(RowTable):
         memory_budget: int | str | None = None,
         hot: ArrayLike | None = None,
         frequency: ArrayLike | Numbers | None = None,
-        hot_share: float = 0.5,
+        hot_share: float = 0.9,
         progress: native.Progress | None = None,
     ) -> FeatureStore:
         """Open a ``.npy`` file as it is, or a native feature file.
@@ -299,7 +299,7 @@ class FeatureStore(RowTable):
         *,
         hot: ArrayLike | None = None,
         frequency: ArrayLike | Numbers | None = None,
-        hot_share: float = 0.5,
+        hot_share: float = 0.9,
         progress: native.Progress | None = None,
     ) -> FeatureStore:
         """The same rows of the same file, read when they are gathered, within a budget.
@@ -323,7 +323,9 @@ class FeatureStore(RowTable):
             frequency: instead of ``hot``, a number for each row, such as a degree or a count of
                 uses, or a function ``(start, stop)`` that gives those of a span of rows; rows with
                 the largest are kept.
-            hot_share: how much of the cache hot rows may take, 0 to 1; others are not kept.
+            hot_share: how much of the cache hot rows may take, 0 to 1; the others of them are
+                treated as any row. Sampled batches are best served by much of it, if the numbers
+                are true: what was used last tells less of the next use than a degree does.
             progress: called with (bytes done, bytes in all) while hot rows are read.
 
         Raises:

@@ -265,7 +265,7 @@ class Graph(Adjacency):
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
         hot: ArrayLike | Literal["degree"] | None = None,
-        hot_share: float = 0.5,
+        hot_share: float = 0.9,
     ) -> FeatureStore:
         """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
 
@@ -309,7 +309,7 @@ class Graph(Adjacency):
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
         hot: ArrayLike | None = None,
-        hot_share: float = 0.5,
+        hot_share: float = 0.9,
     ) -> FeatureStore:
         """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
 

@@ -96,7 +96,7 @@ class NodeView(NoStrayAttributes):
     def load_features(
         self, path: native.Path, name: str = "x", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
-        hot_share: float = 0.5,
+        hot_share: float = 0.9,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per node, as :meth:`Graph.load_features` does."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
@@ -150,7 +150,7 @@ class EdgeView(Adjacency):
     def load_features(
         self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
-        hot_share: float = 0.5,
+        hot_share: float = 0.9,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per edge, in edge-id order."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
