@@ -15,7 +15,8 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 __all__ = ["Numbers", "RowCache", "choose_cache", "hottest"]
 
 DEFAULT_BUDGET = 512 << 20
-_CHUNK_ROWS = 1 << 20
+_CHUNK_ROWS = 1 << 18
+_LEAST_FRAME = 256  # bytes: smaller rows share one
 
 Ids = NDArray[np.int64]
 
@@ -66,8 +67,8 @@ def choose_cache(
         chosen = _check_hot(as_ids(hot, "hot"), num_rows)
     elif frequency is not None:
         numbers = frequency if callable(frequency) else _check_frequency(frequency, num_rows)
-        row_bytes = max(1, rows.nbytes // max(1, num_rows))
-        room = 1 + memory * percent // 100 // row_bytes
+        frame_bytes = max(_LEAST_FRAME, rows.nbytes // max(1, num_rows))
+        room = 1 + memory * percent // 100 // frame_bytes
         chosen = hottest(numbers, num_rows, room)
     return RowCache(memory, chosen, percent if chosen is not None else 0)
 

@@ -13,6 +13,7 @@ from aethergraph._binding.files import encode_path
 from aethergraph._binding.io import IO_TIER_NAMES, IO_TIERS
 from aethergraph._binding.memory import buffer_alloc
 from aethergraph._binding.tasks import Progress, Task, lend, run_long
+from aethergraph.errors import InvalidArgumentError
 
 #: Smaller results are copied faster than memory for direct reads is made.
 _DIRECT_BYTES = 128 << 10
@@ -36,7 +37,8 @@ class RowStats(NamedTuple):
         inserted, evicted: frames that came into the dynamic part of the cache, and left it.
         frame_rows: rows in a frame: 1 from 256 bytes a row on.
         budget: bytes that were given.
-        used: bytes of it that the cache, its index, reads under way and sorting take at most.
+        used: bytes of it that the cache, its index, the list of hot rows, reads under way and
+            sorting take at most.
         tier: ``"uring"`` or ``"pread"``: how the system is asked.
         direct: whether reads go past the page cache.
     """
@@ -84,7 +86,7 @@ class FileRows:
         offset: of row 0.
         shape: ``(num_rows, ...)``; neither rows nor their items may be none.
         code: of the dtype.
-        memory: bytes for everything.
+        memory: bytes for everything, ``hot`` included, which its owner keeps for pickles.
         hot: rows that stay in the cache, the most important first.
         hot_percent: part of the cache that they may take.
         tier: ``uring``, ``pread`` or ``auto``.
@@ -94,7 +96,7 @@ class FileRows:
         TruncatedFileError: the file ends before its last row.
     """
 
-    __slots__ = ("_handle", "_row_bytes", "code", "path")
+    __slots__ = ("_handle", "_hot_bytes", "_row_bytes", "code", "path")
 
     def __init__(
         self, path: Path, offset: int, shape: tuple[int, ...], code: int, memory: int, *,
@@ -108,7 +110,8 @@ class FileRows:
         options.offset = offset
         options.num_rows = shape[0]
         options.row_items = int(np.prod(shape[1:], dtype=np.int64))
-        options.memory = min(memory, (1 << 63) - 1)
+        self._hot_bytes = 0 if hot is None else hot.nbytes
+        options.memory = max(0, min(memory, (1 << 63) - 1) - self._hot_bytes)
         options.dtype = code
         options.tier = IO_TIERS[tier]
         options.hot_percent = hot_percent
@@ -118,13 +121,19 @@ class FileRows:
         out, err = ffi.new("aether_row_file **"), new_error()
 
         def call(task: Task | None) -> None:
-            code = lib.aether_row_open(encoded, options, lend(task, hot_bytes), out, err)
+            code = lib.aether_row_open(encoded, options, lend(task, total), out, err)
             if code:
-                raise_error(code, err, text)
+                try:
+                    raise_error(code, err, text)
+                except InvalidArgumentError as error:
+                    if self._hot_bytes:
+                        beside = f"{error}, beside {self._hot_bytes} for the list of hot rows"
+                        raise InvalidArgumentError(beside) from None
+                    raise
 
         self._row_bytes = options.row_items * int(lib.aether_dtype_size(code))
-        hot_bytes = 0 if hot is None else len(hot) * self._row_bytes
-        run_long(call, progress, hot_bytes)
+        total = 0 if hot is None else len(hot) * self._row_bytes
+        run_long(call, progress, total)
         self._handle = ffi.gc(out[0], lib.aether_row_close, memory)
 
     def gather(
@@ -171,8 +180,8 @@ class FileRows:
             inserted=found.inserted,
             evicted=found.evicted,
             frame_rows=found.frame_rows,
-            budget=found.budget,
-            used=found.cache_bytes + found.work_bytes,
+            budget=found.budget + self._hot_bytes,
+            used=found.cache_bytes + found.work_bytes + self._hot_bytes,
             tier=IO_TIER_NAMES[found.tier],
             direct=bool(found.direct),
         )

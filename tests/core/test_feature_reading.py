@@ -154,7 +154,11 @@ def test_aligned_rows_are_read_into_the_result(tmp_path: Path) -> None:
 def test_hot_rows_are_not_read_again(path: Path, rows: Any) -> None:
     hot = np.random.default_rng(3).permutation(5000)[:300]
     store = FeatureStore.load(path, "uring", memory_budget="1M", hot=hot)
-    assert store.stats().hot_frames == 300
+    stats = store.stats()
+    assert (stats.hot_frames, stats.budget) == (300, 1 << 20)
+    assert stats.used <= 1 << 20
+    without = FeatureStore.load(path, "uring", memory_budget=(1 << 20) - hot.nbytes).stats()
+    assert (stats.frames, stats.used) == (without.frames, without.used + hot.nbytes)
     np.testing.assert_array_equal(store.gather(hot), rows[hot])
     assert store.stats().device_reads == 0
     assert store.stats().hit_rate == 1.0
@@ -214,6 +218,8 @@ def test_a_budget_that_is_too_small_names_the_least(path: Path) -> None:
         FeatureStore.load(path, "uring", memory_budget="64K")
     least = int(str(caught.value).rsplit(" ", 1)[1])
     FeatureStore.load(path, "uring", memory_budget=least).gather([1, 2, 3])
+    with pytest.raises(errors.InvalidArgumentError, match="beside 16 for the list of hot rows"):
+        FeatureStore.load(path, "uring", memory_budget=least, hot=[1, 2])
     with pytest.raises(errors.InvalidArgumentError, match="at least"):
         FeatureStore.load(path, "uring", memory_budget=least - 1)
 
