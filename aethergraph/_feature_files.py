@@ -64,6 +64,11 @@ class FoundRows(NamedTuple):
     origin: Origin
     offset: int
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether there are bytes, and they are those of the file as it is."""
+        return isinstance(self.array.base, native.MemoryView)
+
 
 def find_rows(path: native.Path, storage: str) -> FoundRows:
     """The rows of a ``.npy`` file or a native feature file."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,48 +142,35 @@ class FeatureStore(RowTable):
             UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
         """
         check_storage(storage)
-        if storage == "uring":
-            before = identity(path)
-            found = find_rows(path, "mmap")
-            cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
-            return cls._read(found, before, cache, progress)
         for name, value in (("hot", hot), ("frequency", frequency)):
-            if value is not None:
+            if value is not None and storage not in ("uring", "auto"):
                 raise InvalidArgumentError(f"{name} needs storage='uring', not {storage!r}")
-        if storage == "auto" and memory_budget is not None:
-            return cls._load_within(path, memory_budget, progress)
-        return cls._open(find_rows(path, storage), storage, memory_budget, progress)
-
-    @classmethod
-    def _load_within(
-        cls, path: native.Path, budget: int | str, progress: native.Progress | None
-    ) -> FeatureStore:
-        """In memory, or out of core; mapped if the budget is too small even for that."""
-        size = find_rows(path, "mmap").array.nbytes
-        chosen: Any = choose_storage("auto", size, budget, os.fsdecode(path))
-        try:
-            return cls.load(path, chosen, memory_budget=budget, progress=progress)
-        except InvalidArgumentError as error:
-            if chosen != "uring":
-                raise
-            log.info("%s: storage=auto takes mmap instead (%s)", os.fsdecode(path), error)
-            return cls.load(path, "mmap")
+        before = identity(path)
+        found = find_rows(path, "mmap" if storage == "uring" else storage)
+        chosen = choose_storage(storage, found.array.nbytes, memory_budget, found.origin.path)
+        if chosen == "uring" and found.is_mapped:
+            try:
+                cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
+                return cls._read(found, before, cache, progress)
+            except InvalidArgumentError as error:
+                if storage != "auto":
+                    raise
+                log.info("%s: storage=auto takes mmap instead (%s)", found.origin.path, error)
+                chosen = "mmap"
+        return cls._open(found, chosen, progress)
 
     @classmethod
     def _open(
         cls,
         found: FoundRows,
         storage: str,
-        budget: int | str | None,
         progress: native.Progress | None,
     ) -> FeatureStore:
         array, code, guard, origin, _ = found
-        chosen = choose_storage(storage, array.nbytes, budget, origin.path)
-        mapped = isinstance(array.base, native.MemoryView)
-        if not mapped:  # empty, or converted while it was read
+        if not found.is_mapped:  # empty, or converted while it was read
             return cls._make(array, code, origin=origin)
-        origin.storage = chosen
-        if chosen == "memory":
+        origin.storage = storage
+        if storage == "memory":
             return cls._make(copy_to_memory(array, guard, progress), code, origin=origin)
         return cls._map(found)
 
@@ -203,8 +189,6 @@ class FeatureStore(RowTable):
         progress: native.Progress | None,
     ) -> FeatureStore:
         origin = found.origin.stored("uring", cache)
-        if found.array.nbytes == 0:  # nothing to read
-            return cls._make(found.array, found.code, origin=origin)
         rows = open_rows(found, before, cache, progress)
         return cls._over(rows, found.array.shape, origin, "uring")
 
@@ -474,9 +458,9 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
     else:
         found = find_rows(origin.path, "mmap" if origin.storage == "uring" else origin.storage)
         check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)
-    if origin.cache is not None:
+    if origin.cache is not None and found.is_mapped:
         return FeatureStore._read(found, before, origin.cache, progress)
-    return FeatureStore._open(found, origin.storage, None, progress)
+    return FeatureStore._open(found, origin.storage, progress)
 
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:

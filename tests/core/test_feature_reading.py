@@ -125,6 +125,18 @@ def test_tables_without_bytes(tmp_path: Path, shape: tuple[int, ...]) -> None:
     assert copy.shape == shape
 
 
+def test_auto_reads_what_a_budget_does_not_hold(path: Path, rows: Any, tmp_path: Path) -> None:
+    for budget, storage in (("16M", "memory"), ("1M", "uring")):
+        store = FeatureStore.load(path, "auto", memory_budget=budget, hot=[3])
+        assert store.storage == storage
+        np.testing.assert_array_equal(store.gather([3, 4]), rows[[3, 4]])
+    np.save(tmp_path / "columns.npy", np.asfortranarray(rows))  # can only be loaded
+    columns = FeatureStore.load(tmp_path / "columns.npy", "auto", memory_budget="1M")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(columns)).array, rows)
+    with pytest.raises(errors.UnsupportedError, match="column-major"):
+        FeatureStore.load(tmp_path / "columns.npy", "uring")
+
+
 def test_what_indexing_gives(path: Path, rows: Any) -> None:
     store = FeatureStore.load(path, "uring", memory_budget="1M")
     mask = np.arange(5000) % 7 == 3
