@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -192,6 +193,46 @@ def test_large_graphs_are_the_same_every_time(data: Path) -> None:
         assert graph.num_nodes == 5000 and graph.num_edges == 1_100_000
         into, out = graph.in_degrees(), np.bincount(graph.csc()[1], minlength=5000)
     assert into.min() > 0 and np.corrcoef(into, out)[0, 1] > 0.99  # popular at both ends
+
+
+def test_gather_io(data: Path) -> None:
+    done = run("gather_io", "--quick", "--dir", str(data), "--out", str(data), "--limit", "200M")
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "gather_io.json").read_text())
+    check(document, "gather_io")
+    for case in document["data"]["cached"]:
+        assert 0 < case["s3_fifo"] <= case["belady"] < 1
+        assert 0 < case["hot"] <= case["belady"]
+    for rounds in document["data"]["cold"]["contenders"].values():
+        assert rounds[0]["rows_per_second"] > 0
+
+
+def belady_by_search(trace: list[int], capacity: int) -> int:
+    """The most hits of any choice of what to keep."""
+
+    @functools.cache
+    def best(position: int, kept: frozenset[int]) -> int:
+        if position == len(trace):
+            return 0
+        one = trace[position]
+        there = kept | {one}
+        choices = [there] if len(there) <= capacity else [there - {gone} for gone in there]
+        return (one in kept) + max(best(position + 1, choice) for choice in choices)
+
+    return best(0, frozenset())
+
+
+def test_belady_is_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    optimum = importlib.import_module("optimum")
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        trace = rng.integers(0, 6, 14)
+        capacity = int(rng.integers(1, 4))
+        expected = belady_by_search(trace.tolist(), capacity)
+        assert optimum.belady_hits(trace, capacity) == expected
 
 
 def test_run_all_goes_on_and_reports(data: Path) -> None:
