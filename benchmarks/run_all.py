@@ -19,8 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
-    "floor", "io", "sampling", "typed", "modes", "gather", "walks", "build", "end_to_end", "links",
-    "growth", "load_time", "memory_limit", "outofcore", "outofcore_gather",
+    "floor", "io", "sampling", "typed", "modes", "gather", "walks", "compressed", "build",
+    "end_to_end", "links", "growth", "load_time", "memory_limit", "outofcore", "outofcore_gather",
     "gather_io", "train_beyond_memory", "accuracy",
 )  # fmt: skip
 

@@ -143,6 +143,33 @@ TEST(long_arrays_are_encoded_by_many_threads) {
     free(out);
 }
 
+/* Blocks decoded from a copy of their bytes, as a reader of pages has them. */
+TEST(blocks_are_decoded_from_bytes_read_elsewhere) {
+    uint64_t n = 9001, seed = 1, wrong = 0, ids[AE_BLOCK];
+    uint64_t *all = malloc(n * sizeof *all);
+    id_pattern(5, 1 << 20, n, 5, all);
+    id_blocks b = id_encode(all, n, 4);
+    for (uint32_t round = 0; round < 500; round++) {
+        uint64_t first = test_random(&seed) % n, count = 1 + test_random(&seed) % (n - first), begin, end;
+        ae_block_span(b.index, first, count, &begin, &end);
+        uint8_t *bytes = malloc(end - begin);
+        memcpy(bytes, b.bytes + begin, end - begin);
+        for (uint64_t number = first / AE_BLOCK; number * AE_BLOCK < first + count; number++) {
+            uint64_t from, to, at = number * AE_BLOCK, left = n - at;
+            ae_block block;
+            ae_block_range(b.index, number, &from, &to);
+            REQUIRE(ae_block_open(bytes + from - begin, to - from, end - from, 4,
+                                  left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, &block));
+            ae_block_decode(&block, ids);
+            wrong += memcmp(ids, all + at, block.count * sizeof *ids) != 0;
+        }
+        free(bytes);
+    }
+    CHECK_EQ(wrong, 0);
+    id_release(&b);
+    free(all);
+}
+
 TEST(no_edges) {
     uint64_t indptr[2] = {0, 0}, none = 0;
     id_blocks b = id_encode(&none, 0, 4);

@@ -65,7 +65,18 @@ def check(document: dict[str, Any], name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["floor", "io", "gather", "walks", "build", "end_to_end", "growth", "load_time", "accuracy"],
+    [
+        "floor",
+        "io",
+        "gather",
+        "walks",
+        "compressed",
+        "build",
+        "end_to_end",
+        "growth",
+        "load_time",
+        "accuracy",
+    ],
 )
 def test_quick_run(name: str, data: Path) -> None:
     check(run_quick(name, data), name)

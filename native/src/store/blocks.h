@@ -84,6 +84,14 @@ AE_BLOCK_INLINE void ae_block_range(const ae_block_group *index, uint64_t block,
     *end = k + 1 < AE_BLOCK_GROUP ? g->start + g->after[k + 1] : g[1].start;
 }
 
+/* The bytes of the blocks that hold n (at least 1) positions from `first` on. */
+AE_BLOCK_INLINE void ae_block_span(const ae_block_group *index, uint64_t first, uint64_t n, uint64_t *begin,
+                                   uint64_t *end) {
+    uint64_t other;
+    ae_block_range(index, first / AE_BLOCK, begin, &other);
+    ae_block_range(index, (first + n - 1) / AE_BLOCK, &other, end);
+}
+
 /* All ids of an opened block. */
 void ae_block_decode(ae_block *b, uint64_t *ids);
 
@@ -180,7 +188,7 @@ AE_BLOCK_INLINE bool ae_block_open(const uint8_t *bytes, uint64_t size, uint64_t
     uint32_t head = size ? bytes[0] : 0xFF, class_bits = (head & AE_BLOCK_HEAD_CLASSES) >> 2;
     uint32_t kind = head & AE_BLOCK_HEAD_KIND, anchor_bytes = 0, widest = 0;
     uint64_t skip = 1 + id_bytes + ((uint64_t)1 << class_bits) + class_bits * (uint64_t)(AE_BLOCK / 8);
-    if (kind > AE_BLOCK_DIFFERENCE || head >= 16 || class_bits > 2 || room < size ||
+    if (kind > AE_BLOCK_DIFFERENCE || head >= 12 || room < size ||
         size < skip + (kind == AE_BLOCK_DIFFERENCE))
         return false;
     b->kind = kind;
