@@ -100,6 +100,19 @@ def test_convert_refuses_what_would_mislead(edges: Path, tmp_path: Path) -> None
     assert "is a pipe" in fails("convert", "-i", tmp_path / "pipe", "-o", tmp_path / "g")
 
 
+def test_convert_compressed(edges: Path, tmp_path: Path) -> None:
+    out = tmp_path / "g.bin"
+    ae("convert", "-i", edges, "-o", out, "--compress", "--layout", "both")
+    assert Graph.load(out).compressed
+    assert "ids uint32, compressed" in ae("info", out).stdout
+    assert json.loads(ae("info", out, "--json").stdout)["compressed"] is True
+    assert "are right" in ae("verify", out).stdout
+    ae("stats", out)
+    typed = tmp_path / "typed.bin"
+    HeteroGraph.from_edges({("a", "r", "b"): ([0, 1], [1, 0])}).save(typed, compress=True)
+    assert "a -> r -> b: 2 edges, csc, compressed" in ae("info", typed).stdout
+
+
 def test_convert_notes_unused_columns(edges: Path, tmp_path: Path) -> None:
     result = ae("convert", "-i", edges, "-o", tmp_path / "g.bin")
     assert result.stderr.strip() == "note: columns not used: w"
