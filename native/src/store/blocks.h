@@ -197,6 +197,7 @@ AE_BLOCK_INLINE bool ae_block_open(const uint8_t *bytes, uint64_t size, uint64_t
     b->base = 0;
     memcpy(&b->base, bytes + 1, id_bytes == 8 ? 8 : 4);
     const uint8_t *width = bytes + 1 + id_bytes, *classes = width + ((uint64_t)1 << class_bits);
+    memset(b->width, 0, sizeof b->width);
     for (uint32_t i = 0; i < 1u << class_bits; i++) {
         b->width[i] = width[i];
         widest = width[i] > widest ? width[i] : widest;
