@@ -1,18 +1,21 @@
 """Edges, features and labels from files into graph files.
 
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
-``aethergraph convert``; :func:`read_gl` and :func:`read_gd` open GraphZero's files,
-:func:`read_ogb` the folders of OGB's node datasets.
+``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;
+:func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
+node datasets.
 """
 
 from __future__ import annotations
 
-from aethergraph.build.convert import ConvertResult, convert
+from aethergraph.build.convert import convert
 from aethergraph.build.graphzero import read_gd, read_gl
 from aethergraph.build.ogb import read_ogb
 from aethergraph.build.readers import AttrSpec, EdgeChunk, EdgeTable, iter_edges, read_edges
+from aethergraph.build.result import ConvertResult
 from aethergraph.build.rows import read_labels
 from aethergraph.build.source import InputError
+from aethergraph.build.within import convert_chunks
 
 __all__ = [
     "AttrSpec",
@@ -21,6 +24,7 @@ __all__ = [
     "EdgeTable",
     "InputError",
     "convert",
+    "convert_chunks",
     "iter_edges",
     "read_edges",
     "read_gd",

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from aethergraph.build.inputs import open_input
 from aethergraph.build.source import InputError, PathLike, check_readable, is_compressed
 
 __all__ = ["Block", "BlockReader"]
@@ -95,7 +96,7 @@ class BlockReader:
         line = 1
         carry: bytes = b""
         first = True
-        with open(self._path, "rb", buffering=0) as raw:
+        with open_input(self._path) as raw:
             stream = _decompressed(self._path, raw)
             while True:
                 buffer = self._buffer(len(carry) + BLOCK_BYTES)

@@ -3,53 +3,28 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from aethergraph import _binding as native
-from aethergraph.build.outputs import NpyWriter, check_outputs
-from aethergraph.build.readers import AttrSpec, EdgeTable, read_edges
-from aethergraph.build.rows import is_array_file, read_labels, write_rows
-from aethergraph.build.source import ColumnSelector, InputError, PathLike, ProgressFn
-from aethergraph.errors import InvalidArgumentError, LimitError
-from aethergraph.features import FeatureStore
+from aethergraph.build.companions import Companions, output_names
+from aethergraph.build.form import GraphForm
+from aethergraph.build.inputs import expand_inputs, is_url
+from aethergraph.build.outputs import check_outputs
+from aethergraph.build.readers import AttrSpec, EdgePlan, EdgeTable, attr_specs, read_edges
+from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
+from aethergraph.build.source import ColumnSelector, PathLike, ProgressFn
+from aethergraph.build.within import BoundedJob
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 
 __all__ = ["ConvertResult", "Stages", "convert", "drop_duplicates", "with_reverses"]
 
-#: ``stages(name, unit)`` announces a stage and returns where to report (done, total).
-Stages = Callable[[str, str], ProgressFn]
 Array = npt.NDArray[Any]
-
-
-@dataclass
-class ConvertResult:
-    """What was written.
-
-    Attributes:
-        graph, features, labels: the files; None where nothing was asked for. ``features`` may be
-            the input itself, if it can be used as it is.
-        seconds: seconds per stage ("read", "features", "build", "write").
-        notes: remarks worth telling the user.
-    """
-
-    graph: str
-    num_nodes: int = 0
-    num_edges: int = 0
-    read_edges: int = 0
-    layout: str = "csc"
-    features: str | None = None
-    feature_shape: tuple[int, ...] = ()
-    labels: str | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
 
 def convert(
@@ -77,9 +52,12 @@ def convert(
     labels: PathLike | None = None,
     labels_out: PathLike | None = None,
     id_column: ColumnSelector | None = None,
+    memory_budget: int | str | None = None,
+    restart: bool = False,
     force: bool = False,
     threads: int | None = None,
     stages: Stages | None = None,
+    remark: Callable[[str], None] | None = None,
 ) -> ConvertResult:
     """Convert edge lists (see :func:`aethergraph.build.read_edges`) into a graph file.
 
@@ -96,20 +74,66 @@ def convert(
         labels: one integer per node: .npy, CSV or Parquet -> int64 .npy.
         id_column: the column of text and Parquet tables that holds the node id; default: row i
             belongs to node i.
+        memory_budget: bytes, or a text such as "1G", that the process may take in all; edges are
+            then sorted on disk, in a folder beside ``output`` (``output.building``) that needs
+            room for 8 bytes per edge and their values, and the result once more. The files
+            are the same. After a kill, the same call goes on where it was. None: in memory.
+        restart: with ``memory_budget``: begin anew instead.
         force: overwrite outputs.
         stages: announces stages and takes progress.
+        remark: takes what is worth telling at once, such as where a build goes on.
 
     Errors:
         InputError: what is wrong in an input, with file, line and column.
-        StorageError: an output cannot be written. Nothing is left behind.
+        StorageError: an output cannot be written. Nothing is left behind, but, with
+            ``memory_budget``, the work folder, from which the same call goes on.
+        InvalidArgumentError: among others, a budget that is too small (names the least), and a
+            work folder of another command (names what changed).
     """
-    files = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
-    names = _output_names(output, features, features_out, dtype, labels, labels_out)
+    files = expand_inputs(inputs)
+    for path in (features, labels):
+        if path is not None and is_url(path):
+            raise UnsupportedError(f"{os.fspath(path)}: only edges may be given by URL")
+    names = output_names(output, features, features_out, dtype, labels, labels_out)
     sources = [os.fspath(p) for p in [*files, features, labels] if p is not None]
-    check_outputs([n for n in names if n is not None], sources, force)
     result = ConvertResult(os.fspath(output), layout=layout)
-    show = stages or _silent
-    with ExitStack() as stack, _Clock(result.seconds) as clock:
+    show = stages or silent
+
+    def open_companions(stack: ExitStack) -> Companions:
+        companions = Companions(stack, id_column, show)
+        if features is not None:
+            companions.open_features(features, names[1], dtype)
+        if labels is not None:
+            companions.open_labels(labels, names[2])
+        return companions
+
+    if memory_budget is not None:
+        form = GraphForm(layout, keep_order, undirected, dedup, num_nodes)
+        plan = EdgePlan(src, dst, weight, time_column, attr_specs(attrs), time_type, num_nodes)
+        reading = {"format": format, "delimiter": delimiter, "header": header}
+        options = {
+            **reading,
+            "src": src,
+            "dst": dst,
+            "weight": weight,
+            "time": time_column,
+            "time_type": time_type,
+            "attrs": [[one.name, one.columns, one.dtype] for one in plan.attrs],
+            "companions": [str(c) for c in (features, features_out, dtype, labels, labels_out)],
+        }
+        check_outputs([os.fspath(output)], sources, force)
+        job = BoundedJob(
+            files, output, form, memory_budget, options, restart=restart, remark=remark
+        )
+        try:
+            check_outputs([n for n in names if n is not None], sources, force or job.has_companions)
+            job.run(plan, reading, open_companions, result, threads, show)
+        finally:
+            job.journal.remove_if_new()
+        return result
+    check_outputs([n for n in names if n is not None], sources, force)
+    clock = Clock(result.seconds)
+    with ExitStack() as stack:
         table = read_edges(
             files,
             src=src,
@@ -129,19 +153,15 @@ def convert(
         result.read_edges = table.num_edges
         if table.unused:
             result.notes.append(f"columns not used: {', '.join(table.unused)}")
-        tables = _Tables(stack, id_column, show)
-        if features is not None:
-            tables.open_features(features, names[1], dtype)
-        if labels is not None:
-            tables.open_labels(labels, names[2])
+        companions = open_companions(stack)
         clock.lap("features")
-        result.num_nodes = tables.check_rows(table.num_nodes, num_nodes)
-        _check_density(files[0], result.num_nodes, table.num_edges)
+        result.num_nodes = companions.check_rows(table.num_nodes, num_nodes)
+        check_density(files[0], result.num_nodes, table.num_edges)
         graph = _build(table, result, layout, keep_order, undirected, dedup, show)
         del table
         clock.lap("build")
-        tables.commit_features(result)
-        tables.commit_labels(result)
+        companions.commit_features(result)
+        companions.commit_labels(result)
         graph.save(output, compress=compress, progress=show("Writing graph", "B"))
         clock.lap("write")
     return result
@@ -179,127 +199,6 @@ def _build(
         keep_order=keep_order,
         progress=show("Building lists", "B"),
     )
-
-
-class _Tables:
-    """Features and labels on their way: opened early, put in place only when all is well."""
-
-    def __init__(self, stack: ExitStack, id_column: ColumnSelector | None, show: Stages) -> None:
-        self._stack = stack
-        self._id_column = id_column
-        self._show = show
-        self._rows: dict[str, tuple[str, int]] = {}
-        self._store: FeatureStore | None = None
-        self._writer: NpyWriter | None = None
-        self._features_name: str | None = None
-        self._features_path = ""
-        self._dtype: str | None = None
-        self._labels: npt.NDArray[np.int64] | None = None
-        self._labels_name = ""
-
-    def open_features(self, path: PathLike, name: str | None, dtype: str | None) -> None:
-        self._features_path = os.fspath(path)
-        self._features_name = name
-        self._dtype = dtype
-        if not is_array_file(path):
-            assert name is not None
-            self._writer = self._stack.enter_context(
-                write_rows(
-                    path,
-                    name,
-                    id_column=self._id_column,
-                    progress=self._show("Reading features", "B"),
-                )
-            )
-            path = self._writer.temporary
-        # Copied row by row, so any layout will do for an output; else it must be mappable.
-        storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
-        self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
-        self._rows["features"] = (self._features_path, self._store.num_rows)
-
-    def open_labels(self, path: PathLike, name: str | None) -> None:
-        assert name is not None
-        self._labels = read_labels(
-            path, id_column=self._id_column, progress=self._show("Reading labels", "B")
-        )
-        self._labels_name = name
-        self._rows["labels"] = (os.fspath(path), int(self._labels.size))
-
-    def check_rows(self, from_edges: int, asked: int | None) -> int:
-        """The number of nodes, with which all tables agree."""
-        nodes = asked
-        if nodes is None:
-            nodes = max([from_edges, *(rows for _, rows in self._rows.values())])
-        for what, (path, rows) in self._rows.items():
-            if rows != nodes:
-                why = "-n" if asked is not None else "the ids and tables given"
-                raise InputError(path, f"{rows:,} rows of {what} for {nodes:,} nodes (by {why})")
-        return nodes
-
-    def commit_features(self, result: ConvertResult) -> None:
-        if self._store is None:
-            return
-        result.feature_shape = self._store.shape
-        if self._features_name is None:
-            result.features = self._features_path
-            return
-        result.features = self._features_name
-        as_it_is = self._dtype is None or self._dtype == self._store.dtype_name
-        if self._writer is not None and as_it_is and self._features_name.endswith(".npy"):
-            self._store.close()
-            self._writer.commit()
-            return
-        progress = self._show("Writing features", "B")
-        self._store.save(self._features_name, dtype=self._dtype, progress=progress)
-
-    def commit_labels(self, result: ConvertResult) -> None:
-        if self._labels is None:
-            return
-        with NpyWriter(self._labels_name, np.int64, ()) as writer:
-            writer.append(self._labels)
-            writer.commit()
-        result.labels = self._labels_name
-
-
-def _column_major(path: PathLike) -> bool:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError):
-        return False
-    return array.ndim > 1 and not array.flags.c_contiguous
-
-
-def _output_names(
-    output: PathLike,
-    features: PathLike | None,
-    features_out: PathLike | None,
-    dtype: str | None,
-    labels: PathLike | None,
-    labels_out: PathLike | None,
-) -> tuple[str, str | None, str | None]:
-    """The files to write: graph, features (None: the input is used as it is), labels."""
-    if features is None and (features_out is not None or dtype is not None):
-        raise InvalidArgumentError("an output or a dtype of features was given, but no features")
-    if labels is None and labels_out is not None:
-        raise InvalidArgumentError("an output of labels was given, but no labels")
-    base = Path(output).with_suffix("")
-    feature_name = None if features_out is None else os.fspath(features_out)
-    if features is not None and feature_name is None and (dtype or not is_array_file(features)):
-        feature_name = f"{base}.features.{'bin' if dtype == 'bfloat16' else 'npy'}"
-    label_name = None
-    if labels is not None:
-        label_name = f"{base}.labels.npy" if labels_out is None else os.fspath(labels_out)
-    return os.fspath(output), feature_name, label_name
-
-
-def _check_density(path: PathLike, num_nodes: int, num_edges: int) -> None:
-    """Refuse ids so sparse that the node arrays alone would not fit: a sign of hashed ids."""
-    if num_nodes > 1 << 26 and num_nodes // 256 > num_edges:
-        raise LimitError(
-            f"{os.fspath(path)}: the largest node id is {num_nodes - 1}, far above the "
-            f"{num_edges:,} edges; ids should be 0..N-1 without gaps, map them first, for "
-            "example with numpy.unique(ids, return_inverse=True)"
-        )
 
 
 def with_reverses(table: EdgeTable) -> EdgeTable:
@@ -366,26 +265,3 @@ def _first_of_equal(
     first = np.zeros(order.size, np.bool_)
     first[order[new]] = True
     return first
-
-
-def _silent(_name: str, _unit: str) -> ProgressFn:
-    return lambda done, total: None
-
-
-class _Clock:
-    """Seconds per lap, into a dict."""
-
-    def __init__(self, laps: dict[str, float]) -> None:
-        self._laps = laps
-        self._last = time.perf_counter()
-
-    def __enter__(self) -> _Clock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self._laps[name] = now - self._last
-        self._last = now

@@ -174,14 +174,14 @@ class GlTable:
         return self.names[column]
 
     def chunks(
-        self, fields: Sequence[Field], progress: ProgressFn | None = None
+        self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[NDArray[Any]]]:
-        """Arrays of each field, some hundred thousand edges at a time.
+        """Arrays of each field, some hundred thousand edges at a time, from chunk ``skip`` on.
 
         Raises:
             InputError: the first target that is no node or weight that cannot be, with its row.
         """
-        for start in range(0, self.num_rows, _ROWS):
+        for start in range(skip * _ROWS, self.num_rows, _ROWS):
             stop = min(start + _ROWS, self.num_rows)
             with native.reading(self.guard):
                 arrays = [self._column(one, start, stop) for one in fields]

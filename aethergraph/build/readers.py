@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph.build.graphzero import GlTable
+from aethergraph.build.inputs import expand_inputs, is_url
 from aethergraph.build.source import (
     ColumnSelector,
     Field,
@@ -30,19 +31,25 @@ from aethergraph.build.source import (
 )
 from aethergraph.build.tables import NpyTable, ParquetTable
 from aethergraph.build.text import TextTable
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = [
     "AttrSpec",
     "EdgeChunk",
+    "EdgePlan",
+    "EdgeReader",
     "EdgeTable",
+    "Position",
     "Table",
+    "attr_specs",
     "iter_edges",
     "open_table",
     "read_edges",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
+#: Chunks read so far: of which file (others before it were read), and how many of it.
+Position: TypeAlias = tuple[int, int]
 Table: TypeAlias = TextTable | ParquetTable | NpyTable | GlTable
 NumberType = Literal["int64", "float32", "float64"]
 
@@ -137,6 +144,8 @@ def open_table(
     if kind == "npy":
         return NpyTable(path)
     if kind == "gl":
+        if is_url(path):
+            raise UnsupportedError(f"{os.fspath(path)}: .gl files are mapped: download it first")
         return GlTable(path)
     candidates = {"csv": ",\t;| ", "tsv": "\t", "whitespace": " "}[kind]
     if kind == "whitespace" and format is None:
@@ -165,7 +174,8 @@ def read_edges(
     """Read edges into memory: 16 bytes per edge, more for weights, times and attributes.
 
     Arguments:
-        paths: one file or several of the same form: CSV, TSV, blank-separated text (also
+        paths: one file or several of the same form, patterns such as ``edges-*.csv``, or URLs that
+            fsspec opens: CSV, TSV, blank-separated text (also
             .gz, .bz2, .zst, .lz4), Parquet, .npy of shape [2, E] or [E, 2], or .gl of GraphZero
             (which knows its number of nodes).
         src, dst: the id columns, by name or number from 0; default: columns with well-known
@@ -185,9 +195,9 @@ def read_edges(
         InvalidArgumentError: the arguments contradict each other.
     """
     growing = _Growing()
-    files = _file_list(paths)
-    plan = _Plan(src, dst, weight, time, _attr_specs(attrs), time_type, num_nodes)
-    reader = _Reader(files, plan, format, delimiter, header, threads, progress)
+    files = expand_inputs(paths)
+    plan = EdgePlan(src, dst, weight, time, attr_specs(attrs), time_type, num_nodes)
+    reader = EdgeReader(files, plan, format, delimiter, header, threads, progress)
     for arrays in reader.arrays():
         growing.append(arrays, reader.share_done)
     columns = growing.finish()
@@ -218,20 +228,13 @@ def iter_edges(
     progress: ProgressFn | None = None,
 ) -> Iterator[EdgeChunk]:
     """The edges of :func:`read_edges` in chunks of some hundred thousand, in constant memory."""
-    plan = _Plan(src, dst, weight, time, _attr_specs(attrs), time_type, num_nodes)
-    reader = _Reader(_file_list(paths), plan, format, delimiter, header, threads, progress)
+    plan = EdgePlan(src, dst, weight, time, attr_specs(attrs), time_type, num_nodes)
+    reader = EdgeReader(expand_inputs(paths), plan, format, delimiter, header, threads, progress)
     for arrays in reader.arrays():
         yield reader.chunk(arrays)
 
 
-def _file_list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not files:
-        raise InvalidArgumentError("no input file was given")
-    return files
-
-
-def _attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
+def attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
     specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in attrs)
     names = [spec.name for spec in specs]
     for name in names:
@@ -241,7 +244,7 @@ def _attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class EdgePlan:
     """What the caller asked for."""
 
     src: ColumnSelector | None
@@ -270,13 +273,13 @@ class _Plan:
         return found
 
 
-class _Reader:
+class EdgeReader:
     """Opens the files one after the other and yields the arrays of the planned fields."""
 
     def __init__(
         self,
         files: Sequence[PathLike],
-        plan: _Plan,
+        plan: EdgePlan,
         format: str | None,
         delimiter: str | None,
         header: bool | None,
@@ -305,13 +308,39 @@ class _Reader:
         return min(1.0, self._done / total) if total else 1.0
 
     def arrays(self) -> Iterator[list[Array]]:
+        """The arrays of one chunk after the other, of all files."""
+        for _, arrays in self.arrays_from((0, 0)):
+            yield arrays
+
+    def arrays_from(self, start: Position) -> Iterator[tuple[Position, list[Array]]]:
+        """Chunks from ``start`` on: where each one ends, and its arrays.
+
+        Errors:
+            InputError: as :func:`read_edges`; a file whose size changed while it was read.
+        """
         before = 0
-        for path, size in zip(self._files, self._sizes, strict=True):
+        for number, (path, size) in enumerate(zip(self._files, self._sizes, strict=True)):
+            if 0 < number < start[0]:
+                before += size
+                continue
             table = open_table(path, **self._options)
             if isinstance(table, GlTable):
                 self.num_nodes = max(self.num_nodes, table.num_nodes)
-            yield from table.chunks(self._fields(table), self._reporter(before))
+            fields = self._fields(table)  # the first file decides about types
+            if number >= start[0]:
+                skip = start[1] if number == start[0] else 0
+                chunks = table.chunks(fields, self._reporter(before), skip)
+                for chunk, arrays in enumerate(chunks, skip + 1):
+                    yield (number, chunk), arrays
+                self._check_size(path, size)
             before += size
+
+    def _check_size(self, path: PathLike, size: int) -> None:
+        found = check_readable(path)
+        if found != size:
+            raise InputError(
+                path, f"changed while it was read: it had {size:,} bytes and now has {found:,}"
+            )
 
     def _reporter(self, before: int) -> ProgressFn:
         def report(done: int, _total: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from aethergraph.build.inputs import is_url, open_input, url_size
 from aethergraph.errors import (
     FormatError,
     InvalidArgumentError,
@@ -136,8 +137,10 @@ def describe_column(column: int, name: str | None = None) -> str:
 
 
 def check_readable(path: PathLike) -> int:
-    """The size of a regular file in bytes; a named error if it cannot be read."""
+    """The size of a regular file, or of a URL, in bytes; a named error if it cannot be read."""
     name = os.fspath(path)
+    if is_url(name):
+        return url_size(name)
     try:
         if os.path.isdir(name):
             raise InputError(name, "is a folder, not a file")
@@ -172,7 +175,7 @@ def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
     if plain.suffix.lower() in _COMPRESSED:
         plain = plain.with_suffix("")
     else:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             magic = file.read(6)
         if magic == b"\x93NUMPY":
             return "npy"

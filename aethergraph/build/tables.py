@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph.build.inputs import is_url, open_input
+from aethergraph.build.npy_columns import NpyColumns, read_npy_form
 from aethergraph.build.source import (
     INT64_MAX,
     MAP_NAMES,
@@ -24,6 +26,7 @@ from aethergraph.build.source import (
 __all__ = ["NpyTable", "ParquetTable", "open_npy"]
 
 _ROWS = 1 << 18  # rows per chunk
+_READ_BYTES = 1 << 20  # of a column at once: not whole row groups
 
 
 class ParquetTable:
@@ -47,7 +50,8 @@ class ParquetTable:
         self.path = path
         self.size = check_readable(path)
         try:
-            self._file = pq.ParquetFile(path)
+            source = open_input(path) if is_url(path) else path
+            self._file = pq.ParquetFile(source, buffer_size=_READ_BYTES, pre_buffer=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(path, f"is not a readable Parquet file: {error}") from None
         self.names: list[str] | None = list(self._file.schema_arrow.names)
@@ -79,9 +83,9 @@ class ParquetTable:
         return self.names[column] if self.names is not None else None
 
     def chunks(
-        self, fields: Sequence[Field], progress: ProgressFn | None = None
+        self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[npt.NDArray[Any]]]:
-        """Arrays of each field, some hundred thousand rows at a time.
+        """Arrays of each field, some hundred thousand rows at a time, from chunk ``skip`` on.
 
         Errors:
             InputError: a column of another type, or the first bad value with its row and column.
@@ -93,7 +97,11 @@ class ParquetTable:
         names = [(self.names or [])[f.column] for f in fields]
         row = 0
         try:
-            for batch in self._file.iter_batches(_ROWS, columns=list(dict.fromkeys(names))):
+            batches = self._file.iter_batches(_ROWS, columns=list(dict.fromkeys(names)))
+            for number, batch in enumerate(batches):
+                if number < skip:
+                    row += batch.num_rows
+                    continue
                 arrays = [
                     self._array(batch.column(name), one, row)
                     for name, one in zip(names, fields, strict=True)
@@ -237,19 +245,21 @@ class NpyTable:
     def __init__(self, path: PathLike) -> None:
         self.path = path
         self.size = check_readable(path)
-        array = open_npy(path)
-        if array.dtype.kind not in "iu":
+        if not is_url(path):
+            open_npy(path)  # says what is wrong with the file
+        self._form = read_npy_form(path)
+        dtype, shape = self._form.dtype, self._form.shape
+        if dtype.kind not in "iu":
             raise InputError(
-                path, f"holds {array.dtype}, but node ids must be integers (save it as int64)"
+                path, f"holds {dtype}, but node ids must be integers (save it as int64)"
             )
-        if array.ndim != 2 or 2 not in array.shape:
+        if len(shape) != 2 or 2 not in shape:
             raise InputError(
                 path,
-                f"has shape {list(array.shape)}, but edges have shape [2, E] or [E, 2]; give "
+                f"has shape {list(shape)}, but edges have shape [2, E] or [E, 2]; give "
                 "weights and times as columns of a CSV or Parquet file",
             )
-        self._columns = array if array.shape[0] == 2 else array.T
-        self.num_rows = int(self._columns.shape[1])
+        self.num_rows = shape[1] if shape[0] == 2 else shape[0]
 
     def settle_header(self, columns: Sequence[int]) -> None:
         """There are no names."""
@@ -267,18 +277,29 @@ class NpyTable:
         return None
 
     def chunks(
-        self, fields: Sequence[Field], progress: ProgressFn | None = None
+        self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[npt.NDArray[Any]]]:
-        """Arrays of each field, some hundred thousand edges at a time.
+        """Arrays of each field, some hundred thousand edges at a time, from chunk ``skip`` on.
 
         Errors:
-            InputError: the first bad id with its row and column.
+            InputError: the first bad id with its row and column; the file has become shorter.
         """
-        for start in range(0, self.num_rows, _ROWS):
+        with open_input(self.path) as file:
+            yield from self._chunks(NpyColumns(self.path, file, self._form), fields, progress, skip)
+
+    def _chunks(
+        self,
+        columns: NpyColumns,
+        fields: Sequence[Field],
+        progress: ProgressFn | None,
+        skip: int,
+    ) -> Iterator[list[npt.NDArray[Any]]]:
+        for start in range(skip * _ROWS, self.num_rows, _ROWS):
             stop = min(start + _ROWS, self.num_rows)
+            columns.load(start, stop)
             arrays = []
             for one in fields:
-                array = np.asarray(self._columns[one.column, start:stop])
+                array = columns.column(one.column)
                 found = first_bad_id(one, array)
                 if found is not None:
                     raise InputError(

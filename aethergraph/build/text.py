@@ -153,9 +153,10 @@ class TextTable:
     # ---- reading ---------------------------------------------------------
 
     def chunks(
-        self, fields: Sequence[Field], progress: ProgressFn | None = None
+        self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[Array]]:
-        """Arrays of each field, block by block, in the order of the file.
+        """Arrays of each field, block by block, in the order of the file, without the first
+        ``skip`` blocks.
 
         Errors:
             InputError: the first bad value, with its line and column.
@@ -173,7 +174,10 @@ class TextTable:
 
         pool = _SameThread() if self.threads == 1 else _thread_pool(self.threads)
         try:
-            for block in self._without_header(source):
+            for number, block in enumerate(self._without_header(source)):
+                if number < skip:
+                    source.recycle(block)
+                    continue
                 waiting.append((pool.submit(self._parse_or_explain, block, fields), block))
                 if len(waiting) > self.threads:
                     yield next_arrays()

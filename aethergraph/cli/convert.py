@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from aethergraph.build.convert import ConvertResult, convert
+from aethergraph.build.convert import convert
+from aethergraph.build.result import ConvertResult
 from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
 
 __all__ = ["convert_command"]
@@ -50,8 +51,10 @@ _COLUMN = "name, or number from 0"
 @command
 def convert_command(
     inputs: Annotated[
-        list[Path],
-        typer.Option("-i", "--input", help="Edge list; give it again for several files."),
+        list[str],
+        typer.Option(
+            "-i", "--input", help="Edge list, pattern ('e-*.csv') or URL; may be given again."
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Graph file to write.")],
     num_nodes: Annotated[
@@ -108,6 +111,15 @@ def convert_command(
         str | None,
         typer.Option(help="Column with the node id in CSV or Parquet features and labels."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory to take in all, such as 1G: sorts on disk, goes on after a kill."
+        ),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="With --memory: begin an interrupted build anew.")
+    ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Parsing threads.")] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite outputs.")] = False,
 ) -> None:
@@ -140,9 +152,12 @@ def convert_command(
             labels=labels,
             labels_out=labels_out,
             id_column=id_column,
+            memory_budget=memory,
+            restart=restart,
             force=force,
             threads=threads,
             stages=stages,
+            remark=note,
         )
     _report(result)
 

@@ -1,0 +1,385 @@
+"""A graph file from edges that memory does not hold, by partitioning on disk.
+
+::
+
+    read    chunks -> records -> runs, partitioned by major id         work folder: edges
+    lists   part after part: order, append to columns                  csc-*
+    turn    (layout "both") (src, dst, edge id) of the lists -> runs   turned
+    out     part after part: order, append                             csr-*
+    write   columns -> sections of the graph file
+
+What each step has finished is recorded (:mod:`aethergraph.build.journal`), so that the same call
+goes on after a kill. The file is the one that :meth:`Graph.from_edges` and ``save`` would give.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph.build.ahead import ahead
+from aethergraph.build.columns import ColumnFiles
+from aethergraph.build.form import EdgeSource, GraphForm
+from aethergraph.build.journal import Journal
+from aethergraph.build.lists import ListBuilder, ListOrder
+from aethergraph.build.readers import EdgeChunk
+from aethergraph.build.source import ProgressFn
+from aethergraph.build.spill import Run, RunWriter, Spill, load_runs, save_counts
+from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType, write_meta
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["BoundedBuild"]
+
+RECORD_SECONDS = 5.0
+_REVERSED = 1 << 62  # rows of reverse edges come after all others
+_TURN_ROWS = 1 << 18
+_U64 = np.dtype(np.uint64)
+
+
+class BoundedBuild:
+    """One build: :meth:`read`, :meth:`make_lists`, :meth:`write`, in this order.
+
+    Arguments:
+        journal: where it works, and what was done before.
+        form: what is built.
+        memory: bytes for buffers.
+        threads: of sorting.
+        show: announces stages and takes progress.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        form: GraphForm,
+        memory: int,
+        threads: int,
+        show: Callable[[str, str], ProgressFn],
+    ) -> None:
+        self._journal = journal
+        self._form = form
+        self._memory = memory
+        self._threads = threads
+        self._show = show
+        self._state: dict[str, Any] = {"phase": "read", **journal.state}
+        self._attrs: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
+        self._columns: list[tuple[str, np.dtype[Any], int]] = []
+        self._recorded_at = time.monotonic()
+        self._lists: ColumnFiles | None = None
+        self._out: ColumnFiles | None = None
+        if "columns" in self._state:
+            self._restore_columns()
+
+    @property
+    def resumed_at(self) -> str | None:
+        """What an earlier build had finished, in words; None if nothing."""
+        state = self._journal.state
+        if not state:
+            return None
+        if state["phase"] == "read":
+            file, chunk = state["position"]
+            return f"{state['rows']:,} edges were read (file {file + 1}, chunk {chunk})"
+        done = {"lists": "in-lists", "turn": "turned edges", "out": "out-lists", "write": "lists"}
+        if self._form.layout == "csr":
+            done["lists"] = "out-lists"
+        return f"all edges were read, {done[state['phase']]} up to edge {state.get('edges', 0):,}"
+
+    def _record(self, **changes: Any) -> None:
+        self._state.update(changes)
+        self._journal.record(**self._state)
+        self._recorded_at = time.monotonic()
+
+    # ---- read ------------------------------------------------------------------------------
+
+    def read(self, source: EdgeSource) -> int:
+        """Read all edges; how many rows the inputs have."""
+        if self._state["phase"] == "read":
+            self._read(source)
+        return int(self._state["rows"])
+
+    def _read(self, source: EdgeSource) -> None:
+        state = self._state
+        rows, nodes = state.get("rows", 0), state.get("num_nodes", 0)
+        file, chunk_number = state.get("position", (0, 0))
+        spill: Spill | None = None
+        writer: RunWriter | None = None
+        chunks = ahead(source.chunks((file, chunk_number)))
+        try:
+            for position, chunk in chunks:
+                if spill is None:
+                    self._choose_columns(chunk)
+                    spill = self._open_edges()
+                    writer = self._writer(spill)
+                assert writer is not None
+                if chunk.src.size:
+                    largest = max(int(chunk.src.max()), int(chunk.dst.max()))
+                    nodes = max(nodes, largest + 1, source.num_nodes)
+                    self._add(writer, chunk, rows, largest)
+                    rows += int(chunk.src.size)
+                writer.at({"position": position, "rows": rows, "num_nodes": nodes})
+        except BaseException:
+            if writer is not None:
+                writer.close(finish=False)
+            raise
+        finally:
+            chunks.close()
+        if writer is not None:
+            writer.close()
+        state.update(rows=rows, num_nodes=max(nodes, source.num_nodes), phase="lists")
+        if rows:
+            self._record(lists=0, edges=0)
+
+    def _writer(self, spill: Spill) -> RunWriter:
+        nodes = self._form.num_nodes
+        counts = self._journal.path("edges.counts")
+        return RunWriter(
+            spill,
+            self._memory,
+            high=None if nodes is None else max(nodes - 1, 0),
+            id_bytes=4 if nodes is None else native.id_bytes_for(nodes),
+            recorded=lambda run, at: self._record_run("runs", counts, run, at),
+        )
+
+    def _record_run(self, name: str, counts: str, run: Run, at: dict[str, Any] | None) -> None:
+        """A run is on disk; if it ends where a chunk does, the build can go on from there."""
+        runs = self._state.setdefault(name, [])
+        save_counts(counts, len(runs), run)
+        runs.append([run.offset, run.count, run.id_bytes, run.shift])
+        if at is not None:
+            self._record(**at)
+
+    def _open_edges(self) -> Spill:
+        spill = Spill(self._journal.path("edges"), "major", self._columns)
+        rows = self._state.get("runs", [])
+        spill.restore(load_runs(self._journal.path("edges.counts"), rows))
+        return spill
+
+    def _add(self, writer: RunWriter, chunk: EdgeChunk, first_row: int, largest: int) -> None:
+        ends = (chunk.src, chunk.dst) if self._form.layout == "csr" else (chunk.dst, chunk.src)
+        values = [
+            np.ascontiguousarray(a)
+            for a in (chunk.weight, chunk.time, *chunk.attrs.values())
+            if a is not None
+        ]
+        rows: list[NDArray[Any]] = []
+        if self._form.carries_rows:
+            rows = [np.arange(first_row, first_row + len(chunk.src), dtype=_U64)]
+        major, minor = (np.ascontiguousarray(ids, np.int64) for ids in ends)
+        writer.add(major, minor, rows + values, largest)
+        if self._form.undirected:
+            back = np.flatnonzero(chunk.src != chunk.dst)
+            ends = (ends[1][back], ends[0][back])
+            rows = [rows[0][back] + np.uint64(_REVERSED)]
+            writer.add(*ends, rows + [a[back] for a in values], largest)
+
+    def _choose_columns(self, chunk: EdgeChunk) -> None:
+        columns: list[list[Any]] = []
+        if self._form.carries_rows:
+            columns.append(["row", "<u8", []])
+        for name, array in (("weight", chunk.weight), ("time", chunk.time)):
+            if array is not None:
+                columns.append([name, array.dtype.str, []])
+        for name, array in chunk.attrs.items():
+            columns.append([f"attr:{name}", array.dtype.str, list(array.shape[1:])])
+        known = self._state.setdefault("columns", columns)
+        if known != columns:
+            raise InvalidArgumentError(
+                f"{self._journal.folder}: the edges have other values than before; "
+                "--restart begins anew"
+            )
+        self._restore_columns()
+
+    def _restore_columns(self) -> None:
+        self._columns = []
+        for name, text, shape in self._state["columns"]:
+            dtype, items = np.dtype(text), int(np.prod(shape, dtype=np.int64))
+            self._columns.append((name, dtype, items))
+            if name.startswith("attr:"):
+                self._attrs[name[5:]] = (dtype, items, tuple(shape))
+
+    # ---- lists -----------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """The largest id + 1, once all edges are read."""
+        return int(self._state["num_nodes"])
+
+    @property
+    def num_records(self) -> int:
+        """Edges before any were dropped, once lists are made."""
+        return int(self._state["num_records"])
+
+    def note_companions(self) -> None:
+        """Features and labels are in place."""
+        self._record(companions=True)
+
+    def make_lists(self, num_nodes: int) -> int:
+        """Build the lists of ``num_nodes`` nodes; how many edges they have."""
+        if self._state.setdefault("nodes", num_nodes) != num_nodes:
+            raise InvalidArgumentError(
+                f"{self._journal.folder}: was built for {self._state['nodes']} nodes, not for "
+                f"{num_nodes}: features or labels have changed; --restart begins anew"
+            )
+        ids = native.id_dtype(native.id_bytes_for(num_nodes))
+        if self._state["phase"] == "lists":
+            self._make_edge_lists(num_nodes, ids)
+        else:
+            state = self._state
+            self._lists = self._first_files(ids, num_nodes, int(state["num_edges"]))
+        assert self._lists is not None
+        if self._form.layout == "both":
+            self._make_out_lists(num_nodes, ids)
+        return self._lists.edges
+
+    def _first_files(self, ids: np.dtype[Any], lists: int, edges: int) -> ColumnFiles:
+        columns: dict[str, tuple[np.dtype[Any], int]] = {"minor": (ids, 1)}
+        for name, dtype, items in self._columns:
+            if name != "row":
+                columns[name] = (dtype, items)
+            elif self._form.keep_order:
+                columns[name] = (native.id_dtype(native.id_bytes_for(self._state["rows"])), 1)
+            elif self._form.layout == "both":
+                columns[name] = (_U64, 1)
+        return ColumnFiles(self._journal.path("list-"), columns, lists, edges)
+
+    def _make_edge_lists(self, num_nodes: int, ids: np.dtype[Any]) -> None:
+        spill = self._open_edges()
+        self._state["num_records"] = sum(run.count for run in spill.runs)
+        files = self._first_files(ids, self._state["lists"], self._state["edges"])
+        form = self._form
+        order = ListOrder(form.undirected, form.dedup, any(c[0] == "time" for c in self._columns))
+        self._run_lists(spill, files, order, num_nodes, "Building lists")
+        after = "turn" if form.layout == "both" else "write"
+        self._record(phase=after, num_edges=files.edges, edges=0, turned=[])
+        spill.remove()
+        self._lists = files
+
+    def _run_lists(
+        self, spill: Spill, files: ColumnFiles, order: ListOrder, num_nodes: int, stage: str
+    ) -> None:
+        total = sum(run.count for run in spill.runs)
+        progress = self._show(stage, "edges")
+
+        def advanced() -> None:
+            progress(files.edges, total)
+            if time.monotonic() - self._recorded_at >= RECORD_SECONDS:
+                files.sync()
+                self._record(lists=files.lists, edges=files.edges)
+
+        builder = ListBuilder(
+            spill, files, order, self._memory, self._threads, self._journal.path("split-"), advanced
+        )
+        builder.build(num_nodes)
+        files.sync()
+        progress(total, total)
+
+    # ---- the other direction -----------------------------------------------------------------
+
+    def _turned_columns(self) -> list[tuple[str, np.dtype[Any], int]]:
+        return [("edge", _U64, 1), ("row", _U64, 1), *(c for c in self._columns if c[0] == "time")]
+
+    def _make_out_lists(self, num_nodes: int, ids: np.dtype[Any]) -> None:
+        assert self._lists is not None
+        edges = native.id_dtype(native.id_bytes_for(self._lists.edges))
+        columns = {"minor": (ids, 1), "edge": (edges, 1)}
+        prefix = self._journal.path("out-")
+        state = self._state
+        if state["phase"] == "write":
+            self._out = ColumnFiles(prefix, columns, num_nodes, self._lists.edges)
+            return
+        counts = self._journal.path("turned.counts")
+        spill = Spill(self._journal.path("turned"), "major", self._turned_columns())
+        spill.restore(load_runs(counts, state["turned"]))
+        if state["phase"] == "turn":
+            self._turn(spill, counts, num_nodes)
+            self._record(phase="out", lists=0, edges=0)
+        self._out = ColumnFiles(prefix, columns, state["lists"], state["edges"])
+        order = ListOrder(row=True, time=len(spill.columns) > 2)
+        self._run_lists(spill, self._out, order, num_nodes, "Building out-lists")
+        self._record(phase="write", edges=self._lists.edges)
+        spill.remove()
+
+    def _turn(self, spill: Spill, counts: str, num_nodes: int) -> None:
+        files = self._lists
+        assert files is not None
+        progress = self._show("Turning edges", "edges")
+        writer = RunWriter(
+            spill, self._memory, high=num_nodes - 1, id_bytes=native.id_bytes_for(num_nodes),
+            recorded=lambda run, at: self._record_run("turned", counts, run, at),
+        )  # fmt: skip
+        timed = len(spill.columns) > 2
+        try:
+            for first, dst in files.edges_from(int(self._state["edges"]), _TURN_ROWS):
+                end = first + len(dst)
+                src = files.read("minor", first, end).astype(np.int64)
+                columns = [np.arange(first, end, dtype=_U64)]
+                columns.append(files.read("row", first, end).astype(_U64))
+                if timed:
+                    columns.append(files.read("time", first, end))
+                writer.add(src, dst, columns, num_nodes - 1)
+                writer.at({"edges": end})
+                progress(end, files.edges)
+        except BaseException:
+            writer.close(finish=False)
+            raise
+        writer.close()
+
+    # ---- write -------------------------------------------------------------------------------
+
+    def write(self, path: native.Path) -> None:
+        """Put the graph file together and in place."""
+        lists, out = self._lists, self._out
+        assert lists is not None
+        sections = self._sections(lists, out)
+        meta = self._meta(lists)
+        total = sum(files.nbytes(name) for files, name, *_ in sections)
+
+        def work(task: native.Task | None) -> None:
+            with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
+                write_meta(writer, meta)
+                for files, name, kind, owner in sections:
+                    files.write_section(writer, name, kind, owner, task)
+
+        native.run_long(work, self._show("Writing graph", "B"), total)
+
+    def _meta(self, lists: ColumnFiles) -> FileMeta:
+        arrays = []
+        for name in sorted(self._attrs):
+            dtype, _, shape = self._attrs[name]
+            text = native.DTYPE_NAMES[native.dtype_code(dtype)]
+            arrays.append(ArrayMeta(name, "edge", 0, text, (lists.edges, *shape)))
+        nodes = NodeType("node", int(self._state["nodes"]))
+        return FileMeta((nodes,), (EdgeType(0, "to", 0, lists.edges),), tuple(arrays))
+
+    def _sections(
+        self, lists: ColumnFiles, out: ColumnFiles | None
+    ) -> list[tuple[ColumnFiles, str, int, int]]:
+        """(files, column, kind of section, owner) in the order of the file."""
+        kinds = (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
+        if self._form.layout == "csr":
+            kinds = (native.SECTION_CSR_INDPTR, native.SECTION_CSR_INDICES)
+        found = [(lists, "indptr", kinds[0], 0), (lists, "minor", kinds[1], 0)]
+        if out is not None:
+            found.append((out, "indptr", native.SECTION_CSR_INDPTR, 0))
+            found.append((out, "minor", native.SECTION_CSR_INDICES, 0))
+            found.append((out, "edge", native.SECTION_CSR_EDGE_IDS, 0))
+        if self._form.keep_order:
+            found.append((lists, "row", native.SECTION_EDGE_ORDER, 0))
+        for name, kind in (
+            ("weight", native.SECTION_EDGE_WEIGHT),
+            ("time", native.SECTION_EDGE_TIME),
+        ):
+            if name in lists.columns:
+                found.append((lists, name, kind, 0))
+        for number, name in enumerate(sorted(self._attrs)):
+            found.append((lists, f"attr:{name}", native.SECTION_ARRAY, number))
+        return found
+
+    def close(self) -> None:
+        for files in (self._lists, self._out):
+            if files is not None:
+                files.close()

@@ -1,0 +1,166 @@
+"""The arrays of a graph file on their way: one plain file each, appended list by list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph.build.outputs import storage_error
+from aethergraph.build.spill import append_bytes
+from aethergraph.errors import CorruptFileError
+
+__all__ = ["ColumnFiles"]
+
+_COPY_BYTES = 4 << 20
+_COPY_LISTS = 1 << 16
+
+
+class ColumnFiles:
+    """``indptr`` and named columns with one row per edge.
+
+    Arguments:
+        prefix: path that the files' names begin with.
+        columns: (dtype, items per row) by name.
+        lists, edges: what is there already; more is cut off.
+
+    Attributes:
+        lists, edges: how many are written.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        columns: Mapping[str, tuple[np.dtype[Any], int]],
+        lists: int = 0,
+        edges: int = 0,
+    ) -> None:
+        self.columns = dict(columns)
+        self.lists = lists
+        self.edges = edges
+        self._prefix = prefix
+        self._files: dict[str, int] = {}
+        self._open("indptr", 8 * (lists + 1) if lists else 0)
+        for name in self.columns:
+            self._open(name, edges * self._row_bytes(name))
+        if lists == 0:
+            append_bytes(self._files["indptr"], self.path("indptr"), np.zeros(1, np.uint64), 0)
+
+    def path(self, name: str) -> str:
+        """The file of a column; names of attributes may hold anything, so it has a number."""
+        return f"{self._prefix}{name if name == 'indptr' else [*self.columns].index(name)}"
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        return np.dtype(np.uint64) if name == "indptr" else self.columns[name][0]
+
+    def _row_bytes(self, name: str) -> int:
+        dtype, items = self.columns[name]
+        return dtype.itemsize * items
+
+    def _open(self, name: str, size: int) -> None:
+        path = self.path(name)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._files[name] = file
+            found = os.fstat(file).st_size
+            os.ftruncate(file, size)
+        except OSError as error:
+            raise storage_error(error, path) from None
+        if found < size:
+            raise CorruptFileError(f"{path}: shorter than the build recorded; use --restart")
+
+    def append_edges(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Rows of every column."""
+        rows = 0
+        for name, array in columns.items():
+            rows = len(array)
+            offset = self.edges * self._row_bytes(name)
+            append_bytes(self._files[name], self.path(name), array, offset)
+        self.edges += rows
+
+    def append_ends(self, ends: NDArray[np.uint64]) -> None:
+        """Where some more lists end, counted over all edges."""
+        offset = 8 * (self.lists + 1)
+        append_bytes(self._files["indptr"], self.path("indptr"), ends, offset)
+        self.lists += len(ends)
+
+    def append_empty(self, lists: int) -> None:
+        """Lists without edges."""
+        for begin in range(0, lists, _COPY_LISTS):
+            count = min(_COPY_LISTS, lists - begin)
+            self.append_ends(np.full(count, self.edges, np.uint64))
+
+    def sync(self) -> None:
+        """Make what was appended durable, and let go of its cached pages."""
+        for name, file in self._files.items():
+            try:
+                os.fdatasync(file)
+            except OSError as error:
+                raise storage_error(error, self.path(name)) from None
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def read(self, name: str, begin: int, end: int) -> NDArray[Any]:
+        """Rows ``begin .. end - 1`` of a column, or entries of ``indptr``."""
+        if name == "indptr":
+            shape: tuple[int, ...] = (end - begin,)
+        else:
+            items = self.columns[name][1]
+            shape = (end - begin,) if items == 1 else (end - begin, items)
+        out = np.empty(shape, self.dtype(name))
+        view = out.reshape(-1).view(np.uint8).data
+        offset = begin * (out.nbytes // max(len(out), 1))
+        while view:
+            try:
+                done = os.preadv(self._files[name], [view], offset)
+            except OSError as error:
+                raise storage_error(error, self.path(name)) from None
+            if done == 0:
+                raise CorruptFileError(f"{self.path(name)}: ends at byte {offset}; use --restart")
+            view, offset = view[done:], offset + done
+        return out
+
+    def edges_from(self, begin: int, rows: int) -> Iterator[tuple[int, native.Ids]]:
+        """(first edge, list number of each of some edges), ``rows`` at a time at most."""
+        for first in range(0, self.lists, _COPY_LISTS):
+            last = min(first + _COPY_LISTS, self.lists)
+            offsets = self.read("indptr", first, last + 1).astype(np.int64)
+            if offsets[-1] <= begin:
+                continue
+            numbers = np.arange(first, last)
+            for start in range(max(begin, int(offsets[0])), int(offsets[-1]), rows):
+                stop = min(start + rows, int(offsets[-1]))
+                bounds = np.clip(offsets, start, stop)
+                yield start, np.repeat(numbers, bounds[1:] - bounds[:-1])
+
+    def write_section(
+        self,
+        writer: native.NativeWriter,
+        name: str,
+        kind: int,
+        owner: int,
+        task: native.Task | None,
+    ) -> None:
+        """Copy a column into a section of the graph file."""
+        writer.begin(kind, owner, native.dtype_code(self.dtype(name)))
+        rows = self.lists + 1 if name == "indptr" else self.edges
+        row_bytes = 8 if name == "indptr" else self._row_bytes(name)
+        at_once = max(1, _COPY_BYTES // max(row_bytes, 1))
+        for begin in range(0, rows, at_once):
+            writer.append(self.read(name, begin, min(begin + at_once, rows)), task)
+        writer.end()
+        os.posix_fadvise(self._files[name], 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def nbytes(self, name: str) -> int:
+        return 8 * (self.lists + 1) if name == "indptr" else self.edges * self._row_bytes(name)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files = {}
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,144 @@
+"""Features and labels that are converted beside a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from aethergraph.build.outputs import NpyWriter
+from aethergraph.build.rows import is_array_file, read_labels, write_rows
+from aethergraph.build.source import ColumnSelector, InputError, PathLike, ProgressFn
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import FeatureStore
+
+__all__ = ["Companions", "output_names"]
+
+
+class Outcome(Protocol):
+    """Where it is said what was written."""
+
+    features: str | None
+    feature_shape: tuple[int, ...]
+    labels: str | None
+
+
+class Companions:
+    """Features and labels on their way: opened early, put in place only when all is well."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        id_column: ColumnSelector | None,
+        show: Callable[[str, str], ProgressFn],
+    ) -> None:
+        self._stack = stack
+        self._id_column = id_column
+        self._show = show
+        self._rows: dict[str, tuple[str, int]] = {}
+        self._store: FeatureStore | None = None
+        self._writer: NpyWriter | None = None
+        self._features_name: str | None = None
+        self._features_path = ""
+        self._dtype: str | None = None
+        self._labels: npt.NDArray[np.int64] | None = None
+        self._labels_name = ""
+
+    def open_features(self, path: PathLike, name: str | None, dtype: str | None) -> None:
+        self._features_path = os.fspath(path)
+        self._features_name = name
+        self._dtype = dtype
+        if not is_array_file(path):
+            assert name is not None
+            self._writer = self._stack.enter_context(
+                write_rows(
+                    path,
+                    name,
+                    id_column=self._id_column,
+                    progress=self._show("Reading features", "B"),
+                )
+            )
+            path = self._writer.temporary
+        # Copied row by row, so any layout will do for an output; else it must be mappable.
+        storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
+        self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
+        self._rows["features"] = (self._features_path, self._store.num_rows)
+
+    def open_labels(self, path: PathLike, name: str | None) -> None:
+        assert name is not None
+        self._labels = read_labels(
+            path, id_column=self._id_column, progress=self._show("Reading labels", "B")
+        )
+        self._labels_name = name
+        self._rows["labels"] = (os.fspath(path), int(self._labels.size))
+
+    def check_rows(self, from_edges: int, asked: int | None) -> int:
+        """The number of nodes, with which all tables agree."""
+        nodes = asked
+        if nodes is None:
+            nodes = max([from_edges, *(rows for _, rows in self._rows.values())])
+        for what, (path, rows) in self._rows.items():
+            if rows != nodes:
+                why = "-n" if asked is not None else "the ids and tables given"
+                raise InputError(path, f"{rows:,} rows of {what} for {nodes:,} nodes (by {why})")
+        return nodes
+
+    def commit_features(self, result: Outcome) -> None:
+        if self._store is None:
+            return
+        result.feature_shape = self._store.shape
+        if self._features_name is None:
+            result.features = self._features_path
+            return
+        result.features = self._features_name
+        as_it_is = self._dtype is None or self._dtype == self._store.dtype_name
+        if self._writer is not None and as_it_is and self._features_name.endswith(".npy"):
+            self._store.close()
+            self._writer.commit()
+            return
+        progress = self._show("Writing features", "B")
+        self._store.save(self._features_name, dtype=self._dtype, progress=progress)
+
+    def commit_labels(self, result: Outcome) -> None:
+        if self._labels is None:
+            return
+        with NpyWriter(self._labels_name, np.int64, ()) as writer:
+            writer.append(self._labels)
+            writer.commit()
+        result.labels = self._labels_name
+
+
+def _column_major(path: PathLike) -> bool:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        return False
+    return array.ndim > 1 and not array.flags.c_contiguous
+
+
+def output_names(
+    output: PathLike,
+    features: PathLike | None,
+    features_out: PathLike | None,
+    dtype: str | None,
+    labels: PathLike | None,
+    labels_out: PathLike | None,
+) -> tuple[str, str | None, str | None]:
+    """The files to write: graph, features (None: the input is used as it is), labels."""
+    if features is None and (features_out is not None or dtype is not None):
+        raise InvalidArgumentError("an output or a dtype of features was given, but no features")
+    if labels is None and labels_out is not None:
+        raise InvalidArgumentError("an output of labels was given, but no labels")
+    base = Path(output).with_suffix("")
+    feature_name = None if features_out is None else os.fspath(features_out)
+    if features is not None and feature_name is None and (dtype or not is_array_file(features)):
+        feature_name = f"{base}.features.{'bin' if dtype == 'bfloat16' else 'npy'}"
+    label_name = None
+    if labels is not None:
+        label_name = f"{base}.labels.npy" if labels_out is None else os.fspath(labels_out)
+    return os.fspath(output), feature_name, label_name

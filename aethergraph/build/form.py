@@ -1,0 +1,52 @@
+"""What a bounded build is asked for, and what it reads edges from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from aethergraph.build.readers import EdgeChunk, Position
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["EdgeSource", "GraphForm"]
+
+
+class EdgeSource(Protocol):
+    """Edges that can be read again from where a chunk ended."""
+
+    @property
+    def num_nodes(self) -> int:
+        """What the inputs themselves say about the number of nodes; 0 if nothing."""
+        ...
+
+    def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
+        """Checked edges, and where each chunk ends."""
+        ...
+
+
+@dataclass(frozen=True)
+class GraphForm:
+    """What is built of the edges."""
+
+    layout: Literal["csc", "csr", "both"] = "csc"
+    keep_order: bool = False
+    undirected: bool = False
+    dedup: bool = False
+    num_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.undirected and self.keep_order:
+            raise InvalidArgumentError(
+                "keep_order keeps the input row of every edge, which the reverse edges of "
+                "undirected do not have: leave one of them out"
+            )
+        if self.dedup and self.keep_order:
+            raise InvalidArgumentError(
+                "a build within a memory budget cannot keep the order (keep_order) of edges that "
+                "are left after dedup: leave one of them out, or the budget"
+            )
+
+    @property
+    def carries_rows(self) -> bool:
+        return self.keep_order or self.undirected or self.layout == "both"

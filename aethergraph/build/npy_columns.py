@@ -1,0 +1,94 @@
+"""The two columns of an edge list in a .npy file, read piece by piece.
+
+Reading instead of mapping: what was read need not stay in memory, and a file that becomes shorter
+is an error instead of a signal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aethergraph.build.inputs import open_input
+from aethergraph.build.source import InputError, PathLike
+
+__all__ = ["NpyColumns", "NpyForm", "read_npy_form"]
+
+
+@dataclass(frozen=True)
+class NpyForm:
+    """What the header of a .npy file says, and where the data begins."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran_order: bool
+    offset: int
+
+
+def read_npy_form(path: PathLike) -> NpyForm:
+    """Read the header.
+
+    Errors:
+        InputError: not a .npy file, or of Python objects.
+    """
+    with open_input(path) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }.get(version)
+            if read is None:
+                raise ValueError(f"version {version} of the format is not known")
+            shape, fortran_order, dtype = read(file)
+            if dtype.hasobject:
+                raise ValueError("it holds Python objects")
+        except (ValueError, EOFError, OSError) as error:
+            raise InputError(path, f"is not a readable .npy file: {error}") from None
+        return NpyForm(dtype, shape, fortran_order, file.tell())
+
+
+class NpyColumns:
+    """Rows of shape [2, E] or [E, 2], some at a time: :meth:`load`, then :meth:`column`."""
+
+    def __init__(self, path: PathLike, file: IO[bytes], form: NpyForm) -> None:
+        self._path = path
+        self._file = file
+        self._form = form
+        by_column = form.shape[0] == 2  # [2, E]
+        self._rows = form.shape[1] if by_column else form.shape[0]
+        self._apart = by_column != form.fortran_order  # one column after the other in the file
+        self._loaded: list[npt.NDArray[Any]] = []
+
+    def load(self, start: int, stop: int) -> None:
+        """Read rows ``start .. stop - 1``.
+
+        Errors:
+            InputError: the file ends before them.
+        """
+        if self._apart:
+            self._loaded = [self._read(c * self._rows + start, stop - start) for c in (0, 1)]
+        else:
+            pairs = self._read(2 * start, 2 * (stop - start)).reshape(-1, 2)
+            self._loaded = [pairs[:, 0], pairs[:, 1]]
+
+    def column(self, number: int) -> npt.NDArray[Any]:
+        """A column of the loaded rows."""
+        return self._loaded[number]
+
+    def _read(self, first: int, items: int) -> npt.NDArray[Any]:
+        out = np.empty(items, self._form.dtype)
+        view = out.view(np.uint8).data
+        try:
+            self._file.seek(self._form.offset + first * out.itemsize)
+            while view:
+                done = self._file.readinto(view)  # type: ignore[attr-defined]
+                if not done:
+                    raise InputError(self._path, "has become shorter while it was read")
+                view = view[done:]
+        except OSError as error:
+            raise InputError(self._path, f"cannot be read: {error}") from None
+        return out

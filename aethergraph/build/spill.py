@@ -1,0 +1,359 @@
+"""Records on disk, in runs that are partitioned by a key.
+
+A run is as many records as memory holds, partitioned by ranges of the key::
+
+    run 0   | part 0 | part 1 | ... | part 1023 |      in the order of the input
+    run 1   | part 0 | part 1 | ... | part 1023 |      within a part
+
+Part p of every run, run after run, is part p of all records: with the same key in the order of
+the input. The ranges are powers of two; later runs may have wider ones, as larger keys appear.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _binding as native
+from aethergraph.build.outputs import storage_error
+from aethergraph.errors import CorruptFileError
+
+__all__ = [
+    "Columns",
+    "PARTS",
+    "Part",
+    "Run",
+    "RunWriter",
+    "Spill",
+    "append_bytes",
+    "load_runs",
+    "save_counts",
+]
+
+PARTS = 1024
+_MOST_ROOM = 256 << 20  # larger runs only leave less for the page cache
+Records = NDArray[Any]
+#: (name, dtype, items per row) of what a record holds beside its ids.
+Columns = Sequence[tuple[str, np.dtype[Any], int]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Records that were partitioned together.
+
+    Attributes:
+        offset: where they begin in the file. count: how many.
+        id_bytes: width of their ids.
+        shift: part = (key - low) >> shift.
+        counts: records per part, uint64 [PARTS].
+    """
+
+    offset: int
+    count: int
+    id_bytes: int
+    shift: int
+    counts: NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Keys ``low .. end - 1``: their number, and (run, first record, records) where they are."""
+
+    low: int
+    end: int
+    count: int
+    pieces: tuple[tuple[int, int, int], ...]
+
+
+def append_bytes(file: int, path: str, data: NDArray[Any], offset: int) -> None:
+    """Write an array at ``offset``.
+
+    Errors:
+        StorageError: no space, or another failure of the system.
+    """
+    view = data.reshape(-1).view(np.uint8).data
+    try:
+        while view:
+            done = os.pwrite(file, view[: 1 << 30], offset)
+            view, offset = view[done:], offset + done
+    except OSError as error:
+        raise storage_error(error, path) from None
+
+
+class Spill:
+    """A file of runs. ``low`` is the smallest key."""
+
+    def __init__(self, path: str, field: str, columns: Columns, low: int = 0) -> None:
+        self.path = path
+        self.field = field
+        self.columns = columns
+        self.low = low
+        self.runs: list[Run] = []
+        self.size = 0
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise storage_error(error, path) from None
+
+    def dtype(self, id_bytes: int) -> np.dtype[Any]:
+        return native.record_dtype(id_bytes, self.columns)
+
+    def append(self, records: Records, shift: int, counts: NDArray[np.uint64]) -> Run:
+        """Write a partitioned run."""
+        id_bytes = records.dtype["major"].itemsize
+        append_bytes(self._file, self.path, records, self.size)
+        run = Run(self.size, len(records), id_bytes, shift, counts)
+        self.runs.append(run)
+        self.size += records.nbytes
+        return run
+
+    def sync(self, run: Run) -> None:
+        """Make a run durable, and let go of its cached pages."""
+        size = run.count * self.dtype(run.id_bytes).itemsize
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            raise storage_error(error, self.path) from None
+        os.posix_fadvise(self._file, run.offset, size, os.POSIX_FADV_DONTNEED)
+
+    def restore(self, runs: Sequence[Run]) -> None:
+        """Go on behind ``runs``: what was written after them is cut off."""
+        self.runs = list(runs)
+        self.size = 0
+        if runs:
+            last = runs[-1]
+            self.size = last.offset + last.count * self.dtype(last.id_bytes).itemsize
+        if os.fstat(self._file).st_size < self.size:
+            raise CorruptFileError(f"{self.path}: shorter than the build recorded; use --restart")
+        os.ftruncate(self._file, self.size)
+
+    @property
+    def shift(self) -> int:
+        """Of the widest parts."""
+        return max((run.shift for run in self.runs), default=0)
+
+    @property
+    def id_bytes(self) -> int:
+        """Of the widest ids."""
+        return max((run.id_bytes for run in self.runs), default=4)
+
+    def parts(self, end: int) -> list[Part]:
+        """All parts of the keys up to ``end`` that there may be, by ascending key."""
+        if end <= self.low:
+            return []
+        shift = self.shift
+        number = min(((end - 1 - self.low) >> shift) + 1, PARTS)  # no larger key was written
+        table = np.zeros((len(self.runs), number), np.uint64)
+        for row, run in enumerate(self.runs):
+            starts = np.arange(0, PARTS, 1 << (shift - run.shift))
+            merged = np.add.reduceat(run.counts, starts)[:number]
+            table[row, : len(merged)] = merged
+        firsts = np.cumsum(table, axis=1) - table
+        found = []
+        for part in range(number):
+            counts = table[:, part]
+            pieces = tuple(
+                (int(run), int(firsts[run, part]), int(counts[run]))
+                for run in np.flatnonzero(counts)
+            )
+            low = self.low + (part << shift)
+            found.append(Part(low, min(end, low + (1 << shift)), int(counts.sum()), pieces))
+        return found
+
+    def read(self, pieces: Sequence[tuple[int, int, int]]) -> Records:
+        """The records of some pieces, one after the other."""
+        dtype = self.dtype(self.id_bytes)
+        out = np.empty(sum(count for *_, count in pieces), dtype)
+        done = 0
+        for run_number, first, count in pieces:
+            run = self.runs[run_number]
+            into = out[done : done + count]
+            own = self.dtype(run.id_bytes)
+            if own == dtype:
+                self._read_into(into, run.offset + first * own.itemsize)
+            else:
+                narrow = np.empty(count, own)
+                self._read_into(narrow, run.offset + first * own.itemsize)
+                into[:] = narrow.astype(dtype)
+            done += count
+        return out
+
+    def stream(self, part: Part, at_once: int) -> Iterator[Records]:
+        """The records of a part in order, some at a time."""
+        for run, first, count in part.pieces:
+            for begin in range(0, count, at_once):
+                yield self.read([(run, first + begin, min(at_once, count - begin))])
+
+    def _read_into(self, out: Records, offset: int) -> None:
+        view = out.view(np.uint8).data
+        try:
+            while view:
+                done = os.preadv(self._file, [view[: 1 << 30]], offset)
+                if done == 0:
+                    raise CorruptFileError(f"{self.path}: ends at byte {offset}; use --restart")
+                view, offset = view[done:], offset + done
+        except OSError as error:
+            raise storage_error(error, self.path) from None
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def remove(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.close()
+
+
+class RunWriter:
+    """Collects records in memory and writes full runs, in another thread.
+
+    Arguments:
+        spill: where they go.
+        memory: bytes for two runs: one that is filled, one that is written.
+        high: the largest key, if it is known; else parts widen as keys grow.
+        recorded: called in the writing thread with each durable run and the position that
+            :meth:`at` had been told when it was full; None: nothing is made durable.
+    """
+
+    def __init__(
+        self,
+        spill: Spill,
+        memory: int,
+        *,
+        high: int | None = None,
+        id_bytes: int = 4,
+        recorded: Callable[[Run, Any], None] | None = None,
+    ) -> None:
+        self._spill = spill
+        self._room = min(memory // 2, _MOST_ROOM)
+        self._full = native.buffer_alloc(self._room)
+        self._sorted = native.buffer_alloc(self._room)
+        self._fixed = high is not None
+        self._high = spill.low if high is None else high
+        self._shift = spill.shift
+        self._recorded = recorded
+        self._position: Any = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="aethergraph-spill")
+        self._job: Future[None] | None = None
+        self._use_ids(max(id_bytes, spill.id_bytes))
+
+    def _use_ids(self, id_bytes: int) -> None:
+        self._id_bytes = id_bytes
+        dtype = self._spill.dtype(id_bytes)
+        self._capacity = self._room // dtype.itemsize
+        self._records = self._full[: self._capacity * dtype.itemsize].view(dtype)
+        self._count = 0
+
+    def add(
+        self, major: native.Ids, minor: native.Ids, columns: Sequence[NDArray[Any]], largest: int
+    ) -> None:
+        """Add rows; ``largest`` is their largest id. The key is the major id."""
+        if largest > 0xFFFFFFFF and self._id_bytes == 4:
+            self._flush()
+            self._use_ids(8)
+        if self._count + len(major) > self._capacity:
+            self._flush()
+        if not self._fixed and len(major):
+            self._high = max(self._high, int(major.max()))
+        self._position = None  # not at the end of a chunk
+        for begin in range(0, len(major), self._capacity):
+            if begin:
+                self._flush()
+            rows = slice(begin, min(begin + self._capacity, len(major)))
+            out = self._records[self._count : self._count + rows.stop - begin]
+            native.pack_records(major[rows], minor[rows], [c[rows] for c in columns], out)
+            self._count += len(out)
+
+    def add_records(self, records: Records) -> None:
+        """Add records of the spill's own dtype; ``high`` was given."""
+        begin = 0
+        while begin < len(records):
+            if self._count == self._capacity:
+                self._flush()
+            some = records[begin : begin + self._capacity - self._count]
+            self._records[self._count : self._count + len(some)] = some
+            self._count += len(some)
+            begin += len(some)
+
+    def at(self, position: Any) -> None:
+        """All that was added ends at ``position`` of the input."""
+        self._position = position
+
+    def _flush(self) -> None:
+        if self._count == 0:
+            return
+        self._wait()
+        while (self._high - self._spill.low) >> self._shift >= PARTS:
+            self._shift += 1
+        records, shift = self._records[: self._count], self._shift
+        dtype = records.dtype
+        out = self._sorted[: records.nbytes].view(dtype)
+        counts = native.partition_records(
+            records, self._spill.field, self._spill.low, shift, PARTS, out
+        )
+        self._count = 0
+        self._job = self._pool.submit(self._write, out, shift, counts, self._position)
+
+    def _write(
+        self, records: Records, shift: int, counts: NDArray[np.uint64], position: Any
+    ) -> None:  # fmt: skip
+        run = self._spill.append(records, shift, counts)
+        if self._recorded is not None:
+            self._spill.sync(run)
+            self._recorded(run, position)
+
+    def _wait(self) -> None:
+        if self._job is not None:
+            job, self._job = self._job, None
+            job.result()
+
+    def close(self, *, finish: bool = True) -> None:
+        """Write what is left and free the memory."""
+        try:
+            if finish:
+                self._flush()
+            self._wait()
+        finally:
+            self._pool.shutdown(wait=True)
+            self._full = self._sorted = self._records = np.empty(0, np.uint8)
+
+
+def save_counts(path: str, number: int, run: Run) -> None:
+    """Keep the counts of run ``number`` in a file, durably."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            append_bytes(file, path, run.counts, number * PARTS * 8)
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise storage_error(error, path) from None
+
+
+def load_runs(path: str, rows: Sequence[Sequence[int]]) -> list[Run]:
+    """Runs of (offset, count, id_bytes, shift) each, with the counts that were kept."""
+    if not rows:
+        return []
+    counts = np.fromfile(path, np.uint64, len(rows) * PARTS)
+    if len(counts) < len(rows) * PARTS:
+        raise CorruptFileError(f"{path}: shorter than the build recorded; use --restart")
+    return [
+        Run(offset, count, id_bytes, shift, part_counts)
+        for (offset, count, id_bytes, shift), part_counts in zip(
+            rows, counts.reshape(-1, PARTS), strict=True
+        )
+    ]

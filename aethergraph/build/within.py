@@ -1,0 +1,212 @@
+"""Conversion within a memory budget: :func:`aethergraph.build.convert` with ``memory_budget``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Literal
+
+from aethergraph import _binding as native
+from aethergraph.build.bounded import BoundedBuild
+from aethergraph.build.budget import working_memory
+from aethergraph.build.chunks import Chunks, ChunkSource
+from aethergraph.build.companions import Companions
+from aethergraph.build.form import EdgeSource, GraphForm
+from aethergraph.build.inputs import input_state
+from aethergraph.build.journal import Journal
+from aethergraph.build.outputs import check_outputs
+from aethergraph.build.readers import EdgeChunk, EdgePlan, EdgeReader, Position
+from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
+from aethergraph.build.source import InputError, PathLike, detect_format
+from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
+
+__all__ = ["BoundedJob", "convert_chunks"]
+
+_VERSION = 1  # of what a work folder holds
+
+
+class FileSource:
+    """The edges of files."""
+
+    def __init__(self, reader: EdgeReader) -> None:
+        self._reader = reader
+
+    @property
+    def num_nodes(self) -> int:
+        return self._reader.num_nodes
+
+    def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
+        for position, arrays in self._reader.arrays_from(start):
+            yield position, self._reader.chunk(arrays)
+
+
+class BoundedJob:
+    """One conversion of files within a budget, with its work folder.
+
+    Arguments:
+        files: the inputs, patterns expanded.
+        output: the graph file.
+        form: what is built.
+        budget: bytes, or a text such as "1G", for the whole process.
+        options: everything else that decides about the result, for the work folder.
+        restart: do not go on from an earlier build.
+        remark: takes what is worth telling at once.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[PathLike],
+        output: PathLike,
+        form: GraphForm,
+        budget: int | str,
+        options: dict[str, Any],
+        *,
+        restart: bool,
+        remark: Callable[[str], None] | None,
+    ) -> None:
+        self._files = files
+        self._output = output
+        self._form = form
+        formats = [detect_format(path, options.get("format")) for path in files]
+        self._memory = working_memory(budget, any(f not in ("npy", "gl") for f in formats))
+        self._remark = remark or (lambda text: None)
+        command = {
+            "version": _VERSION,
+            "inputs": [input_state(path) for path in files],
+            **form.__dict__,
+            **options,
+        }
+        self.journal = Journal(output, command, restart)
+
+    @property
+    def has_companions(self) -> bool:
+        """Whether an earlier build has put features and labels in place."""
+        return bool(self.journal.state.get("companions"))
+
+    def run(
+        self,
+        plan: EdgePlan,
+        reading: dict[str, Any],
+        open_companions: Callable[[ExitStack], Companions],
+        result: ConvertResult,
+        threads: int | None,
+        show: Stages,
+    ) -> None:
+        """Do everything; on failure the work folder is kept if it is worth it."""
+        reader = EdgeReader(
+            self._files, plan, threads=threads, progress=show("Reading edges", "B"), **reading
+        )
+        build = BoundedBuild(
+            self.journal, self._form, self._memory, threads or native.get_num_threads(), show
+        )
+        if build.resumed_at is not None:
+            self._remark(f"going on with an interrupted build: {build.resumed_at}")
+        clock = Clock(result.seconds)
+        with _kept_if_useful(self.journal, self._remark), ExitStack() as stack:
+            stack.callback(build.close)
+            result.read_edges = build.read(FileSource(reader))
+            if result.read_edges == 0:
+                raise InputError(self._files[0], "holds no edges")
+            clock.lap("read")
+            if reader.unused:
+                result.notes.append(f"columns not used: {', '.join(reader.unused)}")
+            companions = open_companions(stack)
+            clock.lap("features")
+            found = self._form.num_nodes if self._form.num_nodes is not None else build.num_nodes
+            result.num_nodes = companions.check_rows(found, self._form.num_nodes)
+            check_density(self._files[0], result.num_nodes, result.read_edges)
+            result.num_edges = build.make_lists(result.num_nodes)
+            if self._form.dedup:
+                dropped = build.num_records - result.num_edges
+                result.notes.append(f"{dropped:,} duplicate edges dropped")
+            clock.lap("build")
+            companions.commit_features(result)
+            companions.commit_labels(result)
+            build.note_companions()
+            build.write(self._output)
+            clock.lap("write")
+
+
+class _kept_if_useful:
+    """Removes the work folder on success and where the input is at fault; else keeps it."""
+
+    def __init__(self, journal: Journal, remark: Callable[[str], None]) -> None:
+        self._journal = journal
+        self._remark = remark
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None or issubclass(kind, (InputError, LimitError, OutOfRangeError)):
+            self._journal.remove()
+            return
+        self._journal.remove_if_new()
+        if os.path.isdir(self._journal.folder):
+            self._remark(
+                f"what was finished is kept in {self._journal.folder}: the same command goes on "
+                "from there, --restart begins anew"
+            )
+
+
+def convert_chunks(
+    chunks: Chunks,
+    output: PathLike,
+    *,
+    memory_budget: int | str,
+    num_nodes: int | None = None,
+    layout: Literal["csc", "csr", "both"] = "csc",
+    keep_order: bool = False,
+    undirected: bool = False,
+    dedup: bool = False,
+    force: bool = False,
+    threads: int | None = None,
+    stages: Stages | None = None,
+) -> ConvertResult:
+    """A graph file from edges that a program makes, within a memory budget.
+
+    Arguments:
+        chunks: an iterable of (src, dst) or (src, dst, values): id arrays [n] and a mapping with
+            "weight", "time" and names of edge attributes, arrays of n rows. All chunks have the
+            same names, dtypes and shapes.
+        output: the graph file; work files are in a folder beside it.
+        memory_budget: bytes or a text such as "1G" that the process may take in all.
+        num_nodes, layout, keep_order, undirected, dedup, force, threads, stages: as in
+            :func:`aethergraph.build.convert`.
+
+    The file holds what :meth:`aethergraph.Graph.from_edges` makes of all edges. An interrupted
+    build begins anew: chunks cannot be compared with those of an earlier call.
+
+    Errors:
+        InvalidArgumentError, OutOfRangeError: a bad value, with chunk and row; a budget that is
+            too small, with the least.
+        StorageError: an output cannot be written. Nothing is left behind.
+    """
+    form = GraphForm(layout, keep_order, undirected, dedup, num_nodes)
+    check_outputs([os.fspath(output)], [], force)
+    show = stages or silent
+    memory = working_memory(memory_budget, False)
+    result = ConvertResult(os.fspath(output), layout=layout)
+    clock = Clock(result.seconds)
+    journal = Journal(output, {"version": _VERSION}, restart=True)
+    build = BoundedBuild(journal, form, memory, threads or native.get_num_threads(), show)
+    try:
+        source: EdgeSource = ChunkSource(chunks, num_nodes)
+        result.read_edges = build.read(source)
+        if result.read_edges == 0:
+            raise InvalidArgumentError("chunks: there are no edges")
+        clock.lap("read")
+        result.num_nodes = build.num_nodes if num_nodes is None else num_nodes
+        check_density("chunks", result.num_nodes, result.read_edges)
+        result.num_edges = build.make_lists(result.num_nodes)
+        if dedup:
+            dropped = build.num_records - result.num_edges
+            result.notes.append(f"{dropped:,} duplicate edges dropped")
+        clock.lap("build")
+        build.write(output)
+        clock.lap("write")
+    finally:
+        build.close()
+        journal.remove()
+    return result

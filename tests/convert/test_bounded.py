@@ -1,0 +1,381 @@
+"""Builds within a memory budget give the very files that builds in memory give."""
+
+from __future__ import annotations
+
+import filecmp
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from aethergraph import FeatureStore, Graph
+from aethergraph import _binding as native
+from aethergraph.build import InputError, convert, convert_chunks, lists, tables, within
+from aethergraph.build.columns import ColumnFiles
+from aethergraph.build.lists import ListBuilder, ListOrder
+from aethergraph.build.spill import PARTS, Part, Run, RunWriter, Spill
+from aethergraph.errors import (
+    InvalidArgumentError,
+    LimitError,
+    MissingFileError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes for buffers: many runs, parts that must be split, lists that do not fit."""
+    monkeypatch.setattr(within, "working_memory", lambda budget, parses: 20_000)
+    monkeypatch.setattr(tables, "_ROWS", 256)
+    monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of so many small runs
+
+
+def edge_table(seed: int, edges: int, nodes: int, shape: str, times: str) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, nodes, edges), rng.integers(0, nodes, edges)
+    if shape == "skewed":
+        src, dst = (np.floor(nodes * rng.random(edges) ** 4).astype(np.int64) for _ in range(2))
+    elif shape == "hub":
+        dst[rng.random(edges) < 0.8] = nodes // 2
+        src[rng.random(edges) < 0.4] = 0
+    elif shape == "sorted":
+        dst = np.sort(dst)
+    time: NDArray[Any] = rng.integers(-3, 4 if times == "few" else 10**12, edges)
+    if times == "floats":
+        time = np.where(time % 5 == 0, -0.0, time / 7)
+    return {
+        "src": src,
+        "dst": dst,
+        "w": rng.random(edges),
+        "t": time,
+        "a": rng.integers(-5, 5, edges),
+        "b": rng.random(edges).astype(np.float32),
+    }
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    edges=st.integers(1, 3000),
+    nodes=st.sampled_from([1, 7, 300, 5000]),
+    shape=st.sampled_from(["even", "skewed", "hub", "sorted"]),
+    times=st.sampled_from(["none", "few", "many", "floats"]),
+    values=st.booleans(),
+    layout=st.sampled_from(["csc", "csr", "both"]),
+    options=st.sampled_from(
+        [{}, {"keep_order": True}, {"undirected": True}, {"dedup": True}]
+        + [{"undirected": True, "dedup": True}]
+    ),
+    more_nodes=st.sampled_from([None, 0, 3000]),
+)
+def test_same_file_as_in_memory(
+    small_memory: None,
+    tmp_path: Path,
+    seed: int,
+    edges: int,
+    nodes: int,
+    shape: str,
+    times: str,
+    values: bool,
+    layout: Any,
+    options: dict[str, bool],
+    more_nodes: int | None,
+) -> None:
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table(edge_table(seed, edges, nodes, shape, times)), path)
+    asked: dict[str, Any] = {"layout": layout, "force": True, **options}
+    if times != "none":
+        asked["time_column"] = "t"
+    if values:
+        asked |= {"weight": "w", "attrs": ["z/both=a,b:float64", "a"]}
+    if more_nodes is not None:
+        asked["num_nodes"] = nodes + more_nodes
+    whole = convert(path, tmp_path / "whole.aeg", **asked)
+    bounded = convert(path, tmp_path / "bounded.aeg", memory_budget="1G", **asked)
+    assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
+    assert (bounded.num_nodes, bounded.num_edges) == (whole.num_nodes, whole.num_edges)
+    assert bounded.read_edges == whole.read_edges and bounded.notes == whole.notes
+    assert not (tmp_path / "bounded.aeg.building").exists()
+
+
+def test_a_real_budget_gives_the_same_file(tmp_path: Path) -> None:
+    table = edge_table(5, 700_000, 40_000, "skewed", "many")
+    pacsv.write_csv(pa.table(table), tmp_path / "e.csv")
+    asked: Any = {"weight": "w", "time_column": "t", "layout": "both", "keep_order": True}
+    convert(tmp_path / "e.csv", tmp_path / "whole.aeg", **asked)
+    convert(tmp_path / "e.csv", tmp_path / "bounded.aeg", memory_budget="2G", **asked)
+    assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
+
+
+# ---- inputs ------------------------------------------------------------------------------------
+
+
+def write_parts(folder: Path, suffix: str) -> tuple[list[Path], Path]:
+    """The same edges in three files of one form, and in one file."""
+    table = pa.table({k: v for k, v in edge_table(1, 3000, 200, "even", "few").items() if k < "t"})
+    paths = [folder / f"part-{i}.{suffix}" for i in range(3)]
+    for i, path in enumerate(paths):
+        some = table.slice(1000 * i, 1000)
+        if suffix == "npy":
+            np.save(path, np.stack([some["src"], some["dst"]], axis=i % 2))
+        elif suffix == "parquet":
+            pq.write_table(some, path, row_group_size=300)
+        elif suffix == "csv":
+            pacsv.write_csv(some, path)
+        else:
+            codec = {"gz": "gzip", "zst": "zstd"}[suffix.split(".")[-1]]
+            with pa.CompressedOutputStream(str(path), codec) as stream:
+                pacsv.write_csv(some, stream)
+    pacsv.write_csv(table, folder / "all.csv")
+    return paths, folder / "all.csv"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.zst", "parquet", "npy"])
+def test_several_files_of_every_form(small_memory: None, suffix: str, tmp_path: Path) -> None:
+    paths, whole = write_parts(tmp_path, suffix)
+    convert(whole, tmp_path / "whole.aeg")
+    for number, inputs in enumerate([paths, [tmp_path / f"part-*.{suffix}"]]):
+        for budget in (None, "1G"):
+            output = tmp_path / f"{number}{budget}.aeg"
+            convert(inputs, output, memory_budget=budget)
+            assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+
+
+def test_a_pattern_without_matches(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"none-\*\.csv: no file matches"):
+        convert(tmp_path / "none-*.csv", tmp_path / "g.aeg", memory_budget="1G")
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "edges[1].csv"
+    path.write_text("0,1\n")
+    assert convert(path, tmp_path / "g.aeg").num_edges == 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "npy"])
+@pytest.mark.parametrize("scheme", ["memory", "file"])
+def test_urls(small_memory: None, suffix: str, scheme: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    paths, whole = write_parts(tmp_path, suffix)
+    convert(whole, tmp_path / "whole.aeg")
+    if scheme == "memory":
+        system = fsspec.filesystem("memory")
+        for path in paths:
+            system.pipe(f"/{tmp_path.name}/{path.name}", path.read_bytes())
+        base = f"memory://{tmp_path.name}"
+    else:
+        base = tmp_path.as_uri()
+    for inputs in ([f"{base}/{path.name}" for path in paths], f"{base}/part-*.{suffix}"):
+        for budget in (None, "1G"):
+            convert(inputs, tmp_path / "url.aeg", memory_budget=budget, force=True)
+            assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "url.aeg", shallow=False)
+
+
+def test_urls_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(MissingFileError, match=r"memory://none/x\.csv: no such file"):
+        convert("memory://none/x.csv", tmp_path / "g.aeg", memory_budget="1G")
+    with pytest.raises(UnsupportedError, match="nosuch"):
+        convert("nosuch://x.csv", tmp_path / "g.aeg")
+    with pytest.raises(UnsupportedError, match="only edges may be given by URL"):
+        convert("memory://x.csv", tmp_path / "g.aeg", features="memory://x.npy")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'aethergraph\[fsspec\]'"):
+        convert("memory://x.csv", tmp_path / "g.aeg")
+
+
+# ---- what comes beside the edges ----------------------------------------------------------------
+
+
+def test_features_and_labels(small_memory: None, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
+    (tmp_path / "x.csv").write_text("id,f,g\n2,5,6\n0,1,2\n1,3,4\n")
+    (tmp_path / "y.csv").write_text("id,label\n1,7\n0,8\n2,9\n")
+    result = convert(
+        tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G",
+        features=tmp_path / "x.csv", labels=tmp_path / "y.csv", id_column="id",
+    )  # fmt: skip
+    assert result.features is not None and result.labels is not None
+    rows = FeatureStore.load(result.features).gather(np.arange(3))
+    assert rows.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert np.load(result.labels).tolist() == [8, 7, 9]
+
+
+# ---- edges from a program ------------------------------------------------------------------------
+
+
+def test_chunks_are_as_from_edges(small_memory: None, tmp_path: Path) -> None:
+    table = edge_table(3, 5000, 90, "hub", "few")
+    image = np.random.default_rng(1).integers(0, 255, (5000, 2, 3)).astype(np.uint8)
+
+    def chunks() -> Iterator[Any]:
+        for begin, end in itertools.pairwise((0, 0, 1700, 1701, 4000, 5000, 5000)):
+            rows = slice(begin, end)
+            values = {"weight": table["b"][rows], "time": table["t"][rows], "pixels": image[rows]}
+            yield table["src"][rows].astype(np.uint16), table["dst"][rows], values
+
+    result = convert_chunks(
+        chunks(), tmp_path / "chunks.aeg", memory_budget="1G", layout="both", keep_order=True
+    )
+    graph = Graph.from_edges(
+        None, table["src"], table["dst"], edge_weight=table["b"], edge_time=table["t"],
+        edge_attrs={"pixels": image}, layout="both", keep_order=True,
+    )  # fmt: skip
+    graph.save(tmp_path / "whole.aeg")
+    assert result.num_edges == 5000 and result.num_nodes == graph.num_nodes
+    assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "chunks.aeg", shallow=False)
+    assert sorted(os.listdir(tmp_path)) == ["chunks.aeg", "whole.aeg"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "error", "match"),
+    [
+        ([([0, 1], [1, 2]), ([0, -1], [1, 2])], OutOfRangeError, r"chunk 1: src\[1\] = -1"),
+        ([([0, 9], [1, 2])], OutOfRangeError, r"chunk 0: src\[1\] = 9 is not in"),
+        ([([0], [1, 2])], InvalidArgumentError, "chunk 0: src has 1 ids, but dst has 2"),
+        ([([0], [1]), ([0], [1], {"weight": [1.0]})], InvalidArgumentError, "chunk 1: has the val"),
+        ([([0], [1], {"weight": [np.nan]})], InvalidArgumentError, "chunk 0: weight"),
+        ([([0], [1], {"x": ["a"]})], InvalidArgumentError, "chunk 0: x must have a row"),
+        ([np.zeros((2, 5))], InvalidArgumentError, r"chunk 0: a chunk of edges is \(src, dst\)"),
+        ([], InvalidArgumentError, "no edges"),
+    ],
+)
+def test_bad_chunks(chunks: Any, error: type[Exception], match: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=match):
+        convert_chunks(chunks, tmp_path / "g.aeg", memory_budget="1G", num_nodes=5)
+    assert os.listdir(tmp_path) == []
+
+
+# ---- beyond 32 bits ------------------------------------------------------------------------------
+
+
+def test_ids_beyond_32_bits(tmp_path: Path) -> None:
+    """Runs of narrow ids are read beside later ones of wide ids; far lists are found."""
+    far = 3 << 32
+    spilled = Spill(str(tmp_path / "s"), "major", [("edge", np.dtype(np.uint64), 1)])
+    writer = RunWriter(spilled, 4000)
+    rng = np.random.default_rng(0)
+    major = np.concatenate([rng.integers(0, 1000, 500), far + rng.integers(0, 50, 500)])
+    minor = rng.integers(0, 2**33, 1000)
+    minor[:500] %= 1000
+    number = np.arange(1000, dtype=np.uint64) + np.uint64(2**40)
+    for begin in range(0, 1000, 100):
+        rows = slice(begin, begin + 100)
+        largest = int(max(major[rows].max(), minor[rows].max()))
+        writer.add(major[rows], minor[rows], [number[rows]], largest)
+    writer.close()
+    assert {run.id_bytes for run in spilled.runs} == {4, 8}
+    found = [
+        spilled.read(part.pieces) for part in spilled.parts(far + 50) if part.count
+    ]  # fmt: skip
+    records = np.concatenate(found)
+    order = np.argsort(records["major"], kind="stable")
+    expected = np.argsort(major, kind="stable")
+    assert (records["minor"][order] == minor[expected]).all()
+    assert (records["edge"][order] == number[expected]).all()
+    spilled.remove()
+
+
+def test_offsets_beyond_32_bits(tmp_path: Path) -> None:
+    """A file whose first 5 billion records are a hole: the last ones are read where they are."""
+    count = 5 * 10**9
+    spilled = Spill(str(tmp_path / "s"), "major", [])
+    counts = np.zeros(PARTS, np.uint64)
+    counts[0], counts[3] = count, 2
+    os.truncate(spilled.path, count * 8)
+    last = np.array([(3, 8), (3, 9)], spilled.dtype(4))
+    with open(spilled.path, "r+b") as file:
+        file.seek(count * 8)
+        file.write(last.tobytes())
+    spilled.restore([Run(0, count + 2, 4, 0, counts)])
+    parts = [part for part in spilled.parts(10) if part.count]
+    assert [(part.low, part.count) for part in parts] == [(0, count), (3, 2)]
+    assert spilled.read(parts[1].pieces).tolist() == [(3, 8), (3, 9)]
+    files = ColumnFiles(str(tmp_path / "c-"), {"minor": (np.dtype(np.uint32), 1)})
+    files.edges = count  # as if so many had been appended
+    ListBuilder(
+        spilled, files, ListOrder(), 1 << 20, 1, str(tmp_path / "t"), lambda: None
+    )._build_large(spilled, Part(3, 4, 2, parts[1].pieces))
+    assert files.read("indptr", 1, 2).tolist() == [count + 2]
+    assert files.read("minor", count, count + 2).tolist() == [8, 9]
+    assert [first for first, _ in itertools.islice(files.edges_from(count, 10), 1)] == [count]
+    files.close()
+    spilled.remove()
+
+
+def test_edge_numbers_of_both_layouts_are_as_wide_as_needed() -> None:
+    assert native.id_dtype(native.id_bytes_for(2**32)) == np.uint64
+    assert native.id_dtype(native.id_bytes_for(2**32 - 1)) == np.uint32
+
+
+# ---- what cannot be ------------------------------------------------------------------------------
+
+
+def test_options_that_contradict(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("0,1\n")
+    for options, match in (
+        ({"undirected": True, "keep_order": True}, "reverse edges"),
+        ({"dedup": True, "keep_order": True}, "within a memory budget cannot keep the order"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=match):
+            convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G", **options)
+    assert os.listdir(tmp_path) == ["e.csv"]
+
+
+def test_names_are_not_ids(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("src,dst\nann,bob\n")
+    with pytest.raises(InputError, match=r"line 2, column 1.*'ann' is not a number.*map names"):
+        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G")
+    assert os.listdir(tmp_path) == ["e.csv"]
+
+
+def test_sparse_ids_are_refused(small_memory: None, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(f"0,1\n{2**40},2\n")
+    with pytest.raises(LimitError, match=r"ids should be 0\.\.N-1"):
+        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G")
+    assert os.listdir(tmp_path) == ["e.csv"]
+
+
+def test_a_budget_that_is_too_small_names_the_least(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
+    with pytest.raises(InvalidArgumentError, match=r"too small: the least is (\d+)M") as caught:
+        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="20M")
+    least = str(caught.value).split("the least is ")[1].split("M")[0]
+    script = (
+        "import sys; from aethergraph.build import convert; "
+        "convert(sys.argv[1], sys.argv[2], memory_budget=sys.argv[3])"
+    )
+    # A fresh process takes less by itself than the one of the tests.
+    command = [sys.executable, "-c", script, tmp_path / "e.npy", tmp_path / "g.aeg", f"{least}M"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_part_counts_are_merged_as_ranges_widen(tmp_path: Path) -> None:
+    spilled = Spill(str(tmp_path / "s"), "major", [])
+    writer = RunWriter(spilled, 2 * 8 * 100)
+    rng = np.random.default_rng(0)
+    sent = []
+    for high in (500, 3000, 100_000):
+        major = rng.integers(0, high, 100)
+        writer.add(major, major, [], high)
+        sent.append(major)
+    writer.close()
+    assert sorted({run.shift for run in spilled.runs}) == [0, 2, 7]
+    everything = np.sort(np.concatenate(sent))
+    read = [np.sort(spilled.read(part.pieces)["major"]) for part in spilled.parts(100_000)]
+    assert (np.concatenate(read) == everything).all()
+    spilled.remove()

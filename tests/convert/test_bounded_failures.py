@@ -1,0 +1,466 @@
+"""Builds within a memory budget that are killed, run out of disk, or meet bad inputs."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from aethergraph.build import InputError, bounded, convert, lists, tables, within
+from aethergraph.build.ahead import ahead
+from aethergraph.build.journal import Journal
+from aethergraph.build.npy_columns import NpyColumns
+from aethergraph.errors import InvalidArgumentError, StorageError
+
+
+class Interrupt(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(within, "working_memory", lambda budget, parses: 30_000)
+    monkeypatch.setattr(tables, "_ROWS", 200)
+    monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
+    monkeypatch.setattr(bounded, "RECORD_SECONDS", 0.0)
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of many small runs
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def write_edges(folder: Path, edges: int = 3000, parts: int = 2) -> list[Path]:
+    rng = np.random.default_rng(0)
+    paths = []
+    for part in range(parts):
+        src, dst = rng.integers(0, 200, edges), rng.integers(0, 200, edges)
+        dst[rng.random(edges) < 0.4] = 7  # a list that must be split
+        table = {"src": src, "dst": dst, "w": rng.random(edges), "t": rng.integers(0, 99, edges)}
+        paths.append(folder / f"e{part}.parquet")
+        pq.write_table(pa.table(table), paths[-1])
+    return paths
+
+
+OPTIONS: dict[str, Any] = {
+    "layout": "both", "weight": "w", "time_column": "t", "keep_order": True, "attrs": ["x=src"],
+}  # fmt: skip
+
+
+# ---- going on after a kill ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_goes_on_wherever_it_was_interrupted(
+    after: bool, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted at every recording, before it or after it, then run again."""
+    inputs = write_edges(tmp_path, 1200)
+    monkeypatch.setattr(within, "working_memory", lambda budget, parses: 50_000)
+    whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
+    convert(inputs, whole, **OPTIONS)
+    record = Journal.record
+    left = 0
+
+    def interrupted(self: Journal, **state: Any) -> None:
+        nonlocal left
+        if after:
+            record(self, **state)
+        left -= 1
+        if left == 0:
+            raise Interrupt
+        if not after:
+            record(self, **state)
+
+    monkeypatch.setattr(Journal, "record", interrupted)
+    points = 0
+    phases = set()
+    while True:
+        points += 1
+        left = points
+        try:
+            convert(inputs, output, memory_budget="1G", restart=True, **OPTIONS)
+        except Interrupt:
+            left = 0
+        else:
+            break
+        assert not output.exists()
+        remarks: list[str] = []
+        convert(inputs, output, memory_budget="1G", remark=remarks.append, **OPTIONS)
+        if remarks:
+            assert "going on with an interrupted build" in remarks[0]
+            phases.add(remarks[0].split(": ")[1].split(" up to")[0].lstrip("0123456789, "))
+        assert filecmp.cmp(whole, output, shallow=False), points
+        assert not Path(f"{output}.building").exists()
+        output.unlink()
+    assert points > 12
+    found = " ".join(sorted(phases))
+    for phase in ("edges were read (file 1", "edges were read (file 2", "in-lists", "turned edges"):
+        assert phase in found
+    assert "out-lists" in found
+
+
+KILLED = """
+    import os, signal, sys
+    from aethergraph.build import bounded, convert, journal, lists, tables, within
+    within.working_memory = lambda budget, parses: 30_000
+    tables._ROWS, lists._GROUP_EDGES, bounded.RECORD_SECONDS = 200, 300, 0.0
+    left, record = int(sys.argv[1]), journal.Journal.record
+
+    def dying(self, **state):
+        global left
+        record(self, **state)
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    journal.Journal.record = dying
+    convert(sys.argv[3:], sys.argv[2], memory_budget="1G", weight="w", layout="both",
+            remark=lambda text: print(text, flush=True))
+"""
+
+
+def test_killed_processes(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+    """A chain of processes, each killed a little further on, builds the file."""
+    inputs = [str(path) for path in write_edges(tmp_path)]
+    convert(inputs, tmp_path / "whole.aeg", weight="w", layout="both")
+    output = tmp_path / "g.aeg"
+    for number in range(40):
+        done = run_python(KILLED, "6", str(output), *inputs, check=False)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert not output.exists()
+        assert number == 0 or "going on with an interrupted build" in done.stdout
+    assert number >= 3
+    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+
+
+def interrupt(inputs: Any, output: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    """Leave a build behind that has read some of its input."""
+    record = Journal.record
+
+    def interrupted(self: Journal, **state: Any) -> None:
+        record(self, **state)
+        raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr(Journal, "record", interrupted)
+        convert(inputs, output, memory_budget="1G", **options)
+    assert Path(f"{output}.building").exists() and not output.exists()
+
+
+def test_what_was_not_recorded_is_cut_off(
+    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    convert(inputs, tmp_path / "whole.aeg")
+    interrupt(inputs, output, monkeypatch)
+    with open(f"{output}.building/edges", "ab") as file:
+        file.write(b"half a run")
+    convert(inputs, output, memory_budget="2G")  # another budget does not matter
+    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+
+
+def test_another_command_is_refused(
+    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    interrupt(inputs, output, monkeypatch, weight="w")
+    again: dict[str, Any] = {"memory_budget": "1G"}
+    with pytest.raises(InvalidArgumentError, match=r"weight was 'w' and is None.*--restart"):
+        convert(inputs, output, **again)
+    with pytest.raises(InvalidArgumentError, match=r"the inputs were .*e1\.parquet and are .*e0"):
+        convert(inputs[:1], output, weight="w", **again)
+    os.utime(inputs[1], ns=(1, 1))
+    with pytest.raises(InvalidArgumentError, match=r"e1\.parquet has changed"):
+        convert(inputs, output, weight="w", **again)
+    with pytest.raises(InvalidArgumentError, match="layout was 'csc' and is 'csr'"):
+        convert(inputs, output, weight="w", layout="csr", **again)
+    convert(inputs, output, restart=True, **again)
+    assert not Path(f"{output}.building").exists()
+
+
+def test_two_builds_of_one_file(
+    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+
+    def second(name: str, unit: str) -> Any:
+        if name == "Building lists":
+            with pytest.raises(InvalidArgumentError, match=r"another build of .* is running"):
+                convert(inputs, output, memory_budget="1G")
+        return lambda done, total: None
+
+    convert(inputs, output, memory_budget="1G", stages=second)
+    assert output.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 99, "command": {}, "state": {}}'])
+def test_damaged_manifest(
+    text: str, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    interrupt(inputs, output, monkeypatch)
+    Path(f"{output}.building/manifest.json").write_text(text)
+    with pytest.raises(InvalidArgumentError, match="--restart begins anew"):
+        convert(inputs, output, memory_budget="1G")
+    convert(inputs, output, memory_budget="1G", restart=True)
+
+
+# ---- bad inputs -------------------------------------------------------------------------------
+
+
+def test_a_bad_id_is_named_and_nothing_left(small_memory: None, tmp_path: Path) -> None:
+    lines = ["src,dst", *(f"{i % 50},{i % 30}" for i in range(5000))]
+    lines[4321] = "7,x"
+    (tmp_path / "e.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"e\.csv, line 4322, column 2 \(dst\).*'x'") as caught:
+        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G")
+    assert caught.value.line == 4322
+    pairs = np.zeros((900, 2), np.int64)
+    pairs[777, 1] = -4
+    np.save(tmp_path / "e.npy", pairs)
+    with pytest.raises(InputError, match=r"e\.npy, row 778, column 2.*-4 is negative"):
+        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="1G")
+    with pytest.raises(InputError, match=r"e\.npy, row 778"):
+        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="1G", num_nodes=10)
+    assert sorted(os.listdir(tmp_path)) == ["e.csv", "e.npy"]
+
+
+@pytest.mark.parametrize("budget", [None, "1G"])
+def test_an_npy_file_that_shrinks(
+    budget: str | None, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "e.npy"
+    np.save(path, np.arange(4000).reshape(-1, 2) % 100)
+    load = NpyColumns.load
+
+    def shrinking(self: NpyColumns, start: int, stop: int) -> None:
+        if start >= 1000:
+            os.truncate(path, 9000)
+        load(self, start, stop)
+
+    monkeypatch.setattr(NpyColumns, "load", shrinking)
+    with pytest.raises(InputError, match=r"e\.npy: has become shorter"):
+        convert(path, tmp_path / "g.aeg", memory_budget=budget)
+    assert os.listdir(tmp_path) == ["e.npy"]
+
+
+@pytest.mark.parametrize("budget", [None, "1G"])
+def test_a_text_file_that_shrinks(budget: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text("10,11\n" * 2_000_000)
+
+    def stages(name: str, unit: str) -> Any:
+        return lambda done, total: os.truncate(path, 6 << 20) if done < total else None
+
+    with pytest.raises(InputError, match=r"e\.csv: changed while it was read: it had 12,000,000"):
+        convert(path, tmp_path / "g.aeg", memory_budget=budget, stages=stages)
+    assert os.listdir(tmp_path) == ["e.csv"]
+
+
+def test_no_edges(small_memory: None, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"src": pa.array([], "int64"), "dst": []}), tmp_path / "e.parquet")
+    with pytest.raises(InputError):
+        convert(tmp_path / "e.parquet", tmp_path / "g.aeg", memory_budget="1G")
+    assert os.listdir(tmp_path) == ["e.parquet"]
+
+
+# ---- the disk ------------------------------------------------------------------------------------
+
+LIMITED = """
+    import resource, signal, sys
+    from aethergraph.build import convert, within
+    from aethergraph.errors import StorageError
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    within.working_memory = lambda budget, parses: 100_000
+    limit = int(sys.argv[3])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        convert(sys.argv[1], sys.argv[2], memory_budget="1G", remark=print)
+    except StorageError as error:
+        print("refused:", error.errno, error)
+"""
+
+
+@pytest.mark.parametrize("limit", [50_000, 300_000, 420_000])
+def test_files_that_may_not_grow(
+    limit: int, tmp_path: Path, run_python: Callable[..., Any]
+) -> None:  # fmt: skip
+    """Fails in reading (400 KB of records), or in writing the file (330 KB of lists and more)."""
+    np.save(tmp_path / "e.npy", np.arange(100_000).reshape(-1, 2) % 40_000)
+    output = tmp_path / "g.aeg"
+    done = run_python(LIMITED, str(tmp_path / "e.npy"), str(output), str(limit))
+    assert f"refused: {errno.EFBIG}" in done.stdout and "cannot write" in done.stdout
+    assert not output.exists()
+    left = [name for name in os.listdir(tmp_path) if name not in ("e.npy", "g.aeg.building")]
+    assert left == []
+    convert(tmp_path / "e.npy", tmp_path / "whole.aeg")
+    convert(tmp_path / "e.npy", output, memory_budget="1G")
+    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
+    """The error names the file, and with more room the same command goes on."""
+    np.save(tmp_path / "e.npy", np.random.default_rng(0).integers(0, 20_000, (200_000, 2)))
+    convert(tmp_path / "e.npy", tmp_path / "whole.aeg")
+    with small_disk(tmp_path / "disk", "1M") as disk:
+        output = disk / "g.aeg"
+        remarks: list[str] = []
+        with pytest.raises(StorageError, match=r"cannot write .*No space") as caught:
+            convert(tmp_path / "e.npy", output, memory_budget="1G", remark=remarks.append)
+        assert caught.value.errno == errno.ENOSPC
+        assert os.listdir(disk) == ["g.aeg.building"]
+        assert "the same command goes on from there" in remarks[-1]
+        subprocess.run(["mount", "-o", "remount,size=16M", str(disk)], check=True)
+        convert(tmp_path / "e.npy", output, memory_budget="1G", remark=remarks.append)
+        assert "going on with an interrupted build" in remarks[-1]
+        assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+        assert os.listdir(disk) == ["g.aeg"]
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+MEASURED = r"""
+    import re, sys
+    from pathlib import Path
+    from aethergraph.build import convert
+    convert(sys.argv[1], sys.argv[2], layout="both", memory_budget=sys.argv[3] or None)
+    print(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text()).group(1))
+"""
+
+
+@contextmanager
+def memory_group(limit: int) -> Iterator[Path | None]:
+    """A cgroup with a memory limit, or None where none can be made."""
+    for root, name in (
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+        (Path("/sys/fs/cgroup"), "memory.max"),
+    ):
+        group = root / f"aethergraph-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / name).write_text(str(limit))
+        except OSError:
+            group.rmdir()
+            continue
+        try:
+            yield group
+        finally:
+            for _ in range(50):
+                try:
+                    group.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+        return
+    yield None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["npy", "csv", "parquet"])
+def test_the_budget_is_kept(suffix: str, tmp_path: Path) -> None:
+    """Under a limit that the build in memory does not survive; the page cache counts too."""
+    edges, budget = 12_000_000, 288 << 20
+    rng = np.random.default_rng(0)
+    pairs = np.floor(500_000 * rng.random((edges, 2)) ** 2).astype(np.int64)
+    path = tmp_path / f"e.{suffix}"
+    if suffix == "npy":
+        np.save(path, pairs)
+    else:
+        table = pa.table({"src": pairs[:, 0], "dst": pairs[:, 1]})
+        write = pq.write_table if suffix == "parquet" else pacsv.write_csv
+        write(table, path)
+    with memory_group(budget) as group:
+
+        def enter() -> None:
+            if group is not None:
+                (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        def run(output: str, memory: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-c", textwrap.dedent(MEASURED)]
+            return subprocess.run(
+                [*command, path, tmp_path / output, memory],
+                capture_output=True, text=True, preexec_fn=enter, check=False,
+            )  # fmt: skip
+
+        done = run("bounded.aeg", "288M")
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) * 1024 <= budget
+        if group is not None:
+            assert run("memory.aeg", "").returncode == -signal.SIGKILL
+    convert(path, tmp_path / "whole.aeg", layout="both")
+    assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
+
+
+# ---- running ahead -------------------------------------------------------------------------------
+
+
+def test_ahead_passes_items_and_errors_on() -> None:
+    def items() -> Iterator[int]:
+        yield from range(20)
+        raise KeyError("end")
+
+    found = []
+    with pytest.raises(KeyError, match="end"):
+        for item in ahead(items()):
+            found.append(item)
+    assert found == list(range(20))
+
+
+def test_ahead_stops_when_it_is_closed() -> None:
+    made = []
+
+    def items() -> Iterator[int]:
+        for number in range(10**9):
+            made.append(number)
+            yield number
+
+    running = ahead(items(), depth=2)
+    assert [next(running), next(running)] == [0, 1]
+    running.close()
+    count = len(made)
+    time.sleep(0.05)
+    assert count == len(made) <= 6
+
+
+def test_the_manifest_is_plain_json(
+    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    interrupt(inputs, output, monkeypatch)
+    manifest = json.loads(Path(f"{output}.building/manifest.json").read_text())
+    assert manifest["state"]["rows"] > 0 and manifest["state"]["phase"] == "read"
+    assert [Path(one["path"]).name for one in manifest["command"]["inputs"]] == [
+        "e0.parquet",
+        "e1.parquet",
+    ]
