@@ -162,5 +162,12 @@ class ColumnFiles:
             os.close(file)
         self._files = {}
 
+    def remove(self) -> None:
+        """Close and delete the files."""
+        names = list(self._files)
+        self.close()
+        for name in names:
+            os.unlink(self.path(name))
+
     def __del__(self) -> None:
         self.close()

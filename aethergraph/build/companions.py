@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from aethergraph.build.outputs import NpyWriter
-from aethergraph.build.rows import is_array_file, read_labels, write_rows
+from aethergraph.build.reorder import Room
+from aethergraph.build.rows import (
+    is_array_file,
+    read_labels,
+    write_labels,
+    write_row_major,
+    write_rows,
+)
 from aethergraph.build.source import ColumnSelector, InputError, PathLike, ProgressFn
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
@@ -29,14 +35,20 @@ class Outcome(Protocol):
 
 
 class Companions:
-    """Features and labels on their way: opened early, put in place only when all is well."""
+    """Features and labels on their way: opened early, put in place only when all is well.
+
+    Arguments:
+        room: where tables larger than memory are sorted; None: in memory.
+    """
 
     def __init__(
         self,
         stack: ExitStack,
         id_column: ColumnSelector | None,
         show: Callable[[str, str], ProgressFn],
+        room: Room | None = None,
     ) -> None:
+        self._room = room
         self._stack = stack
         self._id_column = id_column
         self._show = show
@@ -46,7 +58,7 @@ class Companions:
         self._features_name: str | None = None
         self._features_path = ""
         self._dtype: str | None = None
-        self._labels: npt.NDArray[np.int64] | None = None
+        self._labels: NpyWriter | None = None
         self._labels_name = ""
 
     def open_features(self, path: PathLike, name: str | None, dtype: str | None) -> None:
@@ -61,9 +73,13 @@ class Companions:
                     name,
                     id_column=self._id_column,
                     progress=self._show("Reading features", "B"),
+                    room=self._room,
                 )
             )
             path = self._writer.temporary
+        elif self._room is not None and name is not None and _column_major(path):
+            turned = self._stack.enter_context(write_row_major(path, name))
+            path = turned.temporary
         # Copied row by row, so any layout will do for an output; else it must be mappable.
         storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
         self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
@@ -71,11 +87,19 @@ class Companions:
 
     def open_labels(self, path: PathLike, name: str | None) -> None:
         assert name is not None
-        self._labels = read_labels(
-            path, id_column=self._id_column, progress=self._show("Reading labels", "B")
-        )
+        progress = self._show("Reading labels", "B")
+        if self._room is None:
+            labels = read_labels(path, id_column=self._id_column, progress=progress)
+            writer = NpyWriter(name, np.int64, ())
+            self._stack.enter_context(writer).append(labels)
+        else:
+            writer = write_labels(
+                path, name, self._room, id_column=self._id_column, progress=progress
+            )
+            self._stack.enter_context(writer)
+        self._labels = writer
         self._labels_name = name
-        self._rows["labels"] = (os.fspath(path), int(self._labels.size))
+        self._rows["labels"] = (os.fspath(path), writer.rows)
 
     def check_rows(self, from_edges: int, asked: int | None) -> int:
         """The number of nodes, with which all tables agree."""
@@ -107,9 +131,7 @@ class Companions:
     def commit_labels(self, result: Outcome) -> None:
         if self._labels is None:
             return
-        with NpyWriter(self._labels_name, np.int64, ()) as writer:
-            writer.append(self._labels)
-            writer.commit()
+        self._labels.commit()
         result.labels = self._labels_name
 
 

@@ -16,6 +16,7 @@ from aethergraph.build.form import GraphForm
 from aethergraph.build.inputs import expand_inputs, is_url
 from aethergraph.build.outputs import check_outputs
 from aethergraph.build.readers import AttrSpec, EdgePlan, EdgeTable, attr_specs, read_edges
+from aethergraph.build.reorder import Room
 from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
 from aethergraph.build.source import ColumnSelector, PathLike, ProgressFn
 from aethergraph.build.within import BoundedJob
@@ -99,8 +100,8 @@ def convert(
     result = ConvertResult(os.fspath(output), layout=layout)
     show = stages or silent
 
-    def open_companions(stack: ExitStack) -> Companions:
-        companions = Companions(stack, id_column, show)
+    def open_companions(stack: ExitStack, room: Room | None = None) -> Companions:
+        companions = Companions(stack, id_column, show, room)
         if features is not None:
             companions.open_features(features, names[1], dtype)
         if labels is not None:

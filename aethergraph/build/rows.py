@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.readers import Table, open_table
+from aethergraph.build.reorder import Room, reordered_rows
 from aethergraph.build.source import (
     ColumnSelector,
     Field,
@@ -22,7 +23,14 @@ from aethergraph.build.source import (
 )
 from aethergraph.build.tables import NpyTable, ParquetTable, open_npy
 
-__all__ = ["is_array_file", "iter_rows", "read_labels", "write_rows"]
+__all__ = [
+    "is_array_file",
+    "iter_rows",
+    "read_labels",
+    "write_labels",
+    "write_row_major",
+    "write_rows",
+]
 
 _LABEL_NAMES = ("label", "labels", "y", "class", "target")
 _PIECE_ROWS = 1 << 16
@@ -76,14 +84,19 @@ def write_rows(
     *,
     id_column: ColumnSelector | None = None,
     progress: ProgressFn | None = None,
+    room: Room | None = None,
 ) -> NpyWriter:
     """Features of a text or Parquet file as a .npy file of float32 [N, d], not yet committed.
 
-    With ``id_column`` row i is the one whose id is i: the ids must be 0..N-1, each once.
+    With ``id_column`` row i is the one whose id is i: the ids must be 0..N-1, each once. Given
+    ``room`` they are sorted within it, else the ids are held in memory.
 
     Errors:
         InputError: what is wrong, with file, line and column. StorageError: cannot be written.
     """
+    if room is not None and id_column is not None:
+        with_ids = iter_rows(path, id_column=id_column, progress=progress)
+        return reordered_rows(path, cast("Iterator[Any]", with_ids), writer_path, room)
     writer: NpyWriter | None = None
     all_ids: list[npt.NDArray[Any]] = []
     try:
@@ -134,19 +147,75 @@ def read_labels(
         InputError: what is wrong, with file, line and column.
     """
     if is_array_file(path):
-        return _labels_of_array(path, open_npy(path))
-    table = _open(path)
-    ids = _id_field(table, id_column)
-    column = _label_column(table, ids)
-    table.settle_header([column])
-    fields = [Field("label", column, "int64")] + ([] if ids is None else [ids])
-    chunks = list(table.chunks(fields, progress))
+        return _labels_of_array(path, _label_column_of(path, open_npy(path)))
+    ids, source = _label_chunks(path, id_column, progress)
+    chunks = list(source)
     labels: npt.NDArray[np.int64] = np.concatenate([c[0] for c in chunks] or [np.empty(0, "i8")])
     if labels.size == 0:
         raise InputError(path, "holds no labels")
     if ids is not None:
         labels = labels[_row_order(path, np.concatenate([c[1] for c in chunks]))]
     return labels
+
+
+def write_labels(
+    path: PathLike,
+    writer_path: PathLike,
+    room: Room,
+    *,
+    id_column: ColumnSelector | None = None,
+    progress: ProgressFn | None = None,
+) -> NpyWriter:
+    """What :func:`read_labels` gives as a .npy file of int64 [N], not yet committed."""
+    if not is_array_file(path):
+        ids, source = _label_chunks(path, id_column, progress)
+        if ids is not None:
+            pairs = ((chunk[1], chunk[0]) for chunk in source)
+            return reordered_rows(path, pairs, writer_path, room)
+        pieces = (chunk[0] for chunk in source)
+    else:
+        array = _label_column_of(path, open_npy(path))
+        pieces = (
+            _labels_of_array(path, array[begin : begin + _PIECE_ROWS], begin)
+            for begin in range(0, len(array), _PIECE_ROWS)
+        )
+    writer = NpyWriter(writer_path, np.int64, ())
+    try:
+        for piece in pieces:
+            writer.append(piece)
+        if writer.rows == 0 and not is_array_file(path):
+            raise InputError(path, "holds no labels")
+        writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    return writer
+
+
+def write_row_major(path: PathLike, writer_path: PathLike) -> NpyWriter:
+    """An array of another order in the file with row after row, not yet committed."""
+    array = open_npy(path)
+    writer = NpyWriter(writer_path, array.dtype, array.shape[1:])
+    try:
+        for begin in range(0, len(array), _PIECE_ROWS):
+            writer.append(array[begin : begin + _PIECE_ROWS])
+        writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    return writer
+
+
+def _label_chunks(
+    path: PathLike, id_column: ColumnSelector | None, progress: ProgressFn | None
+) -> tuple[Field | None, Iterator[list[npt.NDArray[Any]]]]:
+    """The field of node ids, if there is one, and [labels] or [labels, ids] in chunks."""
+    table = _open(path)
+    ids = _id_field(table, id_column)
+    column = _label_column(table, ids)
+    table.settle_header([column])
+    fields = [Field("label", column, "int64")] + ([] if ids is None else [ids])
+    return ids, table.chunks(fields, progress)
 
 
 def _open(path: PathLike) -> Table:
@@ -192,7 +261,7 @@ def _label_column(table: Table, ids: Field | None) -> int:
     )
 
 
-def _labels_of_array(path: PathLike, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _label_column_of(path: PathLike, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "iubf":
@@ -201,6 +270,13 @@ def _labels_of_array(path: PathLike, array: npt.NDArray[Any]) -> npt.NDArray[np.
             f"has shape {list(array.shape)} and dtype {array.dtype}; labels are one integer per "
             "node, shape [N]",
         )
+    return array
+
+
+def _labels_of_array(
+    path: PathLike, array: npt.NDArray[Any], first: int = 0
+) -> npt.NDArray[np.int64]:
+    """Labels of a column whose row 0 is row ``first`` of the file."""
     if array.dtype.kind != "f":
         return np.asarray(array, np.int64)
     known = ~np.isnan(array)
@@ -209,7 +285,7 @@ def _labels_of_array(path: PathLike, array: npt.NDArray[Any]) -> npt.NDArray[np.
     if wrong.any():
         row = int(np.argmax(wrong))
         problem = f"the label {array[row]} is not an integer"
-        raise InputError(path, problem, line=row + 1, unit="row")
+        raise InputError(path, problem, line=first + row + 1, unit="row")
     return labels
 
 

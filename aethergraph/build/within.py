@@ -17,6 +17,7 @@ from aethergraph.build.inputs import input_state
 from aethergraph.build.journal import Journal
 from aethergraph.build.outputs import check_outputs
 from aethergraph.build.readers import EdgeChunk, EdgePlan, EdgeReader, Position
+from aethergraph.build.reorder import Room
 from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
 from aethergraph.build.source import InputError, PathLike, detect_format
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
@@ -88,7 +89,7 @@ class BoundedJob:
         self,
         plan: EdgePlan,
         reading: dict[str, Any],
-        open_companions: Callable[[ExitStack], Companions],
+        open_companions: Callable[[ExitStack, Room], Companions],
         result: ConvertResult,
         threads: int | None,
         show: Stages,
@@ -111,7 +112,8 @@ class BoundedJob:
             clock.lap("read")
             if reader.unused:
                 result.notes.append(f"columns not used: {', '.join(reader.unused)}")
-            companions = open_companions(stack)
+            room = Room(self._memory, self.journal.path("table-"))
+            companions = open_companions(stack, room)
             clock.lap("features")
             found = self._form.num_nodes if self._form.num_nodes is not None else build.num_nodes
             result.num_nodes = companions.check_rows(found, self._form.num_nodes)

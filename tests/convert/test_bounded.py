@@ -201,18 +201,73 @@ def test_urls_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ---- what comes beside the edges ----------------------------------------------------------------
 
 
-def test_features_and_labels(small_memory: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_features_and_labels_by_id(
+    small_memory: None, suffix: str, dtype: str | None, tmp_path: Path
+) -> None:
+    """Tables much larger than the budget, in the order of their ids."""
+    rng = np.random.default_rng(0)
+    nodes = 3000
+    np.save(tmp_path / "e.npy", rng.integers(0, nodes, (2, 5000)))
+    columns = {f"f{i}": rng.random(nodes).astype(np.float32) for i in range(5)}
+    tables = {
+        "x": pa.table({"id": rng.permutation(nodes), **columns}),
+        "y": pa.table({"label": rng.integers(0, 9, nodes), "id": rng.permutation(nodes)}),
+    }
+    write = pacsv.write_csv if suffix == "csv" else pq.write_table
+    for name, table in tables.items():
+        write(table, tmp_path / f"{name}.{suffix}")
+    found = []
+    for budget in (None, "1G"):
+        result = convert(
+            tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget=budget, force=True, dtype=dtype,
+            features=tmp_path / f"x.{suffix}", labels=tmp_path / f"y.{suffix}", id_column="id",
+        )  # fmt: skip
+        assert result.features is not None and result.labels is not None
+        names = (result.graph, result.features, result.labels)
+        found.append([Path(name).read_bytes() for name in names])
+    assert found[0] == found[1]
+    assert len(os.listdir(tmp_path)) == 6
+
+
+def test_other_features_and_labels(small_memory: None, tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
-    (tmp_path / "x.csv").write_text("id,f,g\n2,5,6\n0,1,2\n1,3,4\n")
-    (tmp_path / "y.csv").write_text("id,label\n1,7\n0,8\n2,9\n")
-    result = convert(
-        tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G",
-        features=tmp_path / "x.csv", labels=tmp_path / "y.csv", id_column="id",
-    )  # fmt: skip
-    assert result.features is not None and result.labels is not None
-    rows = FeatureStore.load(result.features).gather(np.arange(3))
-    assert rows.tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert np.load(result.labels).tolist() == [8, 7, 9]
+    np.save(tmp_path / "x.npy", np.asfortranarray(np.arange(12.0).reshape(3, 4)))
+    (tmp_path / "y.csv").write_text("label\n5\n6\n7\n")
+    np.save(tmp_path / "y.npy", np.array([[1.0], [np.nan], [2.0]]))
+    for labels, expected in (("y.csv", [5, 6, 7]), ("y.npy", [1, -1, 2])):
+        result = convert(
+            tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G", force=True,
+            features=tmp_path / "x.npy", features_out=tmp_path / "x.bin",
+            labels=tmp_path / labels,
+        )  # fmt: skip
+        assert result.features is not None and result.labels is not None
+        rows = FeatureStore.load(result.features).gather(np.arange(3))
+        assert rows.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+        assert np.load(result.labels).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("ids", "match"),
+    [
+        ([0, 2, 3], "the node id 1 is missing: 3 rows need the ids 0..2"),
+        ([0, 1, 1], "the node id 1 comes twice"),
+        ([5, 6, 7], "the node id 0 is missing"),
+    ],
+)
+def test_ids_of_features_that_do_not_fit(
+    ids: list[int], match: str, small_memory: None, tmp_path: Path
+) -> None:
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
+    (tmp_path / "x.csv").write_text("id,f\n" + "".join(f"{i},1\n" for i in ids))
+    for budget in (None, "1G"):
+        with pytest.raises(InputError, match=match):
+            convert(
+                tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget=budget,
+                features=tmp_path / "x.csv", id_column="id",
+            )  # fmt: skip
+        assert sorted(os.listdir(tmp_path)) == ["e.csv", "x.csv"]
 
 
 # ---- edges from a program ------------------------------------------------------------------------
