@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph.build.bounded import BoundedBuild
 from aethergraph.cli import terminal
 from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
@@ -135,6 +136,36 @@ def test_convert_mistakes(edges: Path, tmp_path: Path) -> None:
     )
     assert "both columns" in fails("convert", "-i", edges, "-o", out, "--src", "src", code=2)
     assert not out.exists()
+
+
+def test_convert_within_a_budget(edges: Path, tmp_path: Path) -> None:
+    ae("convert", "-i", edges, "-o", tmp_path / "a.bin", "--layout", "both")
+    done = ae("convert", "-i", tmp_path / "edge*.csv", "-o", tmp_path / "b.bin",
+              "--layout", "both", "--memory", "4G")  # fmt: skip
+    assert "3 nodes, 5 edges, both" in flat(done.stdout)
+    assert (tmp_path / "a.bin").read_bytes() == (tmp_path / "b.bin").read_bytes()
+    said = fails("convert", "-i", edges, "-o", tmp_path / "c.bin", "--memory", "1M", code=2)
+    assert "too small: the least is" in said
+    said = fails("convert", "-i", edges, "-o", tmp_path / "c.bin", "--memory", "much", code=2)
+    assert "is not a size such as" in said
+    assert "no file matches" in fails("convert", "-i", tmp_path / "x*", "-o", tmp_path / "c.bin")
+
+
+def test_convert_goes_on_and_says_so(
+    edges: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("convert", "-i", edges, "-o", tmp_path / "g.bin", "--memory", "4G")
+    with monkeypatch.context() as patch:
+        patch.setattr(BoundedBuild, "make_lists", lambda self, nodes: 1 / 0)
+        said = ae(*command, code=1).stderr
+    assert "what was finished is kept in" in flat(said) and "--restart begins anew" in flat(said)
+    said = fails(*command, "--layout", "csr", code=2)
+    assert "layout was 'csc' and is 'csr'" in said
+    assert "going on with an interrupted build: all edges were read" in flat(ae(*command).stderr)
+    with monkeypatch.context() as patch:
+        patch.setattr(BoundedBuild, "make_lists", lambda self, nodes: 1 / 0)
+        ae(*command, "--force", code=1)
+    assert "going on" not in ae(*command, "--force", "--restart").stderr
 
 
 def test_convert_does_not_overwrite(edges: Path, graph_file: Path) -> None:
