@@ -72,6 +72,7 @@ def check(document: dict[str, Any], name: str) -> None:
         "walks",
         "compressed",
         "build",
+        "build_bounded",
         "end_to_end",
         "growth",
         "load_time",
