@@ -85,7 +85,6 @@ from aethergraph._binding.memory import (
 )
 from aethergraph._binding.reads import reading
 from aethergraph._binding.records import (
-    MAX_PARTS,
     order_records,
     pack_records,
     partition_records,
@@ -138,7 +137,6 @@ __all__ = [
     "Ids",
     "IoStats",
     "LONG_CALL_BYTES",
-    "MAX_PARTS",
     "MemoryView",
     "NativeBatch",
     "NativeFile",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
-
-MAX_PARTS: Final[int] = lib.AETHER_MAX_PARTS
 
 Records = NDArray[Any]
 

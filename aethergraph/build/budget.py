@@ -11,16 +11,18 @@ from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["working_memory"]
 
-#: Blocks of text or Parquet that are being parsed, what libraries keep, and slack.
-_PARSING = 80 << 20
+#: Blocks that are being parsed, what libraries keep, and slack; more for each parsing thread.
+_PARSING = 72 << 20
+_PER_THREAD = 16 << 20
 _LEAST = 32 << 20
 
 
-def working_memory(budget: int | str, parses: bool) -> int:
+def working_memory(budget: int | str, parses: bool, threads: int) -> int:
     """Bytes left for buffers of a process that may take ``budget`` in all.
 
     Arguments:
         parses: text or Parquet is read, by pyarrow.
+        threads: how many parse.
 
     Errors:
         InvalidArgumentError: too small; names the least.
@@ -30,14 +32,15 @@ def working_memory(budget: int | str, parses: bool) -> int:
             import pyarrow.csv
             import pyarrow.parquet  # noqa: F401
     size, taken = parse_size(budget), _resident()
-    least = taken + _PARSING + _LEAST
+    parsing = _PARSING + threads * _PER_THREAD
+    least = taken + parsing + _LEAST
     if size < least:
         raise InvalidArgumentError(
             f"memory_budget = {budget!r} is too small: the least is {-(-least >> 20)}M here "
             f"(this process takes {format_size(taken)} by itself, parsing up to "
-            f"{format_size(_PARSING)}, and buffers need {format_size(_LEAST)})"
+            f"{format_size(parsing)}, and buffers need {format_size(_LEAST)})"
         )
-    return size - taken - _PARSING
+    return size - taken - parsing
 
 
 def _resident() -> int:

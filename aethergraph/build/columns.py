@@ -95,13 +95,12 @@ class ColumnFiles:
             self.append_ends(np.full(count, self.edges, np.uint64))
 
     def sync(self) -> None:
-        """Make what was appended durable, and let go of its cached pages."""
+        """Make what was appended durable; the kernel can then take its cached pages back."""
         for name, file in self._files.items():
             try:
                 os.fdatasync(file)
             except OSError as error:
                 raise storage_error(error, self.path(name)) from None
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def read(self, name: str, begin: int, end: int) -> NDArray[Any]:
         """Rows ``begin .. end - 1`` of a column, or entries of ``indptr``."""
@@ -152,7 +151,6 @@ class ColumnFiles:
         for begin in range(0, rows, at_once):
             writer.append(self.read(name, begin, min(begin + at_once, rows)), task)
         writer.end()
-        os.posix_fadvise(self._files[name], 0, 0, os.POSIX_FADV_DONTNEED)
 
     def nbytes(self, name: str) -> int:
         return 8 * (self.lists + 1) if name == "indptr" else self.edges * self._row_bytes(name)

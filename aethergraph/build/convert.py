@@ -124,11 +124,18 @@ def convert(
         }
         check_outputs([os.fspath(output)], sources, force)
         job = BoundedJob(
-            files, output, form, memory_budget, options, restart=restart, remark=remark
+            files,
+            output,
+            form,
+            memory_budget,
+            options,
+            threads=threads,
+            restart=restart,
+            remark=remark,
         )
         try:
             check_outputs([n for n in names if n is not None], sources, force or job.has_companions)
-            job.run(plan, reading, open_companions, result, threads, show)
+            job.run(plan, reading, open_companions, result, show)
         finally:
             job.journal.remove_if_new()
         return result

@@ -110,7 +110,7 @@ class ListBuilder:
             for part in self._groups(spill.parts(end)):
                 if part.end <= self._files.lists:
                     continue  # before an interruption
-                if self._fits(part):
+                if self._fits(part.count, part.end - part.low):
                     waiting.append(pool.submit(self._ordered, spill, part))
                     if len(waiting) > self._threads:
                         append_next()
@@ -124,18 +124,18 @@ class ListBuilder:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _fits(self, part: Part) -> bool:
-        lists = 8 * (part.end - part.low)
-        return part.count * self._edge_bytes + lists <= self._group_bytes
+    def _fits(self, edges: int, lists: int) -> bool:
+        return edges * self._edge_bytes + 8 * lists <= self._group_bytes
 
     def _groups(self, parts: Sequence[Part]) -> Iterator[Part]:
         """Neighbouring parts as one, where that is still small."""
         some: list[Part] = []
+        edges = 0
         for part in parts:
-            joined = _join([*some, part])
-            if some and not (joined.count <= _GROUP_EDGES and self._fits(joined)):
+            edges += part.count
+            if some and not (edges <= _GROUP_EDGES and self._fits(edges, part.end - some[0].low)):
                 yield _join(some)
-                some = []
+                some, edges = [], part.count
             some.append(part)
         if some:
             yield _join(some)

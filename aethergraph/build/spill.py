@@ -113,14 +113,12 @@ class Spill:
         self.size += records.nbytes
         return run
 
-    def sync(self, run: Run) -> None:
-        """Make a run durable, and let go of its cached pages."""
-        size = run.count * self.dtype(run.id_bytes).itemsize
+    def sync(self) -> None:
+        """Make what was appended durable; the kernel can then take its cached pages back."""
         try:
             os.fdatasync(self._file)
         except OSError as error:
             raise storage_error(error, self.path) from None
-        os.posix_fadvise(self._file, run.offset, size, os.POSIX_FADV_DONTNEED)
 
     def restore(self, runs: Sequence[Run]) -> None:
         """Go on behind ``runs``: what was written after them is cut off."""
@@ -312,7 +310,7 @@ class RunWriter:
     ) -> None:  # fmt: skip
         run = self._spill.append(records, shift, counts)
         if self._recorded is not None:
-            self._spill.sync(run)
+            self._spill.sync()
             self._recorded(run, position)
 
     def _wait(self) -> None:

@@ -97,7 +97,9 @@ class ParquetTable:
         names = [(self.names or [])[f.column] for f in fields]
         row = 0
         try:
-            batches = self._file.iter_batches(_ROWS, columns=list(dict.fromkeys(names)))
+            # Fewer rows of many columns: some megabytes in any case.
+            rows = max(1, min(_ROWS, 8 * _ROWS // len(fields)))
+            batches = self._file.iter_batches(rows, columns=list(dict.fromkeys(names)))
             for number, batch in enumerate(batches):
                 if number < skip:
                     row += batch.num_rows

@@ -51,6 +51,7 @@ class BoundedJob:
         form: what is built.
         budget: bytes, or a text such as "1G", for the whole process.
         options: everything else that decides about the result, for the work folder.
+        threads: of parsing and sorting; None: as many as the native core uses.
         restart: do not go on from an earlier build.
         remark: takes what is worth telling at once.
     """
@@ -63,6 +64,7 @@ class BoundedJob:
         budget: int | str,
         options: dict[str, Any],
         *,
+        threads: int | None,
         restart: bool,
         remark: Callable[[str], None] | None,
     ) -> None:
@@ -70,7 +72,9 @@ class BoundedJob:
         self._output = output
         self._form = form
         formats = [detect_format(path, options.get("format")) for path in files]
-        self._memory = working_memory(budget, any(f not in ("npy", "gl") for f in formats))
+        self._threads = threads or native.get_num_threads()
+        parses = any(one not in ("npy", "gl") for one in formats)
+        self._memory = working_memory(budget, parses, self._threads)
         self._remark = remark or (lambda text: None)
         command = {
             "version": _VERSION,
@@ -91,16 +95,13 @@ class BoundedJob:
         reading: dict[str, Any],
         open_companions: Callable[[ExitStack, Room], Companions],
         result: ConvertResult,
-        threads: int | None,
         show: Stages,
     ) -> None:
         """Do everything; on failure the work folder is kept if it is worth it."""
         reader = EdgeReader(
-            self._files, plan, threads=threads, progress=show("Reading edges", "B"), **reading
+            self._files, plan, threads=self._threads, progress=show("Reading edges", "B"), **reading
         )
-        build = BoundedBuild(
-            self.journal, self._form, self._memory, threads or native.get_num_threads(), show
-        )
+        build = BoundedBuild(self.journal, self._form, self._memory, self._threads, show)
         if build.resumed_at is not None:
             self._remark(f"going on with an interrupted build: {build.resumed_at}")
         clock = Clock(result.seconds)
@@ -188,11 +189,12 @@ def convert_chunks(
     form = GraphForm(layout, keep_order, undirected, dedup, num_nodes)
     check_outputs([os.fspath(output)], [], force)
     show = stages or silent
-    memory = working_memory(memory_budget, False)
+    threads = threads or native.get_num_threads()
+    memory = working_memory(memory_budget, False, threads)
     result = ConvertResult(os.fspath(output), layout=layout)
     clock = Clock(result.seconds)
     journal = Journal(output, {"version": _VERSION}, restart=True)
-    build = BoundedBuild(journal, form, memory, threads or native.get_num_threads(), show)
+    build = BoundedBuild(journal, form, memory, threads, show)
     try:
         source: EdgeSource = ChunkSource(chunks, num_nodes)
         result.read_edges = build.read(source)

@@ -35,7 +35,7 @@ class Interrupt(BaseException):
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(within, "working_memory", lambda budget, parses: 30_000)
+    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: 30_000)
     monkeypatch.setattr(tables, "_ROWS", 200)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
     monkeypatch.setattr(bounded, "RECORD_SECONDS", 0.0)
@@ -69,7 +69,7 @@ def test_goes_on_wherever_it_was_interrupted(
 ) -> None:
     """Interrupted at every recording, before it or after it, then run again."""
     inputs = write_edges(tmp_path, 1200)
-    monkeypatch.setattr(within, "working_memory", lambda budget, parses: 50_000)
+    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: 50_000)
     whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
     convert(inputs, whole, **OPTIONS)
     record = Journal.record
@@ -116,7 +116,7 @@ def test_goes_on_wherever_it_was_interrupted(
 KILLED = """
     import os, signal, sys
     from aethergraph.build import bounded, convert, journal, lists, tables, within
-    within.working_memory = lambda budget, parses: 30_000
+    within.working_memory = lambda budget, parses, threads: 30_000
     tables._ROWS, lists._GROUP_EDGES, bounded.RECORD_SECONDS = 200, 300, 0.0
     left, record = int(sys.argv[1]), journal.Journal.record
 
@@ -287,7 +287,7 @@ LIMITED = """
     from aethergraph.build import convert, within
     from aethergraph.errors import StorageError
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    within.working_memory = lambda budget, parses: 100_000
+    within.working_memory = lambda budget, parses, threads: 100_000
     limit = int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
