@@ -19,7 +19,7 @@ from aethergraph.build.outputs import check_outputs
 from aethergraph.build.readers import EdgeChunk, EdgePlan, EdgeReader, Position
 from aethergraph.build.reorder import Room
 from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
-from aethergraph.build.source import InputError, PathLike, detect_format
+from aethergraph.build.source import InputError, PathLike, check_readable, detect_format
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 
 __all__ = ["BoundedJob", "convert_chunks"]
@@ -71,6 +71,8 @@ class BoundedJob:
         self._files = files
         self._output = output
         self._form = form
+        for path in files:
+            check_readable(path)
         formats = [detect_format(path, options.get("format")) for path in files]
         self._threads = threads or native.get_num_threads()
         parses = any(one not in ("npy", "gl") for one in formats)

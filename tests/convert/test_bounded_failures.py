@@ -26,7 +26,7 @@ from aethergraph.build import InputError, bounded, convert, lists, tables, withi
 from aethergraph.build.ahead import ahead
 from aethergraph.build.journal import Journal
 from aethergraph.build.npy_columns import NpyColumns
-from aethergraph.errors import InvalidArgumentError, StorageError
+from aethergraph.errors import InvalidArgumentError, MissingFileError, StorageError
 
 
 class Interrupt(BaseException):
@@ -147,6 +147,28 @@ def test_killed_processes(tmp_path: Path, run_python: Callable[..., Any]) -> Non
         assert number == 0 or "going on with an interrupted build" in done.stdout
     assert number >= 3
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+
+
+KILLED_WRITING = """
+    import os, signal, sys
+    from aethergraph import _binding
+    from aethergraph.build import convert
+    _binding.NativeWriter.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+    convert(sys.argv[2:], sys.argv[1], memory_budget="4G")
+"""
+
+
+def test_killed_while_it_writes(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+    """The half-written file is removed by the next call."""
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    names = [str(path) for path in inputs]
+    done = run_python(KILLED_WRITING, str(output), *names, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.glob(".g.aeg.*.aether-tmp")) and not output.exists()
+    convert(inputs, output, memory_budget="4G")
+    convert(inputs, tmp_path / "whole.aeg")
+    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+    assert len(os.listdir(tmp_path)) == len(inputs) + 2
 
 
 def interrupt(inputs: Any, output: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
@@ -271,6 +293,12 @@ def test_a_text_file_that_shrinks(budget: str | None, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"e\.csv: changed while it was read: it had 12,000,000"):
         convert(path, tmp_path / "g.aeg", memory_budget=budget, stages=stages)
     assert os.listdir(tmp_path) == ["e.csv"]
+
+
+def test_a_missing_input(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"no\.csv: no such file"):
+        convert(tmp_path / "no.csv", tmp_path / "g.aeg", memory_budget="1G")
+    assert os.listdir(tmp_path) == []
 
 
 def test_no_edges(small_memory: None, tmp_path: Path) -> None:
