@@ -107,9 +107,8 @@ class ListBuilder:
             advanced()
 
         try:
-            for part in self._groups(spill.parts(end)):
-                if part.end <= self._files.lists:
-                    continue  # before an interruption
+            done = self._files.lists  # before an interruption, which is between two parts
+            for part in self._groups([p for p in spill.parts(end) if p.end > done]):
                 if self._fits(part.count, part.end - part.low):
                     waiting.append(pool.submit(self._ordered, spill, part))
                     if len(waiting) > self._threads:

@@ -69,7 +69,8 @@ def test_goes_on_wherever_it_was_interrupted(
 ) -> None:
     """Interrupted at every recording, before it or after it, then run again."""
     inputs = write_edges(tmp_path, 1200)
-    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: 50_000)
+    memory = 50_000
+    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: memory)
     whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
     convert(inputs, whole, **OPTIONS)
     record = Journal.record
@@ -90,7 +91,7 @@ def test_goes_on_wherever_it_was_interrupted(
     phases = set()
     while True:
         points += 1
-        left = points
+        left, memory = points, 50_000
         try:
             convert(inputs, output, memory_budget="1G", restart=True, **OPTIONS)
         except Interrupt:
@@ -98,6 +99,7 @@ def test_goes_on_wherever_it_was_interrupted(
         else:
             break
         assert not output.exists()
+        memory = (20_000, 50_000, 200_000)[points % 3]  # parts are grouped in other ways
         remarks: list[str] = []
         convert(inputs, output, memory_budget="1G", remark=remarks.append, **OPTIONS)
         if remarks:
