@@ -27,9 +27,9 @@ from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSa
 folder, kind, storage, epochs = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 torch.manual_seed(1)
 torch.set_num_threads(1)
-options = {} if storage == "mmap" else {"storage": storage, "memory_budget": "1M"}
+options = {} if storage == "mmap" else {"storage": storage, "memory_budget": "32M"}
 graph = Graph.load(folder + "/graph.bin", **options)
-graph.load_features(folder + "/features.npy", **options)
+graph.load_features(folder + "/features.npy")
 graph.load_features(folder + "/labels.npy", "y")
 stores = FeatureStore.from_graph(graph), GraphStore(graph)
 seeds = torch.arange(graph.num_nodes)
@@ -67,8 +67,10 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("kind", ["stock", "workers", "own"])
-@pytest.mark.parametrize("storage", ["mmap"])
+@pytest.mark.parametrize(
+    ("kind", "storage"),
+    [("stock", "mmap"), ("stock", "uring"), ("workers", "uring"), ("own", "uring")],
+)
 def test_killed_training_starts_again(tmp_path: Path, kind: str, storage: str) -> None:
     make_files(tmp_path)
     before = contents(tmp_path)

@@ -1,0 +1,113 @@
+"""Reads that fail while a graph is sampled or rows are gathered out of core: a named error."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import FeatureStore, Graph
+
+# While FAIL_READS is set, pread of a file whose name ends in ".broken" fails.
+PRELOAD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static ssize_t fail_or_read(const char *name, int fd, void *data, size_t size, off_t at) {
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (getenv("FAIL_READS") && length > 7 && memcmp(path + length - 7, ".broken", 7) == 0) {
+        errno = EIO;
+        return -1;
+    }
+    ssize_t (*next)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
+    return next(fd, data, size, at);
+}
+ssize_t pread(int fd, void *data, size_t size, off_t at) {
+    return fail_or_read("pread", fd, data, size, at);
+}
+ssize_t pread64(int fd, void *data, size_t size, off_t at) {
+    return fail_or_read("pread64", fd, data, size, at);
+}
+"""
+
+
+def make_files(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(20_000, *rng.integers(0, 20_000, (2, 400_000)))
+    graph.save(folder / "graph.broken")
+    FeatureStore.from_array(rng.random((20_000, 32), np.float32)).save(folder / "features.broken")
+
+
+SCRIPT = """
+import errno, os, sys
+import numpy as np
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+what, failure, folder = sys.argv[1:]
+options = {"storage": "uring", "memory_budget": "64M"}
+path = os.path.join(folder, what + ".broken")
+seeds = np.arange(0, 20_000, 7)
+if what == "graph":
+    sampler = NeighborSampler(Graph.load(path, **options), [5, 5])
+    def use(keys):
+        return list(sampler.sample_many([seeds] * len(keys), keys))
+else:
+    rows = FeatureStore.load(path, **options)
+    def use(keys):
+        return [rows.gather(seeds) for _ in keys]
+if failure == "truncated":
+    os.truncate(path, 8192)
+else:
+    os.environ["FAIL_READS"] = "1"
+for keys in ([1], [1, 2, 3]):
+    try:
+        use(keys)
+    except errors.StorageError as error:
+        assert path in str(error), error
+        if failure == "failing":
+            assert error.errno == errno.EIO, error
+        else:
+            assert isinstance(error, errors.FileChangedError), error
+    else:
+        raise AssertionError("nobody noticed")
+if failure == "failing":
+    del os.environ["FAIL_READS"]
+    use([1])
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("tier", ["uring", "pread"])
+@pytest.mark.parametrize("what", ["graph"])
+def test_a_truncated_file(
+    tmp_path: Path, run_python: Callable[..., Any], what: str, tier: str
+) -> None:
+    make_files(tmp_path)
+    done = run_python(SCRIPT, what, "truncated", str(tmp_path), AETHERGRAPH_IO=tier)
+    assert done.stdout == "alive\n"
+
+
+@pytest.mark.parametrize("what", ["graph"])
+def test_a_failing_read(tmp_path: Path, run_python: Callable[..., Any], what: str) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    make_files(tmp_path)
+    source, library = tmp_path / "fail.c", tmp_path / "fail.so"
+    source.write_text(PRELOAD)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    done = run_python(
+        SCRIPT, what, "failing", str(tmp_path), AETHERGRAPH_IO="pread", LD_PRELOAD=str(library)
+    )
+    assert done.stdout == "alive\n"
