@@ -90,7 +90,7 @@ print("alive")
 
 
 @pytest.mark.parametrize("tier", ["uring", "pread"])
-@pytest.mark.parametrize("what", ["graph"])
+@pytest.mark.parametrize("what", ["graph", "features"])
 def test_a_truncated_file(
     tmp_path: Path, run_python: Callable[..., Any], what: str, tier: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_truncated_file(
     assert done.stdout == "alive\n"
 
 
-@pytest.mark.parametrize("what", ["graph"])
+@pytest.mark.parametrize("what", ["graph", "features"])
 def test_a_failing_read(tmp_path: Path, run_python: Callable[..., Any], what: str) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")

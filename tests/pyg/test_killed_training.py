@@ -29,7 +29,7 @@ torch.manual_seed(1)
 torch.set_num_threads(1)
 options = {} if storage == "mmap" else {"storage": storage, "memory_budget": "32M"}
 graph = Graph.load(folder + "/graph.bin", **options)
-graph.load_features(folder + "/features.npy")
+graph.load_features(folder + "/features.npy", **options)
 graph.load_features(folder + "/labels.npy", "y")
 stores = FeatureStore.from_graph(graph), GraphStore(graph)
 seeds = torch.arange(graph.num_nodes)
