@@ -27,6 +27,7 @@ import common
 import numpy as np
 from cgroups import AnonymousPeak, cgroup, parse_size
 from common import Report
+from outofcore_samplers import Missing, device_bytes
 
 STOCK_MMAP = "stock NodeLoader, aethergraph mmap"
 STOCK_URING = "stock NodeLoader, aethergraph uring"
@@ -68,10 +69,6 @@ class Task:
 
 def say(event: str, **values: Any) -> None:
     print(json.dumps({"event": event, **values}), flush=True)
-
-
-class Missing(Exception):
-    """The installed version lacks this contender; the message says what."""
 
 
 def stock_loader(task: Task, storage: str) -> Any:
@@ -152,7 +149,7 @@ def train(name: str, task: Task) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
     say("opened")
     for epoch in range(1, task.epochs + 1):
-        start = time.perf_counter()
+        start, cpu, read = time.perf_counter(), time.process_time(), device_bytes()
         model.train()
         for batch in loader(train_nodes, True):
             out = model(batch.x, batch.edge_index)[: batch.batch_size]
@@ -161,10 +158,13 @@ def train(name: str, task: Task) -> None:
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         trained = time.perf_counter()
+        used = {
+            "cpu_seconds": time.process_time() - cpu, "device_bytes": device_bytes() - read,
+        }  # fmt: skip
         right = accuracy(model, loader(test_nodes, False))
         say(
             "epoch", epoch=epoch, seconds=trained - start, accuracy=right,
-            test_seconds=time.perf_counter() - trained, loss=float(loss.detach()),
+            test_seconds=time.perf_counter() - trained, loss=float(loss.detach()), **used,
         )  # fmt: skip
     say("done")
 
@@ -286,10 +286,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.table(
         f"{task.epochs} epochs of {-(-task.train_nodes // BATCH)} batches",
         ["", "how it ended", "processes killed for lack of memory", "seconds per epoch",
-         "test accuracy after each, %", "peak charged to the cgroup", "of it anonymous"],
+         "processor seconds per epoch", "GB read per epoch", "test accuracy after each, %",
+         "peak charged to the cgroup", "of it anonymous"],
         [
             [name, ending(r), r["oom_kills"],
              ", ".join(f"{event['seconds']:.0f}" for event in r["epochs"]) or "-",
+             ", ".join(f"{event['cpu_seconds']:.0f}" for event in r["epochs"]) or "-",
+             ", ".join(f"{event['device_bytes'] / 1e9:.1f}" for event in r["epochs"]) or "-",
              ", ".join(f"{100 * event['accuracy']:.1f}" for event in r["epochs"]) or "-",
              *(common.size(r[key]) if r[key] else "-" for key in ("cgroup_peak",
                                                                   "anonymous_peak"))]
