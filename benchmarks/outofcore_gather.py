@@ -293,7 +293,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = args.dir / f"train-{common.short(num_rows)}"
     make_files(folder, num_rows)
     setting = Setting(
-        folder / "features.bin", limit, limit // 2, *((0.2, 0.05) if args.quick else (20.0, 1.0))
+        folder / "features.bin", limit, limit // 4, *((0.2, 0.05) if args.quick else (20.0, 1.0))
     )
     rounds = args.rounds or (1 if args.quick else 3)
     times = setting.path.stat().st_size / limit
