@@ -251,7 +251,7 @@ stage_dgl() {
         run "$fresh/bin/python" -m pip install -q "${DGL_PACKAGES[@]}"
     fi
     "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
-    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" 'numpy<2' 'setuptools<70'
+    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" 'numpy<2' 'pyarrow<18' 'setuptools<70'
     rm -rf "${DIST:?}/dgl"
     # Isolated: building needs a newer setuptools than DGL can do with.
     AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip wheel -q --no-deps --no-cache-dir -w "$DIST/dgl" "$DIST"/aethergraph-*.tar.gz

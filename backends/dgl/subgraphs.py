@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import dgl
 import dgl.dataloading
 from aethergraph.dgl.convert import to_dgl
 from aethergraph.dgl.sampler import storage_of
@@ -73,7 +74,7 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
             self.prefetch_edata = prefetch_edata or []
             self.output_device = output_device
             return
-        structure = storage if os.path.exists(cache_path) else to_dgl(storage, data=False)
+        structure = storage if os.path.exists(cache_path) else _simple(storage)
         super().__init__(
             structure,
             k,
@@ -84,6 +85,12 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
             prefetch_edata=prefetch_edata,
             output_device=output_device,
         )
+
+
+def _simple(storage: GraphStorage) -> Any:
+    """What METIS can do with: self-loops make DGL's copy of it write where it must not."""
+    whole = to_dgl(storage, idtype=torch.int64, data=False)
+    return dgl.remove_self_loop(dgl.to_simple(whole))
 
 
 def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
