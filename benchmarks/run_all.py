@@ -20,8 +20,8 @@ HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "modes", "gather", "walks", "compressed", "build",
-    "build_bounded", "end_to_end", "links", "growth", "load_time", "memory_limit", "outofcore", "outofcore_gather",
-    "gather_io", "train_beyond_memory", "accuracy",
+    "build_bounded", "end_to_end", "links", "growth", "load_time", "memory_limit", "outofcore",
+    "outofcore_gather", "gather_io", "train_beyond_memory", "accuracy",
 )  # fmt: skip
 
 

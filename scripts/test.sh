@@ -33,10 +33,10 @@ STAGES=(
     "python-asan|core tests with the extension under AddressSanitizer"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "versions|core tests on the other CPython versions found (3.10 to 3.13)"
-    "dgl|tests of the DGL adapter in an environment with DGL 2.1 and torch 2.2 (downloads gigabytes once)"
 )
 # Stages that are there on request only.
 EXTRA_STAGES=(
+    "dgl|tests of the DGL adapter in an environment with DGL 2.1 and torch 2.2 (downloads gigabytes once)"
     "oldest|adapter tests on torch 2.2 and torch_geometric 2.5 (downloads gigabytes)"
 )
 
