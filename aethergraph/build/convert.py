@@ -95,6 +95,11 @@ def convert(
     for path in (features, labels):
         if path is not None and is_url(path):
             raise UnsupportedError(f"{os.fspath(path)}: only edges may be given by URL")
+    if memory_budget is not None and compress:
+        raise UnsupportedError(
+            "compress and memory_budget do not go together yet: convert within the budget, then "
+            "Graph.load(output).save(path, compress=True)"
+        )
     names = output_names(output, features, features_out, dtype, labels, labels_out)
     sources = [os.fspath(p) for p in [*files, features, labels] if p is not None]
     result = ConvertResult(os.fspath(output), layout=layout)

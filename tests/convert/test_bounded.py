@@ -405,6 +405,13 @@ def test_sparse_ids_are_refused(small_memory: None, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["e.csv"]
 
 
+def test_compressing_within_a_budget_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
+    with pytest.raises(UnsupportedError, match="compress"):
+        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="1G", compress=True)
+    assert os.listdir(tmp_path) == ["e.npy"]
+
+
 def test_a_budget_that_is_too_small_names_the_least(tmp_path: Path) -> None:
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
     with pytest.raises(InvalidArgumentError, match=r"too small: the least is (\d+)M") as caught:
