@@ -91,7 +91,7 @@ class Setting:
 
 def budget(name: str, limit: int) -> int:
     """What our storage may take of the limit: the interpreter and numpy need the rest."""
-    return limit - (384 << 20) if name == GROUPED and limit >= 1 << 30 else limit // 4
+    return limit - (256 << 20) if name == GROUPED and limit >= 1 << 30 else limit // 4
 
 
 def ring_command(
