@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.reads import begin_read
 from aethergraph._binding.sampling import (
@@ -28,6 +30,12 @@ class NativeBatch(NamedTuple):
     since: Sequence[Ids | None] | None = None
     until: Sequence[Ids | None] | None = None
     exclude: Sequence[Ids | None] | None = None
+
+    def is_like(self, other: NativeBatch) -> bool:
+        """Whether the sample of ``other`` is the same (its exclusions are not compared)."""
+        return self.key == other.key and all(
+            np.array_equal(one, two) for one, two in zip(self.seeds, other.seeds, strict=True)
+        )
 
 
 class NativeGroup:

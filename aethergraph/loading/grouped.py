@@ -48,7 +48,7 @@ def grouped_map(
     rest = iter(items)
 
     def chunks() -> Iterator[list[T]]:
-        while chunk := list(islice(rest, groups.size(num_seeds))):
+        while chunk := list(islice(rest, groups.size(num_seeds, shares=1 + threads))):
             yield chunk
 
     def sample(chunk: list[T]) -> tuple[int, Iterator[tuple[C, native.NativeSample]]]:

@@ -15,7 +15,7 @@ from aethergraph._paging import Paging
 
 __all__ = ["SampleGroups"]
 
-MOST = 64
+MOST = 256
 #: An edge of a sample that is not completed yet: position, id, its share of spans and nodes.
 _EDGE_BYTES = 20
 #: An edge of the one that is being completed: slots of the map from nodes to local ids, keys.
@@ -29,7 +29,6 @@ class SampleGroups:
         make: a native group of a number of samples, with buffers of a number of bytes.
         paging: whose lists are read.
         fanouts: by edge type and hop.
-        shares: groups that are held at the same time, each with its share of the budget.
     """
 
     def __init__(
@@ -37,27 +36,29 @@ class SampleGroups:
         make: Callable[[int, int], native.NativeGroup],
         paging: Paging,
         fanouts: Sequence[Sequence[int]],
-        shares: int = 2,
     ) -> None:
         self._make = make
         self._paging = paging
         self._fanouts = fanouts
-        self._room = paging.sample_room_of(shares)
         # append and pop of a deque are atomic, as in SamplerBase
         self._idle: deque[native.NativeGroup] = deque()
         self._idle_bytes = 0
         self._sample_bytes = 0  # of one sample in the last group; 0: none was made
         self._last = 0  # its size
 
-    def size(self, num_seeds: int) -> int:
-        """How many samples of so many seeds to make at once."""
+    def size(self, num_seeds: int, shares: int = 1) -> int:
+        """How many samples of so many seeds to make at once.
+
+        ``shares`` groups are held at the same time, each with its share of the budget.
+        """
+        room = self._paging.sample_room_of(shares)
         if self._sample_bytes:
-            room = self._room - self._idle_bytes
+            room -= self._idle_bytes
             return max(1, min(room // self._sample_bytes, 2 * self._last, MOST))
         edges = _most_edges(self._fanouts, num_seeds)
         if edges is None:
             return 1
-        return max(1, min((self._room - _MAP_BYTES * edges) // (_EDGE_BYTES * edges + 1), MOST))
+        return max(1, min((room - _MAP_BYTES * edges) // (_EDGE_BYTES * edges + 1), MOST))
 
     def sample(self, batches: Sequence[native.NativeBatch]) -> Iterator[native.NativeSample]:
         """Make the samples of a chunk now; the iterator completes and hands out each."""

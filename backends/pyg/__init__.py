@@ -26,6 +26,7 @@ except ImportError as error:
         "aethergraph.pyg needs torch and torch_geometric: pip install 'aethergraph[pyg]'"
     ) from error
 
+from aethergraph.pyg.ahead import LookAhead
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.data import graph_from_data, to_data
 from aethergraph.pyg.feature_store import FeatureStore
@@ -45,6 +46,7 @@ __all__ = [
     "HeteroNeighborLoader",
     "HeteroNeighborSampler",
     "LinkNeighborLoader",
+    "LookAhead",
     "NeighborLoader",
     "NeighborSampler",
     "ShaDowKHopSampler",

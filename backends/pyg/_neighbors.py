@@ -18,11 +18,12 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from numpy.typing import NDArray
 
     from aethergraph import _binding as native
+    from aethergraph.sampling.groups import SampleGroups
 
 __all__ = ["NEGATIVES", "NeighborSamplerBase", "Steps", "end_steps"]
 
@@ -111,8 +112,34 @@ class NeighborSamplerBase(KeyedSampler):
     def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
         raise NotImplementedError
 
+    def node_steps(self, index: Any, loader_key: int | None = None) -> Steps:
+        """``sample_from_nodes`` in two steps."""
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> SampleGroups | None:
+        """Makes samples of coming batches together; None where that saves nothing."""
+        raise NotImplementedError
+
+    _expected: Iterator[tuple[native.NativeBatch, native.NativeSample]] | None = None
+
+    def expect(self, samples: Iterator[tuple[native.NativeBatch, native.NativeSample]]) -> None:
+        """The next of ``samples`` is that of the next call, if it asks for what it was made for."""
+        self._expected = samples
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether there was no call since :meth:`expect`."""
+        return self._expected is not None
+
     def _run(self, steps: Steps) -> Any:
-        return end_steps(steps, self._draw(next(steps)))
+        batch, expected = next(steps), self._expected
+        self._expected = None
+        if expected is not None:
+            made, sample = next(expected)
+            if made.is_like(batch):
+                return end_steps(steps, sample)
+        return end_steps(steps, self._draw(batch))
 
     @property
     def _is_counted(self) -> bool:

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.sampler import NodeSamplerInput
 
 import aethergraph as ag
 from aethergraph import pyg
 from aethergraph.loading import SubgraphLoader
 
 NUM_NODES = 2000
+BUDGET = "24M"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def typed_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(path: Path, storage: Any) -> ag.Graph:
-    budget = "24M" if storage == "uring" else None
+    budget = BUDGET if storage == "uring" else None
     return ag.Graph.load(path, storage=storage, memory_budget=budget)
 
 
@@ -125,7 +128,7 @@ def test_typed_loaders_make_the_same_batches(typed_path: Path) -> None:
     batches = []
     for storage in ("uring", "mmap"):
         graph = ag.HeteroGraph.load(
-            typed_path, storage=storage, memory_budget="24M" if storage == "uring" else None
+            typed_path, storage=storage, memory_budget=BUDGET if storage == "uring" else None
         )  # type: ignore[arg-type]
         loader = pyg.HeteroNeighborLoader(
             graph, [4, 3], ("post", torch.arange(400)), batch_size=64, seed=1
@@ -177,3 +180,80 @@ def test_the_loader_without_a_framework(path: Path) -> None:
         np.testing.assert_array_equal(found.index, wanted.index)
         np.testing.assert_array_equal(found.x, wanted.x)
         np.testing.assert_array_equal(found.y, found.subgraph.node)
+
+
+# ---- looking ahead for stock loaders -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("options", [{}, {"filter_per_worker": True}, {"num_workers": 1}], ids=str)
+def test_looking_ahead_makes_the_same_batches(
+    path: Path, options: dict[str, Any], shuffle: bool
+) -> None:
+    batches, reads = [], []
+    for ahead in (True, False):
+        graph = load(path, "uring")
+        stores = pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)
+        sampler = pyg.NeighborSampler(stores, [10, 10], seed=5)
+        nodes = torch.arange(0, NUM_NODES, 2)
+        torch.manual_seed(7)
+        order = RandomSampler(nodes) if shuffle else SequentialSampler(nodes)
+        own: Any = BatchSampler(order, 64, drop_last=False)
+        if ahead:
+            own = pyg.LookAhead(sampler, nodes, own)
+            assert len(own) == 16
+        loader = NodeLoader(stores, sampler, nodes, batch_sampler=own, **options)
+        assert graph.paging is not None
+        before = graph.paging.stats()["read_bytes"]
+        batches.append([*loader, *loader])
+        reads.append(graph.paging.stats()["read_bytes"] - before)
+    assert len(batches[0]) == 32
+    assert all(map(same, *batches))
+    if "num_workers" not in options:  # whose reads are counted elsewhere
+        assert reads[0] < reads[1] / 2
+
+
+def test_looking_ahead_at_typed_graphs_and_times(typed_path: Path, path: Path) -> None:
+    batches: list[Any] = []
+    for ahead in (True, False):
+        typed = ag.HeteroGraph.load(typed_path, storage="uring", memory_budget=BUDGET)
+        stores = pyg.FeatureStore.from_graph(typed), pyg.GraphStore(typed)
+        sampler = pyg.HeteroNeighborSampler(stores, [3, 3], seed=1)
+        seeds = ("post", torch.arange(300))
+        own: Any = BatchSampler(SequentialSampler(seeds[1]), 50, drop_last=False)
+        own = pyg.LookAhead(sampler, seeds, own) if ahead else own
+        one = list(NodeLoader(stores, sampler, seeds, batch_sampler=own))
+        graph = load(path, "uring")
+        stores = pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)
+        timed = pyg.NeighborSampler(stores, [3, 3], time_attr="edge_time", seed=1)
+        nodes, times = torch.arange(300), torch.arange(300) % 90
+        own = BatchSampler(SequentialSampler(nodes), 50, drop_last=False)
+        own = pyg.LookAhead(timed, nodes, own, input_time=times) if ahead else own
+        batches.append(
+            one + list(NodeLoader(stores, timed, nodes, input_time=times, batch_sampler=own))
+        )
+    assert len(batches[0]) == 12
+    assert all(map(same, *batches))
+
+
+def test_calls_between_batches_do_not_get_their_samples(path: Path) -> None:
+    graph = load(path, "uring")
+    stores = pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)
+    sampler = pyg.NeighborSampler(stores, [3], seed=1)
+    nodes = torch.arange(100)
+    ahead = pyg.LookAhead(sampler, nodes, BatchSampler(SequentialSampler(nodes), 10, False))
+    for number, _ in enumerate(ahead):
+        other = torch.arange(500, 520)
+        found = sampler.sample_from_nodes(NodeSamplerInput(None, other))
+        assert torch.equal(found.node[:20], other), number
+
+
+def test_looking_ahead_needs_a_sampler_of_ours() -> None:
+    with pytest.raises(ag.errors.InvalidArgumentError, match="sampler must be"):
+        pyg.LookAhead(object(), torch.arange(3), [[0]])  # type: ignore[arg-type]
+
+
+def test_without_paging_nothing_is_done_ahead(path: Path) -> None:
+    graph = load(path, "mmap")
+    sampler = pyg.NeighborSampler((pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)), [3])
+    assert list(pyg.LookAhead(sampler, torch.arange(9), [[0, 1], [2]])) == [[0, 1], [2]]
