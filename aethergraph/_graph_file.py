@@ -236,6 +236,7 @@ class GraphReader:
         size = sum(raw[0].nbytes for pair in lists for raw in pair if raw is not None)
         native.run_long(open_all, progress, size)
         paging.check_budget()
+        paging.keep_pages()
 
     def _lists(
         self, kinds: _Kinds, owner: int, num_major: int, num_minor: int, count: int

@@ -43,6 +43,7 @@ class Paging:
             budget = min(DEFAULT_BUDGET, available_memory() // 2)
         self.budget = parse_size(budget)
         self.index_bytes = 0
+        self._topologies = list[native.NativeTopology]()
         self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
         self.window_bytes -= self.window_bytes % 4096
 
@@ -68,11 +69,25 @@ class Paging:
         place = native.Place(self.reader, *offsets)
         topology = native.NativeTopology.paged(arrays, num_minor, guard, place, task)
         self.index_bytes += topology.memory
+        self._topologies.append(topology)
         return topology
+
+    def keep_pages(self) -> None:
+        """Call when all lists are open: each may keep pages, by its share of the edges."""
+        room = max(0, self.sample_room_of(1) // 2)
+        edges = sum(topology.num_edges for topology in self._topologies)
+        for topology in self._topologies:
+            topology.keep_pages(room * topology.num_edges // max(1, edges))
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the pages take that are kept by now."""
+        return sum(topology.kept for topology in self._topologies)
 
     def sample_room_of(self, shares: int) -> int:
         """What each of so many users has for samples, which are read into buffers of its own."""
-        return max(0, (self.budget - self.index_bytes) // shares - _WINDOWS * self.window_bytes)
+        rest = self.budget - self.index_bytes - self.kept_bytes
+        return max(0, rest // shares - _WINDOWS * self.window_bytes)
 
     def check_budget(self) -> None:
         """Call when all lists are open.
@@ -96,6 +111,7 @@ class Paging:
             "direct": self.reader.direct,
             "budget": self.budget,
             "index_bytes": self.index_bytes,
+            "kept_bytes": self.kept_bytes,
             "reads": reads.reads,
             "read_bytes": reads.bytes,
             "wait_seconds": reads.wait_ns / 1e9,

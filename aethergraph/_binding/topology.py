@@ -131,6 +131,18 @@ class NativeTopology:
             lists.edge_id_bytes = self.edge_ids.dtype.itemsize
         return lists
 
+    def keep_pages(self, size: int) -> None:
+        """Keep the pages that samples use most, within ``size`` bytes; before it is used."""
+        err = new_error()
+        code = lib.aether_topology_keep_pages(self.handle, size, err)
+        if code:
+            raise_error(code, err)
+
+    @property
+    def kept(self) -> int:
+        """Bytes of such pages so far."""
+        return int(lib.aether_topology_kept(self.handle))
+
     @property
     def is_paged(self) -> bool:
         """Whether the ids are read from a file when they are needed."""

@@ -68,13 +68,15 @@ class SampleGroups:
         self._idle_bytes = before
         self._sample_bytes = max(1, (group.memory - before) // len(batches))
         self._last = len(batches)
-        return self._hand_out(group, samples)
+        return self._hand_out(group, samples, len(batches))
 
     def _hand_out(
-        self, group: native.NativeGroup, samples: Iterator[native.NativeSample]
+        self, group: native.NativeGroup, samples: Iterator[native.NativeSample], count: int
     ) -> Iterator[native.NativeSample]:
-        yield from samples
-        self._idle.append(group)
+        for number, sample in enumerate(samples, 1):
+            if number == count:  # who takes as many as there are does not ask for the end
+                self._idle.append(group)
+            yield sample
 
     def _take(self) -> native.NativeGroup:
         try:

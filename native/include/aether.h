@@ -650,6 +650,11 @@ int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint6
                                  uint64_t indices_at, aether_task *task, aether_topology **out,
                                  aether_error *err);
 
+/* Let it keep the pages that samples made one by one use most, within `bytes`: once, before
+ * it is used. What it keeps is found by groups as well. Afterwards: the bytes taken so far. */
+int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err);
+uint64_t aether_topology_kept(const aether_topology *t);
+
 /* ---- rows of a file ------------------------------------------------------ */
 
 /* Rows that lie one after the other in a file, and how much memory they may take. */

@@ -175,6 +175,77 @@ TEST(pages_are_read_once_for_all_samples) {
     free_graph(&g);
 }
 
+/* ---- pages that are kept ---- */
+
+/* Bytes that are read for the same positions, the n-th time. */
+static uint64_t fetch_again(const graph *g, const aether_topology *t, aether_io *io, uint64_t seed,
+                            bool learns) {
+    aether_io_stats before, after;
+    aether_error err = {0};
+    ae_staging staging = {.learns = learns};
+    ae_fetch job = make_job(g, &seed, 2000);
+    aether_io_count(io, &before);
+    CHECK_OK(t->ops->fetch_many(t, &job, 1, &staging, NULL, &err), err);
+    aether_io_count(io, &after);
+    check_job(g, &job);
+    free_job(&job);
+    ae_staging_free(&staging);
+    return after.bytes - before.bytes;
+}
+
+TEST(pages_that_all_have_room_are_read_once) {
+    graph g = make_graph(13, 20000, 4);
+    aether_error err = {0};
+    aether_io *io;
+    aether_topology *t = open_paged(&g, NULL, &io);
+    const uint64_t room = g.num_edges * 4 * 2;
+    CHECK_EQ(aether_topology_kept(t), 0);
+    CHECK_OK(aether_topology_keep_pages(t, room, &err), err);
+    const uint64_t first = fetch_again(&g, t, io, 1, true);
+    CHECK(first > 100000);
+    CHECK(fetch_again(&g, t, io, 1, true) <= 4096); /* the file's last page is not kept */
+    CHECK(fetch_again(&g, t, io, 1, false) <= 4096);
+    CHECK(aether_topology_kept(t) > first / 8);
+    for (uint64_t seed = 2; seed < 40; seed++)
+        fetch_again(&g, t, io, seed, true);
+    CHECK(aether_topology_kept(t) <= room);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
+TEST(with_little_room_the_most_used_pages_are_kept) {
+    graph g = make_graph(14, 20000, 8);
+    aether_error err = {0};
+    aether_io *io;
+    aether_topology *t = open_paged(&g, NULL, &io);
+    const uint64_t room = g.num_edges * 8 / 5;
+    CHECK_OK(aether_topology_keep_pages(t, room, &err), err);
+    const uint64_t cold = fetch_again(&g, t, io, 1, true);
+    for (uint64_t i = 0; i < 60; i++)
+        fetch_again(&g, t, io, i % 3 ? 1 : i + 2, true); /* two of three times the same */
+    CHECK(fetch_again(&g, t, io, 1, true) < cold * 95 / 100);
+    CHECK(aether_topology_kept(t) <= room);
+    CHECK(aether_topology_kept(t) > room / 2);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
+TEST(no_room_for_a_page_keeps_none) {
+    graph g = make_graph(15, 2000, 4);
+    aether_error err = {0};
+    aether_io *io;
+    aether_topology *t = open_paged(&g, NULL, &io);
+    CHECK_OK(aether_topology_keep_pages(t, 1000, &err), err);
+    CHECK_EQ(fetch_again(&g, t, io, 1, true), fetch_again(&g, t, io, 1, true));
+    CHECK_EQ(aether_topology_kept(t), 0);
+    CHECK_CODE(aether_topology_keep_pages(g.ram, 1 << 20, &err), AETHER_E_INVALID);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
 TEST(graphs_without_nodes_or_edges) {
     for (uint64_t n = 0; n < 2; n++) {
         graph g = {.num_nodes = n, .id_bytes = 4, .indptr_at = 0, .indices_at = 8 * (n + 1)};

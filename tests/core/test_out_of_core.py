@@ -375,3 +375,32 @@ def test_large_budgets_make_large_groups(path: Path) -> None:
         assert sampler.groups is not None
         sizes.append(sampler.groups.size(2000))
     assert 1 <= sizes[0] < sizes[1]
+
+
+def test_single_samples_keep_the_pages_that_they_use(path: Path) -> None:
+    graph = paged(path)
+    assert graph.paging is not None
+    sampler = ag.NeighborSampler(graph, [10, 10])
+    seeds = np.arange(300)
+    read = []
+    for key in range(4):
+        before = graph.paging.stats()["read_bytes"]
+        sampler.sample(seeds, key=key)
+        read.append(graph.paging.stats()["read_bytes"] - before)
+    assert read[-1] < read[0] / 4  # the budget has room for this whole file
+    assert 0 < graph.paging.stats()["kept_bytes"] <= 12 << 20
+    expected = ag.NeighborSampler(ag.Graph.load(path), [10, 10])
+    assert_same(sampler.sample(seeds, key=9), expected.sample(seeds, key=9))
+    assert_same(next(sampler.sample_many([seeds], [9])), expected.sample(seeds, key=9))
+
+
+def test_groups_are_used_again(path: Path) -> None:
+    sampler = ag.NeighborSampler(paged(path), [5, 5])
+    assert sampler.groups is not None
+    some = sampler.sample_many([np.arange(20)] * 3, range(3))
+    for _ in range(3):
+        next(some)  # as many as there are, without asking for the end
+    assert sampler.groups.memory > 0
+    made = list(sampler.groups._idle)
+    list(sampler.sample_many([np.arange(20)] * 3, range(3)))
+    assert list(sampler.groups._idle) == made

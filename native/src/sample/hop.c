@@ -145,6 +145,7 @@ static int run_fetched(const ae_hop *h, aether_error *err) {
     const aether_topology *t = h->r->topology;
     ae_fetch job;
     int rc = ae_hop_plan(h, 0, h->count, &h->s->sets[0], err);
+    h->s->staging.learns = true;
     if (!rc)
         rc = ae_hop_ask(h, &job, err);
     if (!rc)

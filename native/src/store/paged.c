@@ -72,8 +72,10 @@ static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint
 }
 
 static void paged_destroy(aether_topology *t) {
-    ae_offsets_destroy(((ae_paged *)(void *)t)->offsets);
-    free(t);
+    ae_paged *p = (ae_paged *)(void *)t;
+    ae_offsets_destroy(p->offsets);
+    ae_hot_pages_destroy(p->hot);
+    free(p);
 }
 
 static const ae_topology_ops paged_ops = {
@@ -150,6 +152,22 @@ int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint6
     else
         *out = &p->base;
     return rc;
+}
+
+/* The pages that hold ids. */
+int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err) {
+    if (t->ops != &paged_ops)
+        return ae_error_set(err, AETHER_E_INVALID, "only lists in a file have pages to keep");
+    ae_paged *p = (ae_paged *)(void *)t;
+    const uint64_t edges = t->lists.num_edges;
+    if (p->hot || edges == 0)
+        return AETHER_OK;
+    uint64_t first = ae_place_page(p->place, 0), last = ae_place_page(p->place, edges - 1);
+    return ae_hot_pages_create(first, last + 1 - first, bytes, &p->hot, err);
+}
+
+uint64_t aether_topology_kept(const aether_topology *t) {
+    return t->ops == &paged_ops ? ae_hot_pages_memory(paged_of(t)->hot) : 0;
 }
 
 uint64_t aether_topology_memory(const aether_topology *t) {

@@ -1,7 +1,7 @@
 /*
  * store/paged.h - adjacency lists whose entries stay in their file.
  *
- *   RAM    offsets (store/offsets.h)     cache of pages, if there is one
+ *   RAM    offsets (store/offsets.h)     hot pages (store/hot_pages.h)
  *            | locate                      |
  *   file   [ indptr ]  [ indices: page | page | page | ... ]
  *                             \_ io: sorted, merged, several windows in flight _/
@@ -20,7 +20,10 @@
 #ifndef AE_STORE_PAGED_H
 #define AE_STORE_PAGED_H
 
+#include <stdbool.h>
+
 #include "os/scratch.h"
+#include "store/hot_pages.h"
 #include "store/offsets.h"
 #include "store/spans.h"
 
@@ -29,6 +32,7 @@ typedef struct ae_paged {
     aether_io *io; /* borrowed */
     ae_offsets *offsets;
     ae_place place;
+    ae_hot_pages *hot; /* or NULL */
 } ae_paged;
 
 /* Memory of one caller's fetch_many calls, kept from call to call. Zero at first. */
@@ -36,6 +40,7 @@ typedef struct ae_staging {
     ae_scratch spans;
     ae_scratch windows;
     uint64_t window_bytes; /* of data; 0: the default */
+    bool learns;           /* from these calls which pages are used most, and keep those */
 } ae_staging;
 
 void ae_staging_free(ae_staging *s);

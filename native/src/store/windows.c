@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -25,8 +26,9 @@ typedef struct window {
     ae_io_batch batch;
     aether_io_request *requests;
     run *runs;
-    uint64_t *pages; /* that are needed, ascending */
-    uint64_t num_runs, num_pages;
+    uint64_t *pages; /* that are needed and not kept, ascending */
+    uint64_t *kept;  /* that are needed and kept */
+    uint64_t num_runs, num_pages, num_kept, num_data;
     uint64_t begin, end; /* spans */
     uint8_t *data;
     bool busy, finished;
@@ -39,6 +41,8 @@ typedef struct stream {
     uint64_t num_spans, next;
     uint64_t room; /* pages of data in a window */
     ae_io_queue *queue;
+    ae_hot_pages *hot; /* or NULL */
+    bool learns;       /* which pages are hot */
     window windows[AE_WINDOWS];
     aether_task *task;
     int rc;
@@ -80,19 +84,16 @@ static void add_span(const stream *s, filling *f, const ae_span *span) {
         f->mask |= 1u << (ae_place_page(s->p->place, positions[i]) - span->page);
 }
 
-static void make_runs(window *w) {
-    uint8_t *data = w->data;
+/* Runs of the pages that are read: `count` of w->pages. */
+static void make_runs(window *w, uint64_t count) {
     w->num_runs = 0;
-    for (uint64_t i = 0; i < w->num_pages; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         uint64_t page = w->pages[i];
         run *last = w->num_runs ? &w->runs[w->num_runs - 1] : NULL;
-        if (last && page - (last->page + last->count) < GAP) {
-            data += (page + 1 - (last->page + last->count)) * PAGE;
+        if (last && page - (last->page + last->count) < GAP)
             last->count = page + 1 - last->page;
-        } else {
-            w->runs[w->num_runs++] = (run){page, 1, data};
-            data += PAGE;
-        }
+        else
+            w->runs[w->num_runs++] = (run){page, 1, NULL};
     }
 }
 
@@ -102,10 +103,49 @@ static void make_requests(const stream *s, window *w) {
         uint64_t offset = w->runs[i].page * PAGE, length = w->runs[i].count * PAGE;
         if (length > size - offset) /* the file ends inside its last page */
             length = size - offset;
+        w->runs[i].data = w->data + w->num_data * PAGE;
+        w->num_data += w->runs[i].count;
         w->requests[i] = (aether_io_request){offset, length, (void *)(uintptr_t)w->runs[i].data};
     }
     w->batch = (ae_io_batch){
         .io = s->p->io, .requests = w->requests, .num_requests = w->num_runs, .task = NULL, .user = w};
+}
+
+/* Pages that are kept in memory need not be read. They go to the end of w->pages, those
+ * that are missing to its front, each in order; returns how many are missing. */
+static uint64_t part_pages(const stream *s, window *w) {
+    uint64_t missing = 0, kept = 0;
+    for (uint64_t i = 0; s->hot && i < w->num_pages; i++)
+        if (ae_hot_pages_find(s->hot, w->pages[i]))
+            w->kept[kept++] = w->pages[i];
+        else
+            w->pages[missing++] = w->pages[i];
+    if (!s->hot)
+        missing = w->num_pages;
+    w->num_pages = missing;
+    w->num_kept = kept;
+    return missing;
+}
+
+static int compare_runs(const void *a, const void *b) {
+    const run *x = a, *y = b;
+    return x->page < y->page ? -1 : x->page > y->page;
+}
+
+/* Runs of kept pages that no read brings along, put among the others. */
+static void add_kept(const stream *s, window *w) {
+    uint64_t reads = w->num_runs, all = reads, at = 0;
+    for (uint64_t i = 0; i < w->num_kept; i++) {
+        const uint64_t page = w->kept[i];
+        while (at < reads && w->runs[at].page + w->runs[at].count <= page)
+            at++;
+        if (at < reads && w->runs[at].page <= page)
+            continue;
+        w->runs[all++] = (run){page, 1, ae_hot_pages_find(s->hot, page)};
+    }
+    w->num_runs = all;
+    if (all > reads)
+        qsort(w->runs, all, sizeof *w->runs, compare_runs);
 }
 
 static void prefetch_spans(const stream *s, uint64_t at) {
@@ -118,18 +158,22 @@ static void prefetch_spans(const stream *s, uint64_t at) {
 static int begin_window(stream *s, window *w) {
     filling f = {.w = w, .base = s->spans[s->next].page};
     w->begin = s->next;
-    w->num_pages = 0;
+    w->num_pages = w->num_kept = w->num_data = 0;
     while (s->next < s->num_spans && f.cost + PENDING <= s->room) {
         prefetch_spans(s, s->next);
         add_span(s, &f, &s->spans[s->next++]);
     }
     w->end = s->next;
     settle(&f, AE_SPAN_PAGES);
-    make_runs(w);
+    if (s->hot && s->learns)
+        ae_hot_pages_count(s->hot, w->pages, w->num_pages);
+    make_runs(w, part_pages(s, w));
     make_requests(s, w);
+    if (w->num_kept)
+        add_kept(s, w);
     w->busy = true;
-    w->finished = false;
-    return ae_io_submit(s->queue, &w->batch, s->err);
+    w->finished = w->batch.num_requests == 0; /* all of it is kept */
+    return w->finished ? AETHER_OK : ae_io_submit(s->queue, &w->batch, s->err);
 }
 
 /* ---- taking a window apart ---- */
@@ -176,6 +220,18 @@ static void pump(const stream *s) {
         ((window *)batch->user)->finished = true;
 }
 
+/* Pages that were asked for and read; the last one of the file may be short. */
+static void offer_pages(const stream *s, const window *w) {
+    const run *r = w->runs;
+    for (uint64_t i = 0; s->hot && s->learns && i < w->num_pages; i++) {
+        const uint64_t page = w->pages[i];
+        while (r->page + r->count <= page)
+            r++;
+        if ((page + 1) * PAGE <= s->p->io->size)
+            ae_hot_pages_offer(s->hot, page, r->data + (page - r->page) * PAGE);
+    }
+}
+
 static int take_apart(stream *s, window *w) {
     const run *r = w->runs;
     uint64_t edges = 0;
@@ -201,6 +257,7 @@ static int take_apart(stream *s, window *w) {
             pump(s);
     }
     ae_task_add(s->task, edges);
+    offer_pages(s, w);
     return AETHER_OK;
 }
 
@@ -249,7 +306,7 @@ static int run_stream(stream *s) {
 /* ---- memory ---- */
 
 static uint64_t window_bytes(uint64_t pages) {
-    return pages * (PAGE + sizeof(uint64_t) + sizeof(run) + sizeof(aether_io_request)) + PAGE;
+    return pages * (PAGE + 2 * sizeof(uint64_t) + sizeof(run) + sizeof(aether_io_request)) + PAGE;
 }
 
 static int reserve(stream *s, ae_staging *staging, aether_error *err) {
@@ -263,7 +320,8 @@ static int reserve(stream *s, ae_staging *staging, aether_error *err) {
         window *w = &s->windows[i];
         w->data = (uint8_t *)staging->windows.data + i * each;
         w->pages = (uint64_t *)(void *)(w->data + s->room * PAGE);
-        w->runs = (run *)(void *)(w->pages + s->room);
+        w->kept = w->pages + s->room;
+        w->runs = (run *)(void *)(w->kept + s->room);
         w->requests = (aether_io_request *)(void *)(w->runs + s->room);
     }
     return rc;
@@ -272,6 +330,8 @@ static int reserve(stream *s, ae_staging *staging, aether_error *err) {
 int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *spans, uint64_t num_spans,
                       ae_staging *staging, aether_task *task, aether_error *err) {
     stream s = {.p = p, .jobs = jobs, .spans = spans, .num_spans = num_spans, .task = task, .err = err};
+    s.hot = p->hot;
+    s.learns = p->hot && (staging->learns || ae_hot_pages_holds_all(p->hot));
     int rc = num_spans ? reserve(&s, staging, err) : AETHER_OK;
     if (!rc && num_spans)
         rc = ae_io_own_queue(p->io, &s.queue, err);
