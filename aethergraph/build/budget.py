@@ -12,7 +12,7 @@ from aethergraph.errors import InvalidArgumentError
 __all__ = ["working_memory"]
 
 #: Blocks that are being parsed, what libraries keep, and slack; more for each parsing thread.
-_PARSING = 72 << 20
+_PARSING = 104 << 20
 _PER_THREAD = 16 << 20
 _LEAST = 32 << 20
 
