@@ -209,8 +209,12 @@ class Walk:
     ) -> tuple[Ids | None, Ids | None]:
         lists = self.lists
         times = lists.node_times.get(name)
-        if not len(seeds) or (times is None and lists.edge_times is None):
+        timed = times is not None or lists.edge_times is not None
+        if not len(seeds) or not (timed or (lists.node_times and name in seed_time)):
             return None, None
+        if times is None and lists.edge_times is None:
+            # A type without times sees no more than is said; all times are of one dtype.
+            times = next(iter(lists.node_times.values()))
         if times is None:
             assert lists.edge_times is not None
             if name not in seed_time:

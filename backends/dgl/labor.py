@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from aethergraph.hetero import EdgeType
 
-__all__ = ["LaborSampler"]
+__all__ = ["LaborSampler", "choose_fewest"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -185,3 +185,21 @@ def _choose(number: NDArray[np.float64], col: Ids, num_dst: int, fanout: int) ->
         return np.ones(len(col), bool)
     degree = np.bincount(col, minlength=num_dst)[col]
     return np.asarray(number * degree < fanout)
+
+
+def choose_fewest(src: Ids, col: Ids, fanout: int, key: int) -> NDArray[np.bool_]:
+    """Which edges are taken, ``fanout`` of each list: those whose sources have the least numbers.
+
+    Args:
+        src: sources by id.
+        col: destinations, ascending.
+        fanout: per destination; -1 takes all.
+        key: decides the numbers.
+    """
+    if fanout < 0:
+        return np.ones(len(col), bool)
+    order = np.lexsort((_numbers(src, key), col))
+    start = np.searchsorted(col, col)
+    keep = np.empty(len(col), bool)
+    keep[order] = np.arange(len(col)) - start < fanout
+    return keep

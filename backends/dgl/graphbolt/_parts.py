@@ -1,0 +1,187 @@
+"""GraphBolt's names of types, its fanouts, and samples in its compressed form."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl.graphbolt as gb
+from aethergraph.dgl._arguments import check_fanout, hop_fanouts
+from aethergraph.dgl._schema import Schema
+from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph import _binding as native
+    from aethergraph.hetero import EdgeType
+
+__all__ = [
+    "edge_type",
+    "is_typed",
+    "layer_fanouts",
+    "layer_subgraphs",
+    "single_hop",
+    "time_option",
+    "type_name",
+]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+def is_typed(schema: Schema) -> bool:
+    """Whether ids come in dicts by type, as in GraphBolt's heterogeneous graphs."""
+    return not isinstance(schema.graph, Graph)
+
+
+def type_name(kind: EdgeType) -> str:
+    """An edge type as GraphBolt writes it."""
+    return ":".join(kind)
+
+
+def edge_type(schema: Schema, name: Any) -> EdgeType:
+    """The edge type of ``"source:relation:destination"`` or such a tuple; None: the only one."""
+    return schema.etype(tuple(name.split(":")) if isinstance(name, str) and ":" in name else name)
+
+
+def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
+    """The fanouts of one layer, by edge type in the graph's order.
+
+    A tensor has one number, or one per edge type in the order of ``edge_type_to_id``.
+
+    Raises:
+        UnsupportedError: one number where nodes have several edge types: GraphBolt means it for all
+            of them together.
+        InvalidArgumentError: another number of them, or what is no fanout.
+    """
+    kinds = schema.canonical_etypes
+    if isinstance(fanout, Mapping):
+        named = {edge_type(schema, kind): count for kind, count in fanout.items()}
+        return hop_fanouts(schema, named, name)
+    counts = fanout.tolist() if isinstance(fanout, Tensor) else fanout
+    if not isinstance(counts, (list, tuple)):
+        counts = [counts]
+    checked = [check_fanout(count, name) for count in counts]
+    if len(checked) == 1:
+        targets = [kind[2] for kind in kinds]
+        if checked[0] > 0 and len(set(targets)) < len(targets):
+            raise UnsupportedError(
+                f"{name} = {checked[0]} for all edge types of a node together is not supported: "
+                "give one number per edge type, as a tensor in the order of edge_type_to_id"
+            )
+        checked *= len(kinds)
+    if len(checked) != len(kinds):
+        raise InvalidArgumentError(
+            f"{name} has {len(checked)} numbers for {len(kinds)} edge types: "
+            + ", ".join(map(type_name, kinds))
+        )
+    found = dict(zip(kinds, checked, strict=True))
+    return tuple(found[kind] for kind in schema.own_etypes)
+
+
+def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) -> str | None:
+    """The name of the times to draw by.
+
+    Raises:
+        UnsupportedError: both are given.
+        InvalidArgumentError: the one of nodes that no node type has.
+    """
+    if node_attr is not None and edge_attr is not None:
+        raise UnsupportedError(
+            f"node_timestamp_attr_name = {node_attr!r} with edge_timestamp_attr_name = "
+            f"{edge_attr!r}: lists are sorted by one of them; give only that one"
+        )
+    if node_attr is not None:
+        rows = [schema.node_rows(name) for name in schema.own_ntypes]
+        if not any(node_attr in own for own in rows):
+            known = ", ".join(sorted({repr(name) for own in rows for name in own})) or "none"
+            raise InvalidArgumentError(
+                f"node_timestamp_attr_name = {node_attr!r} is no node attribute; there are: {known}"
+            )
+        return node_attr
+    if edge_attr is not None and any(
+        edge_attr in schema.node_rows(name) for name in schema.own_ntypes
+    ):
+        raise UnsupportedError(
+            f"edge_timestamp_attr_name = {edge_attr!r} is the name of node data too: rename one"
+        )
+    return edge_attr
+
+
+def single_hop(schema: Schema, sample: native.NativeSample, num_dst: Mapping[str, int]) -> Any:
+    """A sample of one hop as ``SamplingGraph.sample_neighbors`` returns it: sources uncompacted."""
+    node = dict(zip(schema.own_ntypes, sample.node, strict=True))
+    csc, edge = {}, {}
+    for i, kind in enumerate(schema.own_etypes):
+        indices = torch.from_numpy(node[kind[0]][sample.row[i]])
+        csc[kind] = _format(sample.col[i], num_dst.get(kind[2], 0), indices)
+        edge[kind] = torch.from_numpy(schema.numbers[kind].shown(sample.edge[i]))
+    return gb.SampledSubgraphImpl(
+        sampled_csc=_by_name(schema, csc), original_edge_ids=_by_name(schema, edge)
+    )
+
+
+def layer_subgraphs(schema: Schema, sample: native.NativeSample) -> tuple[Any, list[Any]]:
+    """The input nodes and the subgraphs of all layers, the input's first.
+
+    Local ids count through the whole sample, so the nodes of each layer are a prefix of one tensor.
+    Every type is in every dict, those without nodes too.
+    """
+    node = {
+        name: torch.from_numpy(ids)
+        for name, ids in zip(schema.own_ntypes, sample.node, strict=True)
+    }
+    ends = {
+        name: list(itertools.accumulate(counts))
+        for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
+    }
+    rows = [torch.from_numpy(row) for row in sample.row]
+    edges = [
+        torch.from_numpy(schema.numbers[kind].shown(ids))
+        for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
+    ]
+    offsets = [[0, *itertools.accumulate(counts)] for counts in sample.hop_edges]
+    layers: list[Any] = []
+    for hop in range(len(sample.hop_nodes[0]) - 1):
+        csc, edge = {}, {}
+        for i, kind in enumerate(schema.own_etypes):
+            span = slice(offsets[i][hop], offsets[i][hop + 1])
+            csc[kind] = _format(sample.col[i][span], ends[kind[2]][hop], rows[i][span])
+            edge[kind] = edges[i][span]
+        layers.insert(
+            0,
+            SampledSubgraph(
+                sampled_csc=_by_name(schema, csc),
+                original_column_node_ids=_nodes(schema, node, ends, hop),
+                original_row_node_ids=_nodes(schema, node, ends, hop + 1),
+                original_edge_ids=_by_name(schema, edge),
+            ),
+        )
+    return _nodes(schema, node, ends, -1), layers
+
+
+def _format(col: Ids, num_dst: int, indices: Tensor) -> Any:
+    """``col`` is ascending."""
+    indptr = np.zeros(num_dst + 1, np.int64)
+    np.cumsum(np.bincount(col, minlength=num_dst), out=indptr[1:])
+    return gb.CSCFormatBase(indptr=torch.from_numpy(indptr), indices=indices)
+
+
+def _by_name(schema: Schema, parts: Mapping[EdgeType, Any]) -> Any:
+    if is_typed(schema):
+        return {type_name(kind): parts[kind] for kind in schema.canonical_etypes}
+    return next(iter(parts.values()))
+
+
+def _nodes(
+    schema: Schema, node: Mapping[str, Tensor], ends: Mapping[str, list[int]], hop: int
+) -> Any:
+    found = {name: node[name][: ends[name][hop]] for name in schema.ntypes}
+    return found if is_typed(schema) else found[schema.ntypes[0]]

@@ -1,0 +1,220 @@
+"""GraphBolt's features over rows in memory or in files.
+
+Sources followed: ``feature_store.py``, ``impl/basic_feature_store.py`` and ``feature_fetcher.py``
+of ``dgl/graphbolt``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl.graphbolt as gb
+from aethergraph import features as core
+from aethergraph._torch.columns import Column
+from aethergraph._torch.tensors import seed_ids
+from aethergraph.dgl._schema import EdgeNumbers, Schema
+from aethergraph.dgl.graphbolt._parts import is_typed, type_name
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["EdgeFeature", "Feature", "FeatureStore"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+class Feature(gb.Feature):  # type: ignore[misc]
+    """Rows that GraphBolt's ``fetch_feature`` reads, in memory or in a file.
+
+    ::
+
+        gb.BasicFeatureStore({("node", None, "x"): Feature(FeatureStore.load("x.npy"))})
+
+    Rows of any shape will do, one number each too, and stores of ``storage="uring"``.
+
+    Args:
+        rows: an :class:`aethergraph.FeatureStore`, a tensor, or an array. A contiguous tensor or
+            array is not copied.
+        metadata: for :meth:`metadata`.
+
+    Raises:
+        InvalidArgumentError: rows that cannot be stored.
+    """
+
+    def __init__(
+        self,
+        rows: core.FeatureStore | Tensor | NDArray[Any],
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(rows, core.FeatureStore):
+            self._column = Column(rows, None)
+        else:
+            self._column = Column.of_tensor(_as_tensor(rows))
+        self._metadata = metadata
+
+    def read(self, ids: Tensor | None = None) -> Tensor:
+        """Rows [n, ...] of ``ids``, an integer vector [n], on its device; None: all of them.
+
+        Raises:
+            OutOfRangeError: an id that is no row, with its position.
+            InvalidArgumentError: ids that are no integer vector.
+        """
+        column = self._column.live()
+        if ids is None:
+            return self._all(column)
+        return column.gather(self._rows_of(seed_ids(ids, "ids"))).to(ids.device)
+
+    def size(self) -> torch.Size:
+        """The shape of a row."""
+        return torch.Size(self._column.shape[1:])
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self._column.shape[0])
+
+    def update(self, value: Tensor, ids: Tensor | None = None) -> None:
+        """Write rows; those of a tensor or an array are written where they are.
+
+        Args:
+            value: rows [n, ...] of the same shape and dtype.
+            ids: [n] which; None: all of them.
+
+        Raises:
+            UnsupportedError: rows of a :class:`aethergraph.FeatureStore`, which are not written.
+            InvalidArgumentError: another shape or dtype.
+            OutOfRangeError: an id that is no row, with its position.
+        """
+        column = self._column.live()
+        rows = column.tensor
+        if rows is None:
+            raise UnsupportedError(
+                "update: these rows are a FeatureStore's, which is read only; make the feature of "
+                "a tensor, such as Feature(feature.read())"
+            )
+        count = len(rows) if ids is None else len(ids)
+        if value.dtype != rows.dtype or tuple(value.shape) != (count, *rows.shape[1:]):
+            raise InvalidArgumentError(
+                f"value must have shape {(count, *rows.shape[1:])} and {rows.dtype}, got "
+                f"{tuple(value.shape)} of {value.dtype}"
+            )
+        own = np.arange(count) if ids is None else seed_ids(ids, "ids")
+        outside = np.flatnonzero((own < 0) | (own >= len(rows)))
+        if len(outside):
+            at = int(outside[0])
+            raise OutOfRangeError(
+                f"ids[{at}] = {own[at]} is out of range for {len(rows)} rows",
+                position=at,
+                value=int(own[at]),
+            )
+        rows[torch.from_numpy(self._rows_of(own))] = value.detach().to(rows.device)
+
+    def metadata(self) -> dict[str, Any]:
+        """What was given, else nothing."""
+        return {} if self._metadata is None else self._metadata
+
+    def __getstate__(self) -> dict[str, Any]:
+        column = self._column.live()
+        return {**self.__dict__, "_column": column.rows if column.tensor is None else column.tensor}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        rows = state["_column"]
+        is_store = isinstance(rows, core.FeatureStore)
+        self._column = Column(rows, None) if is_store else Column.of_tensor(rows)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self._column.shape}, dtype={self._column.dtype})"
+
+    def _all(self, column: Column) -> Tensor:
+        rows: Tensor = column.get(None)
+        return rows
+
+    def _rows_of(self, ids: Ids) -> Ids:
+        return ids
+
+
+class EdgeFeature(Feature):
+    """Rows of edge data, by the edge ids that a :class:`SamplingGraph` gives.
+
+    Args:
+        rows: in the order of the graph's own edge ids.
+        numbers: what the ids mean.
+    """
+
+    def __init__(
+        self, rows: core.FeatureStore | Tensor | NDArray[Any], numbers: EdgeNumbers
+    ) -> None:
+        super().__init__(rows)
+        self._numbers = numbers
+
+    def _all(self, column: Column) -> Tensor:
+        return column.gather(self._rows_of(np.arange(self.count())))
+
+    def _rows_of(self, ids: Ids) -> Ids:
+        return self._numbers.own(ids, "ids")
+
+
+class FeatureStore(gb.BasicFeatureStore):  # type: ignore[misc]
+    """All node data and edge data of a graph, by name, for ``fetch_feature``.
+
+    ::
+
+        pipe = pipe.fetch_feature(FeatureStore(graph), node_feature_keys=["x", "y"])
+
+    Keys are ``("node", None, "x")`` and ``("edge", None, "w")`` for a :class:`aethergraph.Graph`,
+    ``("node", "user", "x")`` and ``("edge", "user:votes:post", "w")`` for a
+    :class:`aethergraph.HeteroGraph`. Rows stay where they are, in files or in memory.
+
+    Args:
+        graph: the graph.
+        edge_ids: as in :class:`SamplingGraph`, and the same.
+
+    Raises:
+        InvalidArgumentError: no graph of ours; when reading: data that there is not.
+    """
+
+    def __init__(
+        self, graph: Graph | HeteroGraph, *, edge_ids: Literal["input", "graph"] | None = None
+    ) -> None:
+        schema = Schema(graph, edge_ids)
+        typed = is_typed(schema)
+        features: dict[tuple[str, str | None, str], Feature] = {}
+        for ntype in schema.ntypes:
+            for name, rows in schema.node_rows(ntype).items():
+                features["node", ntype if typed else None, name] = Feature(rows)
+        for kind in schema.canonical_etypes:
+            for name, rows in schema.edge_rows(kind).items():
+                where = type_name(kind) if typed else None
+                features["edge", where, name] = EdgeFeature(rows, schema.numbers[kind])
+        super().__init__(features)
+
+    def read(
+        self, domain: str, type_name: str | None, feature_name: str, ids: Tensor | None = None
+    ) -> Tensor:
+        """Rows of ``ids``; see :meth:`Feature.read`."""
+        key = domain, type_name, feature_name
+        if key not in self._features:
+            known = ", ".join(map(repr, self._features)) or "none"
+            raise InvalidArgumentError(f"{key!r} is no feature; there are: {known}")
+        rows: Tensor = self._features[key].read(ids)
+        return rows
+
+
+def _as_tensor(rows: Any) -> Tensor:
+    if isinstance(rows, Tensor):
+        return rows
+    array = np.asarray(rows)
+    if not array.flags.writeable:
+        array = array.copy()
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise InvalidArgumentError(f"rows cannot be stored: {error}") from error

@@ -1,0 +1,287 @@
+"""GraphBolt's on-disk datasets and its in-memory graphs into graphs of ours, and back.
+
+Sources followed: ``impl/ondisk_dataset.py``, ``impl/fused_csc_sampling_graph.py`` and
+``internal/utils.py`` of ``dgl/graphbolt``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+import yaml  # type: ignore[import-untyped]
+from torch import Tensor
+
+import dgl.graphbolt as gb
+from aethergraph._torch.columns import Column
+from aethergraph.dgl._schema import Schema
+from aethergraph.dgl.graphbolt._parts import is_typed, type_name
+from aethergraph.dgl.graphbolt.graph import SamplingGraph
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import FeatureStore
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph._adjacency import Layout
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["from_fused_csc", "load_ondisk_dataset", "to_fused_csc"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+
+def load_ondisk_dataset(
+    path: str | os.PathLike[str], *, layout: Layout = "csc", time_attr: str | None = None
+) -> Graph | HeteroGraph:
+    """The graph of a folder of ``gb.OnDiskDataset``, with all its node data and edge data.
+
+    Reads ``metadata.yaml`` and the edge lists (csv or numpy) that it names, not what GraphBolt has
+    preprocessed. Node data of ``in_memory: false`` in numpy's format stays in its file; everything
+    else is read. Edge data, of both ``feature_data`` sections, is by row of the edge list and stays
+    with its edge (GraphBolt leaves what is for sampling in the order of the list). The graph keeps
+    the order of its edge lists, so edge ids are GraphBolt's original ones. Tasks are
+    ``gb.OnDiskDataset``'s to read.
+
+    Args:
+        path: the folder.
+        layout: ``"both"`` to follow out-edges too.
+        time_attr: the name of node data or edge data to sort lists by, to sample in time.
+
+    Raises:
+        InvalidArgumentError: no such file, or one that does not say what a graph needs.
+    """
+    folder = Path(path)
+    config = folder / "metadata.yaml"
+    if not config.is_file():
+        raise InvalidArgumentError(f"{folder} is no dataset folder: it has no metadata.yaml")
+    with config.open() as file:
+        described = yaml.safe_load(file)
+    parts = described.get("graph") if isinstance(described, dict) else None
+    if not parts or not parts.get("nodes") or not parts.get("edges"):
+        raise InvalidArgumentError(f"{config} has no graph with nodes and edges")
+    listed = [*(parts.get("feature_data") or []), *(described.get("feature_data") or [])]
+    node_rows: dict[str | None, dict[str, Any]] = {}
+    edge_rows: dict[str | None, dict[str, Any]] = {}
+    for entry in listed:
+        groups = {"node": node_rows, "edge": edge_rows}
+        if entry["domain"] not in groups:
+            continue
+        rows = groups[entry["domain"]].setdefault(entry.get("type"), {})
+        mapped = entry["domain"] == "node" and entry.get("in_memory", True) is False
+        rows[entry["name"]] = _read_rows(folder, entry, mapped and entry["name"] != time_attr)
+    counts = {entry.get("type"): int(entry["num"]) for entry in parts["nodes"]}
+    edges = {entry.get("type"): _read_edges(folder, entry) for entry in parts["edges"]}
+    return _build(counts, edges, node_rows, edge_rows, layout, time_attr)
+
+
+def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | HeteroGraph:
+    """A graph of ours with the edges and attributes of a ``gb.FusedCSCSamplingGraph``.
+
+    Where it has GraphBolt's original edge ids, edges get them back as their order; otherwise edges
+    are numbered by place in the lists, as GraphBolt does without them.
+
+    Args:
+        graph: the graph; everything is copied.
+        time_attr: the name of node or edge attributes to sort lists by, to sample in time.
+
+    Raises:
+        InvalidArgumentError: something else.
+    """
+    if not isinstance(graph, gb.FusedCSCSamplingGraph):
+        raise InvalidArgumentError(
+            f"from_fused_csc takes a FusedCSCSamplingGraph, got {type(graph).__name__}"
+        )
+    indptr, src = graph.csc_indptr.long(), graph.indices.long()
+    dst = torch.arange(len(indptr) - 1).repeat_interleave(indptr.diff())
+    edge_data = dict(graph.edge_attributes or {})
+    order = edge_data.pop(gb.ORIGINAL_EDGE_ID, None)
+    if graph.node_type_to_id is None:
+        keep = None if order is None else order.long().argsort()
+        counts: dict[str | None, int] = {None: len(indptr) - 1}
+        edges: dict[str | None, tuple[Ids, Ids]] = {
+            None: (_pick(src, keep).numpy(), _pick(dst, keep).numpy())
+        }
+        node_rows: dict[str | None, dict[str, Any]] = {None: dict(graph.node_attributes or {})}
+        edge_rows: dict[str | None, dict[str, Any]] = {
+            None: {name: _pick(rows, keep) for name, rows in edge_data.items()}
+        }
+        return _build(counts, edges, node_rows, edge_rows, "csc", time_attr)
+    offset = {name: int(graph.node_type_offset[i]) for name, i in graph.node_type_to_id.items()}
+    counts = dict(graph.num_nodes)
+    node_rows = {
+        name: {
+            key: rows[offset[name] : offset[name] + counts[name]]
+            for key, rows in (graph.node_attributes or {}).items()
+        }
+        for name in counts
+    }
+    edges, edge_rows = {}, {}
+    for name, number in graph.edge_type_to_id.items():
+        places = (graph.type_per_edge == number).nonzero().view(-1)
+        if order is not None:
+            places = places[order[places].long().argsort()]
+        source, _, target = name.split(":")
+        edges[name] = (
+            (src[places] - offset[source]).numpy(),
+            (dst[places] - offset[target]).numpy(),
+        )
+        edge_rows[name] = {key: rows[places] for key, rows in edge_data.items()}
+    return _build(counts, edges, node_rows, edge_rows, "csc", time_attr)
+
+
+def to_fused_csc(
+    source: Graph | HeteroGraph | SamplingGraph,
+    *,
+    node_attrs: list[str] | None = None,
+    edge_attrs: list[str] | None = None,
+) -> Any:
+    """A ``gb.FusedCSCSamplingGraph`` of a graph; all of it is read into memory.
+
+    ``torch.save`` writes it as the ``fused_csc_sampling_graph.pt`` of a preprocessed dataset. It
+    has original edge ids, those that :class:`SamplingGraph` gives.
+
+    Args:
+        source: a graph.
+        node_attrs, edge_attrs: names of data to take along for sampling, which every type must
+            have; None: none. Features are for a feature store.
+
+    Raises:
+        InvalidArgumentError: something else, or data that a type does not have.
+    """
+    schema = source.schema if isinstance(source, SamplingGraph) else Schema(source, None)
+    starts = np.cumsum([0, *(schema.num_nodes(name) for name in schema.ntypes)])
+    offset = {name: int(start) for name, start in zip(schema.ntypes, starts, strict=False)}
+    src, dst, kinds, shown = [], [], [], []
+    for number, kind in enumerate(schema.canonical_etypes):
+        ends = _ends(schema, kind)
+        src.append(ends[0] + offset[kind[0]])
+        dst.append(ends[1] + offset[kind[2]])
+        kinds.append(np.full(len(ends[0]), number))
+        shown.append(schema.numbers[kind].shown(np.arange(len(ends[0]))))
+    order = np.argsort(np.concatenate(dst), kind="stable")
+    indptr = np.zeros(int(starts[-1]) + 1, np.int64)
+    np.cumsum(np.bincount(np.concatenate(dst), minlength=len(indptr) - 1), out=indptr[1:])
+    places = torch.from_numpy(order)
+    edge_data = {gb.ORIGINAL_EDGE_ID: torch.from_numpy(np.concatenate(shown)[order])}
+    for name in edge_attrs or []:
+        found = [_named(schema.edge_rows(kind), name, kind) for kind in schema.canonical_etypes]
+        edge_data[name] = torch.cat(found)[places]
+    node_data = {
+        name: torch.cat([_named(schema.node_rows(own), name, own) for own in schema.ntypes])
+        for name in node_attrs or []
+    }
+    typed = is_typed(schema)
+    names = {name: i for i, name in enumerate(schema.ntypes)}
+    relations = {type_name(kind): i for i, kind in enumerate(schema.canonical_etypes)}
+    return gb.fused_csc_sampling_graph(
+        torch.from_numpy(indptr),
+        torch.from_numpy(np.concatenate(src)[order]),
+        node_type_offset=torch.from_numpy(starts) if typed else None,
+        type_per_edge=torch.from_numpy(np.concatenate(kinds)[order]) if typed else None,
+        node_type_to_id=names if typed else None,
+        edge_type_to_id=relations if typed else None,
+        node_attributes=node_data or None,
+        edge_attributes=edge_data,
+    )
+
+
+def _ends(schema: Schema, kind: EdgeType) -> tuple[Ids, Ids]:
+    """Sources and destinations of all edges in order of the graph's own ids."""
+    edges = schema.edges(kind)
+    indptr, indices = (edges.csr()[:2]) if edges.layout == "csr" else edges.csc()
+    bounds = indptr.astype(np.int64)
+    counts = bounds[1:] - bounds[:-1]
+    major = np.repeat(np.arange(len(counts)), counts)
+    minor = indices[:].astype(np.int64)
+    return (major, minor) if edges.layout == "csr" else (minor, major)
+
+
+def _named(rows: Mapping[str, FeatureStore], name: str, of: Any) -> Tensor:
+    if name not in rows:
+        known = ", ".join(map(repr, rows)) or "none"
+        raise InvalidArgumentError(f"{name!r} is no data of {of!r}; there are: {known}")
+    found: Tensor = Column(rows[name], None).get(None)
+    return found
+
+
+def _pick(rows: Tensor, places: Tensor | None) -> Tensor:
+    return rows if places is None else rows[places]
+
+
+def _read_edges(folder: Path, entry: Mapping[str, Any]) -> tuple[Ids, Ids]:
+    path = folder / entry["path"]
+    if entry["format"] == "numpy":
+        pairs = np.load(path)
+        if pairs.ndim != 2 or pairs.shape[0] != 2:
+            raise InvalidArgumentError(f"{path} has edges of shape {pairs.shape}, not [2, E]")
+        return pairs[0], pairs[1]
+    if entry["format"] != "csv":
+        raise InvalidArgumentError(f"{path}: format = {entry['format']!r} is not 'csv' or 'numpy'")
+    pairs = np.loadtxt(path, np.int64, delimiter=",", ndmin=2).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _read_rows(folder: Path, entry: Mapping[str, Any], mapped: bool) -> Any:
+    path = folder / entry["path"]
+    if entry["format"] == "torch":
+        return torch.load(path)
+    if entry["format"] != "numpy":
+        raise InvalidArgumentError(
+            f"{path}: format = {entry['format']!r} is not 'numpy' or 'torch'"
+        )
+    return FeatureStore.load(path) if mapped else np.load(path)
+
+
+def _build(
+    counts: Mapping[str | None, int],
+    edges: Mapping[str | None, tuple[Ids, Ids]],
+    node_rows: Mapping[str | None, Mapping[str, Any]],
+    edge_rows: Mapping[str | None, Mapping[str, Any]],
+    layout: Layout,
+    time_attr: str | None,
+) -> Graph | HeteroGraph:
+    nodes = {name: dict(node_rows.get(name, {})) for name in counts}
+    attrs = {name: dict(edge_rows.get(name, {})) for name in edges}
+    node_time = {name: rows.pop(time_attr) for name, rows in nodes.items() if time_attr in rows}
+    edge_time = {
+        name: rows.pop(time_attr)
+        for name, rows in attrs.items()
+        if not node_time and time_attr in rows
+    }
+    if time_attr is not None and not node_time and not edge_time:
+        raise InvalidArgumentError(f"time_attr = {time_attr!r} is no data of nodes or edges")
+    if list(edges) == [None]:
+        graph = Graph.from_edges(
+            counts[None], *edges[None], layout=layout, keep_order=True,
+            node_time=node_time.get(None), edge_time=edge_time.get(None), edge_attrs=attrs[None],
+        )  # fmt: skip
+        graph.node_attrs.update(nodes[None])
+        return graph
+
+    def by_kind(groups: Mapping[str | None, Any]) -> dict[Any, Any]:
+        return {_kind(name): own for name, own in groups.items()}
+
+    typed = HeteroGraph.from_edges(
+        by_kind(edges), {str(name): count for name, count in counts.items()}, layout=layout,
+        keep_order=True, node_time={str(name): own for name, own in node_time.items()},
+        edge_time=by_kind(edge_time), edge_attrs=by_kind(attrs),
+    )  # fmt: skip
+    for name, rows in nodes.items():
+        typed[str(name)].attrs.update(rows)
+    return typed
+
+
+def _kind(name: str | None) -> tuple[str, ...]:
+    parts = tuple(str(name).split(":"))
+    if len(parts) != 3:
+        raise InvalidArgumentError(
+            f"edge type {name!r} is not of the form 'source:relation:target'"
+        )
+    return parts

@@ -1,0 +1,387 @@
+"""GraphBolt's sampling graph over our graphs: what its stock samplers call.
+
+Sources followed: ``sampling_graph.py``, ``impl/fused_csc_sampling_graph.py`` and the samplers of
+``dgl/graphbolt/impl``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aethergraph._torch.keyed import Keyed
+from aethergraph._torch.tensors import seed_ids
+from aethergraph.dgl._arguments import check_threads, seed_hashes
+from aethergraph.dgl._schema import Schema
+from aethergraph.dgl._walk import Lists, Options, Walk, make_lists
+from aethergraph.dgl.graphbolt._parts import (
+    edge_type,
+    is_typed,
+    layer_fanouts,
+    single_hop,
+    time_option,
+    type_name,
+)
+from aethergraph.dgl.labor import choose_fewest
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.keys import hash_ids
+from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SamplingGraph", "check_times"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
+
+#: Native samplers that are kept for calls with other options.
+_KEPT_WALKS = 16
+
+
+class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
+    """A graph that GraphBolt's stock samplers take in the place of a ``FusedCSCSamplingGraph``.
+
+    ::
+
+        graph = SamplingGraph(Graph.load("graph.bin"))
+        pipe = gb.ItemSampler(items, batch_size=128).sample_neighbor(graph, [10, 10])
+
+    ``sample_neighbor``, ``sample_layer_neighbor``, ``temporal_sample_neighbor``,
+    ``sample_in_subgraph`` and ``sample_uniform_negative`` of GraphBolt work on it, with one native
+    call per hop; :class:`NeighborSampler` of this package makes all hops in one. Ids of a
+    :class:`aethergraph.Graph` are tensors, those of a :class:`aethergraph.HeteroGraph` dicts of
+    them by ``"user"`` or ``"user:votes:post"``. Sampled subgraphs always have original edge ids.
+
+    A draw is a function of ``seed`` (else of ``torch.initial_seed()`` of the main process), the
+    epoch (:meth:`set_epoch`), the nodes of the call and the node, of no thread or worker.
+
+    Args:
+        graph: a graph of one type or of many, from a file or in memory.
+        edge_ids: ``"input"``, ``"graph"`` or None, as in :class:`aethergraph.dgl.GraphStorage`.
+        seed: a number of its own instead of torch's seed.
+        num_threads: threads per call; 1 is the calling thread, 0 all cores the process may use.
+
+    Raises:
+        InvalidArgumentError: no graph of ours, or an option that cannot be.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | HeteroGraph,
+        *,
+        edge_ids: Literal["input", "graph"] | None = None,
+        seed: int | None = None,
+        num_threads: int = 1,
+    ) -> None:
+        super().__init__()
+        self._schema = Schema(graph, edge_ids)
+        self._edge_ids = edge_ids
+        self.num_threads = check_threads(num_threads)
+        self._lists: dict[Any, Lists] = {}
+        self._walks: dict[Any, Walk] = {}
+        self._set_seed(seed)
+
+    # ---- what it is ------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph | HeteroGraph:
+        """The graph below."""
+        return self._schema.graph
+
+    @property
+    def schema(self) -> Schema:
+        """Types and edge ids."""
+        return self._schema
+
+    @property
+    def num_nodes(self) -> int | dict[str, int]:
+        """Nodes; by type where ids are."""
+        counts = {name: self._schema.num_nodes(name) for name in self._schema.ntypes}
+        return counts if is_typed(self._schema) else next(iter(counts.values()))
+
+    @property
+    def num_edges(self) -> int | dict[str, int]:
+        """Edges; by type where ids are."""
+        kinds = self._schema.canonical_etypes
+        counts = {type_name(kind): self._schema.num_edges(kind) for kind in kinds}
+        return counts if is_typed(self._schema) else next(iter(counts.values()))
+
+    @property
+    def node_type_to_id(self) -> dict[str, int] | None:
+        """Numbers of node types in order of name; None for a graph of one type."""
+        names = self._schema.ntypes
+        return {name: i for i, name in enumerate(names)} if is_typed(self._schema) else None
+
+    @property
+    def edge_type_to_id(self) -> dict[str, int] | None:
+        """Numbers of edge types in order of name, which is that of fanouts; None likewise."""
+        if not is_typed(self._schema):
+            return None
+        return {type_name(kind): i for i, kind in enumerate(self._schema.canonical_etypes)}
+
+    def __repr__(self) -> str:
+        return f"SamplingGraph({self.graph!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_walks": {}, "_lists": {}, "_schema": self.graph}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._schema = Schema(state["_schema"], self._edge_ids)
+
+    def to(self, device: Any) -> SamplingGraph:
+        """This graph for the CPU.
+
+        Raises:
+            UnsupportedError: another device, or "pinned".
+        """
+        if str(device) != "cpu":
+            raise UnsupportedError(
+                f"device = {str(device)!r}: sampling is on the CPU, batches move with copy_to"
+            )
+        return self
+
+    def copy_to_shared_memory(self, shared_memory_name: str) -> SamplingGraph:
+        """This graph: processes map the same file, or inherit its memory when they are forked.
+
+        Args:
+            shared_memory_name: not used.
+
+        Raises:
+            UnsupportedError: a graph in memory, which no other process could find by that name.
+        """
+        if self.graph.path is None:
+            raise UnsupportedError(
+                f"shared_memory_name = {shared_memory_name!r}: the graph is in this process's "
+                "memory; save it to a file, under /dev/shm for shared memory, and load that"
+            )
+        return self
+
+    def batch_key(self, *content: int) -> int:
+        """The key of a call or a batch: mixed from the seed, the epoch and what is in it."""
+        return self._batch_key(None, *content)
+
+    # ---- sampling --------------------------------------------------------------------------
+
+    def sample_neighbors(
+        self, nodes: Any, fanouts: Tensor, replace: bool = False, probs_name: str | None = None
+    ) -> Any:
+        """In-edges of ``nodes``, drawn as GraphBolt's graph draws them.
+
+        Args:
+            nodes: ids [n], or a dict of them by node type.
+            fanouts: one number, or one per edge type in the order of ``edge_type_to_id``; -1 takes
+                all.
+            replace: draw with replacement.
+            probs_name: the name of edge data: draw in proportion to it; a mask of dtype bool will
+                do. None: uniformly.
+
+        Returns:
+            ``gb.SampledSubgraphImpl`` with sources in original ids, one list per node of ``nodes``.
+
+        Raises:
+            UnsupportedError: one number for several edge types of a node.
+            InvalidArgumentError: fanouts or a name that cannot be.
+            OutOfRangeError: a node that is not there, with its position.
+        """
+        counts = layer_fanouts(self._schema, fanouts, "fanouts")
+        seeds = self._schema.node_ids(nodes, "nodes")
+        options = self._options(counts, replace=bool(replace))
+        key = self.batch_key(*seed_hashes(self._schema, seeds))
+        return self._sample(seeds, options, key, prob=probs_name)
+
+    def sample_layer_neighbors(
+        self, nodes: Any, fanouts: Tensor, replace: bool = False, probs_name: str | None = None
+    ) -> Any:
+        """The same number of in-edges, of sources that the nodes share where they can (LABOR).
+
+        Paper: Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023, appendix A.3: every
+        source has one number, and each node takes those of its neighbours that have the least.
+
+        Args:
+            nodes, fanouts: as in :meth:`sample_neighbors`.
+            replace: False.
+            probs_name: None.
+
+        Raises:
+            UnsupportedError: weights or replacement, besides those of :meth:`sample_neighbors`.
+        """
+        for option, value, only in (
+            ("replace", bool(replace), False),
+            ("probs_name", probs_name, None),
+        ):
+            if value != only:
+                raise UnsupportedError(
+                    f"{option} = {value!r} is not supported by sample_layer_neighbors: take "
+                    "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
+                )
+        schema = self._schema
+        counts = dict(
+            zip(schema.own_etypes, layer_fanouts(schema, fanouts, "fanouts"), strict=True)
+        )
+        seeds = schema.node_ids(nodes, "nodes")
+        key = self.batch_key(*seed_hashes(schema, seeds))
+        everything = self._options((-1,) * len(schema.own_etypes))
+        whole = self._walk(everything, None, None).sample(seeds, key)
+        node = dict(zip(schema.own_ntypes, whole.node, strict=True))
+        keep = [
+            choose_fewest(node[kind[0]][whole.row[i]], whole.col[i], counts[kind], key)
+            for i, kind in enumerate(schema.own_etypes)
+        ]
+        chosen = whole._replace(
+            row=[part[mask] for part, mask in zip(whole.row, keep, strict=True)],
+            col=[part[mask] for part, mask in zip(whole.col, keep, strict=True)],
+            edge=[part[mask] for part, mask in zip(whole.edge, keep, strict=True)],
+        )
+        return single_hop(schema, chosen, _sizes(seeds))
+
+    def temporal_sample_neighbors(
+        self,
+        nodes: Any,
+        input_nodes_timestamp: Any,
+        fanouts: Tensor,
+        replace: bool = False,
+        probs_name: str | None = None,
+        node_timestamp_attr_name: str | None = None,
+        edge_timestamp_attr_name: str | None = None,
+    ) -> Any:
+        """In-edges of times (or from nodes of times) strictly below those of ``nodes``.
+
+        Args:
+            nodes, fanouts, replace, probs_name: as in :meth:`sample_neighbors`.
+            input_nodes_timestamp: a time per node, or a dict of them by node type.
+            node_timestamp_attr_name, edge_timestamp_attr_name: the name of the times, of nodes or
+                of edges, that the graph's lists are sorted by; one of them. Types without them are
+                drawn from as if they had always been there.
+
+        Raises:
+            UnsupportedError: times of nodes and of edges together.
+            InvalidArgumentError: no times, times that lists are not sorted by, or another number of
+                times than nodes.
+        """
+        schema = self._schema
+        time_attr = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
+        if time_attr is None:
+            raise InvalidArgumentError(
+                "temporal sampling needs node_timestamp_attr_name or edge_timestamp_attr_name"
+            )
+        seeds = schema.node_ids(nodes, "nodes")
+        times = check_times(schema, seeds, input_nodes_timestamp)
+        options = self._options(
+            layer_fanouts(schema, fanouts, "fanouts"), replace=bool(replace), disjoint=True
+        )
+        parts = [hash_ids(own.view(np.int64)) for own in times.values()]
+        key = self.batch_key(*seed_hashes(schema, seeds), *parts)
+        return self._sample(
+            seeds, options, key, prob=probs_name, time_attr=time_attr, seed_time=times
+        )
+
+    def in_subgraph(self, nodes: Any) -> Any:
+        """All in-edges of ``nodes``: ids [n], or a dict of them by node type."""
+        seeds = self._schema.node_ids(nodes, "nodes")
+        return self._sample(seeds, self._options((-1,) * len(self._schema.own_etypes)), 0)
+
+    # ---- negatives -------------------------------------------------------------------------
+
+    def sample_negative_edges_uniform(
+        self, edge_type: str | None, node_pairs: tuple[Tensor, Tensor], negative_ratio: int
+    ) -> tuple[None, Tensor]:
+        """Destinations for ``negative_ratio`` pairs per edge, uniform over all nodes of the type.
+
+        Such a pair may be an edge, as in GraphBolt. The draws are a function of the key and the
+        pairs.
+
+        Args:
+            edge_type: ``"user:votes:post"``; None for the only one.
+            node_pairs: sources [n] and destinations [n].
+            negative_ratio: pairs per edge.
+
+        Returns:
+            ``(None, destinations [n * negative_ratio])``: sources are those of the edges.
+        """
+        src, dst = node_pairs
+        return None, self._negatives(edge_type, src, dst, negative_ratio)
+
+    def sample_negative_edges_uniform_2(
+        self, edge_type: str | None, node_pairs: Tensor, negative_ratio: int
+    ) -> Tensor:
+        """The pairs [n, 2] and after them ``negative_ratio`` negative ones for each, likewise."""
+        src, dst = node_pairs[:, 0], node_pairs[:, 1]
+        drawn = self._negatives(edge_type, src, dst, negative_ratio)
+        negative = torch.stack([src.repeat_interleave(negative_ratio), drawn], 1)
+        return torch.cat([node_pairs, negative])
+
+    def _negatives(self, name: str | None, src: Tensor, dst: Tensor, ratio: int) -> Tensor:
+        if isinstance(ratio, bool) or not hasattr(ratio, "__index__") or ratio < 1:
+            raise InvalidArgumentError(f"negative_ratio = {ratio!r} is no count of at least 1")
+        kind = edge_type(self._schema, name)
+        count = self._schema.num_nodes(kind[2])
+        if not count and len(src):
+            raise InvalidArgumentError(f"there are no nodes of type {kind[2]!r} to draw")
+        parts = [hash_ids(seed_ids(ids, "node_pairs")) for ids in (src, dst)]
+        rng = np.random.default_rng(self.batch_key(*parts))
+        drawn = rng.integers(0, max(count, 1), len(src) * int(ratio))
+        return torch.from_numpy(drawn).to(device=src.device, dtype=src.dtype)
+
+    # ---- walks -----------------------------------------------------------------------------
+
+    def _options(self, counts: tuple[int, ...], **options: bool) -> Options:
+        fanouts = tuple((count,) for count in counts)
+        return Options(fanouts, num_threads=self.num_threads, layered=True, **options)
+
+    def _sample(
+        self,
+        seeds: Mapping[str, Ids],
+        options: Options,
+        key: int,
+        *,
+        prob: str | None = None,
+        time_attr: str | None = None,
+        seed_time: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Any:
+        walk = self._walk(options, prob, time_attr)
+        return single_hop(self._schema, walk.sample(seeds, key, seed_time=seed_time), _sizes(seeds))
+
+    def _walk(self, options: Options, prob: str | None, time_attr: str | None) -> Walk:
+        named = options, prob, time_attr
+        if named not in self._walks:
+            if len(self._walks) >= _KEPT_WALKS:
+                self._walks.clear()
+            if (prob, time_attr) not in self._lists:
+                found = make_lists(self._schema, prob=prob, time_attr=time_attr)
+                self._lists[prob, time_attr] = found
+            self._walks[named] = Walk(self._lists[prob, time_attr], options)
+        return self._walks[named]
+
+
+def check_times(schema: Schema, seeds: Mapping[str, Ids], times: Any) -> dict[str, NDArray[Any]]:
+    """Times of seeds by node type, out of a tensor or a dict of them.
+
+    Raises:
+        InvalidArgumentError: a type without times, or another number of times than seeds.
+    """
+    given = times if isinstance(times, Mapping) else {schema.ntype(None): times}
+    found = {}
+    for name, ids in seeds.items():
+        own = given.get(name)
+        if own is None and not len(ids):
+            continue
+        if not isinstance(own, Tensor) or own.ndim != 1 or len(own) != len(ids):
+            what = f"shape {tuple(own.shape)}" if isinstance(own, Tensor) else repr(own)
+            raise InvalidArgumentError(
+                f"timestamps of {len(ids)} nodes of type {name!r} are a tensor of one time each, "
+                f"got {what}"
+            )
+        dtype = np.float64 if own.is_floating_point() else np.int64
+        found[name] = np.ascontiguousarray(own.cpu().numpy(), dtype)
+    return found
+
+
+def _sizes(seeds: Mapping[str, Ids]) -> dict[str, int]:
+    return {name: len(ids) for name, ids in seeds.items()}

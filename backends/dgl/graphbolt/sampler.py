@@ -1,0 +1,222 @@
+"""A subgraph sampler for GraphBolt's pipes that makes all hops of a batch in one native call.
+
+Source followed: ``dgl/graphbolt/subgraph_sampler.py`` and ``impl/neighbor_sampler.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import functional_datapipe
+
+import dgl.graphbolt as gb
+from aethergraph.dgl._arguments import seed_hashes
+from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
+from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.sampling.keys import hash_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NeighborSampler"]
+
+
+@functional_datapipe("sample_neighbor_at_once")
+class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
+    """Samples the subgraphs of all layers, as ``sample_neighbor`` and ``temporal_sample_neighbor``.
+
+    Functional name: ``sample_neighbor_at_once``::
+
+        pipe = gb.ItemSampler(items, batch_size=128)
+        pipe = pipe.sample_neighbor_at_once(graph, [15, 10])
+        pipe = pipe.fetch_feature(FeatureStore(graph.graph), node_feature_keys=["x"])
+        loader = gb.DataLoader(pipe, num_workers=2)
+
+    Batches have what GraphBolt's have: ``fanouts[-1]`` is drawn at the seeds, the nodes of a layer
+    are the first of the nodes of the layer before it, and every node of every layer has drawn anew.
+    Every dict has every type, those without nodes too. Original edge ids are always there.
+
+    The draws are those of :class:`aethergraph.dgl.NeighborSampler` for the same seed, epoch and
+    nodes; seed and epoch are the graph's. Seeds of pairs are numbered in order of first appearance,
+    for any number of threads.
+
+    Args:
+        datapipe: of ``gb.MiniBatch`` with ``seed_nodes``, ``node_pairs`` or ``seeds``.
+        graph: a :class:`SamplingGraph`.
+        fanouts: for each layer a number, a tensor of one per edge type in the order of
+            ``graph.edge_type_to_id``, or a dict of that by edge type. -1 takes all. One number is
+            for graphs whose nodes have in-edges of one type each.
+        replace: draw with replacement.
+        prob_name: the name of edge data: draw in proportion to it. A mask of dtype bool will do.
+        deduplicate: True: a node is in a layer once.
+        node_timestamp_attr_name, edge_timestamp_attr_name: the name of times, of nodes or edges:
+            every seed gets a tree of its own, of edges (or to nodes) of times strictly below its
+            ``timestamp``.
+
+    Raises:
+        UnsupportedError: an option that is not supported; names it and what to do.
+        InvalidArgumentError: an argument that cannot be, or data that the graph does not have.
+    """
+
+    def __init__(
+        self,
+        datapipe: Any,
+        graph: SamplingGraph,
+        fanouts: Sequence[int | Tensor | Mapping[str, int]],
+        replace: bool = False,
+        prob_name: str | None = None,
+        deduplicate: bool = True,
+        *,
+        node_timestamp_attr_name: str | None = None,
+        edge_timestamp_attr_name: str | None = None,
+    ) -> None:
+        if not isinstance(graph, SamplingGraph):
+            raise InvalidArgumentError(
+                f"graph must be a SamplingGraph of aethergraph.dgl.graphbolt, got "
+                f"{type(graph).__name__}: from_fused_csc(graph) makes a graph for one"
+            )
+        if not deduplicate:
+            raise UnsupportedError(
+                "deduplicate = False is not supported: take sample_neighbor over this graph"
+            )
+        if isinstance(fanouts, (str, Mapping)) or not len(fanouts):
+            raise InvalidArgumentError(
+                f"fanouts has one entry per layer, such as [15, 10], got {fanouts!r}"
+            )
+        schema = graph.schema
+        time_attr = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
+        hops = [
+            layer_fanouts(schema, fanout, f"fanouts[{at}]")
+            for at, fanout in reversed(list(enumerate(fanouts)))
+        ]
+        options = Options(
+            tuple(zip(*hops, strict=True)),
+            replace=bool(replace),
+            disjoint=time_attr is not None,
+            layered=True,
+            num_threads=graph.num_threads,
+        )
+        self.graph = graph
+        self._layers = _Layers(graph, options, prob_name, time_attr)
+        super().__init__(datapipe)
+
+    def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> tuple[Any, list[Any]]:
+        """Sample around ``seeds``; GraphBolt calls it for every batch.
+
+        Args:
+            seeds: ids, or a dict of them by node type.
+            seeds_timestamp: what each may see, where the sampler goes by time.
+
+        Returns:
+            ``(input_nodes, subgraphs)``: of the first layer, by type where there are several; one
+            subgraph per layer.
+
+        Raises:
+            OutOfRangeError: a seed that is no node, with its position.
+            InvalidArgumentError: no times, or a number of them that does not fit.
+        """
+        return self._layers.sample(seeds, seeds_timestamp)
+
+    @staticmethod
+    def _preprocess(minibatch: Any) -> Any:
+        minibatch = gb.SubgraphSampler._preprocess(minibatch)
+        times = minibatch._seeds_timestamp
+        if times is None and minibatch.seed_nodes is None:
+            _order_by_appearance(minibatch)
+        seeds = minibatch.seeds
+        by_seeds = minibatch.node_pairs is None and minibatch.seed_nodes is None
+        if by_seeds and isinstance(times, Tensor) and seeds.ndim == 2:
+            # GraphBolt lays the ends out pair by pair, but their times end by end.
+            minibatch._seeds_timestamp = times.view(2, -1).T.reshape(-1)
+        return minibatch
+
+
+class _Layers:
+    """What a sampler walks; apart from it, because datapipes pickle in a way of their own."""
+
+    def __init__(
+        self, graph: SamplingGraph, options: Options, prob: str | None, time_attr: str | None
+    ) -> None:
+        self._graph = graph
+        self._options = options
+        self._prob = prob
+        self._time_attr = time_attr
+        self._walk: Walk | None = self._make_walk()
+
+    def sample(self, seeds: Any, timestamps: Any) -> tuple[Any, list[Any]]:
+        schema = self._graph.schema
+        ids = schema.node_ids(seeds, "nodes")
+        parts = seed_hashes(schema, ids)
+        times: dict[str, NDArray[Any]] | None = None
+        if self._time_attr is not None:
+            if timestamps is None:
+                raise InvalidArgumentError(
+                    "sampling in time needs a timestamp for each seed: add an item of that name"
+                )
+            times = check_times(schema, ids, timestamps)
+            parts += [hash_ids(own.view(np.int64)) for own in times.values()]
+        if self._walk is None:
+            self._walk = self._make_walk()
+        key = self._graph.batch_key(*parts)
+        return layer_subgraphs(schema, self._walk.sample(ids, key, seed_time=times))
+
+    def _make_walk(self) -> Walk:
+        lists = make_lists(self._graph.schema, prob=self._prob, time_attr=self._time_attr)
+        return Walk(lists, self._options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_walk": None}
+
+
+def _order_by_appearance(minibatch: Any) -> None:
+    """Number seeds as a single thread would: GraphBolt's numbers depend on what threads do."""
+    seeds = minibatch._seed_nodes
+    parts: dict[str | None, list[Tensor]] = {}
+    for name, ids in _compacted(minibatch):
+        parts.setdefault(name, []).append(ids)
+    for name, lists in parts.items():
+        local = torch.cat([ids.reshape(-1) for ids in lists]).numpy()
+        found, first = np.unique(local, return_index=True)
+        order = found[np.argsort(first)]
+        if (order == np.arange(len(order))).all():
+            continue
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        if name is None:
+            minibatch._seed_nodes = seeds[torch.from_numpy(order)]
+        else:
+            seeds[name] = seeds[name][torch.from_numpy(order)]
+        for ids in lists:
+            ids.copy_(torch.from_numpy(number[ids.numpy()]))
+
+
+def _compacted(minibatch: Any) -> Iterator[tuple[str | None, Tensor]]:
+    """Local ids with their type, in the order in which GraphBolt puts them together."""
+    fields: list[tuple[Any, int | None]] = [(minibatch.compacted_seeds, None)]
+    if minibatch.node_pairs is not None:
+        fields = [
+            (minibatch.compacted_node_pairs, None),
+            (minibatch.compacted_negative_srcs, 0),
+            (minibatch.compacted_negative_dsts, 2),
+        ]
+    for field, side in fields:
+        if field is None:
+            continue
+        for kind, ids in field.items() if isinstance(field, Mapping) else [(None, field)]:
+            names: list[Any] = [None] * 3 if kind is None else kind.split(":")
+            if side is not None:
+                yield names[side], ids
+            elif isinstance(ids, tuple):
+                yield names[0], ids[0]
+                yield names[-1], ids[1]
+            elif kind is None or ids.ndim == 1:
+                yield names[0], ids
+            else:
+                yield names[0], ids[:, 0]
+                yield names[-1], ids[:, 1]
