@@ -1,0 +1,255 @@
+"""GraphBolt's features over our rows; its datasets and graphs into ours, and back."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dgl.graphbolt as gb
+import numpy as np
+import pytest
+import torch
+import yaml
+from with_dgl.common import COUNTS, FOLLOWS, NUM_NODES, VOTES, make_edges, make_graph, make_typed
+
+from aethergraph import FeatureStore as Rows
+from aethergraph import Graph, HeteroGraph, errors
+from aethergraph.dgl import GraphStorage
+from aethergraph.dgl.graphbolt import (
+    Feature,
+    FeatureStore,
+    SamplingGraph,
+    from_fused_csc,
+    load_ondisk_dataset,
+    to_fused_csc,
+)
+
+ROWS = np.random.default_rng(0).random((100, 3), np.float32)
+IDS = torch.tensor([5, 99, 5, 0])
+
+
+@pytest.mark.parametrize("storage", ["array", "tensor", "memory", "mmap", "uring"])
+def test_rows(storage: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", ROWS)
+    given: Any = {"array": ROWS.copy(), "tensor": torch.tensor(ROWS)}.get(storage)
+    if given is None:
+        try:
+            given = Rows.load(tmp_path / "x.npy", storage=storage)
+        except errors.UnsupportedError as error:
+            pytest.skip(str(error))
+    feature = Feature(given, {"made": "here"})
+    assert isinstance(feature, gb.Feature)
+    assert feature.size() == torch.Size([3]) and feature.count() == 100
+    assert feature.metadata() == {"made": "here"} and Feature(ROWS).metadata() == {}
+    for one in (feature, pickle.loads(pickle.dumps(feature))):
+        assert torch.equal(one.read(IDS), torch.tensor(ROWS)[IDS])
+        assert torch.equal(one.read(IDS.int()), torch.tensor(ROWS)[IDS])
+        assert torch.equal(one.read(), torch.tensor(ROWS))
+    with pytest.raises(errors.OutOfRangeError) as caught:
+        feature.read(torch.tensor([1, 100]))
+    assert (caught.value.position, caught.value.value) == (1, 100)
+    with pytest.raises(errors.InvalidArgumentError, match="must hold integer ids"):
+        feature.read(torch.tensor([0.5]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.bfloat16, torch.complex64])
+def test_numbers_of_any_dtype(dtype: torch.dtype) -> None:
+    values = (torch.arange(20) % 3).to(dtype)
+    feature = Feature(values)
+    assert feature.size() == torch.Size([])
+    assert torch.equal(feature.read(torch.tensor([2, 2, 19])), values[[2, 2, 19]])
+
+
+def test_update() -> None:
+    values = torch.tensor(ROWS)
+    feature = Feature(values)
+    feature.update(torch.ones(2, 3), torch.tensor([4, 7]))
+    assert torch.equal(feature.read(torch.tensor([4, 7])), torch.ones(2, 3))
+    assert torch.equal(values[4], torch.ones(3)) and torch.equal(values[5], torch.tensor(ROWS)[5])
+    feature.update(torch.zeros(100, 3))
+    assert not feature.read().any()
+    for value, ids in ((torch.ones(2, 4), IDS[:2]), (torch.ones(2, 3).double(), IDS[:2])):
+        with pytest.raises(errors.InvalidArgumentError, match=r"value must have shape \(2, 3\)"):
+            feature.update(value, ids)
+    with pytest.raises(errors.OutOfRangeError, match=r"ids\[1\] = 100") as caught:
+        feature.update(torch.ones(2, 3), torch.tensor([0, 100]))
+    assert (caught.value.position, caught.value.value) == (1, 100)
+    assert not feature.read().any()
+    with pytest.raises(errors.UnsupportedError, match="update: these rows are a FeatureStore's"):
+        Feature(Rows.from_array(ROWS)).update(torch.ones(1, 3), IDS[:1])
+
+
+def test_a_store_of_a_whole_graph() -> None:
+    graph = make_graph(keep_order=True)
+    store = FeatureStore(graph)
+    assert isinstance(store, gb.FeatureStore)
+    assert set(store.keys()) == {
+        ("node", None, "x"), ("node", None, "y"), ("edge", None, "edge_attr"),
+        ("edge", None, "p"), ("edge", None, "mask"),
+    }  # fmt: skip
+    assert store.size("node", None, "x") == torch.Size([8]) and len(store) == 5
+    rng = np.random.default_rng(4)  # what make_graph draws first, by row of the edge list
+    rows = torch.from_numpy(rng.random((1500, 3), dtype=np.float32))
+    assert torch.equal(store.read("edge", None, "edge_attr", IDS), rows[IDS])
+    assert torch.equal(store.read("edge", None, "edge_attr"), rows)
+    own = FeatureStore(graph, edge_ids="graph").read("edge", None, "edge_attr")
+    assert torch.equal(own, torch.tensor(graph.edge_attrs["edge_attr"].array))
+    typed = FeatureStore(make_typed())
+    assert typed.read("edge", ":".join(VOTES), "w", IDS).shape == (4,)
+    assert typed.size("node", "post", "x") == torch.Size([6])
+    with pytest.raises(errors.InvalidArgumentError, match=r"\('node', 'tag', 'x'\) is no feature"):
+        typed.read("node", "tag", "x", IDS)
+
+
+def edges_of(graph: Any) -> dict[Any, Any]:
+    """Sources and destinations by edge type, in order of the edge ids that users see."""
+    storage = GraphStorage(graph)
+    return {
+        kind: torch.stack(storage.edges(etype=kind)).tolist() for kind in storage.canonical_etypes
+    }
+
+
+def write(folder: Path, name: str, rows: Any) -> str:
+    np.save(folder / f"{name}.npy", rows)
+    return f"{name}.npy"
+
+
+def write_dataset(folder: Path) -> None:
+    src, dst = make_edges()
+    np.savetxt(folder / "edges.csv", np.stack([src, dst], 1), "%d", ",")
+    rng = np.random.default_rng(1)
+    entry = {"format": "numpy"}
+    config = {
+        "dataset_name": "one",
+        "graph": {
+            "nodes": [{"num": NUM_NODES}],
+            "edges": [{"format": "csv", "path": "edges.csv"}],
+            "feature_data": [
+                {"domain": "edge", "name": "w", "path": write(folder, "w", rng.random(len(src)))}
+                | entry
+            ],
+        },
+        "feature_data": [
+            {"domain": "node", "name": "x", "in_memory": False}
+            | {"path": write(folder, "x", rng.random((NUM_NODES, 4), np.float32))}
+            | entry,
+            {
+                "domain": "edge",
+                "name": "id",
+                "path": write(folder, "id", np.arange(len(src))[:, None]),
+            }
+            | entry,
+        ],
+    }
+    (folder / "metadata.yaml").write_text(yaml.safe_dump(config))
+
+
+def test_a_dataset_folder(tmp_path: Path) -> None:
+    write_dataset(tmp_path)
+    graph = load_ondisk_dataset(tmp_path)
+    assert isinstance(graph, Graph)
+    assert edges_of(graph)["_N", "_E", "_N"] == np.stack(make_edges()).tolist()
+    features = FeatureStore(graph)
+    assert graph.node_attrs["x"].storage == "mmap"
+    assert torch.equal(features.read("node", None, "x"), torch.tensor(np.load(tmp_path / "x.npy")))
+    # Weights go with their edges, which GraphBolt's own graph of this folder does not do.
+    weight = torch.tensor(np.load(tmp_path / "w.npy"))
+    assert torch.equal(features.read("edge", None, "w"), weight)
+    assert features.read("edge", None, "id", IDS)[:, 0].tolist() == IDS.tolist()
+    theirs = gb.OnDiskDataset(str(tmp_path), include_original_edge_id=True).load()
+    assert edges_of(from_fused_csc(theirs.graph)) == edges_of(graph)
+    assert torch.equal(
+        theirs.feature.read("node", None, "x", IDS), features.read("node", None, "x", IDS)
+    )
+
+
+def test_a_typed_dataset_folder(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    votes = np.stack([rng.integers(0, 40, 300), rng.integers(0, 60, 300)])
+    follows = rng.integers(0, 40, (2, 100))
+    config = {
+        "graph": {
+            "nodes": [{"type": name, "num": count} for name, count in COUNTS.items()],
+            "edges": [
+                {"type": ":".join(VOTES), "format": "numpy"}
+                | {"path": write(tmp_path, "v", votes)},
+                {"type": ":".join(FOLLOWS), "format": "numpy"}
+                | {"path": write(tmp_path, "f", follows)},
+            ],
+        },
+        "feature_data": [
+            {"domain": "node", "type": "user", "name": "t", "format": "numpy"}
+            | {"path": write(tmp_path, "t", rng.integers(0, 9, 40))},
+            {"domain": "node", "type": "user", "name": "x", "format": "torch", "path": "x.pt"},
+        ],
+    }  # fmt: skip
+    torch.save(torch.rand(40, 2), tmp_path / "x.pt")
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+    graph = load_ondisk_dataset(tmp_path)
+    assert isinstance(graph, HeteroGraph) and graph["tag"].num_nodes == 3
+    assert edges_of(graph) == {FOLLOWS: follows.tolist(), VOTES: votes.tolist()}
+    rows = FeatureStore(graph).read("node", "user", "x")
+    assert torch.equal(rows, torch.load(tmp_path / "x.pt"))
+    assert graph["user"].attrs["t"].array.tolist() == np.load(tmp_path / "t.npy").tolist()
+    timed = load_ondisk_dataset(tmp_path, time_attr="t")
+    found = SamplingGraph(timed).temporal_sample_neighbors(
+        {"user": torch.arange(40)}, {"user": torch.full((40,), 4)},
+        torch.tensor([-1]), node_timestamp_attr_name="node_time",
+    )  # fmt: skip
+    early = np.load(tmp_path / "t.npy")[follows[0]] < 4
+    ids = found.original_edge_ids[":".join(FOLLOWS)]
+    assert sorted(ids.tolist()) == np.flatnonzero(early).tolist()
+    with pytest.raises(errors.InvalidArgumentError, match="time_attr = 'q' is no data"):
+        load_ondisk_dataset(tmp_path, time_attr="q")
+
+
+def test_folders_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"has no metadata\.yaml"):
+        load_ondisk_dataset(tmp_path)
+    (tmp_path / "metadata.yaml").write_text("dataset_name: a\n")
+    with pytest.raises(errors.InvalidArgumentError, match="has no graph with nodes and edges"):
+        load_ondisk_dataset(tmp_path)
+    np.save(tmp_path / "e.npy", np.zeros((3, 2)))
+    for entry, text in (
+        ({"format": "numpy", "path": "e.npy"}, r"edges of shape \(3, 2\)"),
+        ({"format": "parquet", "path": "e.npy"}, "format = 'parquet'"),
+    ):
+        config = {"graph": {"nodes": [{"num": 3}], "edges": [entry]}}
+        (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            load_ondisk_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_fused_graph_and_back(typed: bool, tmp_path: Path) -> None:
+    graph: Any = make_typed() if typed else make_graph(keep_order=True)
+    attrs = [] if typed else ["p"]
+    fused = to_fused_csc(graph, edge_attrs=attrs)
+    torch.save(fused, tmp_path / "fused.pt")
+    fused = torch.load(tmp_path / "fused.pt")
+    sampling = SamplingGraph(graph)
+    assert fused.num_nodes == sampling.num_nodes and fused.num_edges == sampling.num_edges
+    assert fused.node_type_to_id == sampling.node_type_to_id
+    assert fused.edge_type_to_id == sampling.edge_type_to_id
+    again = from_fused_csc(fused)
+    assert edges_of(again) == edges_of(graph)
+    seeds = {"user": torch.arange(40), "post": torch.arange(7)} if typed else torch.arange(30)
+    wanted, found = fused.in_subgraph(seeds), sampling.in_subgraph(seeds)
+    if not typed:
+        wanted, found = ([one.sampled_csc, one.original_edge_ids] for one in (wanted, found))
+        pairs = [(wanted, found)]
+        weight = FeatureStore(graph).read("edge", None, "p")
+        assert torch.equal(FeatureStore(again).read("edge", None, "p"), weight)
+    else:
+        pairs = [
+            tuple([one.sampled_csc[kind], one.original_edge_ids[kind]] for one in (wanted, found))
+            for kind in sampling.edge_type_to_id
+        ]
+    for (csc, ids), (own_csc, own_ids) in pairs:
+        assert torch.equal(csc.indptr, own_csc.indptr)
+        assert torch.equal(csc.indices, own_csc.indices) and torch.equal(ids, own_ids)
+    with pytest.raises(errors.InvalidArgumentError, match="'q' is no data of"):
+        to_fused_csc(graph, node_attrs=["q"])
+    with pytest.raises(errors.InvalidArgumentError, match="takes a FusedCSCSamplingGraph"):
+        from_fused_csc(graph)
