@@ -19,6 +19,7 @@ LEAST = {
     "hetero_node_classification_pyg.py": 0.65,
     "temporal_link_prediction_pyg.py": 0.7,
     "node_classification_dgl.py": 0.7,
+    "node_classification_graphbolt_dgl.py": 0.65,
     "link_prediction_dgl.py": 0.6,
     "hetero_node_classification_dgl.py": 0.65,
 }
