@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -107,7 +108,9 @@ def test_a_failing_read(tmp_path: Path, run_python: Callable[..., Any], what: st
     source, library = tmp_path / "fail.c", tmp_path / "fail.so"
     source.write_text(PRELOAD)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    # After what is there: a sanitizer's runtime has to come first.
+    preload = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(library)]))
     done = run_python(
-        SCRIPT, what, "failing", str(tmp_path), AETHERGRAPH_IO="pread", LD_PRELOAD=str(library)
+        SCRIPT, what, "failing", str(tmp_path), AETHERGRAPH_IO="pread", LD_PRELOAD=preload
     )
     assert done.stdout == "alive\n"
