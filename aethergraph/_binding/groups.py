@@ -15,6 +15,7 @@ from aethergraph._binding.sampling import (
     NativeSample,
     SampleNumbers,
     SampleShape,
+    describe_relations,
     export_sample,
     lend_excluded,
     lend_seeds,
@@ -73,9 +74,7 @@ class NativeGroup:
         )
         self._err = new_error()
         self._lent: Any = None  # what samples that are not taken yet may read
-        rows = ffi.new("aether_relation[]", len(self.relations))
-        for row, relation in zip(rows, self.relations, strict=True):
-            relation.fill(row)
+        rows = describe_relations(self.relations)
         options = ffi.new("aether_group_options *", (capacity, num_threads, window_bytes))
         out = ffi.new("aether_group **")
         code = lib.aether_group_create(
@@ -96,7 +95,8 @@ class NativeGroup:
         """Make the samples of ``batches`` now; the iterator completes and hands out each.
 
         Raises:
-            AetherError: has a note that names the batch if it is about its input.
+            OutOfRangeError: a seed that is no node; samplers check theirs before this.
+            StorageError, CorruptFileError: the lists could not be read, or are damaged.
         """
         count, types = len(batches), self._shape.num_types
         seeds = ffi.new("aether_seeds[]", count * types)

@@ -77,6 +77,14 @@ class NativeRelation(NamedTuple):
         return [*self.guards, *([] if own is None else [own])]
 
 
+def describe_relations(relations: Sequence[NativeRelation]) -> Any:
+    """The ``aether_relation`` of each, for the call that makes a sampler."""
+    rows = ffi.new("aether_relation[]", len(relations))
+    for row, relation in zip(rows, relations, strict=True):
+        relation.fill(row)
+    return rows
+
+
 class NativeSample(NamedTuple):
     """The arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
 
@@ -141,9 +149,7 @@ class NativeSampler:
         self._hop_edges = ffi.new("uint64_t[]", max(1, len(relations) * self._num_hops))
         self._counts = ffi.new("uint64_t[]", self.num_types + len(relations))
         self._err = new_error()
-        rows = ffi.new("aether_relation[]", len(relations))
-        for i, relation in enumerate(relations):
-            relation.fill(rows[i])
+        rows = describe_relations(relations)
         out = ffi.new("aether_sampler **")
         code = lib.aether_sampler_create_typed(
             rows, len(relations), list(num_nodes), self.num_types, out, self._err

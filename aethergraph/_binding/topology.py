@@ -144,11 +144,6 @@ class NativeTopology:
         return int(lib.aether_topology_kept(self.handle))
 
     @property
-    def is_paged(self) -> bool:
-        """Whether the ids are read from a file when they are needed."""
-        return self._reader is not None
-
-    @property
     def memory(self) -> int:
         """Bytes that the native topology holds, beside its arrays."""
         return int(lib.aether_topology_memory(self.handle))
