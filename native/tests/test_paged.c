@@ -266,7 +266,7 @@ TEST(graphs_without_nodes_or_edges) {
 }
 
 TEST(spans_are_sorted_and_hold_everything_once) {
-    const ae_place place = {64, 2};
+    const ae_place place = {64, 2, AE_PAGE_BITS};
     uint64_t seed = 5;
     graph g = make_graph(9, 30000, 4);
     ae_fetch jobs[3];
@@ -279,10 +279,10 @@ TEST(spans_are_sorted_and_hold_everything_once) {
     CHECK_CODE(ae_spans_make(jobs, 3, place, &out, &n, NULL), AETHER_OK);
     const ae_span *spans = out.data;
     for (uint64_t i = 0; i < n; i++) {
-        CHECK(i == 0 || spans[i - 1].page <= spans[i].page);
+        CHECK(i == 0 || spans[i - 1].unit <= spans[i].unit);
         held += spans[i].count;
         for (uint64_t e = spans[i].at; e < spans[i].at + spans[i].count; e++)
-            CHECK(ae_place_page(place, jobs[spans[i].job].positions[e]) - spans[i].page < AE_SPAN_PAGES);
+            CHECK(ae_place_unit(place, jobs[spans[i].job].positions[e]) - spans[i].unit < AE_SPAN_UNITS);
     }
     CHECK_EQ(held, total);
     for (uint32_t j = 0; j < 3; j++)

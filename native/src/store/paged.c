@@ -143,7 +143,7 @@ int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint6
     p->base.lists.indptr = NULL;
     p->base.ops = &paged_ops;
     p->io = io;
-    p->place = (ae_place){indices_at, lists->id_bytes == 4 ? 2 : 3};
+    p->place = (ae_place){indices_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS};
     rc = ae_offsets_read(io, indptr_at, lists->num_major + 1, task, &p->offsets, err);
     if (!rc)
         rc = check_ends(p, err);
@@ -162,7 +162,7 @@ int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error 
     const uint64_t edges = t->lists.num_edges;
     if (p->hot || edges == 0)
         return AETHER_OK;
-    uint64_t first = ae_place_page(p->place, 0), last = ae_place_page(p->place, edges - 1);
+    uint64_t first = ae_place_unit(p->place, 0), last = ae_place_unit(p->place, edges - 1);
     return ae_hot_pages_create(first, last + 1 - first, bytes, &p->hot, err);
 }
 

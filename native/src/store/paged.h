@@ -13,6 +13,7 @@
  *
  *   spans    sorted by page (store/spans.h)
  *   windows  [ reading ][ reading ][ reading ][ taken apart ]    store/windows.h
+ *   entries  of what was read (store/entries.h)
  *
  * Caveats: edge ids other than positions are in memory or mapped. The file must not
  * change; an id that is too large is AETHER_E_CORRUPT when it is read.

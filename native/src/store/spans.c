@@ -11,17 +11,17 @@
 
 /* The span that begins at entry `at`. */
 static ae_span next_span(const ae_fetch *job, uint64_t index, uint64_t at, ae_place place) {
-    uint64_t low = ae_place_page(place, job->positions[at]), high = low, i = at + 1;
+    uint64_t low = ae_place_unit(place, job->positions[at]), high = low, i = at + 1;
     const uint64_t end = job->count - at < AE_SPAN_MAX ? job->count : at + AE_SPAN_MAX;
     for (; i < end; i++) {
-        uint64_t page = ae_place_page(place, job->positions[i]);
-        uint64_t first = page < low ? page : low, last = page > high ? page : high;
-        if (last - first >= AE_SPAN_PAGES)
+        uint64_t unit = ae_place_unit(place, job->positions[i]);
+        uint64_t first = unit < low ? unit : low, last = unit > high ? unit : high;
+        if (last - first >= AE_SPAN_UNITS)
             break;
         low = first;
         high = last;
     }
-    return (ae_span){.page = low, .job = index, .count = i - at, .at = at};
+    return (ae_span){.unit = low, .job = index, .count = i - at, .at = at};
 }
 
 static uint64_t count_spans(const ae_fetch *job, ae_place place) {
@@ -40,7 +40,7 @@ static void sort_small(ae_span *s, uint64_t n) {
     for (uint64_t i = 1; i < n; i++) {
         ae_span moved = s[i];
         uint64_t j = i;
-        for (; j > 0 && s[j - 1].page > moved.page; j--)
+        for (; j > 0 && s[j - 1].unit > moved.unit; j--)
             s[j] = s[j - 1];
         s[j] = moved;
     }
@@ -50,18 +50,18 @@ static void swap_into_place(ae_span *s, const uint64_t *end, uint64_t *next, uin
     for (uint32_t b = 0; b < RADIX; b++)
         while (next[b] < end[b]) {
             ae_span moved = s[next[b]];
-            uint32_t home = (uint32_t)(moved.page >> shift) & (RADIX - 1);
+            uint32_t home = (uint32_t)(moved.unit >> shift) & (RADIX - 1);
             while (home != b) {
                 ae_span other = s[next[home]];
                 s[next[home]++] = moved;
                 moved = other;
-                home = (uint32_t)(moved.page >> shift) & (RADIX - 1);
+                home = (uint32_t)(moved.unit >> shift) & (RADIX - 1);
             }
             s[next[b]++] = moved;
         }
 }
 
-/* The pages are equal above `shift` + 8 bits; recursion is as deep as a page has bytes. */
+/* The units are equal above `shift` + 8 bits; recursion is as deep as a unit has bytes. */
 static void sort_spans(ae_span *s, uint64_t n, uint32_t shift) { // NOLINT(misc-no-recursion)
     uint64_t next[RADIX], end[RADIX] = {0}, at = 0;
     if (n <= SMALL) {
@@ -69,7 +69,7 @@ static void sort_spans(ae_span *s, uint64_t n, uint32_t shift) { // NOLINT(misc-
         return;
     }
     for (uint64_t i = 0; i < n; i++)
-        end[(s[i].page >> shift) & (RADIX - 1)]++;
+        end[(s[i].unit >> shift) & (RADIX - 1)]++;
     for (uint32_t b = 0; b < RADIX; b++) {
         next[b] = at;
         at += end[b];
@@ -96,7 +96,7 @@ int ae_spans_make(const ae_fetch *jobs, uint32_t n, ae_place place, ae_scratch *
     for (uint32_t j = 0; j < n; j++)
         for (uint64_t at = 0; at < jobs[j].count; at += spans[made++].count) {
             spans[made] = next_span(&jobs[j], j, at, place);
-            all |= spans[made].page;
+            all |= spans[made].unit;
         }
     uint32_t shift = 0;
     while (shift < 56 && all >> shift >= RADIX)

@@ -10,22 +10,17 @@
 #include "io/file.h"
 #include "io/queue.h"
 #include "io/read.h"
+#include "store/entries.h"
 
 #define PAGE       ((uint64_t)1 << AE_PAGE_BITS)
 #define GAP        (AE_MERGE_GAP / PAGE)
 #define AHEAD      16  /* spans whose memory is asked for in advance */
 #define PUMP_SPANS 256 /* taken apart between two looks at the queue */
 
-/* Consecutive pages in a window's data. */
-typedef struct run {
-    uint64_t page, count;
-    const uint8_t *data;
-} run;
-
 typedef struct window {
     ae_io_batch batch;
     aether_io_request *requests;
-    run *runs;
+    ae_run *runs;
     uint64_t *pages; /* that are needed and not kept, ascending */
     uint64_t *kept;  /* that are needed and kept */
     uint64_t num_runs, num_pages, num_kept, num_data;
@@ -55,33 +50,42 @@ typedef struct stream {
 typedef struct filling {
     window *w;
     uint64_t cost; /* pages of data that the final ones take, gaps included */
-    uint64_t base; /* the last span's page */
-    uint32_t mask; /* pages from there on */
+    uint64_t base; /* the last span's unit */
+    uint32_t mask; /* units from there on */
 } filling;
 
 /* What pages that are not final, and those of one more span, may cost. */
-#define PENDING (2 * (AE_SPAN_PAGES + GAP))
+#define PENDING (2 * (AE_SPAN_UNITS + GAP))
 
-static void settle(filling *f, uint32_t pages) {
+static void settle_page(filling *f, uint64_t page) {
     window *w = f->w;
-    for (uint32_t i = 0; i < pages; i++)
+    uint64_t gap = w->num_pages ? page - w->pages[w->num_pages - 1] : 1;
+    f->cost += gap <= GAP ? gap : 1;
+    w->pages[w->num_pages++] = page;
+}
+
+static void settle(const stream *s, filling *f, uint32_t units) {
+    const window *w = f->w;
+    for (uint32_t i = 0; i < units; i++)
         if (f->mask >> i & 1) {
-            uint64_t page = f->base + i, gap = w->num_pages ? page - w->pages[w->num_pages - 1] : 1;
-            f->cost += gap <= GAP ? gap : 1;
-            w->pages[w->num_pages++] = page;
+            ae_pages pages = ae_entries_pages(s->p, f->base + i);
+            if (w->num_pages && w->pages[w->num_pages - 1] == pages.first)
+                pages.first++; /* units may share a page */
+            for (uint64_t page = pages.first; page <= pages.last; page++)
+                settle_page(f, page);
         }
 }
 
 static void add_span(const stream *s, filling *f, const ae_span *span) {
     const uint64_t *positions = s->jobs[span->job].positions + span->at;
-    const uint64_t moved = span->page - f->base;
+    const uint64_t moved = span->unit - f->base;
     if (moved) {
-        settle(f, moved < AE_SPAN_PAGES ? (uint32_t)moved : AE_SPAN_PAGES);
-        f->mask = moved < AE_SPAN_PAGES ? f->mask >> moved : 0;
-        f->base = span->page;
+        settle(s, f, moved < AE_SPAN_UNITS ? (uint32_t)moved : AE_SPAN_UNITS);
+        f->mask = moved < AE_SPAN_UNITS ? f->mask >> moved : 0;
+        f->base = span->unit;
     }
     for (uint32_t i = 0; i < span->count; i++)
-        f->mask |= 1u << (ae_place_page(s->p->place, positions[i]) - span->page);
+        f->mask |= 1u << (ae_place_unit(s->p->place, positions[i]) - span->unit);
 }
 
 /* Runs of the pages that are read: `count` of w->pages. */
@@ -89,11 +93,11 @@ static void make_runs(window *w, uint64_t count) {
     w->num_runs = 0;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t page = w->pages[i];
-        run *last = w->num_runs ? &w->runs[w->num_runs - 1] : NULL;
+        ae_run *last = w->num_runs ? &w->runs[w->num_runs - 1] : NULL;
         if (last && page - (last->page + last->count) < GAP)
             last->count = page + 1 - last->page;
         else
-            w->runs[w->num_runs++] = (run){page, 1, NULL};
+            w->runs[w->num_runs++] = (ae_run){page, 1, NULL};
     }
 }
 
@@ -128,7 +132,7 @@ static uint64_t part_pages(const stream *s, window *w) {
 }
 
 static int compare_runs(const void *a, const void *b) {
-    const run *x = a, *y = b;
+    const ae_run *x = a, *y = b;
     return x->page < y->page ? -1 : x->page > y->page;
 }
 
@@ -141,7 +145,7 @@ static void add_kept(const stream *s, window *w) {
             at++;
         if (at < reads && w->runs[at].page <= page)
             continue;
-        w->runs[all++] = (run){page, 1, ae_hot_pages_find(s->hot, page)};
+        w->runs[all++] = (ae_run){page, 1, ae_hot_pages_find(s->hot, page)};
     }
     w->num_runs = all;
     if (all > reads)
@@ -156,7 +160,7 @@ static void prefetch_spans(const stream *s, uint64_t at) {
 }
 
 static int begin_window(stream *s, window *w) {
-    filling f = {.w = w, .base = s->spans[s->next].page};
+    filling f = {.w = w, .base = s->spans[s->next].unit};
     w->begin = s->next;
     w->num_pages = w->num_kept = w->num_data = 0;
     while (s->next < s->num_spans && f.cost + PENDING <= s->room) {
@@ -164,7 +168,7 @@ static int begin_window(stream *s, window *w) {
         add_span(s, &f, &s->spans[s->next++]);
     }
     w->end = s->next;
-    settle(&f, AE_SPAN_PAGES);
+    settle(s, &f, AE_SPAN_UNITS);
     if (s->hot && s->learns)
         ae_hot_pages_count(s->hot, w->pages, w->num_pages);
     make_runs(w, part_pages(s, w));
@@ -178,41 +182,6 @@ static int begin_window(stream *s, window *w) {
 
 /* ---- taking a window apart ---- */
 
-static int bad_id(const stream *s, const ae_span *span, aether_error *err) {
-    const aether_lists *l = &s->p->base.lists;
-    const ae_fetch *job = &s->jobs[span->job];
-    for (uint64_t i = span->at; i < span->at + span->count; i++) {
-        uint64_t id = l->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
-        if (id >= l->num_minor)
-            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)job->positions[i], (int64_t)id,
-                               "%s: neighbour %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
-                               ": the graph file is damaged (run `aethergraph verify`)",
-                               s->p->io->path, id, job->positions[i], l->num_minor);
-    }
-    return AETHER_OK;
-}
-
-/* The entries of a span; `r` is a run that does not end before its first page. */
-static uint64_t copy_span(const stream *s, const ae_span *span, const run *r) {
-    const ae_place place = s->p->place;
-    const ae_fetch *job = &s->jobs[span->job];
-    uint64_t largest = 0;
-    for (uint64_t i = span->at; i < span->at + span->count; i++) {
-        uint64_t byte = ae_place_byte(place, job->positions[i]), page = byte >> AE_PAGE_BITS;
-        const run *at = r;
-        while (at->page + at->count <= page)
-            at++;
-        const uint8_t *from = at->data + (byte - at->page * PAGE);
-        uint64_t id;
-        if (place.shift == 2)
-            ((uint32_t *)job->ids)[i] = (uint32_t)(id = *(const uint32_t *)(const void *)from);
-        else
-            ((uint64_t *)job->ids)[i] = id = *(const uint64_t *)(const void *)from;
-        largest = id > largest ? id : largest;
-    }
-    return largest;
-}
-
 /* Reads go on while a window is taken apart. */
 static void pump(const stream *s) {
     ae_io_batch *batch = ae_io_reap(s->queue, false);
@@ -222,7 +191,7 @@ static void pump(const stream *s) {
 
 /* Pages that were asked for and read; the last one of the file may be short. */
 static void offer_pages(const stream *s, const window *w) {
-    const run *r = w->runs;
+    const ae_run *r = w->runs;
     for (uint64_t i = 0; s->hot && s->learns && i < w->num_pages; i++) {
         const uint64_t page = w->pages[i];
         while (r->page + r->count <= page)
@@ -233,7 +202,7 @@ static void offer_pages(const stream *s, const window *w) {
 }
 
 static int take_apart(stream *s, window *w) {
-    const run *r = w->runs;
+    const ae_run *r = w->runs;
     uint64_t edges = 0;
     if (w->batch.code) {
         if (s->err)
@@ -242,16 +211,18 @@ static int take_apart(stream *s, window *w) {
     }
     for (uint64_t i = w->begin; i < w->end; i++) {
         const ae_span *span = &s->spans[i];
-        while (r->page + r->count <= span->page)
+        const uint64_t page = ae_entries_pages(s->p, span->unit).first;
+        while (r->page + r->count <= page)
             r++;
         if (i + AHEAD < w->end) {
             const ae_span *ahead = &s->spans[i + AHEAD];
             const ae_fetch *job = &s->jobs[ahead->job];
-            __builtin_prefetch((char *)job->ids + (ahead->at << s->p->place.shift), 1);
+            __builtin_prefetch((char *)job->ids + ahead->at * s->p->base.lists.id_bytes, 1);
             __builtin_prefetch(job->positions + ahead->at);
         }
-        if (copy_span(s, span, r) >= s->p->base.lists.num_minor)
-            return bad_id(s, span, s->err);
+        const int rc = ae_entries_take(s->p, &s->jobs[span->job], span, r, s->err);
+        if (rc)
+            return rc;
         edges += span->count;
         if ((i - w->begin) % PUMP_SPANS == PUMP_SPANS - 1)
             pump(s);
@@ -306,7 +277,7 @@ static int run_stream(stream *s) {
 /* ---- memory ---- */
 
 static uint64_t window_bytes(uint64_t pages) {
-    return pages * (PAGE + 2 * sizeof(uint64_t) + sizeof(run) + sizeof(aether_io_request)) + PAGE;
+    return pages * (PAGE + 2 * sizeof(uint64_t) + sizeof(ae_run) + sizeof(aether_io_request)) + PAGE;
 }
 
 static int reserve(stream *s, ae_staging *staging, aether_error *err) {
@@ -321,7 +292,7 @@ static int reserve(stream *s, ae_staging *staging, aether_error *err) {
         w->data = (uint8_t *)staging->windows.data + i * each;
         w->pages = (uint64_t *)(void *)(w->data + s->room * PAGE);
         w->kept = w->pages + s->room;
-        w->runs = (run *)(void *)(w->kept + s->room);
+        w->runs = (ae_run *)(void *)(w->kept + s->room);
         w->requests = (aether_io_request *)(void *)(w->runs + s->room);
     }
     return rc;

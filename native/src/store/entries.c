@@ -1,0 +1,40 @@
+#include "store/entries.h"
+
+#include <inttypes.h>
+
+#include "core/error.h"
+#include "io/file.h"
+
+#define PAGE ((uint64_t)1 << AE_PAGE_BITS)
+
+static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, aether_error *err) {
+    const aether_lists *l = &p->base.lists;
+    for (uint64_t i = span->at; i < span->at + span->count; i++) {
+        uint64_t id = l->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
+        if (id >= l->num_minor)
+            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)job->positions[i], (int64_t)id,
+                               "%s: neighbour %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
+                               ": the graph file is damaged (run `aethergraph verify`)",
+                               p->io->path, id, job->positions[i], l->num_minor);
+    }
+    return AETHER_OK;
+}
+
+int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
+                    aether_error *err) {
+    const ae_place place = p->place;
+    uint64_t largest = 0;
+    for (uint64_t i = span->at; i < span->at + span->count; i++) {
+        uint64_t byte = place.base + (job->positions[i] << place.shift), page = byte >> AE_PAGE_BITS, id;
+        const ae_run *at = r;
+        while (at->page + at->count <= page)
+            at++;
+        const uint8_t *from = at->data + (byte - at->page * PAGE);
+        if (place.shift == 2)
+            ((uint32_t *)job->ids)[i] = (uint32_t)(id = *(const uint32_t *)(const void *)from);
+        else
+            ((uint64_t *)job->ids)[i] = id = *(const uint64_t *)(const void *)from;
+        largest = id > largest ? id : largest;
+    }
+    return largest >= p->base.lists.num_minor ? bad_id(p, job, span, err) : AETHER_OK;
+}
