@@ -1,0 +1,86 @@
+#include "io/ordered.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/least.h"
+#include "io/file.h"
+#include "io/queue.h"
+
+#define PARTS 4u
+
+typedef struct part {
+    ae_io_batch batch;
+    aether_io_request request;
+    bool finished;
+} part;
+
+typedef struct reader {
+    aether_io *io;
+    ae_io_queue *queue;
+    aether_task *task;
+    uint8_t *memory;
+    uint64_t offset, size; /* of the range */
+    uint64_t submitted;    /* bytes */
+    part parts[PARTS];
+} reader;
+
+/* As aether_io_read does: no ring, no need to fail, unless a ring was asked for. */
+static int open_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
+    int code = ae_io_queue_create(io->tier, out, err);
+    if (code && !io->forced && io->tier != AETHER_IO_PREAD)
+        code = ae_io_queue_create(AETHER_IO_PREAD, out, err);
+    return code;
+}
+
+static int submit(reader *r, part *p, aether_error *err) {
+    uint64_t size = ae_min_u64(AE_IO_PART, r->size - r->submitted);
+    if (size == 0)
+        return AETHER_OK;
+    p->request = (aether_io_request){r->offset + r->submitted, size,
+                                     r->memory + (uint64_t)(p - r->parts) * AE_IO_PART};
+    p->batch = (ae_io_batch){.io = r->io, .requests = &p->request, .num_requests = 1, .task = r->task};
+    p->batch.user = p;
+    p->finished = false;
+    r->submitted += size;
+    return ae_io_submit(r->queue, &p->batch, err);
+}
+
+static int wait_for(reader *r, part *p, aether_error *err) {
+    while (!p->finished) {
+        ae_io_batch *b = ae_io_reap(r->queue, true);
+        if (!b)
+            return ae_error_set(err, AETHER_E_IO, "reading '%s' stopped", r->io->path);
+        ((part *)b->user)->finished = true;
+    }
+    if (p->batch.code && err)
+        *err = p->batch.error;
+    return p->batch.code;
+}
+
+static int take_all(reader *r, ae_io_take take, void *user, aether_error *err) {
+    int code = AETHER_OK;
+    for (uint32_t i = 0; i < PARTS && !code; i++)
+        code = submit(r, &r->parts[i], err);
+    for (uint64_t done = 0; done < r->size && !code;) {
+        part *p = &r->parts[done / AE_IO_PART % PARTS];
+        code = wait_for(r, p, err);
+        if (!code)
+            code = take(user, p->request.buffer, p->request.length, err);
+        done += p->request.length;
+        if (!code)
+            code = submit(r, p, err);
+    }
+    return code;
+}
+
+int ae_io_read_ordered(aether_io *io, uint64_t offset, uint64_t size, ae_io_take take, void *user,
+                       aether_task *task, aether_error *err) {
+    reader r = {.io = io, .task = task, .offset = offset, .size = size};
+    r.memory = ae_io_alloc(PARTS * AE_IO_PART, err);
+    int code = r.memory ? open_queue(io, &r.queue, err) : AETHER_E_NO_MEMORY;
+    code = code ? code : take_all(&r, take, user, err);
+    ae_io_queue_destroy(r.queue); /* waits for what is under way */
+    free(r.memory);
+    return code;
+}
