@@ -216,16 +216,11 @@ class GraphReader:
         ) -> Lists | None:
             if raw is None:
                 return None
+            places: list[int] = [kinds.indptr, kinds.indices]
             if isinstance(raw[1], native.CompressedIds):
-                raise UnsupportedError(
-                    f"{self.path}: storage='uring' does not read compressed lists: take 'mmap' or "
-                    "'memory', or save the graph with compress=False"
-                )
-            places = (
-                self.table.offset(kinds.indptr, owner),
-                self.table.offset(kinds.indices, owner),
-            )
-            topology = paging.open(raw, num_minor, self.guard, places, task)
+                places = [kinds.indptr, kinds.blocks, kinds.block_index]
+            offsets = [self.table.offset(kind, owner) for kind in places]
+            topology = paging.open(raw, num_minor, self.guard, offsets, task)
             return Lists(raw, num_minor, self.guard, topology)
 
         def open_all(task: native.Task | None) -> None:

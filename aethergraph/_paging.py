@@ -3,11 +3,12 @@
 budget  | index | windows |            samples at once             |
           |       |         how many, says sampling/groups.py
           |       four buffers that pages are read into
-          offsets of all lists, compressed
+          offsets of all lists, and of blocks of compressed ids: themselves compressed
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,10 +63,13 @@ class Paging:
         arrays: tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None],
         num_minor: int,
         guard: native.FileGuard,
-        offsets: tuple[int, int],
+        offsets: Sequence[int],
         task: native.Task | None = None,
     ) -> native.NativeTopology:
-        """Lists whose indptr and indices lie at ``offsets`` of the file."""
+        """Lists whose indptr and indices lie at ``offsets`` of the file.
+
+        Of compressed ids: their indptr, blocks and index.
+        """
         place = native.Place(self.reader, *offsets)
         topology = native.NativeTopology.paged(arrays, num_minor, guard, place, task)
         self.index_bytes += topology.memory

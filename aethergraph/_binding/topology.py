@@ -21,11 +21,23 @@ Arrays = tuple[NDArray[np.uint64], NDArray[Any] | CompressedIds, NDArray[Any] | 
 
 
 class Place(NamedTuple):
-    """Where lists lie: a file, and the bytes at which indptr and indices begin."""
+    """Where lists lie: a file, and the bytes at which its arrays begin."""
 
     reader: FileReader
     indptr: int
+    #: Indices, or blocks of compressed ones.
     indices: int
+    #: The index of the blocks.
+    block_index: int | None = None
+
+
+def _describe_blocks(ids: CompressedIds) -> Any:
+    blocks = ffi.new("aether_blocks *")
+    blocks.blocks = ffi.cast("const void *", address_of(ids.blocks))
+    blocks.blocks_size = ids.blocks.nbytes
+    blocks.index = ffi.cast("const void *", address_of(ids.index))
+    blocks.index_size = ids.index.nbytes
+    return blocks
 
 
 class NativeTopology:
@@ -60,11 +72,7 @@ class NativeTopology:
         err = new_error()
         begin_read(guard)
         if isinstance(indices, CompressedIds):
-            blocks = ffi.new("aether_blocks *")
-            blocks.blocks = ffi.cast("const void *", address_of(indices.blocks))
-            blocks.blocks_size = indices.blocks.nbytes
-            blocks.index = ffi.cast("const void *", address_of(indices.index))
-            blocks.index_size = indices.index.nbytes
+            blocks = _describe_blocks(indices)
             code = lib.aether_topology_create_compressed(self._describe(), blocks, out, err)
         else:
             code = lib.aether_topology_create(self._describe(), out, err)
@@ -88,10 +96,16 @@ class NativeTopology:
         out = ffi.new("aether_topology **")
         err = new_error()
         begin_read(guard)
-        code = lib.aether_topology_create_paged(
-            self._describe(), place.reader.handle, place.indptr, place.indices,
-            lend(task, 8 * (self.num_major + 1)), out, err,
-        )  # fmt: skip
+        reader, progress = place.reader.handle, lend(task, 8 * (self.num_major + 1))
+        if isinstance(self.indices, CompressedIds):
+            code = lib.aether_topology_create_paged_blocks(
+                self._describe(), _describe_blocks(self.indices), reader, place.indptr,
+                place.indices, place.block_index, progress, out, err,
+            )  # fmt: skip
+        else:
+            code = lib.aether_topology_create_paged(
+                self._describe(), reader, place.indptr, place.indices, progress, out, err
+            )
         if code:
             raise_error(code, err)
         self.handle = ffi.gc(out[0], lib.aether_topology_destroy)

@@ -650,6 +650,14 @@ int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint6
                                  uint64_t indices_at, aether_task *task, aether_topology **out,
                                  aether_error *err);
 
+/* The same over ids that are compressed: their blocks lie at byte blocks_at, the index of
+ * them, which is read now as well, at index_at. `blocks` gives the sizes of both; its
+ * blocks and index may be NULL, or mapped from the same file. Blocks are checked when they are
+ * used. AETHER_E_CORRUPT: an index that cannot be. */
+int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_blocks *blocks, aether_io *io,
+                                        uint64_t indptr_at, uint64_t blocks_at, uint64_t index_at,
+                                        aether_task *task, aether_topology **out, aether_error *err);
+
 /* Let it keep the pages that samples made one by one use most, within `bytes`: once, before
  * it is used. What it keeps is found by groups as well. Afterwards: the bytes taken so far. */
 int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err);

@@ -1,5 +1,6 @@
-/* Lists that stay in their file against the same lists in memory: all operations, many
- * samples at once, files that end inside a page, damage, failing reads. */
+/* Lists that stay in their file, plain and compressed, against the same lists in memory: all
+ * operations, many samples at once, files that end inside a page, damage, failing reads. */
+#include "block_ids.h"
 #include "io_file.h"
 #include "store/paged.h"
 #include "store/windows.h"
@@ -15,6 +16,9 @@ typedef struct graph {
     uint64_t *indptr;
     void *indices;
     uint32_t id_bytes;
+    bool packed; /* blocks instead of indices, which are in the file at indices_at; the index behind indptr */
+    id_blocks blocks;
+    uint64_t index_at;
     aether_topology *ram;
 } graph;
 
@@ -30,12 +34,46 @@ static aether_lists lists_of(const graph *g) {
                           g->indices,   NULL,         g->id_bytes,  8};
 }
 
+static void write_at(FILE *f, uint64_t at, const void *bytes, uint64_t size) {
+    if (fseek(f, (long)at, SEEK_SET) || fwrite(bytes, 1, size, f) != size)
+        abort();
+}
+
 static void write_graph(const graph *g) {
     FILE *f = fopen(lists_path(), "wb");
-    if (!f || fseek(f, (long)g->indptr_at, SEEK_SET) || !fwrite(g->indptr, 8 * (g->num_nodes + 1), 1, f) ||
-        fseek(f, (long)g->indices_at, SEEK_SET) ||
-        fwrite(g->indices, g->id_bytes, g->num_edges, f) != g->num_edges || fclose(f))
+    if (!f)
         abort();
+    write_at(f, g->indptr_at, g->indptr, 8 * (g->num_nodes + 1));
+    if (g->packed) {
+        write_at(f, g->index_at, g->blocks.index, g->blocks.index_size);
+        write_at(f, g->indices_at, g->blocks.bytes, g->blocks.size);
+    } else {
+        write_at(f, g->indices_at, g->indices, g->id_bytes * g->num_edges);
+    }
+    if (fclose(f))
+        abort();
+}
+
+/* Ids of all kinds, so that blocks are. */
+static void fill_ids(graph *g, uint64_t seed) {
+    uint64_t ids[1000];
+    for (uint64_t e = 0; e < g->num_edges; e++) {
+        if (e % 1000 == 0)
+            id_pattern((uint32_t)(e / 1000 % ID_PATTERNS), g->num_nodes, 1000, seed + e, ids);
+        put_id(g, e, ids[e % 1000]);
+    }
+}
+
+static void pack(graph *g) {
+    uint64_t *ids = calloc(g->num_edges + 1, sizeof *ids);
+    for (uint64_t e = 0; e < g->num_edges; e++)
+        ids[e] = g->id_bytes == 4 ? ((uint32_t *)g->indices)[e] : ((uint64_t *)g->indices)[e];
+    g->packed = true;
+    g->blocks = id_encode(ids, g->num_edges, g->id_bytes);
+    g->index_at = g->indptr_at + 8 * (g->num_nodes + 1);
+    g->indices_at = g->index_at + g->blocks.index_size;
+    free(ids);
+    write_graph(g);
 }
 
 /* Short lists, some empty, and every 500th a long one. */
@@ -47,8 +85,7 @@ static graph make_graph(uint64_t seed, uint64_t num_nodes, uint32_t id_bytes) {
     g.num_edges = g.indptr[num_nodes];
     g.indices_at = (64 + 8 * (num_nodes + 1) + 63) & ~(uint64_t)63;
     g.indices = calloc(g.num_edges + 1, id_bytes);
-    for (uint64_t e = 0; e < g.num_edges; e++)
-        put_id(&g, e, test_random(&seed) % num_nodes);
+    fill_ids(&g, seed);
     write_graph(&g);
     aether_lists lists = lists_of(&g);
     if (aether_topology_create(&lists, &g.ram, NULL))
@@ -60,16 +97,27 @@ static void free_graph(graph *g) {
     aether_topology_destroy(g->ram);
     free(g->indptr);
     free(g->indices);
+    if (g->packed)
+        id_release(&g->blocks);
 }
 
 static aether_topology *open_paged(const graph *g, const aether_io_options *mode, aether_io **io) {
     aether_error err = {0};
     aether_topology *t = NULL;
     aether_lists lists = lists_of(g);
-    if (mode && mode->direct) /* half of the tests have a mapping, half have none */
+    const bool mapped = !mode || !mode->direct; /* half of the tests have a mapping, half have none */
+    if (g->packed || !mapped)
         lists.indices = NULL;
     CHECK_OK(aether_io_open(lists_path(), mode, io, &err), err);
-    CHECK_OK(aether_topology_create_paged(&lists, *io, g->indptr_at, g->indices_at, NULL, &t, &err), err);
+    if (g->packed) {
+        aether_blocks blocks = {mapped ? g->blocks.bytes : NULL, g->blocks.size, g->blocks.index,
+                                g->blocks.index_size};
+        CHECK_OK(aether_topology_create_paged_blocks(&lists, &blocks, *io, g->indptr_at, g->indices_at,
+                                                     g->index_at, NULL, &t, &err),
+                 err);
+    } else {
+        CHECK_OK(aether_topology_create_paged(&lists, *io, g->indptr_at, g->indices_at, NULL, &t, &err), err);
+    }
     return t;
 }
 
@@ -142,8 +190,11 @@ static void fetch_and_check(const graph *g, const aether_topology *t, uint32_t n
 }
 
 TEST(lists_in_a_file_are_those_in_memory) {
-    for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t bytes = i % 2 ? 8 : 4;
         graph g = make_graph(bytes, 6000, bytes);
+        if (i / 2)
+            pack(&g);
         FOR_EACH_MODE(mode) {
             aether_io *io;
             aether_topology *t = open_paged(&g, mode, &io);
@@ -160,8 +211,11 @@ TEST(lists_in_a_file_are_those_in_memory) {
     }
 }
 
-TEST(pages_are_read_once_for_all_samples) {
-    graph g = make_graph(3, 20000, 4);
+static uint64_t ids_size(const graph *g) {
+    return g->packed ? g->blocks.size : g->num_edges * g->id_bytes;
+}
+
+static void read_once(graph g) {
     aether_io *io;
     aether_io_stats before, after;
     aether_topology *t = open_paged(&g, NULL, &io);
@@ -169,10 +223,21 @@ TEST(pages_are_read_once_for_all_samples) {
     fetch_and_check(&g, t, 8, 20000, 0);
     aether_io_count(io, &after);
     /* twice all pages at most, and what windows share at their ends */
-    CHECK(after.bytes - before.bytes < 2 * (g.num_edges * 4 + 4096) * 11 / 10);
+    CHECK(after.bytes - before.bytes < 2 * (ids_size(&g) + 4096) * 11 / 10);
     aether_topology_destroy(t);
     aether_io_close(io);
     free_graph(&g);
+}
+
+TEST(pages_are_read_once_for_all_samples) {
+    read_once(make_graph(3, 20000, 4));
+}
+
+TEST(pages_of_blocks_are_read_once_for_all_samples) {
+    graph g = make_graph(3, 20000, 4);
+    pack(&g);
+    CHECK(ids_size(&g) < g.num_edges * 4 * 2 / 3);
+    read_once(g);
 }
 
 /* ---- pages that are kept ---- */
@@ -193,12 +258,11 @@ static uint64_t fetch_again(const graph *g, const aether_topology *t, aether_io 
     return after.bytes - before.bytes;
 }
 
-TEST(pages_that_all_have_room_are_read_once) {
-    graph g = make_graph(13, 20000, 4);
+static void keep_all(graph g) {
     aether_error err = {0};
     aether_io *io;
     aether_topology *t = open_paged(&g, NULL, &io);
-    const uint64_t room = g.num_edges * 4 * 2;
+    const uint64_t room = ids_size(&g) * 2;
     CHECK_EQ(aether_topology_kept(t), 0);
     CHECK_OK(aether_topology_keep_pages(t, room, &err), err);
     const uint64_t first = fetch_again(&g, t, io, 1, true);
@@ -214,12 +278,21 @@ TEST(pages_that_all_have_room_are_read_once) {
     free_graph(&g);
 }
 
-TEST(with_little_room_the_most_used_pages_are_kept) {
-    graph g = make_graph(14, 20000, 8);
+TEST(pages_that_all_have_room_are_read_once) {
+    keep_all(make_graph(13, 20000, 4));
+}
+
+TEST(pages_of_blocks_that_all_have_room_are_read_once) {
+    graph g = make_graph(13, 20000, 4);
+    pack(&g);
+    keep_all(g);
+}
+
+static void keep_some(graph g) {
     aether_error err = {0};
     aether_io *io;
     aether_topology *t = open_paged(&g, NULL, &io);
-    const uint64_t room = g.num_edges * 8 / 5;
+    const uint64_t room = ids_size(&g) / 5;
     CHECK_OK(aether_topology_keep_pages(t, room, &err), err);
     const uint64_t cold = fetch_again(&g, t, io, 1, true);
     for (uint64_t i = 0; i < 60; i++)
@@ -230,6 +303,17 @@ TEST(with_little_room_the_most_used_pages_are_kept) {
     aether_topology_destroy(t);
     aether_io_close(io);
     free_graph(&g);
+}
+
+TEST(with_little_room_the_most_used_pages_are_kept) {
+    keep_some(make_graph(14, 20000, 8));
+}
+
+/* Blocks then lie half in a page that is kept and half in one that is read. */
+TEST(with_little_room_the_most_used_pages_of_blocks_are_kept) {
+    graph g = make_graph(14, 20000, 8);
+    pack(&g);
+    keep_some(g);
 }
 
 TEST(no_room_for_a_page_keeps_none) {
@@ -247,12 +331,15 @@ TEST(no_room_for_a_page_keeps_none) {
 }
 
 TEST(graphs_without_nodes_or_edges) {
-    for (uint64_t n = 0; n < 2; n++) {
+    for (uint64_t i = 0; i < 4; i++) {
+        const uint64_t n = i % 2;
         graph g = {.num_nodes = n, .id_bytes = 4, .indptr_at = 0, .indices_at = 8 * (n + 1)};
         aether_io *io;
         g.indptr = calloc(n + 1, 8);
         g.indices = calloc(1, 4);
         write_graph(&g);
+        if (i / 2)
+            pack(&g);
         aether_topology *t = open_paged(&g, NULL, &io);
         REQUIRE(t != NULL);
         int64_t degree = 7;
@@ -260,8 +347,7 @@ TEST(graphs_without_nodes_or_edges) {
         CHECK_EQ(degree, n ? 0 : 7);
         aether_topology_destroy(t);
         aether_io_close(io);
-        free(g.indptr);
-        free(g.indices);
+        free_graph(&g);
     }
 }
 
@@ -307,8 +393,7 @@ static int32_t fail_late(uint64_t offset, int32_t result) {
     return offset > (uint64_t)1 << 20 ? -EIO : result;
 }
 
-TEST(a_failing_read_ends_the_call_and_the_next_one_works) {
-    graph g = make_graph(4, 20000, 4);
+static void fail_and_go_on(graph g) {
     FOR_EACH_MODE(mode) {
         aether_error err = {0};
         aether_io *io;
@@ -326,12 +411,21 @@ TEST(a_failing_read_ends_the_call_and_the_next_one_works) {
     free_graph(&g);
 }
 
-TEST(a_file_that_was_cut_off_is_named) {
-    graph g = make_graph(5, 20000, 4);
+TEST(a_failing_read_ends_the_call_and_the_next_one_works) {
+    fail_and_go_on(make_graph(4, 20000, 4));
+}
+
+TEST(a_failing_read_of_blocks_ends_the_call_and_the_next_one_works) {
+    graph g = make_graph(4, 20000, 4);
+    pack(&g);
+    fail_and_go_on(g);
+}
+
+static void cut_off(graph g) {
     aether_error err = {0};
     aether_io *io;
     aether_topology *t = open_paged(&g, NULL, &io);
-    CHECK_EQ(truncate(lists_path(), (off_t)(g.indices_at + g.num_edges * 2)), 0);
+    CHECK_EQ(truncate(lists_path(), (off_t)(g.indices_at + ids_size(&g) / 2)), 0);
     CHECK_CODE(fetch_once(&g, t, NULL, &err), AETHER_E_FILE_CHANGED);
     CHECK_HAS(err.message, "lists");
     aether_topology_destroy(t);
@@ -339,14 +433,26 @@ TEST(a_file_that_was_cut_off_is_named) {
     free_graph(&g);
 }
 
+TEST(a_file_that_was_cut_off_is_named) {
+    cut_off(make_graph(5, 20000, 4));
+}
+
+TEST(a_file_of_blocks_that_was_cut_off_is_named) {
+    graph g = make_graph(5, 20000, 4);
+    pack(&g);
+    cut_off(g);
+}
+
 TEST(an_id_that_is_too_large_is_found) {
-    for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
-        graph g = make_graph(6, 2000, bytes);
+    for (uint32_t i = 0; i < 4; i++) {
+        graph g = make_graph(6, 2000, i % 2 ? 8 : 4);
         aether_error err = {0};
         aether_io *io;
         for (uint64_t e = 0; e < g.num_edges; e++)
             put_id(&g, e, g.num_nodes);
         write_graph(&g);
+        if (i / 2)
+            pack(&g);
         aether_topology *t = open_paged(&g, NULL, &io);
         uint64_t ids[3], positions[] = {5, 9, g.num_edges - 1};
         CHECK_CODE(t->ops->fetch(t, positions, 3, ids, &err), AETHER_E_CORRUPT);
@@ -356,6 +462,86 @@ TEST(an_id_that_is_too_large_is_found) {
         aether_io_close(io);
         free_graph(&g);
     }
+}
+
+/* Any bytes as blocks: what is wrong is said, and nothing is read outside (sanitizers). */
+TEST(damaged_blocks_are_found_or_give_ids_that_exist) {
+    graph g = make_graph(8, 3000, 4);
+    pack(&g);
+    uint64_t seed = 21, refused = 0;
+    for (uint64_t i = 0; i < 40; i++) {
+        aether_error err = {0};
+        aether_io *io;
+        for (uint64_t k = 0; k < 20; k++)
+            g.blocks.bytes[test_random(&seed) % g.blocks.size] = (uint8_t)test_random(&seed);
+        write_graph(&g);
+        aether_topology *t = open_paged(&g, &io_modes[2 + i % 2], &io);
+        ae_staging staging = {0};
+        ae_fetch job = make_job(&g, &seed, 5000);
+        int rc = t->ops->fetch_many(t, &job, 1, &staging, NULL, &err);
+        CHECK(rc == AETHER_OK || rc == AETHER_E_CORRUPT);
+        for (uint64_t e = 0; !rc && e < job.count; e++)
+            CHECK(((uint32_t *)job.ids)[e] < g.num_nodes);
+        refused += rc != AETHER_OK;
+        free_job(&job);
+        ae_staging_free(&staging);
+        aether_topology_destroy(t);
+        aether_io_close(io);
+    }
+    CHECK(refused > 30);
+    free_graph(&g);
+}
+
+static int open_index(const graph *g, aether_error *err) {
+    aether_io *io;
+    aether_topology *t;
+    aether_lists lists = lists_of(g);
+    aether_blocks blocks = {NULL, g->blocks.size, NULL, g->blocks.index_size};
+    lists.indices = NULL;
+    if (aether_io_open(lists_path(), NULL, &io, err))
+        abort();
+    int rc = aether_topology_create_paged_blocks(&lists, &blocks, io, g->indptr_at, g->indices_at,
+                                                 g->index_at, NULL, &t, err);
+    CHECK(rc || t);
+    CHECK(!rc || !t);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    return rc;
+}
+
+TEST(an_index_that_cannot_be_is_refused) {
+    graph g = make_graph(8, 3000, 4);
+    aether_error err = {0};
+    pack(&g);
+    CHECK_OK(open_index(&g, &err), err);
+    const id_blocks good = g.blocks;
+    const uint64_t groups = good.index_size / sizeof(ae_block_group);
+    for (uint64_t i = 0; i < 60; i++) {
+        id_blocks bad = good;
+        uint64_t seed = i, group = i < 3 ? groups - 1 : test_random(&seed) % groups;
+        bad.index = malloc(good.index_size);
+        memcpy(bad.index, good.index, good.index_size);
+        if (i % 2)
+            bad.index[group].start += i % 3 ? 700 : (uint64_t)-1 << 20;
+        else
+            bad.index[group].after[0] = (uint16_t)(bad.index[group].after[0] + 9000 + i);
+        g.blocks = bad;
+        write_graph(&g);
+        CHECK_CODE(open_index(&g, &err), AETHER_E_CORRUPT);
+        CHECK_HAS(err.message, "index");
+        free(bad.index);
+    }
+    g.blocks = good;
+    write_graph(&g);
+    g.blocks.size--;
+    CHECK_CODE(open_index(&g, &err), AETHER_E_CORRUPT);
+    g.blocks.size += 2;
+    CHECK_CODE(open_index(&g, &err), AETHER_E_INVALID); /* past the end of the file */
+    g.blocks.size--;
+    g.blocks.index_size -= sizeof(ae_block_group);
+    CHECK_CODE(open_index(&g, &err), AETHER_E_CORRUPT);
+    CHECK_HAS(err.message, "bytes, not");
+    free_graph(&g);
 }
 
 TEST(what_does_not_lie_in_the_file_is_refused) {

@@ -30,7 +30,7 @@ from aethergraph._binding.blocks import BLOCK, GROUP, index_words
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 keys = st.integers(0, 2**64 - 1)
-storages = st.sampled_from(["mmap", "memory"])
+storages = st.sampled_from(["mmap", "memory", "uring"])
 layouts = st.sampled_from(["csc", "csr", "both"])
 times = st.sampled_from([None, "edge_time", "node_time"])
 
@@ -166,7 +166,7 @@ def test_the_graph_comes_back(
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("storage", ["mmap", "memory"])
+@pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
 def test_saving_again_keeps_it_or_changes_it(full_graph: Graph, path: Path, storage: Any) -> None:
     found = compressed(full_graph, path, storage)
     found.save(path.with_name("again"))

@@ -26,6 +26,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"replace": True},
     {"disjoint": True},
+    {"layered": True},
     {"subgraph_type": "bidirectional"},
     {"subgraph_type": "induced"},
     {"subgraph_type": "induced", "disjoint": True},
@@ -51,12 +52,12 @@ def make_graph(num_nodes: int = 3000, num_edges: int = 60_000, layout: Any = "bo
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["plain", "compressed"])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("paged") / "graph.aeg"
     graph = make_graph()
     graph.features = np.arange(6000, dtype=np.float32).reshape(3000, 2)
-    graph.save(path)
+    graph.save(path, compress=request.param == "compressed")
     return path
 
 
@@ -181,7 +182,7 @@ def test_any_graph_gives_what_the_oracle_gives(
     src, dst = rng.integers(0, num_nodes, num_edges), rng.integers(0, num_nodes, num_edges)
     graph = ag.Graph.from_edges(num_nodes, src, dst)
     where = tmp_path_factory.mktemp("any") / "graph.aeg"
-    graph.save(where)
+    graph.save(where, compress=data.draw(st.booleans()))
     fanouts = data.draw(st.lists(st.integers(-1, 6), max_size=3))
     replace = data.draw(st.booleans())
     sampler = ag.NeighborSampler(paged(where), fanouts, replace=replace)
@@ -194,7 +195,8 @@ def test_any_graph_gives_what_the_oracle_gives(
         np.testing.assert_array_equal(found.edge, expected.edge)
 
 
-def test_typed_graphs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", [False, True])
+def test_typed_graphs(tmp_path: Path, compress: bool) -> None:
     rng = np.random.default_rng(2)
     graph = ag.HeteroGraph.from_edges(
         {
@@ -204,12 +206,12 @@ def test_typed_graphs(tmp_path: Path) -> None:
         num_nodes={"user": 300, "post": 900},
         add_reverse=True,
     )
-    graph.save(tmp_path / "typed.aeg")
+    graph.save(tmp_path / "typed.aeg", compress=compress)
     found = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
     assert found.storage == "uring"
     assert found.paging is not None
     seeds = [{"post": rng.integers(0, 900, 20), "user": rng.integers(0, 300, n)} for n in range(7)]
-    for options in ({}, {"disjoint": True}, {"subgraph_type": "induced"}):
+    for options in ({}, {"disjoint": True}, {"layered": True}, {"subgraph_type": "induced"}):
         one = HeteroNeighborSampler(graph, [4, 4], **options)  # type: ignore[arg-type]
         sampler = HeteroNeighborSampler(found, [4, 4], **options)  # type: ignore[arg-type]
         for i, sample in enumerate(sampler.sample_many(seeds, range(7))):
@@ -312,7 +314,8 @@ def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
     from aethergraph import _binding as native
 
     file = native.NativeFile(copy)
-    section = next(s for s in file.sections() if s.kind == native.SECTION_CSC_INDICES)
+    kinds = (native.SECTION_CSC_INDICES, native.SECTION_CSC_BLOCKS)
+    section = next(s for s in file.sections() if s.kind in kinds)
     with open(copy, "r+b") as raw:
         raw.seek(section.offset)
         raw.write(b"\xff" * section.size)
@@ -353,6 +356,65 @@ def test_auto_keeps_to_a_budget(path: Path) -> None:
     assert ag.Graph.load(big, storage="auto", memory_budget="24M").storage == "uring"
     assert ag.Graph.load(big, storage="auto").storage in ("memory", "mmap")
     big.unlink()
+
+
+def test_auto_counts_what_compressed_lists_take(tmp_path: Path) -> None:
+    ends = np.random.default_rng(6).integers(0, 1 << 20, (2, 8_000_000))
+    graph = ag.Graph.from_edges(1 << 20, *ends)
+    plain, packed = tmp_path / "plain.aeg", tmp_path / "packed.aeg"
+    graph.save(plain)
+    graph.save(packed, compress=True)
+    sizes = [ag.Graph.load(path).info()["adjacency_bytes"] for path in (plain, packed)]
+    assert sizes[1] < sizes[0]
+    chosen = [
+        [ag.Graph.load(path, storage="auto", memory_budget=budget).storage for budget in budgets]
+        for path, budgets in ((plain, (*sizes, "24M")), (packed, (*sizes, sizes[1] - 1, "16M")))
+    ]
+    # In 16 MiB there is no room for samples beside the index.
+    assert chosen == [["memory", "uring", "uring"], ["memory", "memory", "uring", "mmap"]]
+    found = ag.Graph.load(packed, storage="auto", memory_budget="24M")
+    assert (found.storage, found.compressed, found.info()["compressed"]) == ("uring", True, True)
+    found.verify()
+
+
+def test_the_index_of_blocks_is_small(tmp_path: Path) -> None:
+    """Blocks of 128 neighbours each take less than 2 bytes, lists about one."""
+    graph = make_graph(20_000, 2_000_000, "csc")
+    graph.save(tmp_path / "packed.aeg", compress=True)
+    found = paged(tmp_path / "packed.aeg")
+    assert found.paging is not None
+    assert found.paging.index_bytes < 2 * 20_000 + 2 * 2_000_000 / 128 + 16384
+
+
+def test_compressed_lists_are_read_in_fewer_bytes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    dst = rng.integers(0, 200_000, 3_000_000)
+    graph = ag.Graph.from_edges(200_000, (dst + rng.integers(0, 60, len(dst))) % 200_000, dst)
+    seeds = [rng.integers(0, 200_000, 300) for _ in range(6)]
+    read = []
+    for compress in (False, True):
+        graph.save(tmp_path / "graph.aeg", compress=compress)
+        found = paged(tmp_path / "graph.aeg")
+        assert found.paging is not None
+        before = found.paging.stats()["read_bytes"]
+        list(ag.NeighborSampler(found, [15, 10]).sample_many(seeds, range(6)))
+        read.append(found.paging.stats()["read_bytes"] - before)
+    assert read[1] < 0.6 * read[0]
+
+
+def test_damage_to_an_index_is_named_when_the_graph_is_opened(tmp_path: Path) -> None:
+    from aethergraph import _binding as native
+
+    path = tmp_path / "index.aeg"
+    make_graph(layout="csc").save(path, compress=True)
+    section = next(
+        s for s in native.NativeFile(path).sections() if s.kind == native.SECTION_CSC_INDEX
+    )
+    with open(path, "r+b") as raw:
+        raw.seek(section.offset + 40)
+        raw.write((1 << 40).to_bytes(8, "little"))
+    with pytest.raises(errors.CorruptFileError, match=r"index\.aeg: the index of the compressed"):
+        paged(path)
 
 
 def test_stats_tell_where_the_budget_goes(path: Path) -> None:

@@ -28,8 +28,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define AE_BLOCK              128u /* positions */
-#define AE_BLOCK_GROUP        16u  /* blocks that share a start */
+#define AE_BLOCK_BITS         7u
+#define AE_BLOCK              (1u << AE_BLOCK_BITS) /* positions */
+#define AE_BLOCK_GROUP        16u                   /* blocks that share a start */
 #define AE_BLOCK_CLASSES      4u
 #define AE_BLOCK_STEP         32u /* positions from anchor to anchor */
 #define AE_BLOCK_ANCHORS      3u  /* the base is the first one */

@@ -140,6 +140,11 @@ static const ae_topology_ops *choose_ops(void) {
     return &ops_portable;
 }
 
+int ae_topology_fetch_blocks(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                             aether_error *err) {
+    return choose_ops()->fetch(t, positions, n, ids, err);
+}
+
 static int check_blocks(const aether_lists *lists, const aether_blocks *b, aether_error *err) {
     uint64_t expected = ae_block_groups(lists->num_edges) * sizeof(ae_block_group);
     if (lists->indices || !b || !b->index || (!b->blocks && lists->num_edges))

@@ -21,8 +21,10 @@ static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, a
 }
 
 int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
-                    aether_error *err) {
+                    ae_open_blocks *open, aether_error *err) {
     const ae_place place = p->place;
+    if (p->blocks)
+        return ae_entries_take_blocks(p, job, span, r, open, err);
     uint64_t largest = 0;
     for (uint64_t i = span->at; i < span->at + span->count; i++) {
         uint64_t byte = place.base + (job->positions[i] << place.shift), page = byte >> AE_PAGE_BITS, id;

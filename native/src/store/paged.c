@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "io/file.h"
+#include "store/entries.h"
 #include "store/windows.h"
 
 #define LOCATE_BLOCK 256
@@ -52,11 +53,21 @@ static bool are_near(const uint64_t *positions, uint64_t n) {
     return high - low < NEAR;
 }
 
+static bool is_mapped(const aether_topology *t) {
+    return t->lists.indices || t->blocks.blocks;
+}
+
+static int fetch_mapped(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                        aether_error *err) {
+    return t->lists.indices ? ae_topology_fetch(t, positions, n, ids, err)
+                            : ae_topology_fetch_blocks(t, positions, n, ids, err);
+}
+
 /* Narrow ids are read into the upper half of the wide ones and widened from the front. */
 static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                        aether_error *err) {
-    if (n && t->lists.indices && are_near(positions, n))
-        return ae_topology_fetch(t, positions, n, ids, err);
+    if (n && is_mapped(t) && are_near(positions, n))
+        return fetch_mapped(t, positions, n, ids, err);
     const bool narrow = t->lists.id_bytes == 4;
     uint32_t *upper = (uint32_t *)(void *)ids + n;
     ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
@@ -74,6 +85,7 @@ static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint
 static void paged_destroy(aether_topology *t) {
     ae_paged *p = (ae_paged *)(void *)t;
     ae_offsets_destroy(p->offsets);
+    ae_offsets_destroy(p->blocks);
     ae_hot_pages_destroy(p->hot);
     free(p);
 }
@@ -103,16 +115,28 @@ static int check_range(const aether_io *io, const char *what, uint64_t at, uint6
                         io->path, count, what, bytes, at, io->size);
 }
 
-static int check_lists(const aether_lists *l, const aether_io *io, uint64_t indptr_at, uint64_t indices_at,
-                       aether_error *err) {
+static int check_lists(const aether_lists *l, const aether_io *io, uint64_t indptr_at, aether_error *err) {
     if (l->id_bytes != 4 && l->id_bytes != 8)
         return ae_error_set(err, AETHER_E_INVALID, "id_bytes is %u, not 4 or 8", l->id_bytes);
     if (l->edge_ids && l->edge_id_bytes != 4 && l->edge_id_bytes != 8)
         return ae_error_set(err, AETHER_E_INVALID, "edge_id_bytes is %u, not 4 or 8", l->edge_id_bytes);
     if (l->num_major >= INT64_MAX || l->num_minor >= INT64_MAX || l->num_edges >= INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "a topology holds fewer than 2^63 nodes and edges");
-    int rc = check_range(io, "offsets", indptr_at, l->num_major + 1, sizeof(uint64_t), err);
-    return rc ? rc : check_range(io, "ids", indices_at, l->num_edges, l->id_bytes, err);
+    return check_range(io, "offsets", indptr_at, l->num_major + 1, sizeof(uint64_t), err);
+}
+
+static int check_blocks(const aether_lists *l, const aether_blocks *b, const aether_io *io,
+                        uint64_t blocks_at, uint64_t index_at, aether_error *err) {
+    const uint64_t expected = ae_block_groups(l->num_edges) * sizeof(ae_block_group);
+    if (l->indices || (b->blocks && !b->index))
+        return ae_error_set(err, AETHER_E_INVALID, "compressed lists have blocks and an index, no indices");
+    if (b->index_size != expected)
+        return ae_error_set(err, AETHER_E_CORRUPT,
+                            "%s: the index of the compressed ids has %" PRIu64 " bytes, not %" PRIu64
+                            " for %" PRIu64 " edges",
+                            io->path, b->index_size, expected, l->num_edges);
+    int rc = check_range(io, "bytes of blocks", blocks_at, b->blocks_size, 1, err);
+    return rc ? rc : check_range(io, "words of an index", index_at, expected / 8, 8, err);
 }
 
 static int check_ends(const ae_paged *p, aether_error *err) {
@@ -129,29 +153,63 @@ static int check_ends(const ae_paged *p, aether_error *err) {
                         p->io->path, first, last, l->num_edges);
 }
 
-int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
-                                 uint64_t indices_at, aether_task *task, aether_topology **out,
-                                 aether_error *err) {
-    *out = NULL;
-    int rc = check_lists(lists, io, indptr_at, indices_at, err);
-    if (rc)
-        return rc;
+static ae_paged *new_paged(const aether_lists *lists, aether_io *io, ae_place place, aether_error *err) {
     ae_paged *p = calloc(1, sizeof *p);
-    if (!p)
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
+    if (!p) {
+        ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
+        return NULL;
+    }
     p->base.lists = *lists;
     p->base.lists.indptr = NULL;
     p->base.ops = &paged_ops;
     p->io = io;
-    p->place = (ae_place){indices_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS};
-    rc = ae_offsets_read(io, indptr_at, lists->num_major + 1, task, &p->offsets, err);
-    if (!rc)
-        rc = check_ends(p, err);
+    p->place = place;
+    return p;
+}
+
+static int read_offsets(ae_paged *p, uint64_t indptr_at, aether_task *task, aether_error *err) {
+    int rc = ae_offsets_read(p->io, indptr_at, p->base.lists.num_major + 1, task, &p->offsets, err);
+    return rc ? rc : check_ends(p, err);
+}
+
+static int hand_out(ae_paged *p, int rc, aether_topology **out) {
     if (rc)
         paged_destroy(&p->base);
     else
         *out = &p->base;
     return rc;
+}
+
+int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
+                                 uint64_t indices_at, aether_task *task, aether_topology **out,
+                                 aether_error *err) {
+    *out = NULL;
+    int rc = check_lists(lists, io, indptr_at, err);
+    rc = rc ? rc : check_range(io, "ids", indices_at, lists->num_edges, lists->id_bytes, err);
+    if (rc)
+        return rc;
+    const ae_place place = {indices_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS};
+    ae_paged *p = new_paged(lists, io, place, err);
+    return p ? hand_out(p, read_offsets(p, indptr_at, task, err), out) : AETHER_E_NO_MEMORY;
+}
+
+int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_blocks *blocks, aether_io *io,
+                                        uint64_t indptr_at, uint64_t blocks_at, uint64_t index_at,
+                                        aether_task *task, aether_topology **out, aether_error *err) {
+    *out = NULL;
+    int rc = check_lists(lists, io, indptr_at, err);
+    rc = rc ? rc : check_blocks(lists, blocks, io, blocks_at, index_at, err);
+    if (rc)
+        return rc;
+    const ae_place place = {0, 0, AE_BLOCK_BITS};
+    ae_paged *p = new_paged(lists, io, place, err);
+    if (!p)
+        return AETHER_E_NO_MEMORY;
+    p->base.blocks = *blocks;
+    p->blocks_at = blocks_at;
+    rc = ae_entries_read_index(io, index_at, lists->num_edges, blocks->blocks_size, lists->id_bytes,
+                               &p->blocks, err);
+    return hand_out(p, rc ? rc : read_offsets(p, indptr_at, task, err), out);
 }
 
 /* The pages that hold ids. */
@@ -162,7 +220,8 @@ int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error 
     const uint64_t edges = t->lists.num_edges;
     if (p->hot || edges == 0)
         return AETHER_OK;
-    uint64_t first = ae_place_unit(p->place, 0), last = ae_place_unit(p->place, edges - 1);
+    const uint64_t first = ae_entries_pages(p, ae_place_unit(p->place, 0)).first;
+    const uint64_t last = ae_entries_pages(p, ae_place_unit(p->place, edges - 1)).last;
     return ae_hot_pages_create(first, last + 1 - first, bytes, &p->hot, err);
 }
 
@@ -171,5 +230,8 @@ uint64_t aether_topology_kept(const aether_topology *t) {
 }
 
 uint64_t aether_topology_memory(const aether_topology *t) {
-    return t->ops == &paged_ops ? sizeof(ae_paged) + ae_offsets_memory(paged_of(t)->offsets) : sizeof *t;
+    if (t->ops != &paged_ops)
+        return sizeof *t;
+    const ae_paged *p = paged_of(t);
+    return sizeof *p + ae_offsets_memory(p->offsets) + (p->blocks ? ae_offsets_memory(p->blocks) : 0);
 }

@@ -15,6 +15,9 @@
  *   windows  [ reading ][ reading ][ reading ][ taken apart ]    store/windows.h
  *   entries  of what was read (store/entries.h)
  *
+ * Compressed ids (store/blocks.h) are read the same way, block by block instead of page by page. The
+ * index of blocks is in RAM as well, as offsets.
+ *
  * Caveats: edge ids other than positions are in memory or mapped. The file must not
  * change; an id that is too large is AETHER_E_CORRUPT when it is read.
  */
@@ -33,7 +36,9 @@ typedef struct ae_paged {
     aether_io *io; /* borrowed */
     ae_offsets *offsets;
     ae_place place;
-    ae_hot_pages *hot; /* or NULL */
+    ae_offsets *blocks; /* where each block of compressed ids begins; NULL: ids are plain */
+    uint64_t blocks_at; /* of the first in the file */
+    ae_hot_pages *hot;  /* or NULL */
 } ae_paged;
 
 /* Memory of one caller's fetch_many calls, kept from call to call. Zero at first. */

@@ -57,6 +57,10 @@ struct aether_topology {
 int ae_topology_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                       aether_error *err);
 
+/* The `fetch` of compressed lists whose blocks and index are in memory. */
+int ae_topology_fetch_blocks(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                             aether_error *err);
+
 /* What storages share: lists by an indptr in memory, edge ids in memory or none; the
  * first of n ids that is too large, as an error; and the checks that creating does. */
 int ae_topology_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,

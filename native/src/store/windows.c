@@ -39,6 +39,7 @@ typedef struct stream {
     ae_hot_pages *hot; /* or NULL */
     bool learns;       /* which pages are hot */
     window windows[AE_WINDOWS];
+    ae_open_blocks open;
     aether_task *task;
     int rc;
     aether_error *err;
@@ -209,6 +210,7 @@ static int take_apart(stream *s, window *w) {
             *s->err = w->batch.error;
         return w->batch.code;
     }
+    ae_entries_close(&s->open);
     for (uint64_t i = w->begin; i < w->end; i++) {
         const ae_span *span = &s->spans[i];
         const uint64_t page = ae_entries_pages(s->p, span->unit).first;
@@ -220,7 +222,7 @@ static int take_apart(stream *s, window *w) {
             __builtin_prefetch((char *)job->ids + ahead->at * s->p->base.lists.id_bytes, 1);
             __builtin_prefetch(job->positions + ahead->at);
         }
-        const int rc = ae_entries_take(s->p, &s->jobs[span->job], span, r, s->err);
+        const int rc = ae_entries_take(s->p, &s->jobs[span->job], span, r, &s->open, s->err);
         if (rc)
             return rc;
         edges += span->count;
