@@ -118,5 +118,6 @@ class Paging:
             "kept_bytes": self.kept_bytes,
             "reads": reads.reads,
             "read_bytes": reads.bytes,
+            "read_sizes": reads.sizes,
             "wait_seconds": reads.wait_ns / 1e9,
         }

@@ -34,6 +34,8 @@ class IoStats(NamedTuple):
     repeated: int
     max_in_flight: int
     wait_ns: int
+    #: (reads, bytes) of up to 4 KiB, of more and up to 8 KiB, ... up to 1 MiB.
+    sizes: tuple[tuple[int, int], ...]
 
 
 def io_problem(tier: str) -> str | None:
@@ -170,7 +172,9 @@ class FileReader:
         """Counts since the file was opened, of all threads."""
         found = ffi.new("aether_io_stats *")
         lib.aether_io_count(self.handle, found)
-        return IoStats(*(int(getattr(found, name)) for name in IoStats._fields))
+        sizes = tuple(zip(list(found.size_reads), list(found.size_bytes), strict=True))
+        numbers = (int(getattr(found, name)) for name in IoStats._fields[:-1])
+        return IoStats(*numbers, sizes)
 
     def close(self) -> None:
         """Close the file, once no thread is reading from it any more."""

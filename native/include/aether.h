@@ -581,6 +581,8 @@ int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, ui
 #define AETHER_IO_URING 1 /* io_uring, a ring per thread */
 #define AETHER_IO_PREAD 2 /* pread in threads of their own; works everywhere */
 
+#define AETHER_IO_SIZES 9 /* reads of up to 4 KiB, 8 KiB, ... 1 MiB */
+
 typedef struct aether_io_options {
     uint32_t tier;   /* AETHER_IO_* */
     uint32_t direct; /* 1: past the page cache, if the file system can; 0: through it */
@@ -614,6 +616,9 @@ typedef struct aether_io_stats {
     uint64_t repeated;      /* reads that came back short, or that the system put off */
     uint64_t max_in_flight; /* the most reads under way at once in one thread */
     uint64_t wait_ns;       /* time that threads spent in the system: submitting and waiting */
+    /* of `reads`, by size: those above the one before and up to 4096 << i bytes, and what they asked for */
+    uint64_t size_reads[AETHER_IO_SIZES];
+    uint64_t size_bytes[AETHER_IO_SIZES];
 } aether_io_stats;
 
 /* A file to read ranges from. May be shared by threads. */

@@ -119,6 +119,8 @@ TEST(only_what_is_not_aligned_is_copied) {
         CHECK_EQ(s.copied, 0);
         CHECK_EQ(s.repeated, 0);
         CHECK_EQ(s.max_in_flight, 16);
+        CHECK_EQ(s.size_reads[0], 16);
+        CHECK_EQ(s.size_bytes[0], 16 * 4096);
         CHECK(s.wait_ns > 0);
         r[3].offset += 1, r[5].length -= 1, r[7].buffer = (uint8_t *)r[7].buffer + 1, r[7].length -= 512;
         CHECK_OK(aether_io_read(io, r, 16, NULL, &err), err);

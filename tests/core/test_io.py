@@ -105,6 +105,16 @@ def test_into_an_array(path: Path, tier: str, direct: bool) -> None:
         np.testing.assert_array_equal(rows.view(np.uint8).ravel(), CONTENT[8:88])
 
 
+def test_reads_are_counted_by_size(path: Path) -> None:
+    lengths = [512, 4096, 4608, 8192, 65536, 65536 + 512]
+    with FileReader(path, direct=False) as reader:
+        reader.read([0] * len(lengths), lengths)
+        assert reader.stats().sizes == (
+            (2, 4608), (2, 12800), (0, 0), (0, 0), (1, 65536), (1, 66048), (0, 0), (0, 0), (0, 0),
+        )  # fmt: skip
+        assert sum(reads for reads, _ in reader.stats().sizes) == reader.stats().reads
+
+
 def test_arguments_that_are_refused(path: Path, tmp_path: Path) -> None:
     with FileReader(path) as reader:
         small, constant = np.empty(3, np.uint8), np.empty(4, np.uint8)

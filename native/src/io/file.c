@@ -203,4 +203,8 @@ void aether_io_count(const aether_io *io, aether_io_stats *out) {
         .max_in_flight = atomic_load(&io->stats.max_in_flight),
         .wait_ns = atomic_load(&io->stats.wait_ns),
     };
+    for (uint32_t i = 0; i < AETHER_IO_SIZES; i++) {
+        out->size_reads[i] = atomic_load(&io->stats.size_reads[i]);
+        out->size_bytes[i] = atomic_load(&io->stats.size_bytes[i]);
+    }
 }

@@ -35,6 +35,7 @@ struct aether_io {
     uint64_t size;
     struct {
         atomic_ullong requests, reads, bytes, copied, repeated, max_in_flight, wait_ns;
+        atomic_ullong size_reads[AETHER_IO_SIZES], size_bytes[AETHER_IO_SIZES];
     } stats;
 };
 

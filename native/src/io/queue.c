@@ -285,9 +285,38 @@ static void note_in_flight(const ae_io_queue *q, aether_io *io) {
         ;
 }
 
+/* What was begun in one go; counters that threads share are touched once for it. */
+typedef struct begun {
+    uint64_t reads, copied;
+    uint64_t size_reads[AETHER_IO_SIZES], size_bytes[AETHER_IO_SIZES];
+} begun;
+
+static void add_op(begun *all, const ae_io_op *op) {
+    uint32_t size = 0;
+    while (size + 1 < AETHER_IO_SIZES && op->size > 4096u << size)
+        size++;
+    all->reads++;
+    all->copied += op->target != NULL;
+    all->size_reads[size]++;
+    all->size_bytes[size] += op->size;
+}
+
+static void count_begun(const ae_io_queue *q, aether_io *io, const begun *all) {
+    if (!all->reads)
+        return;
+    count(&io->stats.reads, all->reads);
+    count(&io->stats.copied, all->copied);
+    for (uint32_t i = 0; i < AETHER_IO_SIZES; i++)
+        if (all->size_reads[i]) {
+            count(&io->stats.size_reads[i], all->size_reads[i]);
+            count(&io->stats.size_bytes[i], all->size_bytes[i]);
+        }
+    note_in_flight(q, io);
+}
+
 /* Begin as much of a batch as fits; false: more does not. */
 static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
-    uint64_t reads = 0, copied = 0;
+    begun all = {0};
     while (has_more(b) && q->in_flight < b->io->depth && q->bytes_in_flight < AE_IO_MAX_IN_FLIGHT) {
         ae_io_op *op = q->free;
         if (!cut(b, op)) {
@@ -299,14 +328,10 @@ static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
         q->in_flight++;
         q->bytes_in_flight += op->size;
         b->in_flight++;
-        reads++;
-        copied += op->target != NULL;
+        add_op(&all, op);
         begin(q, op);
     }
-    count(&b->io->stats.reads, reads);
-    count(&b->io->stats.copied, copied);
-    if (reads)
-        note_in_flight(q, b->io);
+    count_begun(q, b->io, &all);
     return !has_more(b);
 }
 
