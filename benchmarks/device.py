@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import common
 import numpy as np
 
 PAGE = 4096
+SIZES = tuple(PAGE << i for i in range(6))  # 4 to 128 KiB
+MOST_AT_ONCE = 1 << 28  # bytes of the reads of one call
 
 
 @dataclass(frozen=True)
@@ -73,19 +76,57 @@ class RandomReads:
 
         self._reader = FileReader(path)
         self._size = size
-        self._out = buffer_alloc(size << 14)
+        self._count = min(1 << 14, MOST_AT_ONCE // size)
+        self._out = buffer_alloc(size * self._count)
         self._rng = np.random.default_rng(0)
 
     def per_second(self, seconds: float) -> float:
-        """Reads per second, the median of calls of 16384 reads."""
+        """Reads per second, the median of calls of 16384 reads, or of as many as are 256 MiB."""
         found: list[float] = []
         end = time.perf_counter() + seconds
         while not found or time.perf_counter() < end:
-            offsets = self._rng.integers(0, self._reader.size // self._size, 1 << 14) * self._size
+            offsets = self._rng.integers(0, self._reader.size // self._size, self._count)
+            offsets *= self._size
             start = time.perf_counter()
             self._reader.read(offsets, self._size, self._out)
             found.append(len(offsets) / (time.perf_counter() - start))
         return statistics.median(found)
+
+
+class DeviceLimits:
+    """Random reads per second by their size: what the device can do where nobody computes."""
+
+    def __init__(self, path: Path) -> None:
+        self._reads = {size: RandomReads(path, size) for size in SIZES}
+
+    def measure(self, seconds: float) -> dict[int, float]:
+        """Size in bytes -> reads per second; ``seconds`` for all of them."""
+        each = seconds / len(SIZES)
+        return {size: reads.per_second(each) for size, reads in self._reads.items()}
+
+
+def share_of_device(
+    limits: Mapping[int, float], reads: Iterable[tuple[int, int]], seconds: float
+) -> float:
+    """How much of ``seconds`` the device needs for some reads, were it never left waiting.
+
+    The time of a read is 1 / (reads of its size per second), between the sizes that were measured
+    by a straight line, above them in proportion to the size.
+
+    Args:
+        limits: size in bytes -> reads per second.
+        reads: (number, bytes) of reads of about one size each.
+        seconds: in which they were read.
+    """
+    sizes = sorted(limits)
+    times = [1 / limits[size] for size in sizes]
+    busy = 0.0
+    for count, total in reads:
+        if count:
+            size = total / count
+            beyond = max(1.0, size / sizes[-1])
+            busy += count * beyond * float(np.interp(size, sizes, times))
+    return busy / seconds
 
 
 def left_in_cache(path: Path) -> int | None:

@@ -7,14 +7,16 @@ A power-law graph of 1.2 billion edges (4.8 GB, and 400 MB of offsets) is sample
 the file is dropped from the page cache before, which counts against the limit. They take turns.
 
     aethergraph mmap                 page faults, MADV_RANDOM; ", read-ahead": without that advice
-    ring reader, 4 KiB direct        in the manner of RingSampler, see ring_reader.c: one read of a
-    ring reader, 4 B buffered        page past the page cache, or of an id through it, per edge,
-                                     with the kernel's read-ahead or without
-    aethergraph uring                our out-of-core storage, batch by batch
+    ring reader, 4 KiB direct        RingSampler-like, see ring_reader.c: one read of a page per
+                                     sampled neighbour, past the page cache, none shared
+    ring reader, 4 B buffered        the same of 4 bytes through the page cache, as RingSampler
+                                     does; ", no read-ahead": the kernel told that it is random
+    aethergraph uring                our out-of-core storage, batch by batch, two in flight
+    aethergraph uring, one thread    the same, each batch begun when the one before is done
     aethergraph uring, grouped       the same, many batches sampled together
 
-The device's limit is measured around every run: random 4 KiB reads past the page cache with 128
-under way, by our engine; at the start by fio too, if it is installed.
+The device's limit is measured around every run: random reads of 4 to 128 KiB past the page cache
+with 128 or 4 MiB of them under way, by our engine; at the start by fio too, if it is installed.
 """
 
 from __future__ import annotations
@@ -32,20 +34,28 @@ from pathlib import Path
 from typing import Any
 
 import common
-import numpy as np
 from cgroups import AnonymousPeak, cgroup, parse_size
 from common import GraphFiles, Ratio, Report
-from device import PAGE, DeviceReads, RandomReads, fio, left_in_cache, read_ahead_note
+from device import (
+    PAGE,
+    DeviceLimits,
+    DeviceReads,
+    RandomReads,
+    fio,
+    left_in_cache,
+    read_ahead_note,
+    share_of_device,
+)
 from large_graph import EDGES, NODES, large_graph
-from outofcore_samplers import GROUPED, MMAP, NAMES, READ_AHEAD, URING
+from outofcore_samplers import ALONE, GROUPED, MMAP, NAMES, READ_AHEAD, URING
+from ring_reader import RING_DEPTH, check_ring, compile_ring, ring_command
 
 FANOUTS, BATCH = [20, 15, 10], 1024
 RING_DIRECT, RING_BUFFERED = "ring reader, 4 KiB direct", "ring reader, 4 B buffered"
 RING_RANDOM = f"{RING_BUFFERED}, no read-ahead"
 BASES = (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED, RING_RANDOM)
-RING_DEPTH = 512
 PATIENCE = 60.0  # seconds: who has not finished after these and its run's is stopped
-CONTENDERS = (*BASES, URING, GROUPED)
+CONTENDERS = (*BASES, ALONE, URING, GROUPED)
 
 
 @dataclass
@@ -71,7 +81,6 @@ class Setting:
     num_seeds: int
     batch: int
     seconds: float
-    block: int
     device_seconds: float
     ring: Path | None
 
@@ -79,7 +88,7 @@ class Setting:
         if name in NAMES:
             config = {
                 "contender": name, "graph": str(self.files.graph), "fanouts": FANOUTS,
-                "seeds": str(self.seeds), "seconds": self.seconds, "block": self.block,
+                "seeds": str(self.seeds), "seconds": self.seconds,
                 "budget": budget(name, limit),
             }  # fmt: skip
             return [sys.executable, str(common.HERE / "outofcore_samplers.py"), json.dumps(config)]
@@ -94,69 +103,14 @@ def budget(name: str, limit: int) -> int:
     return limit - (256 << 20) if name == GROUPED and limit >= 1 << 30 else limit // 4
 
 
-def ring_command(
-    program: Path | None, files: GraphFiles, seeds: Path, shape: tuple[int, int],
-    fanouts: Sequence[int], seconds: float, size: int, *, read_ahead: bool = False,
-) -> list[str]:  # fmt: skip
-    """See ring_reader.c; ``seeds`` is an .npy file of int64 ``shape``."""
-    from aethergraph import _binding as native
-
-    at = {section.kind: section.offset for section in native.NativeFile(files.graph).sections()}
-    seeds_at = seeds.stat().st_size - 8 * shape[0] * shape[1]
-    values = [
-        files.graph, at[native.SECTION_CSC_INDPTR], at[native.SECTION_CSC_INDICES],
-        files.num_nodes, seeds, seeds_at, *shape, size, int(read_ahead), RING_DEPTH,
-        len(os.sched_getaffinity(0)), seconds, *fanouts,
-    ]  # fmt: skip
-    return [str(program), *map(str, values)]
-
-
-def check_ring(program: Path, files: GraphFiles, seeds: Path) -> None:
-    """Where nothing is left to chance the ring reader has to find what is in the file.
-
-    Of seeds with up to 256 neighbours it takes all, and then one of each different neighbour.
-    """
-    from aethergraph import Graph
-
-    with Graph.load(files.graph) as graph:
-        lists = [graph.in_neighbors(int(v)) for v in np.load(seeds, mmap_mode="r")[0]]
-        few = [(i, ids) for i, ids in enumerate(lists) if len(ids) <= 256]
-        neighbors = np.concatenate([ids for _, ids in few])
-        again = sum(len(graph.in_neighbors(int(v))) > 0 for v in np.unique(neighbors))
-    chosen = seeds.with_name("ring-check.npy")
-    np.save(chosen, np.load(seeds, mmap_mode="r")[0][[i for i, _ in few]])
-    for size in (PAGE, 4):
-        command = ring_command(program, files, chosen, (1, len(few)), [256, 1], 600, size)
-        done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found = json.loads(done.splitlines()[-1])["edges"]
-        if found != len(neighbors) + again:
-            raise SystemExit(f"the ring reader read {found}, not {len(neighbors) + again}")
-    chosen.unlink()
-
-
-def compile_ring(folder: Path) -> Path | None:
-    """The ring reader, or None if gcc or liburing is missing."""
-    program = folder / "ring_reader"
-    command = ["gcc", "-std=gnu11", "-O2", str(common.HERE / "ring_reader.c"), "-o", str(program)]
-    for library in ("-l:liburing.a", "-luring"):
-        done = subprocess.run(
-            [*command, "-pthread", library], capture_output=True, text=True, check=False
-        )
-        if done.returncode == 0:
-            return program
-    common.say(f"the ring reader does not compile: {done.stderr.strip().splitlines()[-1]}")
-    return None
-
-
 # ---- one run -----------------------------------------------------------------------------------
 
 
-def run(name: str, setting: Setting, limit: int, device: RandomReads) -> dict[str, Any] | str:
-    """One run in a fresh cgroup, between two measurements of the device; a text: missing, why."""
+def run(name: str, setting: Setting, limit: int) -> dict[str, Any] | str:
+    """One run in a fresh cgroup; a text: missing, why."""
     path = setting.files.graph
     common.drop_from_cache(path)
     load, left = os.getloadavg()[0], left_in_cache(path)
-    device_before = device.per_second(setting.device_seconds)
     with cgroup(limit) as group, AnonymousPeak(group) as anonymous:
         child = subprocess.Popen(
             setting.command(name, limit), stdout=subprocess.PIPE, text=True,
@@ -196,17 +150,39 @@ def run(name: str, setting: Setting, limit: int, device: RandomReads) -> dict[st
         "load_before": load,
         "in_page_cache_before": left,
     }
-    limits = [device_before, device.per_second(setting.device_seconds)]
-    done["device_limit"] = statistics.mean(limits)
-    reads = done["device_reads"]
-    done["reads_per_second"] = None if reads is None else reads / seconds
-    done["share_of_device"] = None if reads is None else reads / seconds / done["device_limit"]
+    done["sizes"] = own_reads(done, before, after)
+    reads = sum(count for count, _ in done["sizes"])
+    done["reads_per_second"] = reads / seconds if reads else None
     return done
 
 
+def own_reads(
+    done: dict[str, Any], before: DeviceReads | None, after: DeviceReads | None
+) -> list[tuple[int, int]]:
+    """(number, bytes) by size: as our engine counts them, else of the size that the device saw."""
+    if done.get("read_sizes"):
+        return [(count, total) for count, total in done["read_sizes"]]
+    if before is None or after is None or after.reads == before.reads:
+        return []
+    size = (after.bytes - before.bytes) / (after.reads - before.reads)
+    return [(round(done["device_bytes"] / size), done["device_bytes"])]
+
+
+def add_limits(
+    done: dict[str, Any], before: dict[int, float], after: dict[int, float]
+) -> None:  # fmt: skip
+    """What the device could do around a run, and how much of that the run made use of."""
+    limits = {size: statistics.mean((before[size], after[size])) for size in before}
+    done["device_limits"] = limits
+    done["share_of_device"] = (
+        share_of_device(limits, done["sizes"], done["seconds"]) if done["sizes"] else None
+    )
+
+
 def measure(setting: Setting, limit: int, rounds: int, names: Sequence[str]) -> dict[str, Runs]:
-    device = RandomReads(setting.files.graph)
+    device = DeviceLimits(setting.files.graph)
     found = {name: Runs() for name in names}
+    limits = device.measure(setting.device_seconds)
     for number in range(rounds):
         shift = number % len(names)
         for name in [*names[shift:], *names[:shift]]:
@@ -215,11 +191,13 @@ def measure(setting: Setting, limit: int, rounds: int, names: Sequence[str]) -> 
                 to.missing = "needs gcc and liburing"
             if to.missing is not None:
                 continue
-            done = run(name, setting, limit, device)
+            done = run(name, setting, limit)
+            before, limits = limits, device.measure(setting.device_seconds)
             if isinstance(done, str):
                 to.missing = done
                 common.say(f"{common.size(limit)}, {name}: {done}")
                 continue
+            add_limits(done, before, limits)
             to.runs.append(done)
             common.say(
                 f"{common.size(limit)}, {name}: {done['edges_per_second'] / 1e6:.3f} M edges/s"
@@ -262,11 +240,12 @@ def write_tables(report: Report, limit: int, found: dict[str, Runs]) -> None:
     rows: list[list[common.Cell]] = []
     for name, one in found.items():
         million = (one.median("edges_per_second") or 0) / 1e6
-        share = one.median("share_of_device")
+        share, reads = one.median("share_of_device"), one.median("reads_per_second")
+        moved = one.median("bytes_per_second") or 0
         rows.append([
-            name, million, one.median("edges_per_batch") or "-", one.median("reads_per_second"),
-            "-" if share is None else f"{share:.0%}", one.median("device_limit"),
-            (one.median("bytes_per_second") or 0) / 1e6, one.median("bytes_per_edge"),
+            name, million, one.median("edges_per_batch") or "-",
+            "-" if share is None else f"{share:.0%}", reads, moved / 1e6,
+            moved / reads / 1024 if reads else "-", one.median("bytes_per_edge"),
             one.median("cpu_us_per_edge"),
             *(common.size(value) if value else "-" for value in (
                 one.median("cgroup_peak"), one.median("anonymous_peak"))),
@@ -274,10 +253,20 @@ def write_tables(report: Report, limit: int, found: dict[str, Runs]) -> None:
         ])  # fmt: skip
     report.table(
         f"{common.size(limit)}: medians of the rounds",
-        ["", "million sampled edges/s", "edges per batch", "device reads/s",
-         "of the limit of 4 KiB reads", "that limit, reads/s", "MB/s read", "bytes read per edge",
+        ["", "million sampled edges/s", "edges per batch", "of the device's limit (see below)",
+         "device reads/s", "MB/s read", "KiB per read", "bytes read per edge",
          "processor µs per edge", "peak charged to the cgroup", "of it anonymous", "load before"],
         rows,
+    )  # fmt: skip
+    every = [run["device_limits"] for one in found.values() for run in one.runs]
+    report.table(
+        f"{common.size(limit)}: the device's limit, random reads by size, median of {len(every)}",
+        ["KiB", "reads/s", "MB/s"],
+        [
+            [size // 1024, rate, rate * size / 1e6]
+            for size in every[0]
+            for rate in [statistics.median(limits[size] for limits in every)]
+        ],
     )  # fmt: skip
 
 
@@ -299,7 +288,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--limits", type=parse_size, nargs="+", help="default: 1G 2G 4G")
     made.add_argument("--seconds", type=float, help="for each run (default: 20)")
     made.add_argument("--rounds", type=int, help="runs of each contender (default: 3)")
-    made.add_argument("--block", type=int, default=64, help="batches given to grouped sampling")
     made.add_argument("--only", nargs="+", choices=CONTENDERS, default=CONTENDERS)
     args = common.parse(made, argv)
     quick = args.quick
@@ -310,8 +298,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     num_seeds, batch = (8, 64) if quick else (1024, BATCH)
     setting = Setting(
         files, files.seeds(num_seeds, batch), num_seeds, batch,
-        args.seconds or (0.5 if quick else 20.0), 4 if quick else args.block,
-        0.05 if quick else 1.0, compile_ring(args.dir),
+        args.seconds or (0.5 if quick else 20.0), 0.05 if quick else 1.5,
+        compile_ring(args.dir),
     )  # fmt: skip
     if setting.ring is not None:
         check_ring(setting.ring, files, setting.seeds)
@@ -321,7 +309,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.parameters = {
         "nodes": nodes, "edges": edges, "file_bytes": files.graph.stat().st_size,
         "fanouts": FANOUTS, "batch": batch, "seconds": setting.seconds, "rounds": rounds,
-        "block": setting.block, "limits": limits, "ring_depth": RING_DEPTH,
+        "limits": limits, "ring_depth": RING_DEPTH,
     }  # fmt: skip
     by_fio = fio_limits(files.graph, 0.2 if quick else 3.0)
     if by_fio:
@@ -370,7 +358,17 @@ def add_notes(report: Report, found: dict[int, dict[str, Runs]]) -> None:
     for reason in sorted(reasons):
         report.note(reason)
     report.note(
-        "Device reads are those of the whole machine while the contender ran, bytes are its own. "
+        "Of the device's limit: a read takes the device 1 / (reads of its size per second) when it "
+        "always has as many under way as it can use; the sum of that over all reads of a run, by "
+        "the second. So 100 % is a device that is never left waiting, however long the reads are. "
+        "Reads per second alone would not tell, because those of ours are of many sizes. Limits "
+        "are measured before and after each run. Ours are the reads that our engine began, by "
+        "size; of the others the bytes that they read, in reads of the size that the device saw."
+    )
+    report.note(
+        f"RingSampler-like is '{RING_DIRECT}': one 4 KiB read per sampled neighbour, no page "
+        "shared. RingSampler itself asks for 4 bytes through the page cache, as "
+        f"'{RING_BUFFERED}' does: there a page may serve several neighbours while it stays. "
         "The ring reader has no framework around it, makes no graph of what it reads, and holds "
         "8 bytes per node."
     )

@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile, tee
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from worker import memory
 
 MMAP, READ_AHEAD = "aethergraph mmap", "aethergraph mmap, read-ahead"
 URING, GROUPED = "aethergraph uring", "aethergraph uring, grouped"
-NAMES = (MMAP, READ_AHEAD, URING, GROUPED)
+ALONE = "aethergraph uring, one thread"
+NAMES = (MMAP, READ_AHEAD, ALONE, URING, GROUPED)
+IN_FLIGHT = 2  # batches that are sampled at once, each by a thread of its own
 MADV_NORMAL = 0
 
-# (seeds [n, batch], key of the first batch) -> subgraphs, in order
-Sample = Callable[[np.ndarray[Any, Any], int], Iterator[Any]]
+# (key, seeds) of batches, read as they are needed -> subgraphs, in order
+Sample = Callable[[Iterator[tuple[int, Any]]], Iterator[Any]]
 
 
 class Missing(Exception):
@@ -63,14 +66,28 @@ def read_ahead(array: np.ndarray[Any, Any]) -> None:
 
 def make_sampler(name: str, graph: Any, fanouts: list[int]) -> Sample:
     from aethergraph import NeighborSampler
+    from aethergraph.loading import prefetch_map
 
     sampler = NeighborSampler(graph, fanouts)
+
+    def one(batch: tuple[int, Any]) -> Any:
+        return sampler.sample(batch[1], key=batch[0])
+
+    if name == URING:
+        return lambda batches: prefetch_map(
+            one, batches, num_threads=IN_FLIGHT, depth=IN_FLIGHT + 1
+        )
     if name != GROUPED:
-        return lambda seeds, key: (sampler.sample(ids, key=key + i) for i, ids in enumerate(seeds))
+        return lambda batches: map(one, batches)
     if not hasattr(sampler, "sample_many"):
         raise Missing("NeighborSampler has no sample_many")
     many: Any = sampler.sample_many
-    return lambda seeds, key: many(list(seeds), list(range(key, key + len(seeds))))
+
+    def grouped(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+        keys, seeds = tee(batches)
+        return many((ids for _, ids in seeds), (key for key, _ in keys))
+
+    return grouped
 
 
 def device_bytes() -> int:
@@ -79,22 +96,24 @@ def device_bytes() -> int:
     return int(dict(line.split(": ") for line in lines)["read_bytes"])
 
 
-def counts(graph: Any) -> dict[str, Any]:
-    """What the engine counted itself."""
+def read_sizes(graph: Any) -> np.ndarray[Any, Any]:
+    """[sizes, 2]: reads that our engine began, and their bytes; nothing if it did not read."""
     paging = getattr(graph, "paging", None)
-    return {} if paging is None else dict(paging.stats())
+    return np.array([] if paging is None else paging.stats()["read_sizes"], np.int64)
 
 
-def measure(sample: Sample, seeds: np.ndarray[Any, Any], seconds: float, block: int) -> Any:
-    """Sample blocks of batches until the time is over; a block that was begun is finished."""
+def measure(sample: Sample, graph: Any, seeds: np.ndarray[Any, Any], seconds: float) -> Any:
+    """Sample batch after batch until the time is over; what was begun is finished."""
     batches = edges = first = 0
     device, faults = device_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    sizes = read_sizes(graph)
     cpu, start = time.process_time(), time.perf_counter()
-    while batches < len(seeds) and time.perf_counter() - start < seconds:
-        for out in sample(seeds[batches : batches + block], batches):
-            edges += out.num_edges
-            first = first or out.num_edges
-            batches += 1
+    in_time = takewhile(lambda _: time.perf_counter() - start < seconds, enumerate(seeds))
+    for out in sample(in_time):
+        edges += out.num_edges
+        first = first or out.num_edges
+        batches += 1
+        del out
     return {
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - cpu,
@@ -103,6 +122,7 @@ def measure(sample: Sample, seeds: np.ndarray[Any, Any], seconds: float, block: 
         "edges_of_first_batch": first,
         "device_bytes": device_bytes() - device,
         "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
+        "read_sizes": (read_sizes(graph) - sizes).tolist(),
     }
 
 
@@ -116,9 +136,8 @@ def main(config: dict[str, Any]) -> None:
         return
     seeds = np.load(config["seeds"], mmap_mode="r")
     print("ready", flush=True)
-    block = config["block"] if name == GROUPED else 1
-    result = measure(sample, seeds, config["seconds"], block)
-    print(json.dumps({**result, "resident_peak": memory()["peak"], "counts": counts(graph)}))
+    result = measure(sample, graph, seeds, config["seconds"])
+    print(json.dumps({**result, "resident_peak": memory()["peak"]}))
 
 
 if __name__ == "__main__":
