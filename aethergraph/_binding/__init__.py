@@ -80,6 +80,7 @@ from aethergraph._binding.memory import (
     advise,
     buffer_alloc,
     copy,
+    discard,
     view_memory,
     without_read_only,
 )
@@ -187,6 +188,7 @@ __all__ = [
     "check_shape",
     "check_lists",
     "copy",
+    "discard",
     "dtype_code",
     "encode_path",
     "error_table",

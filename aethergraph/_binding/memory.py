@@ -105,3 +105,8 @@ def advise(array: NDArray[Any], advice: int) -> None:
     """Tell the system how the mapped memory under ``array`` will be used. Never fails."""
     if array.nbytes:
         lib.aether_advise(ffi.from_buffer(array), array.nbytes, advice)
+
+
+def discard(file: int, offset: int, size: int) -> None:
+    """Give the disk back a range of an open file, as far as it can have holes. Never fails."""
+    lib.aether_file_discard(file, offset, size)

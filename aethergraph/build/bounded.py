@@ -271,6 +271,7 @@ class BoundedBuild:
             if time.monotonic() - self._recorded_at >= RECORD_SECONDS:
                 files.sync()
                 self._record(lists=files.lists, edges=files.edges)
+                spill.discard(files.lists)
 
         builder = ListBuilder(
             spill, files, order, self._memory, self._threads, self._journal.path("split-"), advanced

@@ -77,8 +77,9 @@ def convert(
             belongs to node i.
         memory_budget: bytes, or a text such as "1G", that the process may take in all; edges are
             then sorted on disk, in a folder beside ``output`` (``output.building``) that needs
-            room for 8 bytes per edge and their values, and the result once more. The files
-            are the same. After a kill, the same call goes on where it was. None: in memory.
+            room for 8 bytes per edge and their values, or for the result once more, if that is
+            larger. The files are the same. After a kill, the same call goes on where it was.
+            None: in memory.
         restart: with ``memory_budget``: begin anew instead.
         force: overwrite outputs.
         stages: announces stages and takes progress.

@@ -182,6 +182,13 @@ class Spill:
             done += count
         return out
 
+    def discard(self, end: int) -> None:
+        """Give the disk back the parts of all keys below ``end``: they are not read again."""
+        for run in self.runs:
+            parts = min((end - self.low) >> run.shift, PARTS)
+            size = int(run.counts[:parts].sum()) * self.dtype(run.id_bytes).itemsize
+            native.discard(self._file, run.offset, size)
+
     def stream(self, part: Part, at_once: int) -> Iterator[Records]:
         """The records of a part in order, some at a time."""
         for run, first, count in part.pieces:

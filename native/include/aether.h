@@ -198,6 +198,11 @@ const void *aether_file_base(const aether_file *file);
  * drop from the page cache as far as clean and unused (4). Never fails. */
 void aether_advise(const void *data, uint64_t size, int32_t advice);
 
+/* Give the disk back what a range of an open file takes: whole blocks become holes, which
+ * read as zeros, and the file keeps its size. A hint: nothing happens on file systems
+ * without holes. */
+void aether_file_discard(int32_t fd, uint64_t offset, uint64_t size);
+
 typedef struct aether_writer aether_writer;
 
 /* Write beside `path` and rename over it in commit, after fsync: a crash at any

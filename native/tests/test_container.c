@@ -443,6 +443,27 @@ TEST(advice_never_changes_data) {
     aether_file_close(file);
 }
 
+TEST(discarding_keeps_size_and_surroundings) {
+    char path[256];
+    static uint8_t data[5 * 4096 + 7], found[sizeof data + 1];
+    memset(data, 0x5A, sizeof data);
+    write_file(test_path(path, sizeof path, "discard"), data, sizeof data);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    aether_file_discard(fd, 0, 0);
+    aether_file_discard(fd, UINT64_MAX, 1);
+    aether_file_discard(fd, 1, UINT64_MAX);
+    aether_file_discard(-1, 0, 4096);
+    CHECK_EQ(pread(fd, found, sizeof found, 0), (ssize_t)sizeof data);
+    CHECK(memcmp(found, data, sizeof data) == 0);
+    aether_file_discard(fd, 4000, 9000);
+    CHECK_EQ(pread(fd, found, sizeof found, 0), (ssize_t)sizeof data);
+    CHECK(memcmp(found, data, 4000) == 0);
+    CHECK(memcmp(found + 13000, data + 13000, sizeof data - 13000) == 0);
+    CHECK(found[8000] == 0 || found[8000] == 0x5A); /* a hole, where there can be one */
+    close(fd);
+}
+
 /* ---- damage -------------------------------------------------------------------- */
 
 /* Does the file open, verify, and hold the sample's data? */

@@ -426,6 +426,31 @@ def test_a_budget_that_is_too_small_names_the_least(tmp_path: Path) -> None:
     assert subprocess.run(command, check=False).returncode == 0
 
 
+def test_discarded_parts_leave_the_disk(tmp_path: Path) -> None:
+    """Of two runs, one with finer parts; what is left is read as before."""
+    rng = np.random.default_rng(0)
+    spilled = Spill(str(tmp_path / "s"), "major", [])
+    for high in (PARTS, 4 * PARTS):
+        writer = RunWriter(spilled, 8 << 20, high=high - 1)
+        writer.add(*rng.integers(0, high, (2, 200_000)), [], high - 1)
+        writer.close()
+    assert [run.shift for run in spilled.runs] == [0, 2]
+    parts = spilled.parts(4 * PARTS)
+    before = [spilled.read(part.pieces).tolist() for part in parts]
+    blocks = os.stat(spilled.path).st_blocks
+    for place in (100, 700):
+        spilled.discard(parts[place].low)
+        for part, records in zip(parts[place:], before[place:], strict=True):
+            assert spilled.read(part.pieces).tolist() == records
+    assert os.stat(spilled.path).st_size == spilled.size
+    if os.stat(spilled.path).st_blocks == blocks:
+        pytest.skip("files cannot have holes here")
+    assert os.stat(spilled.path).st_blocks < 0.3 * blocks
+    spilled.discard(4 * PARTS)
+    assert os.stat(spilled.path).st_blocks <= 4 * 8  # pages at both ends of the runs
+    spilled.remove()
+
+
 def test_part_counts_are_merged_as_ranges_widen(tmp_path: Path) -> None:
     spilled = Spill(str(tmp_path / "s"), "major", [])
     writer = RunWriter(spilled, 2 * 8 * 100)

@@ -1,4 +1,4 @@
-/* aether_advise: access hints for a range of memory. */
+/* Hints for a range of memory, and for one of a file. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -38,5 +38,13 @@ void aether_advise(const void *data, uint64_t size, int32_t advice) {
         drop(from, to, page);
     else
         madvise((void *)from, to - from, hints[advice]);
+    errno = saved;
+}
+
+void aether_file_discard(int32_t fd, uint64_t offset, uint64_t size) {
+    if (size == 0 || offset > INT64_MAX || size > INT64_MAX - offset)
+        return;
+    int saved = errno;
+    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
     errno = saved;
 }
