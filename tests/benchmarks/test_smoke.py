@@ -72,7 +72,6 @@ def check(document: dict[str, Any], name: str) -> None:
         "walks",
         "compressed",
         "build",
-        "build_bounded",
         "end_to_end",
         "growth",
         "load_time",
@@ -82,6 +81,41 @@ def check(document: dict[str, Any], name: str) -> None:
 def test_quick_run(name: str, data: Path) -> None:
     check(run_quick(name, data), name)
     assert (data / f"{name}.png").stat().st_size > 1000
+
+
+def test_building_within_a_budget(data: Path) -> None:
+    arguments = ("--quick", "--times", "3", "--dir", str(data), "--out", str(data))
+    done = run("build_bounded", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "build_bounded.json").read_text())
+    check(document, "build_bounded")
+    (table,) = document["tables"]
+    checked = [row[-1] for row in table["rows"] if row[1].startswith("aethergraph")]
+    assert checked == ["yes", "the same file"] * 3
+    assert not (data / "build_bounded").exists()
+
+
+def test_what_was_built_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph with one other edge, or with two edges in another order, is not that of the input."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    bench = importlib.import_module("build_bounded")
+    setting = bench.Setting(tmp_path, 50, 4000, 2, "1G")
+    rows = np.concatenate([*bench.pieces(50, 2000)] * 2)
+    path = tmp_path / "g.aeg"
+    for change in ("none", "another edge", "another order"):
+        src, dst = rows.T.copy()
+        first, second = np.flatnonzero(dst == 0)[:2]
+        if change == "another edge":
+            src[first] += 1
+        elif change == "another order":
+            assert src[first] != src[second]
+            src[first], src[second] = src[second], src[first]
+        Graph.from_edges(50, src, dst).save(path)
+        if change == "none":
+            bench.check(path, setting)
+            continue
+        with pytest.raises(SystemExit, match="of the input"):
+            bench.check(path, setting)
 
 
 def test_sampling_is_above_the_floor(data: Path) -> None:
