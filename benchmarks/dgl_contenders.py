@@ -1,0 +1,249 @@
+"""The contenders of DGL's stock loaders, one per process (see worker.py); driven by dgl_loaders.py.
+
+An epoch is a new loader over fresh seeds, timed from ``iter()`` to the last batch. DGL's graphs hold
+64-bit ids in memory, as its users build them, and return no edge ids in GraphBolt's case; ours are
+files, copied to memory or mapped, and return them. Features are one mapped file for all.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from typed_samplers import one_list, read
+from worker import Commands, memory, serve
+
+# (fanouts from the seeds on, batch size, seeds, with features) -> a loader
+Make = Callable[[list[int], int, Any, bool], Any]
+
+DGL, OURS_IN_DGL = "DGL NeighborSampler", "aethergraph NeighborSampler"
+GRAPHBOLT = "GraphBolt sample_neighbor"
+OURS_BY_LAYER, OURS_AT_ONCE = "aethergraph sample_neighbor", "aethergraph sample_neighbor_at_once"
+DATALOADING = (DGL, f"{OURS_IN_DGL} memory", f"{OURS_IN_DGL} mmap")
+PIPES = (GRAPHBOLT, f"{OURS_BY_LAYER} memory", f"{OURS_AT_ONCE} memory", f"{OURS_AT_ONCE} mmap")
+
+
+class Source:
+    """The files of one graph, of one type (``seeds_of`` None) or of many."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.folder = Path(config["folder"])
+        self.seeds_of: str | None = config["seeds_of"]
+        self.width: int = config["width"]
+
+    def rows(self, ntype: str | None) -> Any:
+        """Features, mapped."""
+        import torch
+
+        name = f"x{self.width}.npy" if ntype is None else f"x{self.width}-{ntype}.npy"
+        # Copy on write, so that torch takes it; nobody writes.
+        return torch.from_numpy(np.load(self.folder / name, mmap_mode="c"))
+
+    def open(self, storage: Any) -> Any:
+        """Our graph with its features."""
+        from aethergraph import FeatureStore, Graph, HeteroGraph
+
+        if self.seeds_of is None:
+            graph = Graph.load(self.folder / "graph.aeg", storage=storage)
+            graph.load_features(self.folder / f"x{self.width}.npy")
+            return graph
+        typed = HeteroGraph.load(self.folder / "eight.aeg", storage=storage)
+        for ntype in typed.node_types:
+            rows = FeatureStore.load(self.folder / f"x{self.width}-{ntype}.npy")
+            typed[ntype].attrs["x"] = rows
+        return typed
+
+    def csc(self) -> tuple[Any, Any]:
+        import torch
+
+        names = ("indptr", "indices")
+        return tuple(torch.from_numpy(np.load(self.folder / f"{n}.npy")) for n in names)  # type: ignore[return-value]
+
+
+# ---- dgl.dataloading ---------------------------------------------------------------------------
+
+
+def _dgl_loader(source: Source, graph: Any, sampler_of: Callable[..., Any]) -> Make:
+    import dgl
+
+    def make(fanouts: list[int], batch: int, seeds: Any, features: bool) -> Any:
+        names = ["x"] if features else None
+        if features and source.seeds_of is not None:
+            names = dict.fromkeys(graph.ntypes, ["x"])
+        sampler = sampler_of(fanouts[::-1], prefetch_node_feats=names)
+        indices = seeds if source.seeds_of is None else {source.seeds_of: seeds}
+        return dgl.dataloading.DataLoader(graph, indices, sampler, batch_size=batch)
+
+    return make
+
+
+def dgl_graph(source: Source, storage: str) -> Make:
+    import dgl
+    import torch
+
+    none = torch.empty(0, dtype=torch.int64)
+    if source.seeds_of is None:
+        indptr, indices = source.csc()
+        graph = dgl.graph(("csc", (indptr, indices, none)), num_nodes=len(indptr) - 1)
+        graph.ndata["x"] = source.rows(None)
+    else:
+        nodes, lists = read(source.folder / "eight")
+        graph = dgl.heterograph(
+            {
+                kind: ("csc", (torch.from_numpy(indptr), torch.from_numpy(indices), none))
+                for kind, (indptr, indices) in lists.items()
+            },
+            num_nodes_dict=nodes,
+        )
+        for ntype in nodes:
+            graph.nodes[ntype].data["x"] = source.rows(ntype)
+    return _dgl_loader(source, graph, dgl.dataloading.NeighborSampler)
+
+
+def ours_in_dgl(source: Source, storage: str) -> Make:
+    from aethergraph.dgl import GraphStorage, NeighborSampler
+
+    return _dgl_loader(source, GraphStorage(source.open(storage)), NeighborSampler)
+
+
+# ---- GraphBolt ---------------------------------------------------------------------------------
+
+
+def _pipe(source: Source, sample: Callable[[Any, list[int]], Any], features: Any) -> Make:
+    import dgl.graphbolt as gb
+
+    def make(fanouts: list[int], batch: int, seeds: Any, with_features: bool) -> Any:
+        items = gb.ItemSet(seeds, names="seed_nodes")
+        if source.seeds_of is not None:
+            items = gb.ItemSetDict({source.seeds_of: items})
+        pipe = sample(gb.ItemSampler(items, batch_size=batch), fanouts)
+        if with_features:
+            keys = ["x"] if source.seeds_of is None else dict.fromkeys(_ntypes(features), ["x"])
+            pipe = pipe.fetch_feature(features, node_feature_keys=keys)
+        return gb.DataLoader(pipe)
+
+    return make
+
+
+def _ntypes(features: Any) -> list[str]:
+    return [key[1] for key in features._features if key[0] == "node"]
+
+
+def _layers(num_kinds: int, fanouts: list[int]) -> list[Any]:
+    """In GraphBolt's order, one number per edge type."""
+    import torch
+
+    return [torch.full((num_kinds,), fanout) for fanout in reversed(fanouts)]
+
+
+def fused_csc(source: Source, storage: str) -> Make:
+    import dgl.graphbolt as gb
+
+    if source.seeds_of is None:
+        names: list[str | None] = [None]
+        num_kinds = 1
+        graph = gb.fused_csc_sampling_graph(*source.csc())
+    else:
+        nodes, lists = read(source.folder / "eight")
+        names, num_kinds = [*nodes], len(lists)
+        graph = gb.fused_csc_sampling_graph(**one_list(nodes, lists))
+    features = gb.BasicFeatureStore(
+        {("node", name, "x"): gb.TorchBasedFeature(source.rows(name)) for name in names}
+    )
+    return _pipe(
+        source,
+        lambda pipe, fanouts: pipe.sample_neighbor(graph, _layers(num_kinds, fanouts)),
+        features,
+    )
+
+
+def ours_in_graphbolt(source: Source, storage: str, at_once: bool) -> Make:
+    from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
+
+    graph = SamplingGraph(source.open(storage))
+    num_kinds = 1 if source.seeds_of is None else len(graph.edge_type_to_id or {})
+
+    def sample(pipe: Any, fanouts: list[int]) -> Any:
+        stage = pipe.sample_neighbor_at_once if at_once else pipe.sample_neighbor
+        return stage(graph, _layers(num_kinds, fanouts))
+
+    return _pipe(source, sample, FeatureStore(graph.graph))
+
+
+# ---- commands ----------------------------------------------------------------------------------
+
+
+def count_edges(batch: Any) -> int:
+    """Sampled edges of a batch of either loader."""
+    if isinstance(batch, tuple):
+        return sum(block.num_edges(kind) for block in batch[2] for kind in block.canonical_etypes)
+    total = 0
+    for layer in batch.sampled_subgraphs:
+        csc = layer.sampled_csc
+        total += sum(
+            len(part.indices) for part in (csc.values() if isinstance(csc, dict) else [csc])
+        )
+    return total
+
+
+def count_rows(batch: Any) -> int:
+    """Rows of features that a batch of either loader has brought.
+
+    Not for batches without: DGL's blocks would read what they are asked for then.
+    """
+    if isinstance(batch, tuple):
+        block = batch[2][0]
+        return sum(len(block.srcnodes[n].data.get("x", ())) for n in block.srctypes)
+    return sum(map(len, (batch.node_features or {}).values()))
+
+
+def build(name: str, source: Source) -> Make:
+    storage = name.rsplit(" ", 1)[-1]
+    if name == DGL:
+        return dgl_graph(source, storage)
+    if name == GRAPHBOLT:
+        return fused_csc(source, storage)
+    if name.startswith(OURS_IN_DGL):
+        return ours_in_dgl(source, storage)
+    return ours_in_graphbolt(source, storage, name.startswith(OURS_AT_ONCE))
+
+
+def setup(config: dict[str, Any]) -> Commands:
+    import dgl
+    import torch
+
+    torch.set_num_threads(1)
+    make = build(config["contender"], Source(config))
+
+    def epoch(
+        fanouts: list[int], batch: int, seeds: str, first: int, count: int, features: bool
+    ) -> dict[str, float]:
+        """Wall and processor seconds of ``count`` batches, their edges and rows of features."""
+        ids = torch.from_numpy(np.load(seeds)[first : first + count].reshape(-1))
+        loader = make(fanouts, batch, ids, features)
+        gc.collect()
+        edges = rows = 0
+        wall, cpu = time.perf_counter(), time.process_time()
+        for one in loader:
+            edges += count_edges(one)
+            rows += count_rows(one) if features else 0
+        return {
+            "seconds": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+            "edges": edges / count,
+            "rows": rows / count,
+        }
+
+    return {
+        "versions": lambda: {"torch": torch.__version__, "dgl": dgl.__version__},
+        "epoch": epoch,
+        "memory": memory,
+    }
+
+
+if __name__ == "__main__":
+    serve(setup)

@@ -1,0 +1,216 @@
+"""DGL's stock loaders over our graphs and over DGL's own, one thread each.
+
+    python benchmarks/dgl_loaders.py --dgl-python PATH [--quick] [--nodes N]
+
+dgl.dataloading.DataLoader with our GraphStorage and NeighborSampler against a DGLGraph and DGL's;
+gb.DataLoader with our SamplingGraph, through GraphBolt's sample_neighbor and through
+sample_neighbor_at_once, against a FusedCSCSamplingGraph. A graph of one type and one of eight edge
+types, sampling alone and with 128 float32 features. All contenders are processes of the interpreter
+that has DGL, pinned to one core, and take turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+import typed
+from common import GraphFiles, Ratio, Report
+from dgl_contenders import DATALOADING, DGL, GRAPHBOLT, PIPES
+from worker import ONE_THREAD, Worker, WorkerError, take_turns
+
+CASES = (([15, 10], 128), ([20, 15, 10], 1024))
+WIDTH = 128
+FAMILIES = {"dgl.dataloading": DATALOADING, "GraphBolt": PIPES}
+TOLERANCE = 0.03  # of the edges of a batch
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload: the rounds of every contender."""
+
+    graph: str
+    fanouts: list[int]
+    batch: int
+    features: bool
+    rounds: dict[str, list[dict[str, float]]]
+    count: int
+
+    @property
+    def label(self) -> list[common.Cell]:
+        work = "with features" if self.features else "sampling"
+        return [self.graph, f"{self.fanouts} x {self.batch}", work]
+
+    def per_batch(self, name: str, clock: str) -> list[float]:
+        return [one[clock] / self.count for one in self.rounds[name]]
+
+    def milliseconds(self, name: str) -> float:
+        return 1e3 * statistics.median(self.per_batch(name, "seconds"))
+
+    def ratio(self, name: str, base: str, clock: str) -> str:
+        return str(Ratio.paired(self.per_batch(base, clock), self.per_batch(name, clock)))
+
+    def mean(self, name: str, what: str) -> float:
+        return statistics.mean(one[what] for one in self.rounds[name])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"graph": self.graph, "fanouts": self.fanouts, "batch": self.batch,
+                "features": self.features, "batches_per_round": self.count,
+                "rounds": self.rounds}  # fmt: skip
+
+
+def homogeneous(args: Any) -> tuple[GraphFiles, dict[str, Any]]:
+    files = common.power_law_graph(args.dir, args.nodes or (10_000 if args.quick else 10_000_000))
+    files.csc()
+    files.features(WIDTH)
+    return files, {"folder": str(files.folder), "seeds_of": None, "width": WIDTH}
+
+
+def heterogeneous(args: Any) -> tuple[GraphFiles, dict[str, Any]]:
+    folder, nodes = typed.make_graphs(args.dir, args.quick)
+    rng = np.random.Generator(np.random.PCG64(1))
+    for name, count in nodes.items():
+        path = folder / f"x{WIDTH}-{name}.npy"
+        if not path.exists():
+            np.save(path, rng.standard_normal((count, WIDTH), np.float32))
+    own = folder / "seeds-post"
+    own.mkdir(exist_ok=True)
+    files = GraphFiles(own, nodes["post"], 0)
+    return files, {"folder": str(folder), "seeds_of": "post", "width": WIDTH}
+
+
+def measure(workers: Sequence[Worker], files: GraphFiles, graph: str, args: Any) -> list[Case]:
+    """All workloads on one graph; every contender of one family does the same work."""
+    rounds, target = (2, 0.02) if args.quick else (args.rounds, 0.6)
+    cases = []
+    for fanouts, batch in CASES:
+        batch = min(batch, files.num_nodes // 4)
+        for features in (False, True):
+            common.say(f"{graph}, {fanouts} x {batch}, {'with' if features else 'no'} features")
+            arguments = {"fanouts": fanouts, "batch": batch, "features": features}
+            few = {"seeds": str(files.seeds(4, batch)), "first": 0, "count": 2}
+            slowest = max(w.ask("epoch", **few, **arguments)["seconds"] / 2 for w in workers)
+            count = max(2, min(64, int(target / slowest)))
+            seeds = str(files.seeds((rounds + 1) * count, batch))
+            answers = take_turns(
+                workers,
+                rounds,
+                lambda worker, number: worker.ask(
+                    "epoch", seeds=seeds, first=(number + 1) * count, count=count, **arguments
+                ),
+            )
+            case = Case(graph, fanouts, batch, features, answers, count)
+            check(case)
+            cases.append(case)
+    return cases
+
+
+def check(case: Case) -> None:
+    """The contenders sample as many edges and bring as many rows as DGL's.
+
+    Raises:
+        WorkerError: one does not.
+    """
+    for base, names in ((DGL, DATALOADING), (GRAPHBOLT, PIPES)):
+        for name in names:
+            for what in ("edges", "rows"):
+                own, wanted = case.mean(name, what), case.mean(base, what)
+                if abs(own - wanted) > TOLERANCE * wanted:
+                    raise WorkerError(f"{case.label}: {what} of {name}: {own}, not {wanted}")
+
+
+def add_tables(report: Report, cases: Sequence[Case]) -> None:
+    columns = ["graph", "fanouts x batch", "work"]
+    for family, (base, *ours) in FAMILIES.items():
+        for clock, meaning in (("seconds", "wall"), ("cpu", "processor time")):
+            report.table(
+                f"{family}: times as fast as {base}, {meaning}: median (range over rounds)",
+                [*columns, *ours],
+                [[*c.label, *(c.ratio(name, base, clock) for name in ours)] for c in cases],
+            )
+        report.table(
+            f"{family}: ms per batch, medians",
+            [*columns, base, *ours],
+            [[*c.label, *(c.milliseconds(name) for name in (base, *ours))] for c in cases],
+        )
+        report.table(
+            f"{family}: the work: edges / rows of features per batch",
+            [*columns, base, *ours],
+            [
+                [*c.label, *(f"{c.mean(n, 'edges'):,.0f} / {c.mean(n, 'rows'):,.0f}"
+                             for n in (base, *ours))]
+                for c in cases
+            ],
+        )  # fmt: skip
+
+
+def draw(report: Report, cases: Sequence[Case]) -> None:
+    def panels(axes: Sequence[Any]) -> None:
+        for axis, (family, (base, *ours)) in zip(axes, FAMILIES.items(), strict=True):
+            high = 0.8 / len(ours)
+            for place, name in enumerate(ours):
+                values = [
+                    Ratio.paired(c.per_batch(base, "cpu"), c.per_batch(name, "cpu")).median
+                    for c in cases
+                ]
+                at = [number + place * high for number in range(len(cases))]
+                axis.barh(at, values, high * 0.9, label=name, color=common.COLORS[place])
+                for where, value in zip(at, values, strict=True):
+                    axis.text(value, where, f" {value:.2g}", va="center", fontsize=6)
+            labels = [", ".join(str(cell) for cell in case.label) for case in cases]
+            axis.set_yticks([n + 0.4 - high / 2 for n in range(len(cases))], labels, fontsize=6)
+            axis.invert_yaxis()
+            axis.axvline(1, color="k", linewidth=0.8)
+            axis.set_xlabel(f"times as fast as {base}, processor time")
+            axis.set_title(family, fontsize=9)
+            axis.legend(fontsize=6)
+
+    common.plot(report, len(FAMILIES), panels)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--dgl-python", type=Path, default=sys.executable, help="has DGL 2.1")
+    made.add_argument("--nodes", type=int, help="nodes; ten edges each (default: 10M)")
+    made.add_argument("--rounds", type=int, default=9)
+    args = common.parse(made, argv)
+    report = Report("dgl_loaders", "DGL's stock loaders, one thread", args)
+    cases: list[Case] = []
+    for label, prepare in (("one type", homogeneous), ("8 edge types", heterogeneous)):
+        files, config = prepare(args)
+        config["core"] = args.core
+        with ExitStack() as stack:
+            workers = [
+                stack.enter_context(
+                    Worker(name, "dgl_contenders.py", config,
+                           python=str(args.dgl_python), env=ONE_THREAD)
+                )
+                for name in (*DATALOADING, *PIPES)
+            ]  # fmt: skip
+            for module, version in workers[0].ask("versions").items():
+                report.versions[f"{module} (of DGL)"] = version
+            cases += measure(workers, files, label, args)
+    report.parameters = {"core": args.core, "width": WIDTH, "rounds": args.rounds}
+    report.data = {"cases": [case.to_json() for case in cases]}
+    add_tables(report, cases)
+    report.note(
+        "Each is the stock loader from iter() to the last batch, no worker processes, one core. "
+        "GraphBolt's own graph returns no edge ids; ours does. Features: one mapped file in the "
+        "page cache, the same for all."
+    )
+    draw(report, cases)
+    report.finish()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WorkerError as error:
+        raise SystemExit(str(error)) from None
