@@ -16,7 +16,7 @@
 #define MAX_SEEDS   256
 #define MAX_SAMPLES 6
 #define MAX_OUT     (1 << 18)
-#define HGT         8 /* beside the flags */
+#define HGT         32 /* beside the flags */
 
 typedef struct input {
     const uint8_t *data;
@@ -91,14 +91,30 @@ static uint64_t position_of(const graph *g, int64_t edge) {
     return (g->lists.edge_id_bytes == 4 ? UINT32_MAX : INT64_MAX) - (uint64_t)edge;
 }
 
-static void check_edge(const graph *g, const result *r, uint64_t e, bool disjoint) {
+/* HGT samples take no flags. */
+static bool has_flag(const aether_sample_options *o, uint32_t flag) {
+    return !(o->flags & HGT) && o->flags & flag;
+}
+
+/* Whether destinations may start again at this edge: each layer begins with the seeds. */
+static bool begins_layer(const result *r, const aether_sample_options *o, uint64_t e) {
+    uint64_t first = 0;
+    bool begins = false;
+    for (uint32_t h = 0; h < o->num_hops && has_flag(o, AETHER_SAMPLE_LAYERED); h++) {
+        begins |= e == first;
+        first += r->hop_edges[h];
+    }
+    return e == 0 || begins;
+}
+
+static void check_edge(const graph *g, const result *r, const aether_sample_options *o, uint64_t e) {
     uint64_t row = (uint64_t)r->row[e], col = (uint64_t)r->col[e], at = position_of(g, r->edge[e]);
     require(row < r->totals[0] && col < r->totals[0] && at < g->lists.num_edges);
-    require(e == 0 || r->col[e] >= r->col[e - 1]);
+    require(begins_layer(r, o, e) || r->col[e] >= r->col[e - 1]);
     uint64_t source = g->lists.id_bytes == 4 ? g->indices4[at] : g->indices8[at];
     require((uint64_t)r->node[row] == source);
     require(at >= g->indptr[r->node[col]] && at < g->indptr[r->node[col] + 1]);
-    require(!disjoint || r->batch[row] == r->batch[col]);
+    require(!has_flag(o, AETHER_SAMPLE_DISJOINT) || r->batch[row] == r->batch[col]);
 }
 
 /* The fanouts are the numbers of samples here. */
@@ -114,9 +130,9 @@ static int sample_hgt(aether_sampler *s, const int64_t *seeds, uint64_t num_seed
 
 static void sample(aether_sampler *s, const graph *g, const int64_t *seeds, uint64_t num_seeds,
                    const aether_sample_options *o, result *r) {
-    bool hgt = o->flags & HGT, disjoint = !hgt && o->flags & AETHER_SAMPLE_DISJOINT;
+    bool disjoint = has_flag(o, AETHER_SAMPLE_DISJOINT);
     r->totals[0] = r->totals[1] = 0;
-    if (hgt)
+    if (o->flags & HGT)
         r->rc = sample_hgt(s, seeds, num_seeds, o, r);
     else
         r->rc = aether_sample(s, seeds, num_seeds, o, r->hop_nodes, r->hop_edges, r->totals, NULL);
@@ -126,7 +142,7 @@ static void sample(aether_sampler *s, const graph *g, const int64_t *seeds, uint
     for (uint64_t i = 0; i < r->totals[0]; i++)
         require((uint64_t)r->node[i] < g->lists.num_major);
     for (uint64_t e = 0; e < r->totals[1]; e++)
-        check_edge(g, r, e, disjoint);
+        check_edge(g, r, o, e);
 }
 
 /* What earlier samples left in the scratch memory must not be seen. */

@@ -67,14 +67,14 @@ static void fill_request(input *in, const graph *g, request *q) {
     *q = (request){.options = {.key = byte(in), .fanouts = q->fanouts}, .valid = true};
     q->options.num_hops = byte(in) % (MAX_HOPS + 1);
     q->options.flags = byte(in);
-    q->options.flags %= q->options.flags == 255 ? 256 : 16;
+    q->options.flags %= q->options.flags == 255 ? 256 : 32;
     for (uint32_t t = 0; t < g->num_types; t++)
         fill_seeds(in, g, t, q);
     for (uint32_t i = 0; i < g->num_relations * q->options.num_hops; i++) {
         q->fanouts[i] = fanout(in, i % q->options.num_hops == 0);
         q->valid &= q->fanouts[i] >= -1;
     }
-    q->valid &= q->options.flags < 16 && (q->options.flags & AETHER_SAMPLE_DISJOINT || !q->bounded);
+    q->valid &= q->options.flags < 32 && (q->options.flags & AETHER_SAMPLE_DISJOINT || !q->bounded);
 }
 
 static void free_request(request *q) {
@@ -149,13 +149,24 @@ static bool is_visible(const request *q, const relation *l, uint64_t tree, uint6
     return time_at(l, position) >= since && time_at(l, position) <= until;
 }
 
+/* Whether destinations may start again at this edge: each layer begins with the seeds. */
+static bool begins_layer(const request *q, const result *r, uint32_t i, uint64_t e) {
+    uint64_t first = 0;
+    bool begins = false;
+    for (uint32_t h = 0; h < q->options.num_hops && q->options.flags & AETHER_SAMPLE_LAYERED; h++) {
+        begins |= e == first;
+        first += r->hop_edges[i * q->options.num_hops + h];
+    }
+    return e == 0 || begins;
+}
+
 /* The edge stands in the list of its near end, with its far end. */
 static void check_edge(const graph *g, const request *q, const result *r, uint32_t i, uint64_t e) {
     const relation *l = &g->relations[i];
     uint64_t row = (uint64_t)r->row[i][e], col = (uint64_t)r->col[i][e], edge = (uint64_t)r->edge[i][e];
     uint32_t from = l->public.from, to = l->public.to;
     require(row < r->num_nodes[to] && col < r->num_nodes[from]);
-    require(e == 0 || r->col[i][e - 1] <= r->col[i][e]);
+    require(begins_layer(q, r, i, e) || r->col[i][e - 1] <= r->col[i][e]);
     require(r->batch[to][row] == r->batch[from][col]);
     uint64_t v = (uint64_t)r->node[from][col], p = l->indptr[v];
     while (p < l->indptr[v + 1] && (edge_at(l, p) != edge || neighbor_at(l, p) != (uint64_t)r->node[to][row]))
@@ -186,18 +197,20 @@ static void check_counts(const graph *g, const request *q, const result *r, uint
     const relation *l = &g->relations[i];
     uint32_t from = l->public.from, num_hops = q->options.num_hops;
     const uint64_t *hop_nodes = r->hop_nodes + from * (num_hops + 1);
-    uint64_t e = 0, v = 0;
+    uint64_t e = 0, v = 0, end = 0;
     for (uint32_t h = 0; h < num_hops; h++) {
-        uint64_t first = e;
-        for (uint64_t end = v + hop_nodes[h]; v < end; v++) {
+        uint64_t last = e + r->hop_edges[i * num_hops + h];
+        require(last <= r->num_edges[i]);
+        v = q->options.flags & AETHER_SAMPLE_LAYERED ? 0 : v;
+        for (end += hop_nodes[h]; v < end; v++) {
             uint64_t before = e;
-            for (; e < r->num_edges[i] && (uint64_t)r->col[i][e] == v; e++)
+            for (; e < last && (uint64_t)r->col[i][e] == v; e++)
                 for (uint64_t d = before; d < e && !(q->options.flags & AETHER_SAMPLE_REPLACE); d++)
                     require(r->edge[i][d] != r->edge[i][e]);
             require(e - before == wanted_edges(q, l, (uint64_t)r->node[from][v], (uint64_t)r->batch[from][v],
                                                q->fanouts[i * num_hops + h]));
         }
-        require(r->hop_edges[i * num_hops + h] == e - first);
+        require(e == last);
     }
     require(e == r->num_edges[i]);
 }
