@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_threads, seed_hashes
@@ -276,7 +277,7 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         options = self._options(
             layer_fanouts(schema, fanouts, "fanouts"), replace=bool(replace), disjoint=True
         )
-        parts = [hash_ids(own.view(np.int64)) for own in times.values()]
+        parts = [hash_ids(native.time_keys(own)) for own in times.values()]
         key = self.batch_key(*seed_hashes(schema, seeds), *parts)
         return self._sample(
             seeds, options, key, prob=probs_name, time_attr=time_attr, seed_time=times

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import functional_datapipe
 
 import dgl.graphbolt as gb
+from aethergraph import _binding as native
 from aethergraph.dgl._arguments import seed_hashes
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
@@ -160,7 +161,7 @@ class _Layers:
                     "sampling in time needs a timestamp for each seed: add an item of that name"
                 )
             times = check_times(schema, ids, timestamps)
-            parts += [hash_ids(own.view(np.int64)) for own in times.values()]
+            parts += [hash_ids(native.time_keys(own)) for own in times.values()]
         if self._walk is None:
             self._walk = self._make_walk()
         key = self._graph.batch_key(*parts)
