@@ -1,11 +1,13 @@
 """A power-law graph of any size, written straight into a graph file in constant memory.
 
-    python benchmarks/large_graph.py [--nodes 50000000] [--edges 1200000000] [--dir FOLDER]
+    python benchmarks/large_graph.py [--nodes 50000000] [--edges 1200000000] [--values] [--dir DIR]
 
 Both ends of an edge follow the law of ``common.power_law_edges``: the node of rank r is drawn with
 probability ~ r^(-2/3), so degrees follow a power law with exponent 2.5. There, edges are drawn and
 then sorted by destination. Here the in-degrees are what the law expects, so the place of every list
-in the file is known ahead and its neighbours are drawn where they belong, piece by piece.
+in the file is known ahead and its neighbours are drawn where they belong, piece by piece. With
+values, edges have a weight (float32, uniform in (0, 1]) and a time (int64, spread evenly over each
+list).
 """
 
 from __future__ import annotations
@@ -25,23 +27,30 @@ from numpy.typing import NDArray
 
 NODES, EDGES = 50_000_000, 1_200_000_000
 PIECE = 1 << 20  # values made at once, 8 MB an array
+LISTS = 1 << 15  # whose times are made at once
+SPAN = 1_000_000  # of times
 
 
-def large_graph(folder: Path, num_nodes: int = NODES, num_edges: int = EDGES) -> GraphFiles:
-    """The graph, in CSC with 32-bit ids, made on first use: 4 bytes per edge and 8 per node."""
-    name = f"power-law-{common.short(num_nodes)}-{common.short(num_edges)}"
+def large_graph(
+    folder: Path, num_nodes: int = NODES, num_edges: int = EDGES, *, values: bool = False
+) -> GraphFiles:
+    """The graph, in CSC with 32-bit ids, made on first use: 4 bytes per edge and 8 per node.
+
+    With ``values`` it has edge weights and edge times: 12 bytes more per edge.
+    """
+    name = f"power-law-{common.short(num_nodes)}-{common.short(num_edges)}{'-values' * values}"
     files = GraphFiles(folder / name, num_nodes, num_edges)
     files.folder.mkdir(parents=True, exist_ok=True)
     if not files.graph.exists():
         common.say(f"making a graph of {num_nodes:,} nodes and {num_edges:,} edges")
         start = time.perf_counter()
-        write(files.graph, num_nodes, num_edges)
+        write(files.graph, num_nodes, num_edges, values=values)
         seconds = time.perf_counter() - start
         common.say(f"{seconds:.0f} s, {num_edges / seconds / 1e6:.1f} M edges/s")
     return files
 
 
-def write(path: Path, num_nodes: int, num_edges: int) -> None:
+def write(path: Path, num_nodes: int, num_edges: int, *, values: bool = False) -> None:
     """Write the graph file; it appears complete or not at all."""
     from aethergraph import _binding as native
     from aethergraph.container import EdgeType, FileMeta, NodeType
@@ -54,6 +63,11 @@ def write(path: Path, num_nodes: int, num_edges: int) -> None:
         (native.SECTION_CSC_INDPTR, np.dtype(np.uint64), offsets(num_nodes, num_edges)),
         (native.SECTION_CSC_INDICES, np.dtype(np.uint32), neighbors(num_nodes, num_edges)),
     ]
+    if values:
+        sections += [
+            (native.SECTION_EDGE_WEIGHT, np.dtype(np.float32), weights(num_edges)),
+            (native.SECTION_EDGE_TIME, np.dtype(np.int64), times(num_nodes, num_edges)),
+        ]
     with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
         for kind, dtype, pieces in sections:
             writer.begin(kind, 0, native.dtype_code(dtype))
@@ -103,12 +117,34 @@ def neighbors(num_nodes: int, num_edges: int) -> Iterator[NDArray[np.uint32]]:
             yield waiting.popleft().result()
 
 
+def weights(num_edges: int) -> Iterator[NDArray[np.float32]]:
+    """Weights in pieces, uniform in (0, 1]."""
+    for number, begin in enumerate(range(0, num_edges, PIECE)):
+        rng = np.random.Generator(np.random.PCG64([1, number]))
+        yield 1 - rng.random(min(PIECE, num_edges - begin), np.float32)
+
+
+def times(num_nodes: int, num_edges: int) -> Iterator[NDArray[np.int64]]:
+    """Times in pieces: entry j of a list of n has the time ``SPAN * j // n``."""
+    before = 0
+    for piece in offsets(num_nodes, num_edges):
+        ends = piece.astype(np.int64)
+        starts = np.concatenate([[before], ends[:-1]])
+        degree = ends - starts
+        before = int(ends[-1])
+        for at in range(0, len(ends), LISTS):
+            own = slice(at, at + LISTS)
+            place = np.arange(starts[own][0], ends[own][-1]) - np.repeat(starts[own], degree[own])
+            yield SPAN * place // np.repeat(degree[own], degree[own])
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--nodes", type=int, default=NODES)
     made.add_argument("--edges", type=int, default=EDGES)
+    made.add_argument("--values", action="store_true", help="edge weights and edge times as well")
     args = common.parse(made, argv)
-    print(large_graph(args.dir, args.nodes, args.edges).graph)
+    print(large_graph(args.dir, args.nodes, args.edges, values=args.values).graph)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ class RandomWalker:
         pad: fill up with -1 after a dead end.
         edge_table: with ``q`` other than 1: make a table of one id per edge, once, that tells in
             about one memory access whether an edge exists, and keep it with the graph. False looks
-            through the lists: no memory, the same walks, slow near hubs.
+            through the lists: no memory, the same walks, slow near hubs. None: True, but False
+            where the lists stay in their file (``storage="uring"``).
         num_threads: threads of the native pool that one call may use; 0 is all of them.
         seed: start of the keys of calls that give none.
 
@@ -80,7 +81,7 @@ class RandomWalker:
         restart: float = 0.0,
         direction: Direction = "out",
         pad: bool = False,
-        edge_table: bool = True,
+        edge_table: bool | None = None,
         num_threads: int = 0,
         seed: int = 0,
     ) -> None:
@@ -93,7 +94,8 @@ class RandomWalker:
         self.restart = _as_share(restart, "restart")
         self.direction: Direction = direction
         self.pad = bool(pad)
-        self.edge_table = bool(edge_table)
+        in_file = graph.paging is not None
+        self.edge_table = not in_file if edge_table is None else bool(edge_table)
         self.num_threads = _as_threads(num_threads)
         self.seed = as_integer(seed, "seed")
         self._num_nodes = graph.num_nodes

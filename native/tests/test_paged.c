@@ -3,6 +3,7 @@
 #include "block_ids.h"
 #include "io_file.h"
 #include "store/paged.h"
+#include "store/reads.h"
 #include "store/windows.h"
 
 static char path_memory[128];
@@ -441,6 +442,65 @@ TEST(a_file_of_blocks_that_was_cut_off_is_named) {
     graph g = make_graph(5, 20000, 4);
     pack(&g);
     cut_off(g);
+}
+
+/* ---- whole lists ---- */
+
+typedef struct visits {
+    const graph *g;
+    const ae_list *lists;
+    uint64_t list, done; /* what comes next */
+    uint64_t pieces, wrong;
+} visits;
+
+static int visit(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint64_t n, aether_error *err) {
+    visits *v = ctx;
+    (void)err;
+    while (v->list < list && v->done == v->lists[v->list].degree) { /* lists without entries are left out */
+        v->list++;
+        v->done = 0;
+    }
+    v->wrong += list != v->list || at != v->lists[list].start + v->done;
+    for (uint64_t i = 0; i < n; i++)
+        v->wrong += ids[i] != (v->g->id_bytes == 4 ? ((uint32_t *)v->g->indices)[at + i]
+                                                   : ((uint64_t *)v->g->indices)[at + i]);
+    v->done += n;
+    v->pieces++;
+    return AETHER_OK;
+}
+
+/* More entries than are read at a time, so that lists are cut. */
+TEST(lists_are_read_together) {
+    for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
+        graph g = make_graph(bytes, 1200, bytes);
+        const uint64_t n = 15 * g.num_nodes;
+        aether_error err = {0};
+        aether_io *io;
+        aether_topology *t = open_paged(&g, NULL, &io);
+        ae_list *lists = calloc(n + 1, sizeof *lists);
+        uint64_t total = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t node = (i * 7) % g.num_nodes;
+            CHECK_OK(t->ops->locate(t, &node, 1, &lists[i], &err), err);
+            total += lists[i].degree;
+        }
+        CHECK(total > 2 * AE_READS_MOST);
+        ae_reads reads = {0};
+        visits v = {.g = &g, .lists = lists};
+        CHECK_OK(ae_reads_lists(&reads, t, lists, n, visit, &v, &err), err);
+        CHECK_EQ(v.wrong, 0);
+        CHECK_EQ(v.done, lists[v.list].degree);
+        for (v.list++; v.list < n; v.list++)
+            CHECK_EQ(lists[v.list].degree, 0);
+        CHECK(v.pieces > 2 && ae_reads_memory(&reads) > 0);
+        CHECK_OK(ae_reads_lists(&reads, t, lists, 0, visit, &v, &err), err);
+        ae_reads_free(&reads);
+        CHECK_EQ(ae_reads_memory(&reads), 0);
+        free(lists);
+        aether_topology_destroy(t);
+        aether_io_close(io);
+        free_graph(&g);
+    }
 }
 
 TEST(an_id_that_is_too_large_is_found) {

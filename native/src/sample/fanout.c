@@ -16,10 +16,12 @@
 #include "core/task.h"
 #include "sample/failure.h"
 #include "sample/plan.h"
+#include "store/reads.h"
 
-#define GROUP 64  /* nodes */
-#define CHUNK 512 /* nodes handed out at a time */
-#define PIECE 256 /* positions fetched at a time */
+#define GROUP 64                  /* nodes */
+#define CHUNK 512                 /* nodes handed out at a time */
+#define PIECE 256                 /* positions fetched at a time */
+#define CELLS (UINT64_C(1) << 18) /* of the table, filled at a time where many are read at once */
 
 typedef struct fan {
     const aether_topology *t;
@@ -77,6 +79,66 @@ static int fan_group(const fan *f, uint64_t first, uint64_t n, ae_scratch *set, 
     return rc;
 }
 
+/* ---- lists that are slow to reach ---- */
+
+typedef struct together {
+    ae_reads reads;
+    ae_scratch lists, counts, positions, ids;
+} together;
+
+static void free_together(together *g) {
+    ae_reads_free(&g->reads);
+    ae_scratch_free(&g->lists);
+    ae_scratch_free(&g->counts);
+    ae_scratch_free(&g->positions);
+    ae_scratch_free(&g->ids);
+}
+
+static int reserve_together(together *g, uint64_t rows, uint64_t k, aether_error *err) {
+    int rc = ae_scratch_reserve(&g->lists, rows * sizeof(ae_list), 0, err);
+    if (!rc)
+        rc = ae_scratch_reserve(&g->counts, rows * sizeof(uint64_t), 0, err);
+    if (!rc)
+        rc = ae_scratch_reserve(&g->positions, rows * k * sizeof(uint64_t), 0, err);
+    return rc ? rc : ae_scratch_reserve(&g->ids, rows * k * sizeof(uint64_t), 0, err);
+}
+
+/* Rows [first, first + n). */
+static int fan_rows(fan *f, uint64_t first, uint64_t n, together *g, aether_error *err) {
+    ae_list *lists = g->lists.data;
+    uint64_t *counts = g->counts.data, *positions = g->positions.data, *ids = g->ids.data, total = 0;
+    if (ae_task_cancelled(f->task))
+        return ae_error_set(err, AETHER_E_CANCELLED, "cancelled");
+    int rc = f->t->ops->locate(f->t, (const uint64_t *)f->nodes + first, n, lists, err);
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        rc = plan_row(f, first + i, lists[i], &f->sets[0], &counts[i], err);
+        if (!rc)
+            memcpy(positions + total, f->out + (first + i) * f->k, counts[i] * sizeof *positions);
+        total += rc ? 0 : counts[i];
+    }
+    if (!rc)
+        rc = ae_reads_fetch(&g->reads, f->t, positions, total, ids, NULL, err);
+    for (uint64_t i = 0; !rc && i < n; ids += counts[i++]) {
+        int64_t *row = f->out + (first + i) * f->k;
+        memcpy(row, ids, counts[i] * sizeof *row);
+        for (uint64_t j = counts[i]; j < f->k; j++)
+            row[j] = -1;
+    }
+    ae_task_add(f->task, n);
+    return rc;
+}
+
+static int fan_together(fan *f, aether_error *err) {
+    together g = {0};
+    uint64_t rows = CELLS / f->k ? CELLS / f->k : 1;
+    rows = rows < f->n ? rows : f->n;
+    int rc = reserve_together(&g, rows, f->k, err);
+    for (uint64_t at = 0; !rc && at < f->n; at += rows)
+        rc = fan_rows(f, at, f->n - at < rows ? f->n - at : rows, &g, err);
+    free_together(&g);
+    return rc;
+}
+
 static void fan_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     fan *f = ctx;
     uint64_t begin = chunk * CHUNK, end = begin + CHUNK < f->n ? begin + CHUNK : f->n;
@@ -120,8 +182,11 @@ int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, ui
         .task = task,
     };
     ae_task_begin(task, n);
-    ae_pool_run(fan_chunk, &f, (n + CHUNK - 1) / CHUNK, num_threads);
+    if (ae_reads_pay(t))
+        rc = fan_together(&f, err);
+    else
+        ae_pool_run(fan_chunk, &f, (n + CHUNK - 1) / CHUNK, num_threads);
     for (uint32_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&f.sets[i]);
-    return ae_failure_take(&f.failure, err);
+    return rc ? rc : ae_failure_take(&f.failure, err);
 }

@@ -203,6 +203,22 @@ static bool is_drawn(const work *w, uint32_t type) {
     return false;
 }
 
+/* The same with all of them asked for at once, where lists are slow to reach. */
+static int run_together(const work *w, spread *p) {
+    int rc = ae_scratch_reserve(&w->s->neighbors, p->total * sizeof(uint64_t), 0, w->err);
+    if (rc)
+        return rc;
+    const uint64_t *ids = w->s->neighbors.data;
+    rc = ae_reads_fetch(&w->s->reads, p->t, p->positions, p->total, w->s->neighbors.data, NULL, w->err);
+    for (uint64_t at = 0; !rc && at < p->total; at += CHUNK) {
+        const uint64_t n = chunk_size(p, at / CHUNK);
+        for (uint64_t i = 0; i < n; i++)
+            ae_idmap_prefetch(&p->budget->map, ids[at + i]);
+        add_chunk(p, ids + at, n);
+    }
+    return rc;
+}
+
 static int spread_relation(const work *w, uint32_t relation) {
     const ae_relation *r = &w->s->relations[relation];
     const ae_nodes *from = &w->s->nodes[r->from];
@@ -217,7 +233,9 @@ static int spread_relation(const work *w, uint32_t relation) {
         rc = plan(w, &p, relation);
     if (!rc)
         rc = reserve_budget(p.budget, p.total, w->s->nodes[r->to].num_ids, w->err);
-    return rc ? rc : run_chunks(w, &p);
+    if (rc)
+        return rc;
+    return ae_reads_pay(p.t) ? run_together(w, &p) : run_chunks(w, &p);
 }
 
 /* ---- draw ---- */

@@ -7,7 +7,8 @@
 #include "core/error.h"
 #include "sample/frontier.h"
 
-#define BLOCK 256
+#define BLOCK    256
+#define TOGETHER 65536 /* lists, where many are read at once */
 
 typedef struct walk {
     ae_relation *r;
@@ -66,13 +67,17 @@ static int walk_list(walk *w, ae_list list) {
     return AETHER_OK;
 }
 
+static void enter_list(const aether_sampler *s, walk *w, uint64_t key, ae_list list) {
+    w->tree = s->node_bits ? ae_key_tree(s, key) << s->node_bits : 0;
+    w->holes = ae_holes_in(w->r->excluded, w->r->num_excluded, list);
+}
+
 /* Of a disjoint sample the edges within the tree, and those that it may see. */
 static int walk_node(const aether_sampler *s, walk *w, uint64_t key, ae_list list) {
     int rc = ae_frontier_restrict(s, w->r, key, &list, w->err);
     if (rc)
         return rc;
-    w->tree = s->node_bits ? ae_key_tree(s, key) << s->node_bits : 0;
-    w->holes = ae_holes_in(w->r->excluded, w->r->num_excluded, list);
+    enter_list(s, w, key, list);
     return walk_list(w, list);
 }
 
@@ -97,6 +102,64 @@ static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, ui
     return rc;
 }
 
+/* ---- lists that are slow to reach ---- */
+
+typedef struct together {
+    const aether_sampler *s;
+    walk *w;
+    const uint64_t *keys;
+    const ae_list *lists;
+    uint64_t *first;
+    uint64_t begun; /* lists whose first edge is known */
+} together;
+
+static void begin_lists(together *g, uint64_t end) {
+    while (g->begun < end)
+        g->first[g->begun++] = g->w->r->num_edges;
+}
+
+static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint64_t n, aether_error *err) {
+    together *g = ctx;
+    walk *w = g->w;
+    if (g->begun <= list) { /* this list's first entries */
+        begin_lists(g, list + 1);
+        enter_list(g->s, w, g->keys[list], g->lists[list]);
+    }
+    (void)err; /* w->err is the same */
+    for (uint64_t i = 0; i < n; i += BLOCK) {
+        const uint64_t some = n - i < BLOCK ? n - i : BLOCK;
+        int rc = reserve(w, some);
+        if (rc)
+            return rc;
+        for (uint64_t j = 0; j < some; j++) {
+            w->positions[j] = at + i + j;
+            w->ids[j] = ids[i + j];
+        }
+        keep_sampled(w, some);
+    }
+    return AETHER_OK;
+}
+
+static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint64_t n, uint64_t *first) {
+    const aether_topology *t = w->r->topology;
+    int rc = ae_scratch_reserve(&s->lists, n * sizeof(ae_list), 0, w->err);
+    ae_list *lists = s->lists.data;
+    for (uint64_t at = 0; !rc && at < n; at += BLOCK) {
+        const uint64_t some = n - at < BLOCK ? n - at : BLOCK;
+        uint64_t nodes[BLOCK] = {0};
+        for (uint64_t i = 0; i < some; i++)
+            nodes[i] = ae_key_node(s, keys[at + i]);
+        rc = t->ops->locate(t, nodes, some, lists + at, w->err);
+        for (uint64_t i = at; !rc && i < at + some; i++)
+            rc = ae_frontier_restrict(s, w->r, keys[i], &lists[i], w->err);
+    }
+    together g = {s, w, keys, lists, first, 0};
+    if (!rc)
+        rc = ae_reads_lists(&s->reads, t, lists, n, keep_read, &g, w->err);
+    begin_lists(&g, rc ? 0 : n);
+    return rc;
+}
+
 static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     walk w = {.r = r, .map = &s->nodes[r->to].map, .err = err};
     const ae_nodes *from = &s->nodes[r->from];
@@ -106,9 +169,12 @@ static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     uint64_t *first = ae_relation_first(r);
     r->num_edges = r->num_layers = 0;
     r->num_expanded = from->num_nodes;
-    for (uint64_t v = 0; v < from->num_nodes; v += BLOCK) {
-        uint64_t n = from->num_nodes - v < BLOCK ? from->num_nodes - v : BLOCK;
-        rc = walk_nodes(s, &w, ae_nodes_keys(from) + v, n, first + v);
+    const bool pays = ae_reads_pay(r->topology);
+    const uint64_t block = pays ? TOGETHER : BLOCK;
+    for (uint64_t v = 0; v < from->num_nodes; v += block) {
+        const uint64_t n = from->num_nodes - v < block ? from->num_nodes - v : block;
+        const uint64_t *keys = ae_nodes_keys(from) + v;
+        rc = pays ? walk_together(s, &w, keys, n, first + v) : walk_nodes(s, &w, keys, n, first + v);
         if (rc)
             return rc;
     }

@@ -94,6 +94,7 @@ static void free_arrays(aether_sampler *s) {
     ae_scratch_free(&s->bounds);
     ae_scratch_free(&s->neighbors);
     ae_staging_free(&s->staging);
+    ae_reads_free(&s->reads);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&s->sets[i]);
 }
@@ -112,7 +113,8 @@ void aether_sampler_destroy(aether_sampler *s) {
 
 uint64_t aether_sampler_memory(const aether_sampler *s) {
     uint64_t total = sizeof *s + s->lists.bytes + s->wholes.bytes + s->holes.bytes + s->drawable.bytes +
-                     s->bounds.bytes + s->neighbors.bytes + ae_staging_memory(&s->staging);
+                     s->bounds.bytes + s->neighbors.bytes + ae_staging_memory(&s->staging) +
+                     ae_reads_memory(&s->reads);
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {

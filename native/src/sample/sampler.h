@@ -37,7 +37,7 @@
 #include "sample/idmap.h"
 #include "sample/times.h"
 #include "sample/weighted.h"
-#include "store/paged.h"
+#include "store/reads.h"
 
 typedef struct ae_nodes {
     uint64_t num_ids; /* nodes of this type in the graph */
@@ -77,6 +77,7 @@ struct aether_sampler {
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
     ae_staging staging;           /* of topologies with fetch_many */
+    ae_reads reads;               /* of the same, for what is no hop: HGT and induced subgraphs */
     struct ae_hgt *hgt;           /* NULL before the first HGT sample */
     uint64_t num_trees;
     uint32_t node_bits; /* 0 unless disjoint */

@@ -3,12 +3,14 @@
  * so it is read as a whole, once for all pairs that ask for it.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/task.h"
-#include "store/topology.h"
+#include "store/reads.h"
 
 #define BLOCK 256
+#define LISTS 4096 /* read together where that pays */
 
 typedef struct find {
     const aether_topology *t;
@@ -52,7 +54,14 @@ static void keep(find *f, uint64_t pair, uint64_t position) {
     f->hits++;
 }
 
-/* The pairs [from, to) share a list. */
+/* The pairs [from, to) share a list, of which these are n entries from `position` on. */
+static void search_entries(find *f, uint64_t from, uint64_t to, uint64_t position, const uint64_t *ids,
+                           uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t p = first_pair(f, from, to, ids[i]); p < to && (uint64_t)f->minor[p] == ids[i]; p++)
+            keep(f, p, position + i);
+}
+
 static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_error *err) {
     uint64_t positions[BLOCK], ids[BLOCK];
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
@@ -62,10 +71,22 @@ static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_erro
         int rc = f->t->ops->fetch(f->t, positions, n, ids, err);
         if (rc)
             return rc;
-        for (uint64_t i = 0; i < n; i++)
-            for (uint64_t p = first_pair(f, from, to, ids[i]); p < to && (uint64_t)f->minor[p] == ids[i]; p++)
-                keep(f, p, positions[i]);
+        search_entries(f, from, to, positions[0], ids, n);
     }
+    return AETHER_OK;
+}
+
+/* The pairs of each of some lists end where those of the next begin. */
+typedef struct reading {
+    find *f;
+    uint64_t from[LISTS + 1];
+    ae_list lists[LISTS];
+} reading;
+
+static int search_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint64_t n, aether_error *err) {
+    const reading *r = ctx;
+    (void)err;
+    search_entries(r->f, r->from[list], r->from[list + 1], at, ids, n);
     return AETHER_OK;
 }
 
@@ -83,6 +104,57 @@ static int check_pairs(const aether_topology *t, const int64_t *major, const int
     return AETHER_OK;
 }
 
+/* The end of the pairs that share a list with pair `from`. */
+static uint64_t end_of(const int64_t *major, uint64_t n, uint64_t from) {
+    uint64_t to = from + 1;
+    while (to < n && major[to] == major[from])
+        to++;
+    return to;
+}
+
+static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint64_t from = 0, to; !rc && from < n; from = to) {
+        ae_list list;
+        uint64_t node = (uint64_t)major[from];
+        to = end_of(major, n, from);
+        if (ae_task_cancelled(task))
+            return ae_error_set(err, AETHER_E_CANCELLED, "looking up edges was cancelled");
+        rc = f->t->ops->locate(f->t, &node, 1, &list, err);
+        if (!rc)
+            rc = search(f, list, from, to, err);
+        ae_task_add(task, to - from);
+    }
+    return rc;
+}
+
+/* Lists that are slow to reach: many at a time. */
+static int search_together(find *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
+    reading *r = calloc(1, sizeof *r);
+    ae_reads reads = {0};
+    int rc = r ? AETHER_OK : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for looking up edges");
+    for (uint64_t from = 0; !rc && from < n;) {
+        uint64_t lists = 0, begin = from;
+        if (ae_task_cancelled(task)) {
+            rc = ae_error_set(err, AETHER_E_CANCELLED, "looking up edges was cancelled");
+            break;
+        }
+        for (; !rc && lists < LISTS && from < n; lists++) {
+            uint64_t node = (uint64_t)major[from];
+            rc = f->t->ops->locate(f->t, &node, 1, &r->lists[lists], err);
+            r->from[lists] = from;
+            r->from[lists + 1] = from = end_of(major, n, from);
+        }
+        r->f = f;
+        if (!rc)
+            rc = ae_reads_lists(&reads, f->t, r->lists, lists, search_read, r, err);
+        ae_task_add(task, from - begin);
+    }
+    ae_reads_free(&reads);
+    free(r);
+    return rc;
+}
+
 int aether_find_edges(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
                       uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
                       aether_task *task, aether_error *err) {
@@ -90,18 +162,9 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
     aether_guard();
     int rc = check_pairs(t, major, minor, n, err);
     ae_task_begin(task, n);
-    for (uint64_t from = 0, to; !rc && from < n; from = to) {
-        ae_list list;
-        uint64_t node = (uint64_t)major[from];
-        for (to = from; to < n && major[to] == major[from]; to++)
-            ;
-        if (ae_task_cancelled(task))
-            return ae_error_set(err, AETHER_E_CANCELLED, "looking up edges was cancelled");
-        rc = t->ops->locate(t, &node, 1, &list, err);
-        if (!rc)
-            rc = search(&f, list, from, to, err);
-        ae_task_add(task, to - from);
-    }
+    if (!rc)
+        rc =
+            ae_reads_pay(t) ? search_together(&f, major, n, task, err) : search_each(&f, major, n, task, err);
     *num_hits = f.hits;
     return rc;
 }

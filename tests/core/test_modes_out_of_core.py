@@ -1,0 +1,224 @@
+"""What is neither a plain nor a typed neighbour sample, of graphs whose lists stay in their file.
+
+Everything is compared with the same graph in memory, whose answers other tests compare with models.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aethergraph as ag
+from aethergraph import errors
+from aethergraph.sampling import HGTSampler, RandomWalker, random_fanout
+
+BUDGET = "24M"
+NODES = 3000
+
+
+def make_graph(rng: np.random.Generator, num_nodes: int, num_edges: int) -> ag.Graph:
+    """A graph with hubs: half of the edges end at a hundredth of the nodes."""
+    src = rng.integers(0, num_nodes, num_edges)
+    dst = (rng.random(num_edges) ** 6 * num_nodes).astype(np.int64)
+    return ag.Graph.from_edges(
+        num_nodes, src, dst, layout="both", edge_weight=rng.integers(0, 3, num_edges),
+        edge_time=rng.integers(-5, 30, num_edges), node_time=rng.integers(-5, 30, num_nodes),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("modes") / "graph.aeg"
+    make_graph(np.random.default_rng(4), NODES, 60_000).save(path)
+    return path
+
+
+def both(path: Path, **options: Any) -> tuple[ag.Graph, ag.Graph]:
+    """The graph in its file, and in memory."""
+    paged = ag.Graph.load(path, storage="uring", **{"memory_budget": BUDGET, **options})
+    return paged, ag.Graph.load(path, storage="memory")
+
+
+# ---- walks and tables ---------------------------------------------------------------------------
+
+
+WALKS: list[dict[str, Any]] = [
+    {},
+    {"direction": "in"},
+    {"restart": 0.3},
+    {"pad": True, "direction": "in"},
+    {"p": 0.25, "q": 4.0},
+    {"p": 4.0, "q": 0.5, "direction": "in"},
+    {"p": 0.5, "q": 2.0, "edge_table": True},
+    {"p": 2.0},
+    {"weighted": True},
+    {"weighted": True, "p": 0.5, "q": 2.0, "restart": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", WALKS, ids=str)
+@pytest.mark.parametrize("num_threads", [1, 0])
+def test_walks_are_the_same(path: Path, options: dict[str, Any], num_threads: int) -> None:
+    paged, memory = both(path)
+    starts = np.random.default_rng(1).integers(0, NODES, 700)
+    found = RandomWalker(paged, num_threads=num_threads, **options).walk(starts, 6, key=3)
+    np.testing.assert_array_equal(found, RandomWalker(memory, **options).walk(starts, 6, key=3))
+    assert RandomWalker(paged, **options).walk([], 6, key=3).shape == (0, 7)
+
+
+def test_a_table_of_edges_is_made_of_lists_in_memory_alone(path: Path) -> None:
+    paged, memory = both(path)
+    assert not RandomWalker(paged, q=2.0).edge_table
+    assert RandomWalker(paged, q=2.0, edge_table=True).edge_table
+    assert RandomWalker(memory, q=2.0).edge_table
+
+
+def test_walks_of_one_call_share_their_reads(path: Path) -> None:
+    paged, _ = both(path)
+    starts = np.arange(NODES)
+    assert paged.paging is not None
+    before = paged.paging.stats()["reads"]
+    RandomWalker(paged, direction="in", num_threads=1).walk(starts, 4, key=0)
+    assert paged.paging.stats()["reads"] - before < len(
+        starts
+    )  # a read for each walk and step: 12000
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("k", [1, 7, 400_000])
+def test_tables_of_neighbours_are_the_same(path: Path, k: int, replace: bool) -> None:
+    paged, memory = both(path)
+    nodes = np.random.default_rng(2).integers(0, NODES, 3 if k > 1000 else 900)
+    for direction in ("in", "out"):
+        options: dict[str, Any] = {"replace": replace, "direction": direction, "key": 5}
+        np.testing.assert_array_equal(
+            random_fanout(paged, nodes, k, **options), random_fanout(memory, nodes, k, **options)
+        )
+
+
+# ---- edges by their ends ------------------------------------------------------------------------
+
+
+def test_edges_are_found_by_their_ends(path: Path) -> None:
+    paged, memory = both(path)
+    rng = np.random.default_rng(3)
+    src, dst = memory.edge_index()
+    some = rng.integers(0, len(src), 6000)
+    u = np.concatenate([src[some], rng.integers(0, NODES, 6000)])
+    v = np.concatenate([dst[some], rng.integers(0, NODES, 6000)])
+    np.testing.assert_array_equal(paged.has_edges(u, v), memory.has_edges(u, v))
+    assert paged.has_edges(u, v)[:6000].all()
+    for one, two in zip(paged.edges_between(u, v), memory.edges_between(u, v), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+# ---- HGT ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_neighbors", [None, 3, 50])
+def test_hgt_samples_are_the_same(tmp_path: Path, max_neighbors: int | None) -> None:
+    rng = np.random.default_rng(2)
+    graph = ag.HeteroGraph.from_edges(
+        {
+            ("user", "votes", "post"): (rng.integers(0, 300, 9000), rng.integers(0, 900, 9000)),
+            ("post", "cites", "post"): (rng.integers(0, 900, 5000), rng.integers(0, 900, 5000)),
+        },
+        num_nodes={"user": 300, "post": 900},
+        add_reverse=True,
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
+    one = HGTSampler(graph, [20, 30], max_neighbors=max_neighbors)
+    two = HGTSampler(paged, [20, 30], max_neighbors=max_neighbors)
+    for key in range(4):
+        seeds = {"post": rng.integers(0, 900, 20 * key), "user": rng.integers(0, 300, 9)}
+        expected, found = one.sample(seeds, key=key), two.sample(seeds, key=key)
+        assert found.num_sampled_nodes == expected.num_sampled_nodes
+        for name in ("node", "row", "col", "edge"):
+            for kind, values in getattr(expected, name).items():
+                np.testing.assert_array_equal(getattr(found, name)[kind], values, f"{name} {kind}")
+
+
+# ---- any graph ----------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_any_graph_gives_the_same(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    num_nodes = data.draw(st.integers(1, 60))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    path = tmp_path_factory.mktemp("any") / "graph.aeg"
+    make_graph(rng, num_nodes, data.draw(st.integers(0, 900))).save(path)
+    paged, memory = both(path, memory_budget=data.draw(st.sampled_from(["18M", "60M"])))
+    some = rng.integers(0, num_nodes, data.draw(st.integers(0, 40)))
+    walk = {
+        "p": data.draw(st.sampled_from([1.0, 0.2, 5.0])),
+        "q": data.draw(st.sampled_from([1.0, 0.2, 5.0])),
+        "restart": data.draw(st.sampled_from([0.0, 0.2])),
+        "direction": data.draw(st.sampled_from(["in", "out"])),
+    }
+    np.testing.assert_array_equal(
+        RandomWalker(paged, **walk).walk(some, 5, key=1),
+        RandomWalker(memory, **walk).walk(some, 5, key=1),
+    )
+    np.testing.assert_array_equal(
+        random_fanout(paged, some, 3, key=2), random_fanout(memory, some, 3, key=2)
+    )
+    other = rng.integers(0, num_nodes, len(some))
+    np.testing.assert_array_equal(paged.has_edges(some, other), memory.has_edges(some, other))
+    options = data.draw(st.sampled_from([{}, {"disjoint": True}, {"time_attr": "edge_time"}]))
+    times = rng.integers(-5, 30, len(some)) if "time_attr" in options else None
+    induced: dict[str, Any] = {"subgraph_type": "induced", **options}
+    exclude = rng.permutation(memory.num_edges)[: memory.num_edges // 3]
+    call: dict[str, Any] = {"key": 3, "exclude": exclude, "seed_time": times}
+    one = ag.NeighborSampler(paged, [2, 2], **induced).sample(some, **call)
+    two = ag.NeighborSampler(memory, [2, 2], **induced).sample(some, **call)
+    for name in ("node", "row", "col", "edge"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
+
+
+def test_threads_walk_over_one_graph(path: Path) -> None:
+    paged, memory = both(path)
+    walker = RandomWalker(paged)
+    starts = np.arange(400)
+    expected = {key: RandomWalker(memory).walk(starts, 5, key=key) for key in range(8)}
+    wrong: list[int] = []
+
+    def work(key: int) -> None:
+        if not np.array_equal(walker.walk(starts, 5, key=key), expected[key]):
+            wrong.append(key)
+
+    threads = [threading.Thread(target=work, args=(key,)) for key in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
+    from aethergraph import _binding as native
+
+    copy = tmp_path / "damaged.aeg"
+    copy.write_bytes(path.read_bytes())
+    section = next(
+        s for s in native.NativeFile(copy).sections() if s.kind == native.SECTION_CSC_INDICES
+    )
+    with open(copy, "r+b") as raw:
+        raw.seek(section.offset)
+        raw.write(b"\xff" * section.size)
+    paged, _ = both(copy)
+    with pytest.raises(errors.CorruptFileError, match="verify"):
+        RandomWalker(paged, direction="in").walk(np.arange(50), 2, key=0)
+    with pytest.raises(errors.CorruptFileError, match="verify"):
+        random_fanout(paged, np.arange(50), 2, direction="in")
+    with pytest.raises(errors.CorruptFileError, match="verify"):
+        paged.has_edges(np.arange(50), np.arange(50))
