@@ -1,8 +1,9 @@
 """Adjacency that stays in its file: who reads it, and what its memory budget goes to.
 
-budget  | index | windows |            samples at once             |
-          |       |         how many, says sampling/groups.py
-          |       four buffers that pages are read into
+budget  | index | values | windows |       samples at once         |
+          |       |        |         how many, says sampling/groups.py
+          |       |        four buffers that pages are read into
+          |       rows of weights and times that are gathered
           offsets of all lists, and of blocks of compressed ids: themselves compressed
 """
 
@@ -25,6 +26,8 @@ _WINDOWS = 4
 _WINDOW_LEAST, _WINDOW_MOST = 256 << 10, 2 << 20
 #: What sampling at all takes besides.
 _SAMPLES_LEAST = 16 << 20
+#: What gathering rows of a vector of values takes.
+_ROWS_LEAST, _ROWS_MOST = 1 << 20, 16 << 20
 _HEAD = 4096
 
 
@@ -43,6 +46,8 @@ class Paging:
         if budget is None:
             budget = min(DEFAULT_BUDGET, available_memory() // 2)
         self.budget = parse_size(budget)
+        self._file = file.array(0, (file.size,), np.dtype(np.uint8))
+        self._rows = dict[int, native.FileRows]()
         self.index_bytes = 0
         self._topologies = list[native.NativeTopology]()
         self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
@@ -76,6 +81,34 @@ class Paging:
         self._topologies.append(topology)
         return topology
 
+    def offset_of(self, array: NDArray[Any]) -> int | None:
+        """Where in the file a mapped array lies; None: it is no part of the mapping."""
+        if array.nbytes == 0 or not array.flags.c_contiguous:
+            return None
+        offset = native.address_of(array) - native.address_of(self._file)
+        return offset if 0 <= offset <= self._file.nbytes - array.nbytes else None
+
+    def rows_of(self, array: NDArray[Any]) -> native.FileRows | None:
+        """The items of a mapped array, to be gathered past the page cache; None as above.
+
+        They take a little of the budget from their first use on.
+        """
+        offset = self.offset_of(array)
+        if offset is None:
+            return None
+        if offset not in self._rows:
+            size = min(max(self.budget // 64, _ROWS_LEAST), _ROWS_MOST)
+            code = native.dtype_code(array.dtype)
+            self._rows[offset] = native.FileRows(
+                self.reader.path, offset, array.shape, code, size, tier=self.reader.tier
+            )
+        return self._rows[offset]
+
+    @property
+    def value_bytes(self) -> int:
+        """What gathering values takes."""
+        return sum(rows.stats().budget for rows in self._rows.values())
+
     def keep_pages(self) -> None:
         """Call when all lists are open: each may keep pages, by its share of the edges."""
         room = max(0, self.sample_room_of(1) // 2)
@@ -90,7 +123,7 @@ class Paging:
 
     def sample_room_of(self, shares: int) -> int:
         """What each of so many users has for samples, which are read into buffers of its own."""
-        rest = self.budget - self.index_bytes - self.kept_bytes
+        rest = self.budget - self.index_bytes - self.kept_bytes - self.value_bytes
         return max(0, rest // shares - _WINDOWS * self.window_bytes)
 
     def check_budget(self) -> None:
@@ -116,6 +149,7 @@ class Paging:
             "budget": self.budget,
             "index_bytes": self.index_bytes,
             "kept_bytes": self.kept_bytes,
+            "value_bytes": self.value_bytes,
             "reads": reads.reads,
             "read_bytes": reads.bytes,
             "read_sizes": reads.sizes,

@@ -18,6 +18,7 @@ from aethergraph._arrays import (
     empty,
     read_only,
 )
+from aethergraph._paging import Paging
 from aethergraph.container import Owner
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore, attribute_store
@@ -212,9 +213,11 @@ class NodeParts:
         """What :meth:`pack_nodes` gave."""
         (self.node_time,) = (None if v is None else read_only(v) for v in state)
 
-    def node_values(self, guard: native.FileGuard | None) -> dict[str, FeatureStore]:
+    def node_values(
+        self, guard: native.FileGuard | None, paging: Paging | None
+    ) -> dict[str, FeatureStore]:
         """``node_time`` as a store to gather from."""
-        return _value_stores({"node_time": self.node_time}, guard)
+        return _value_stores({"node_time": self.node_time}, guard, paging)
 
 
 @dataclass
@@ -274,10 +277,12 @@ class EdgeParts:
         arrays = [a for part in (self.csc, self.csr) if part is not None for a in part.raw]
         return sum(a.nbytes for a in arrays if a is not None)
 
-    def edge_values(self, guard: native.FileGuard | None) -> dict[str, FeatureStore]:
+    def edge_values(
+        self, guard: native.FileGuard | None, paging: Paging | None
+    ) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from."""
         named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
-        return _value_stores(named, guard)
+        return _value_stores(named, guard, paging)
 
 
 class GraphParts(NodeParts, EdgeParts):
@@ -291,10 +296,15 @@ class GraphParts(NodeParts, EdgeParts):
 
 
 def _value_stores(
-    named: dict[str, NDArray[Any] | None], guard: native.FileGuard | None
-) -> dict[str, FeatureStore]:  # fmt: skip
+    named: dict[str, NDArray[Any] | None],
+    guard: native.FileGuard | None,
+    paging: Paging | None,
+) -> dict[str, FeatureStore]:
+    """Stores over mapped arrays; where there is ``paging``, it reads what is gathered."""
     return {
-        name: FeatureStore.from_mapped(array, guard)
+        name: FeatureStore.from_mapped(
+            array, guard, None if paging is None else paging.rows_of(array)
+        )
         for name, array in named.items()
         if array is not None
     }

@@ -198,9 +198,21 @@ class FeatureStore(RowTable):
         return cls._map(find_section(table, number))
 
     @classmethod
-    def from_mapped(cls, array: NDArray[Any], guard: native.FileGuard | None) -> FeatureStore:
-        """Wrap an array of an open file (None: of memory), which ``guard`` watches."""
+    def from_mapped(
+        cls,
+        array: NDArray[Any],
+        guard: native.FileGuard | None,
+        rows: native.FileRows | None = None,
+    ) -> FeatureStore:
+        """Wrap an array of an open file (None: of memory), which ``guard`` watches.
+
+        ``rows`` reads what is gathered; the array is there for all else.
+        """
         code = native.dtype_code(array.dtype, "array")
+        if rows is not None:
+            self = cls._over(rows, array.shape, None, "uring")
+            self._array, self._guard = read_only(array), guard
+            return self
         return cls._make(array, code, guard=guard, storage="mmap" if guard else "memory")
 
     @classmethod

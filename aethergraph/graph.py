@@ -509,7 +509,9 @@ class Graph(Adjacency):
         """
         parts = self._live()
         guard = self._guard()
-        return parts.node_values(guard) if of == "node" else parts.edge_values(guard)
+        if of == "node":
+            return parts.node_values(guard, self._paging)
+        return parts.edge_values(guard, self._paging)
 
     @property
     def node_attrs(self) -> AttributeTable:

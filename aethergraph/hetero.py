@@ -103,7 +103,7 @@ class NodeView(NoStrayAttributes):
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``node_time`` as a store to gather from, if it is there."""
-        return self._parts().node_values(self._graph.guard())
+        return self._parts().node_values(self._graph.guard(), self._graph.paging)
 
     def __repr__(self) -> str:
         return f"NodeView({self.name!r}, num_nodes={self.num_nodes})"
@@ -157,7 +157,7 @@ class EdgeView(Adjacency):
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from, those that are there."""
-        return self._edges().edge_values(self._graph.guard())
+        return self._edges().edge_values(self._graph.guard(), self._graph.paging)
 
     def __repr__(self) -> str:
         return f"EdgeView({self.name!r}, num_edges={self.num_edges}, layout={self.layout!r})"

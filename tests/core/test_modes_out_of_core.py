@@ -222,3 +222,45 @@ def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
         random_fanout(paged, np.arange(50), 2, direction="in")
     with pytest.raises(errors.CorruptFileError, match="verify"):
         paged.has_edges(np.arange(50), np.arange(50))
+
+
+# ---- values by edge and node --------------------------------------------------------------------
+
+
+def test_values_of_samples_are_read_past_the_page_cache(path: Path) -> None:
+    paged, memory = both(path)
+    assert paged.paging is not None
+    rng = np.random.default_rng(6)
+    for of, count in (("edge", memory.num_edges), ("node", NODES)):
+        stores, expected = paged.value_stores(of), memory.value_stores(of)  # type: ignore[arg-type]
+        assert sorted(stores) == sorted(expected)
+        for name, store in stores.items():
+            ids = rng.integers(0, count, 5000)
+            np.testing.assert_array_equal(store.gather(ids), expected[name].gather(ids), name)
+            np.testing.assert_array_equal(store.array, expected[name].array, name)
+            assert store.stats().device_reads > 0
+            assert store.storage == "uring"
+            with pytest.raises(errors.OutOfRangeError, match=str(count)):
+                store.gather([count])
+    stats = paged.paging.stats()
+    assert 0 < stats["value_bytes"] <= 3 << 20
+    again = paged.value_stores("edge")["edge_time"]
+    assert again.native_rows() is paged.value_stores("edge")["edge_time"].native_rows()
+
+
+def test_values_of_typed_graphs_are_read_past_the_page_cache(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    kind = ("user", "votes", "post")
+    graph = ag.HeteroGraph.from_edges(
+        {kind: (rng.integers(0, 300, 9000), rng.integers(0, 900, 9000))},
+        num_nodes={"user": 300, "post": 900},
+        edge_weight={kind: rng.random(9000)},
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
+    store = paged[kind].value_stores()["edge_weight"]
+    ids = rng.integers(0, 9000, 500)
+    expected = graph[kind].edge_weight
+    assert expected is not None
+    np.testing.assert_array_equal(store.gather(ids), expected[ids])
+    assert store.stats().device_reads > 0
