@@ -83,7 +83,12 @@ class BlockEncoder:
         self._groups.append(groups.reshape(-1))
         self._size += int(after[-1]) if len(after) else 0
 
+    def take_index(self) -> NDArray[np.uint64]:
+        """The index of what was encoded since the last call, which is forgotten."""
+        groups, self._groups = self._groups, []
+        return np.concatenate([np.empty(0, np.uint64), *groups])
+
     def index(self) -> NDArray[np.uint64]:
-        """The index of all that was encoded."""
+        """The index of all that was encoded, or of the rest of it, and its end."""
         last = np.array([self._size, 0, 0, 0, 0], np.uint64)
-        return np.concatenate([*self._groups, last])
+        return np.concatenate([self.take_index(), last])

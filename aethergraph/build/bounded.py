@@ -6,7 +6,7 @@
     lists   part after part: order, append to columns                  csc-*
     turn    (layout "both") (src, dst, edge id) of the lists -> runs   turned
     out     part after part: order, append                             csr-*
-    write   columns -> sections of the graph file
+    write   columns -> sections of the graph file, ids compressed on the way if asked for
 
 What each step has finished is recorded (:mod:`aethergraph.build.journal`), so that the same call
 goes on after a kill. The file is the one that :meth:`Graph.from_edges` and ``save`` would give.
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from aethergraph import _binding as native
 from aethergraph.build.ahead import ahead
 from aethergraph.build.columns import ColumnFiles
+from aethergraph.build.encoded import EncodedColumn
 from aethergraph.build.form import EdgeSource, GraphForm
 from aethergraph.build.journal import Journal
 from aethergraph.build.lists import ListBuilder, ListOrder
@@ -41,6 +42,11 @@ RECORD_SECONDS = 5.0
 _REVERSED = 1 << 62  # rows of reverse edges come after all others
 _TURN_ROWS = 1 << 18
 _U64 = np.dtype(np.uint64)
+#: What takes the place of sections of ids in a compressed file.
+_ENCODED = {
+    native.SECTION_CSC_INDICES: (native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX),
+    native.SECTION_CSR_INDICES: (native.SECTION_CSR_BLOCKS, native.SECTION_CSR_INDEX),
+}
 
 
 class BoundedBuild:
@@ -348,7 +354,12 @@ class BoundedBuild:
             with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
                 write_meta(writer, meta)
                 for files, name, kind, owner in sections:
-                    files.write_section(writer, name, kind, owner, task)
+                    if self._form.compress and kind in _ENCODED:
+                        scratch = self._journal.path("index")
+                        column = EncodedColumn(files, name, scratch, self._memory)
+                        column.write(writer, _ENCODED[kind], owner, task)
+                    else:
+                        files.write_section(writer, name, kind, owner, task)
 
         native.run_long(work, self._show("Writing graph", "B"), total)
 

@@ -96,11 +96,6 @@ def convert(
     for path in (features, labels):
         if path is not None and is_url(path):
             raise UnsupportedError(f"{os.fspath(path)}: only edges may be given by URL")
-    if memory_budget is not None and compress:
-        raise UnsupportedError(
-            "compress and memory_budget do not go together yet: convert within the budget, then "
-            "Graph.load(output).save(path, compress=True)"
-        )
     names = output_names(output, features, features_out, dtype, labels, labels_out)
     sources = [os.fspath(p) for p in [*files, features, labels] if p is not None]
     result = ConvertResult(os.fspath(output), layout=layout)
@@ -115,7 +110,7 @@ def convert(
         return companions
 
     if memory_budget is not None:
-        form = GraphForm(layout, keep_order, undirected, dedup, num_nodes)
+        form = GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress)
         plan = EdgePlan(src, dst, weight, time_column, attr_specs(attrs), time_type, num_nodes)
         reading = {"format": format, "delimiter": delimiter, "header": header}
         options = {

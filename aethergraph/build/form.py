@@ -34,6 +34,7 @@ class GraphForm:
     undirected: bool = False
     dedup: bool = False
     num_nodes: int | None = None
+    compress: bool = False
 
     def __post_init__(self) -> None:
         if self.undirected and self.keep_order:

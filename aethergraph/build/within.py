@@ -165,6 +165,7 @@ def convert_chunks(
     keep_order: bool = False,
     undirected: bool = False,
     dedup: bool = False,
+    compress: bool = False,
     force: bool = False,
     threads: int | None = None,
     stages: Stages | None = None,
@@ -177,7 +178,7 @@ def convert_chunks(
             same names, dtypes and shapes.
         output: the graph file; work files are in a folder beside it.
         memory_budget: bytes or a text such as "1G" that the process may take in all.
-        num_nodes, layout, keep_order, undirected, dedup, force, threads, stages: as in
+        num_nodes, layout, keep_order, undirected, dedup, compress, force, threads, stages: as in
             :func:`aethergraph.build.convert`.
 
     The file holds what :meth:`aethergraph.Graph.from_edges` makes of all edges. An interrupted
@@ -188,7 +189,7 @@ def convert_chunks(
             too small, with the least.
         StorageError: an output cannot be written. Nothing is left behind.
     """
-    form = GraphForm(layout, keep_order, undirected, dedup, num_nodes)
+    form = GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress)
     check_outputs([os.fspath(output)], [], force)
     show = stages or silent
     threads = threads or native.get_num_threads()

@@ -105,6 +105,10 @@ def test_convert_compressed(edges: Path, tmp_path: Path) -> None:
     out = tmp_path / "g.bin"
     ae("convert", "-i", edges, "-o", out, "--compress", "--layout", "both")
     assert Graph.load(out).compressed
+    bounded = tmp_path / "bounded.aeg"
+    ae("convert", "-i", edges, "-o", bounded, "--compress", "--layout", "both", "--memory", "4G")
+    assert bounded.read_bytes() == out.read_bytes()
+    assert "all checksums, ids and offsets are right" in ae("verify", bounded).stdout
     assert "ids uint32, compressed" in ae("info", out).stdout
     assert json.loads(ae("info", out, "--json").stdout)["compressed"] is True
     assert "are right" in ae("verify", out).stdout

@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 
 from aethergraph import FeatureStore, Graph
 from aethergraph import _binding as native
-from aethergraph.build import InputError, convert, convert_chunks, lists, tables, within
+from aethergraph.build import (
+    InputError,
+    convert,
+    convert_chunks,
+    encoded,
+    lists,
+    tables,
+    within,
+)
 from aethergraph.build.columns import ColumnFiles
 from aethergraph.build.lists import ListBuilder, ListOrder
 from aethergraph.build.spill import PARTS, Part, Run, RunWriter, Spill
@@ -81,6 +89,7 @@ def edge_table(seed: int, edges: int, nodes: int, shape: str, times: str) -> dic
         + [{"undirected": True, "dedup": True}]
     ),
     more_nodes=st.sampled_from([None, 0, 3000]),
+    compress=st.booleans(),
 )
 def test_same_file_as_in_memory(
     small_memory: None,
@@ -94,10 +103,13 @@ def test_same_file_as_in_memory(
     layout: Any,
     options: dict[str, bool],
     more_nodes: int | None,
+    compress: bool,
 ) -> None:
     path = tmp_path / "e.parquet"
     pq.write_table(pa.table(edge_table(seed, edges, nodes, shape, times)), path)
-    asked: dict[str, Any] = {"layout": layout, "force": True, **options}
+    asked: dict[str, Any] = {
+        "layout": layout, "force": True, "compress": compress, **options
+    }  # fmt: skip
     if times != "none":
         asked["time_column"] = "t"
     if values:
@@ -119,6 +131,10 @@ def test_a_real_budget_gives_the_same_file(tmp_path: Path) -> None:
     convert(tmp_path / "e.csv", tmp_path / "whole.aeg", **asked)
     convert(tmp_path / "e.csv", tmp_path / "bounded.aeg", memory_budget="2G", **asked)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
+    asked["compress"] = True
+    Graph.load(tmp_path / "whole.aeg").save(tmp_path / "whole.aeg", compress=True)
+    convert(tmp_path / "e.csv", tmp_path / "packed.aeg", memory_budget="2G", **asked)
+    assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "packed.aeg", shallow=False)
 
 
 # ---- inputs ------------------------------------------------------------------------------------
@@ -405,11 +421,24 @@ def test_sparse_ids_are_refused(small_memory: None, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["e.csv"]
 
 
-def test_compressing_within_a_budget_is_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
-    with pytest.raises(UnsupportedError, match="compress"):
-        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="1G", compress=True)
-    assert os.listdir(tmp_path) == ["e.npy"]
+@pytest.mark.parametrize(
+    ("layout", "wide"), [("csc", False), ("csr", False), ("both", False), ("csc", True)]
+)
+def test_many_pieces_are_compressed(
+    small_memory: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, layout: Any, wide: bool
+) -> None:
+    if wide:
+        monkeypatch.setattr(native, "id_bytes_for", lambda nodes: 8)
+    monkeypatch.setattr(encoded, "_COPY_WORDS", 7)
+    table = edge_table(3, 30_000, 900, "skewed", "none")
+    np.save(tmp_path / "e.npy", np.stack([table["src"], table["dst"]]))
+    asked: Any = {"layout": layout, "compress": True}
+    convert(tmp_path / "e.npy", tmp_path / "whole.aeg", **asked)
+    convert(tmp_path / "e.npy", tmp_path / "bounded.aeg", memory_budget="1G", **asked)
+    assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
+    found = Graph.load(tmp_path / "bounded.aeg")
+    assert found.compressed
+    found.verify()
 
 
 def test_a_budget_that_is_too_small_names_the_least(tmp_path: Path) -> None:

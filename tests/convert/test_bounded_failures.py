@@ -72,7 +72,8 @@ def test_goes_on_wherever_it_was_interrupted(
     memory = 50_000
     monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: memory)
     whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
-    convert(inputs, whole, **OPTIONS)
+    options = {**OPTIONS, "compress": after}
+    convert(inputs, whole, **options)
     record = Journal.record
     left = 0
 
@@ -93,7 +94,7 @@ def test_goes_on_wherever_it_was_interrupted(
         points += 1
         left, memory = points, 50_000
         try:
-            convert(inputs, output, memory_budget="1G", restart=True, **OPTIONS)
+            convert(inputs, output, memory_budget="1G", restart=True, **options)
         except Interrupt:
             left = 0
         else:
@@ -101,7 +102,7 @@ def test_goes_on_wherever_it_was_interrupted(
         assert not output.exists()
         memory = (20_000, 50_000, 200_000)[points % 3]  # parts are grouped in other ways
         remarks: list[str] = []
-        convert(inputs, output, memory_budget="1G", remark=remarks.append, **OPTIONS)
+        convert(inputs, output, memory_budget="1G", remark=remarks.append, **options)
         if remarks:
             assert "going on with an interrupted build" in remarks[0]
             phases.add(remarks[0].split(": ")[1].split(" up to")[0].lstrip("0123456789, "))
@@ -156,19 +157,22 @@ KILLED_WRITING = """
     from aethergraph import _binding
     from aethergraph.build import convert
     _binding.NativeWriter.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
-    convert(sys.argv[2:], sys.argv[1], memory_budget="4G")
+    convert(sys.argv[3:], sys.argv[1], memory_budget="4G", compress=sys.argv[2] == "True")
 """
 
 
-def test_killed_while_it_writes(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("compress", [False, True])
+def test_killed_while_it_writes(
+    compress: bool, tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
     """The half-written file is removed by the next call."""
     inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
     names = [str(path) for path in inputs]
-    done = run_python(KILLED_WRITING, str(output), *names, check=False)
+    done = run_python(KILLED_WRITING, str(output), str(compress), *names, check=False)
     assert done.returncode == -signal.SIGKILL
     assert list(tmp_path.glob(".g.aeg.*.aether-tmp")) and not output.exists()
-    convert(inputs, output, memory_budget="4G")
-    convert(inputs, tmp_path / "whole.aeg")
+    convert(inputs, output, memory_budget="4G", compress=compress)
+    convert(inputs, tmp_path / "whole.aeg", compress=compress)
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
     assert len(os.listdir(tmp_path)) == len(inputs) + 2
 
@@ -381,7 +385,8 @@ MEASURED = r"""
     import re, sys
     from pathlib import Path
     from aethergraph.build import convert
-    convert(sys.argv[1], sys.argv[2], layout="both", memory_budget=sys.argv[3] or None)
+    convert(sys.argv[1], sys.argv[2], layout="both", memory_budget=sys.argv[3] or None,
+            compress=sys.argv[4] == "True")
     print(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text()).group(1))
 """
 
@@ -417,8 +422,10 @@ def memory_group(limit: int) -> Iterator[Path | None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["npy", "csv", "parquet"])
-def test_the_budget_is_kept(suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [("npy", False), ("npy", True), ("csv", False), ("parquet", False)]
+)
+def test_the_budget_is_kept(suffix: str, compress: bool, tmp_path: Path) -> None:
     """Under a limit that the build in memory does not survive; the page cache counts too."""
     edges, budget = 12_000_000, 288 << 20
     rng = np.random.default_rng(0)
@@ -439,7 +446,7 @@ def test_the_budget_is_kept(suffix: str, tmp_path: Path) -> None:
         def run(output: str, memory: str) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, "-c", textwrap.dedent(MEASURED)]
             return subprocess.run(
-                [*command, path, tmp_path / output, memory],
+                [*command, path, tmp_path / output, memory, str(compress)],
                 capture_output=True, text=True, preexec_fn=enter, check=False,
             )  # fmt: skip
 
@@ -448,7 +455,7 @@ def test_the_budget_is_kept(suffix: str, tmp_path: Path) -> None:
         assert int(done.stdout) * 1024 <= budget
         if group is not None:
             assert run("memory.aeg", "").returncode == -signal.SIGKILL
-    convert(path, tmp_path / "whole.aeg", layout="both")
+    convert(path, tmp_path / "whole.aeg", layout="both", compress=compress)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
 
 

@@ -1,0 +1,91 @@
+"""A column of ids that becomes two sections of the graph file: compressed blocks, their index."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from aethergraph import _binding as native
+from aethergraph._binding.blocks import BLOCK, GROUP
+from aethergraph.build.columns import ColumnFiles
+from aethergraph.build.outputs import storage_error
+from aethergraph.build.spill import append_bytes
+from aethergraph.errors import CorruptFileError
+
+__all__ = ["EncodedColumn"]
+
+_MOST_IDS = 1 << 22
+_COPY_WORDS = 1 << 19
+_U64 = np.dtype(np.uint64)
+
+
+class EncodedColumn:
+    """Encodes a column piece by piece.
+
+    Arguments:
+        files, name: the column of ids.
+        scratch: path of a file for the index until the blocks are written: 20 bytes for 1024 ids,
+            which memory need not hold.
+        memory: bytes for buffers.
+    """
+
+    def __init__(self, files: ColumnFiles, name: str, scratch: str, memory: int) -> None:
+        self._files = files
+        self._name = name
+        self._scratch = scratch
+        # A piece is read, encoded to at most a little more, and written.
+        fitting = memory // (4 * files.dtype(name).itemsize)
+        self._ids = max(min(fitting, _MOST_IDS) // (BLOCK * GROUP), 1) * BLOCK * GROUP
+
+    def write(
+        self,
+        writer: native.NativeWriter,
+        kinds: tuple[int, int],
+        owner: int,
+        task: native.Task | None,
+    ) -> None:
+        """Write both sections, of ``kinds`` (blocks, index)."""
+        try:
+            file = os.open(self._scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise storage_error(error, self._scratch) from None
+        try:
+            encoder = native.BlockEncoder()
+            words = self._write_blocks(writer, kinds[0], owner, encoder, file, task)
+            writer.begin(kinds[1], owner, native.dtype_code(_U64))
+            for begin in range(0, words, _COPY_WORDS):
+                writer.append(self._read_back(file, begin, min(_COPY_WORDS, words - begin)))
+            writer.append(encoder.index())
+            writer.end()
+        finally:
+            os.close(file)
+            os.unlink(self._scratch)
+
+    def _write_blocks(
+        self,
+        writer: native.NativeWriter,
+        kind: int,
+        owner: int,
+        encoder: native.BlockEncoder,
+        file: int,
+        task: native.Task | None,
+    ) -> int:
+        """How many words of the index are in ``file`` then."""
+        words = 0
+        writer.begin(kind, owner, native.dtype_code(np.dtype(np.uint8)))
+        for begin in range(0, self._files.edges, self._ids):
+            end = min(begin + self._ids, self._files.edges)
+            ids = self._files.read(self._name, begin, end)
+            writer.append(encoder.encode(ids, task))
+            index = encoder.take_index()
+            append_bytes(file, self._scratch, index, 8 * words)
+            words += len(index)
+        writer.end()
+        return words
+
+    def _read_back(self, file: int, begin: int, words: int) -> native.Ids:
+        data = os.pread(file, 8 * words, 8 * begin)
+        if len(data) != 8 * words:
+            raise CorruptFileError(f"{self._scratch}: ends too early; use --restart")
+        return np.frombuffer(data, np.uint64)
