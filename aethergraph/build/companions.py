@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
 
+from aethergraph.build.inputs import is_url
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.reorder import Room
 from aethergraph.build.rows import (
@@ -20,10 +22,10 @@ from aethergraph.build.rows import (
     write_rows,
 )
 from aethergraph.build.source import ColumnSelector, InputError, PathLike, ProgressFn
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 
-__all__ = ["Companions", "output_names"]
+__all__ = ["CompanionFiles", "Companions"]
 
 
 class Outcome(Protocol):
@@ -32,6 +34,67 @@ class Outcome(Protocol):
     features: str | None
     feature_shape: tuple[int, ...]
     labels: str | None
+
+
+@dataclass(frozen=True)
+class CompanionFiles:
+    """The tables to convert beside a graph, and where they go; see :func:`convert`.
+
+    Errors:
+        InvalidArgumentError: an output of a table that is not given.
+        UnsupportedError: a table is given by URL.
+    """
+
+    features: PathLike | None
+    features_out: PathLike | None
+    dtype: str | None
+    labels: PathLike | None
+    labels_out: PathLike | None
+    id_column: ColumnSelector | None
+
+    def __post_init__(self) -> None:
+        for path in self.inputs:
+            if is_url(path):
+                raise UnsupportedError(f"{path}: only edges may be given by URL")
+        if self.features is None and (self.features_out is not None or self.dtype is not None):
+            raise InvalidArgumentError(
+                "an output or a dtype of features was given, but no features"
+            )
+        if self.labels is None and self.labels_out is not None:
+            raise InvalidArgumentError("an output of labels was given, but no labels")
+
+    @property
+    def inputs(self) -> list[str]:
+        return [os.fspath(path) for path in (self.features, self.labels) if path is not None]
+
+    def outputs(self, graph: str) -> tuple[str | None, str | None]:
+        """The files to write beside ``graph``: features (None: used as they are), and labels."""
+        base = Path(graph).with_suffix("")
+        features = None if self.features_out is None else os.fspath(self.features_out)
+        if self.features is not None and features is None:
+            usable = self.dtype is None and is_array_file(self.features)
+            name = f"{base}.features.{'bin' if self.dtype == 'bfloat16' else 'npy'}"
+            features = None if usable else name
+        labels = None
+        if self.labels is not None:
+            labels = f"{base}.labels.npy" if self.labels_out is None else os.fspath(self.labels_out)
+        return features, labels
+
+    def open(
+        self,
+        graph: str,
+        stack: ExitStack,
+        show: Callable[[str, str], ProgressFn],
+        room: Room | None = None,
+    ) -> Companions:
+        """Read them; see :class:`Companions`."""
+        opened = Companions(stack, self.id_column, show, room)
+        features, labels = self.outputs(graph)
+        if self.features is not None:
+            opened.open_features(self.features, features, self.dtype)
+        if self.labels is not None:
+            opened.open_labels(self.labels, labels)
+        return opened
 
 
 class Companions:
@@ -141,26 +204,3 @@ def _column_major(path: PathLike) -> bool:
     except (ValueError, OSError, EOFError):
         return False
     return array.ndim > 1 and not array.flags.c_contiguous
-
-
-def output_names(
-    output: PathLike,
-    features: PathLike | None,
-    features_out: PathLike | None,
-    dtype: str | None,
-    labels: PathLike | None,
-    labels_out: PathLike | None,
-) -> tuple[str, str | None, str | None]:
-    """The files to write: graph, features (None: the input is used as it is), labels."""
-    if features is None and (features_out is not None or dtype is not None):
-        raise InvalidArgumentError("an output or a dtype of features was given, but no features")
-    if labels is None and labels_out is not None:
-        raise InvalidArgumentError("an output of labels was given, but no labels")
-    base = Path(output).with_suffix("")
-    feature_name = None if features_out is None else os.fspath(features_out)
-    if features is not None and feature_name is None and (dtype or not is_array_file(features)):
-        feature_name = f"{base}.features.{'bin' if dtype == 'bfloat16' else 'npy'}"
-    label_name = None
-    if labels is not None:
-        label_name = f"{base}.labels.npy" if labels_out is None else os.fspath(labels_out)
-    return os.fspath(output), feature_name, label_name

@@ -42,6 +42,9 @@ class GraphForm:
                 "keep_order keeps the input row of every edge, which the reverse edges of "
                 "undirected do not have: leave one of them out"
             )
+
+    def check_within_budget(self) -> None:
+        """Raise InvalidArgumentError if this can only be built in memory."""
         if self.dedup and self.keep_order:
             raise InvalidArgumentError(
                 "a build within a memory budget cannot keep the order (keep_order) of edges that "

@@ -45,6 +45,7 @@ __all__ = [
     "iter_edges",
     "open_table",
     "read_edges",
+    "read_planned",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -194,9 +195,30 @@ def read_edges(
         InputError: what is wrong, with file, line and column.
         InvalidArgumentError: the arguments contradict each other.
     """
-    growing = _Growing()
-    files = expand_inputs(paths)
     plan = EdgePlan(src, dst, weight, time, attr_specs(attrs), time_type, num_nodes)
+    return read_planned(
+        expand_inputs(paths),
+        plan,
+        format=format,
+        delimiter=delimiter,
+        header=header,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def read_planned(
+    files: Sequence[PathLike],
+    plan: EdgePlan,
+    *,
+    format: str | None,
+    delimiter: str | None,
+    header: bool | None,
+    threads: int | None,
+    progress: ProgressFn | None,
+) -> EdgeTable:
+    """:func:`read_edges` of files whose patterns are expanded."""
+    growing = _Growing()
     reader = EdgeReader(files, plan, format, delimiter, header, threads, progress)
     for arrays in reader.arrays():
         growing.append(arrays, reader.share_done)
@@ -204,6 +226,7 @@ def read_edges(
     if not columns or columns[0].size == 0:
         raise InputError(files[0], "holds no edges")
     chunk = reader.chunk(columns)
+    num_nodes = plan.num_nodes
     if num_nodes is None:
         num_nodes = max(reader.num_nodes, 1 + int(chunk.src.max()), 1 + int(chunk.dst.max()))
     return EdgeTable(

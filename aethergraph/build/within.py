@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Literal
 
 from aethergraph import _binding as native
 from aethergraph.build.bounded import BoundedBuild
 from aethergraph.build.budget import working_memory
 from aethergraph.build.chunks import Chunks, ChunkSource
-from aethergraph.build.companions import Companions
 from aethergraph.build.form import EdgeSource, GraphForm
 from aethergraph.build.inputs import input_state
 from aethergraph.build.journal import Journal
 from aethergraph.build.outputs import check_outputs
-from aethergraph.build.readers import EdgeChunk, EdgePlan, EdgeReader, Position
+from aethergraph.build.readers import EdgeChunk, EdgeReader, Position
 from aethergraph.build.reorder import Room
+from aethergraph.build.request import Request
 from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
 from aethergraph.build.source import InputError, PathLike, check_readable, detect_format
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 
-__all__ = ["BoundedJob", "convert_chunks"]
+__all__ = ["BoundedJob", "convert_chunks", "convert_within"]
 
 _VERSION = 1  # of what a work folder holds
 
@@ -46,11 +46,8 @@ class BoundedJob:
     """One conversion of files within a budget, with its work folder.
 
     Arguments:
-        files: the inputs, patterns expanded.
-        output: the graph file.
-        form: what is built.
+        request: what is built of what.
         budget: bytes, or a text such as "1G", for the whole process.
-        options: everything else that decides about the result, for the work folder.
         threads: of parsing and sorting; None: as many as the native core uses.
         restart: do not go on from an earlier build.
         remark: takes what is worth telling at once.
@@ -58,52 +55,45 @@ class BoundedJob:
 
     def __init__(
         self,
-        files: Sequence[PathLike],
-        output: PathLike,
-        form: GraphForm,
+        request: Request,
         budget: int | str,
-        options: dict[str, Any],
         *,
         threads: int | None,
         restart: bool,
         remark: Callable[[str], None] | None,
     ) -> None:
-        self._files = files
-        self._output = output
-        self._form = form
-        for path in files:
+        self._request = request
+        for path in request.files:
             check_readable(path)
-        formats = [detect_format(path, options.get("format")) for path in files]
+        formats = [detect_format(path, request.reading["format"]) for path in request.files]
         self._threads = threads or native.get_num_threads()
         parses = any(one not in ("npy", "gl") for one in formats)
         self._memory = working_memory(budget, parses, self._threads)
         self._remark = remark or (lambda text: None)
         command = {
             "version": _VERSION,
-            "inputs": [input_state(path) for path in files],
-            **form.__dict__,
-            **options,
+            "inputs": [input_state(path) for path in request.files],
+            **request.form.__dict__,
+            **request.options,
         }
-        self.journal = Journal(output, command, restart)
+        self.journal = Journal(request.output, command, restart)
 
     @property
     def has_companions(self) -> bool:
         """Whether an earlier build has put features and labels in place."""
         return bool(self.journal.state.get("companions"))
 
-    def run(
-        self,
-        plan: EdgePlan,
-        reading: dict[str, Any],
-        open_companions: Callable[[ExitStack, Room], Companions],
-        result: ConvertResult,
-        show: Stages,
-    ) -> None:
+    def run(self, result: ConvertResult, show: Stages) -> None:
         """Do everything; on failure the work folder is kept if it is worth it."""
+        request, form = self._request, self._request.form
         reader = EdgeReader(
-            self._files, plan, threads=self._threads, progress=show("Reading edges", "B"), **reading
+            request.files,
+            request.plan,
+            **request.reading,
+            threads=self._threads,
+            progress=show("Reading edges", "B"),
         )
-        build = BoundedBuild(self.journal, self._form, self._memory, self._threads, show)
+        build = BoundedBuild(self.journal, form, self._memory, self._threads, show)
         if build.resumed_at is not None:
             self._remark(f"going on with an interrupted build: {build.resumed_at}")
         clock = Clock(result.seconds)
@@ -111,26 +101,49 @@ class BoundedJob:
             stack.callback(build.close)
             result.read_edges = build.read(FileSource(reader))
             if result.read_edges == 0:
-                raise InputError(self._files[0], "holds no edges")
+                raise InputError(request.files[0], "holds no edges")
             clock.lap("read")
             if reader.unused:
                 result.notes.append(f"columns not used: {', '.join(reader.unused)}")
             room = Room(self._memory, self.journal.path("table-"))
-            companions = open_companions(stack, room)
+            companions = request.tables.open(request.output, stack, show, room)
             clock.lap("features")
-            found = self._form.num_nodes if self._form.num_nodes is not None else build.num_nodes
-            result.num_nodes = companions.check_rows(found, self._form.num_nodes)
-            check_density(self._files[0], result.num_nodes, result.read_edges)
+            found = form.num_nodes if form.num_nodes is not None else build.num_nodes
+            result.num_nodes = companions.check_rows(found, form.num_nodes)
+            check_density(request.files[0], result.num_nodes, result.read_edges)
             result.num_edges = build.make_lists(result.num_nodes)
-            if self._form.dedup:
+            if form.dedup:
                 dropped = build.num_records - result.num_edges
                 result.notes.append(f"{dropped:,} duplicate edges dropped")
             clock.lap("build")
             companions.commit_features(result)
             companions.commit_labels(result)
             build.note_companions()
-            build.write(self._output)
+            build.write(request.output)
             clock.lap("write")
+
+
+def convert_within(
+    request: Request,
+    budget: int | str,
+    *,
+    force: bool,
+    threads: int | None,
+    restart: bool,
+    show: Stages,
+    remark: Callable[[str], None] | None,
+) -> ConvertResult:
+    """Sort on disk, or go on with an earlier build of the same."""
+    request.form.check_within_budget()
+    request.check_graph(force)
+    result = ConvertResult(request.output, layout=request.form.layout)
+    job = BoundedJob(request, budget, threads=threads, restart=restart, remark=remark)
+    try:
+        request.check_all(force or job.has_companions)
+        job.run(result, show)
+    finally:
+        job.journal.remove_if_new()
+    return result
 
 
 class _kept_if_useful:
@@ -190,6 +203,7 @@ def convert_chunks(
         StorageError: an output cannot be written. Nothing is left behind.
     """
     form = GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress)
+    form.check_within_budget()
     check_outputs([os.fspath(output)], [], force)
     show = stages or silent
     threads = threads or native.get_num_threads()

@@ -14,7 +14,7 @@ import pytest
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.build import InputError, convert, read_edges
-from aethergraph.build.convert import drop_duplicates, with_reverses
+from aethergraph.build.edges import drop_duplicates, with_reverses
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
 

@@ -1,0 +1,65 @@
+"""What a conversion was asked for, in one piece."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from aethergraph.build.companions import CompanionFiles
+from aethergraph.build.form import GraphForm
+from aethergraph.build.outputs import check_outputs
+from aethergraph.build.readers import EdgePlan
+from aethergraph.build.source import PathLike
+
+__all__ = ["Reading", "Request"]
+
+
+class Reading(TypedDict):
+    """How text is read; None: find out."""
+
+    format: str | None
+    delimiter: str | None
+    header: bool | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """Edges in ``files``, patterns expanded, that become the graph file ``output``."""
+
+    files: Sequence[PathLike]
+    output: str
+    form: GraphForm
+    plan: EdgePlan
+    reading: Reading
+    tables: CompanionFiles
+
+    def check_graph(self, force: bool) -> None:
+        """The graph file may be written; see :func:`check_outputs`."""
+        check_outputs([self.output], self._inputs, force)
+
+    def check_all(self, force: bool) -> None:
+        """The graph file and those beside it may be written."""
+        beside = [path for path in self.tables.outputs(self.output) if path is not None]
+        check_outputs([self.output, *beside], self._inputs, force)
+
+    @property
+    def _inputs(self) -> list[str]:
+        return [os.fspath(path) for path in self.files] + self.tables.inputs
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything beside the files and the form that decides about the result, for JSON."""
+        plan, tables = self.plan, self.tables
+        beside = (tables.features, tables.features_out, tables.dtype, tables.labels)
+        return {
+            **self.reading,
+            "src": plan.src,
+            "dst": plan.dst,
+            "weight": plan.weight,
+            "time": plan.time,
+            "time_type": plan.time_type,
+            "attrs": [[one.name, one.columns, one.dtype] for one in plan.attrs],
+            "companions": [str(one) for one in (*beside, tables.labels_out)],
+        }
