@@ -241,6 +241,39 @@ TEST(pages_of_blocks_are_read_once_for_all_samples) {
     read_once(g);
 }
 
+/* Of a page at the end of a run only the sectors that hold entries are read. */
+TEST(entries_far_from_each_other_cost_a_sector_each) {
+    graph g = make_graph(5, 20000, 4);
+    aether_error err = {0};
+    aether_io *io;
+    aether_io_info info;
+    aether_io_stats before, after;
+    aether_io_options direct = {.direct = 1};
+    aether_topology *t = open_paged(&g, &direct, &io);
+    REQUIRE(t != NULL);
+    const uint64_t runs = 20;
+    uint64_t positions[40], ids[40];
+    for (uint64_t i = 0; i < 40; i++) /* pairs of neighbouring entries, 40 KB from pair to pair */
+        positions[i] = i / 2 * 10000 + 5000 + i % 2;
+    REQUIRE(positions[39] < g.num_edges);
+    ae_staging staging = {0};
+    const ae_fetch job = {positions, 40, ids};
+    aether_io_describe(io, &info);
+    aether_io_count(io, &before);
+    CHECK_OK(t->ops->fetch_many(t, &job, 1, &staging, NULL, &err), err);
+    aether_io_count(io, &after);
+    check_job(&g, &job);
+    if (info.direct && info.alignment == 512 && info.memory_alignment <= 512)
+        CHECK(after.bytes - before.bytes < 2 * runs * 512); /* few pairs lie in two sectors */
+    else
+        CHECK(after.bytes - before.bytes < 2 * runs * 4096);
+    CHECK_EQ(after.reads - before.reads, runs);
+    ae_staging_free(&staging);
+    aether_topology_destroy(t);
+    aether_io_close(io);
+    free_graph(&g);
+}
+
 /* ---- pages that are kept ---- */
 
 /* Bytes that are read for the same positions, the n-th time. */

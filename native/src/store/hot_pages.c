@@ -123,11 +123,16 @@ static bool is_hot(const ae_hot_pages *h, uint64_t index) {
            atomic_load_explicit(&h->least, memory_order_relaxed);
 }
 
+bool ae_hot_pages_wants(const ae_hot_pages *h, uint64_t page) {
+    const uint64_t index = page - h->first;
+    return is_hot(h, index) && atomic_load_explicit(&h->frame[index], memory_order_relaxed) == NOWHERE &&
+           frames_in_use(h) < h->num_frames;
+}
+
 void ae_hot_pages_offer(ae_hot_pages *h, uint64_t page, const void *data) {
     const uint64_t index = page - h->first;
     uint32_t nowhere = NOWHERE;
-    if (!is_hot(h, index) || atomic_load_explicit(&h->frame[index], memory_order_relaxed) != NOWHERE ||
-        frames_in_use(h) == h->num_frames)
+    if (!ae_hot_pages_wants(h, page))
         return;
     uint64_t at = atomic_fetch_add_explicit(&h->taken, 1, memory_order_relaxed);
     if (at >= h->num_frames)

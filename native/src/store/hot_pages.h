@@ -41,6 +41,9 @@ const void *ae_hot_pages_find(const ae_hot_pages *h, uint64_t page);
 /* Count a use of each of n pages. */
 void ae_hot_pages_count(ae_hot_pages *h, const uint64_t *pages, uint64_t n);
 
+/* Whether a page, were it offered, would be kept. */
+bool ae_hot_pages_wants(const ae_hot_pages *h, uint64_t page);
+
 /* A page that was read: kept if it is hot. */
 void ae_hot_pages_offer(ae_hot_pages *h, uint64_t page, const void *data);
 

@@ -102,15 +102,66 @@ static void make_runs(window *w, uint64_t count) {
     }
 }
 
+/* What the spans need of each run: its request's offset, and for now as its length, the end. */
+static void find_bytes(const stream *s, window *w) {
+    const ae_place place = s->p->place;
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < w->num_runs; i++)
+        w->requests[i] = (aether_io_request){.offset = UINT64_MAX};
+    for (uint64_t i = w->begin; i < w->end; i++) {
+        const ae_span *span = &s->spans[i];
+        const uint64_t *positions = s->jobs[span->job].positions + span->at;
+        while (first < w->num_runs && w->runs[first].page + w->runs[first].count <= span->unit)
+            first++;
+        for (uint32_t j = 0; j < span->count; j++) {
+            const uint64_t byte = place.base + (positions[j] << place.shift), page = byte >> AE_PAGE_BITS;
+            uint64_t at = first;
+            while (at < w->num_runs && w->runs[at].page + w->runs[at].count <= page)
+                at++;
+            if (at == w->num_runs || page < w->runs[at].page)
+                continue; /* kept */
+            aether_io_request *need = &w->requests[at];
+            const uint64_t end = byte + (UINT64_C(1) << place.shift);
+            need->offset = byte < need->offset ? byte : need->offset;
+            need->length = end > need->length ? end : need->length;
+        }
+    }
+}
+
+/* What reads may begin and end at: where the device's sectors are smaller than pages, those at the
+ * ends of a run that no entry is in are left out. Blocks of compressed ids come with whole pages. */
+static uint64_t step_of(const stream *s) {
+    const aether_io *io = s->p->io;
+    const uint64_t step = io->alignment > io->memory_alignment ? io->alignment : io->memory_alignment;
+    return !s->p->blocks && io->direct && step < PAGE ? step : PAGE;
+}
+
+/* From `*begin` to `*end`, all of a run, to what is needed of it; pages to keep come whole. */
+static void trim(const stream *s, const aether_io_request *need, uint64_t step, uint64_t *begin,
+                 uint64_t *end) {
+    const uint64_t first = *begin / PAGE, last = *end / PAGE - 1;
+    const bool keeps = s->hot && s->learns;
+    if (!keeps || !ae_hot_pages_wants(s->hot, first))
+        *begin = need->offset & ~(step - 1);
+    if (!keeps || !ae_hot_pages_wants(s->hot, last))
+        *end = (need->length + step - 1) & ~(step - 1);
+}
+
 static void make_requests(const stream *s, window *w) {
-    const uint64_t size = s->p->io->size;
+    const uint64_t size = s->p->io->size, step = step_of(s);
+    if (step < PAGE)
+        find_bytes(s, w);
     for (uint64_t i = 0; i < w->num_runs; i++) {
-        uint64_t offset = w->runs[i].page * PAGE, length = w->runs[i].count * PAGE;
-        if (length > size - offset) /* the file ends inside its last page */
-            length = size - offset;
-        w->runs[i].data = w->data + w->num_data * PAGE;
-        w->num_data += w->runs[i].count;
-        w->requests[i] = (aether_io_request){offset, length, (void *)(uintptr_t)w->runs[i].data};
+        ae_run *r = &w->runs[i];
+        uint64_t begin = r->page * PAGE, end = begin + r->count * PAGE;
+        if (step < PAGE)
+            trim(s, &w->requests[i], step, &begin, &end);
+        if (end > size) /* the file ends inside its last page */
+            end = size;
+        uint8_t *data = w->data + w->num_data * PAGE;
+        r->data = data;
+        w->num_data += r->count;
+        w->requests[i] = (aether_io_request){begin, end - begin, data + (begin - r->page * PAGE)};
     }
     w->batch = (ae_io_batch){
         .io = s->p->io, .requests = w->requests, .num_requests = w->num_runs, .task = NULL, .user = w};
@@ -190,15 +241,15 @@ static void pump(const stream *s) {
         ((window *)batch->user)->finished = true;
 }
 
-/* Pages that were asked for and read; the last one of the file may be short. */
+/* Pages that were asked for and read whole. */
 static void offer_pages(const stream *s, const window *w) {
-    const ae_run *r = w->runs;
+    const aether_io_request *r = w->requests;
     for (uint64_t i = 0; s->hot && s->learns && i < w->num_pages; i++) {
-        const uint64_t page = w->pages[i];
-        while (r->page + r->count <= page)
+        const uint64_t begin = w->pages[i] * PAGE;
+        while (r->offset + r->length <= begin)
             r++;
-        if ((page + 1) * PAGE <= s->p->io->size)
-            ae_hot_pages_offer(s->hot, page, r->data + (page - r->page) * PAGE);
+        if (r->offset <= begin && begin + PAGE <= r->offset + r->length)
+            ae_hot_pages_offer(s->hot, w->pages[i], (const uint8_t *)r->buffer + (begin - r->offset));
     }
 }
 

@@ -17,7 +17,7 @@
 
 #include "store/paged.h"
 
-/* What lies in a gap of so many bytes is read, too: fewer, longer reads. */
+/* What lies in a gap of up to so many bytes is read, too: fewer, longer reads. */
 #define AE_MERGE_GAP (16u << 10)
 
 #define AE_WINDOWS        4u
