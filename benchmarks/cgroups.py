@@ -81,7 +81,7 @@ class AnonymousPeak:
 def cgroup(limit: int) -> Iterator[Cgroup]:
     """A cgroup limited to ``limit`` bytes without swap; SystemExit with advice if impossible."""
     try:
-        group = _make(limit)
+        group = make_group(limit)
     except OSError as error:
         raise SystemExit(f"{HOW} ({error})") from None
     try:
@@ -97,19 +97,30 @@ def cgroup(limit: int) -> Iterator[Cgroup]:
                 time.sleep(0.1)
 
 
-def _make(limit: int) -> Cgroup:
+def make_group(limit: int, root: Path = Path("/sys/fs/cgroup")) -> Cgroup:
+    """A new group below ``root``, by the memory controller that is mounted there.
+
+    Version 1 has it in a folder of its own, and may be there beside a version 2 that has not.
+
+    Raises:
+        OSError: there is none, or no group may be made.
+    """
     name = f"aethergraph-benchmark-{os.getpid()}"
-    v1 = Path("/sys/fs/cgroup/memory")
+    v1 = root / "memory"
     if (v1 / "memory.limit_in_bytes").exists():
         group = Cgroup(v1 / name, 1)
         group.path.mkdir()
         (group.path / "memory.limit_in_bytes").write_text(str(limit))
+        # where swap is counted: memory and swap together, so none at all
+        swap = group.path / "memory.memsw.limit_in_bytes"
+        if swap.exists():
+            swap.write_text(str(limit))
         return group
-    v2 = Path("/sys/fs/cgroup")
-    if "memory" not in (v2 / "cgroup.controllers").read_text().split():
+    controllers = root / "cgroup.controllers"
+    if not controllers.exists() or "memory" not in controllers.read_text().split():
         raise OSError("no memory controller")
-    (v2 / "cgroup.subtree_control").write_text("+memory")
-    group = Cgroup(v2 / name, 2)
+    (root / "cgroup.subtree_control").write_text("+memory")
+    group = Cgroup(root / name, 2)
     group.path.mkdir()
     (group.path / "memory.max").write_text(str(limit))
     swap = group.path / "memory.swap.max"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +258,60 @@ def test_without_paging_nothing_is_done_ahead(path: Path) -> None:
     graph = load(path, "mmap")
     sampler = pyg.NeighborSampler((pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)), [3])
     assert list(pyg.LookAhead(sampler, torch.arange(9), [[0, 1], [2]])) == [[0, 1], [2]]
+
+
+# ---- workers -------------------------------------------------------------------------------------
+
+
+def anonymous(process: int | str = "self") -> int:
+    """Bytes of a process that are no file's."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(fields["RssAnon"].split()[0]) * 1024
+
+
+class Started:
+    """A ``worker_init_fn`` that notes what a worker has before it samples."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, number: int) -> None:
+        (self.folder / str(os.getpid())).write_text(str(anonymous()))
+
+
+def growth_of_workers(path: Path, storage: str, ours: bool, folder: Path) -> list[int]:
+    """By how much each of two workers grows while a loader is iterated."""
+    graph = ag.Graph.load(path, storage=storage, memory_budget=BUDGET)  # type: ignore[arg-type]
+    nodes = torch.arange(0, graph.num_nodes, 10)
+    options: dict[str, Any] = {
+        "batch_size": 512, "shuffle": True, "num_workers": 2, "worker_init_fn": Started(folder),
+        "multiprocessing_context": "fork",
+    }  # fmt: skip
+    if ours:
+        loader: Any = pyg.NeighborLoader(graph, [10, 10], nodes, **options)
+    else:
+        stores = pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)
+        loader = NodeLoader(stores, pyg.NeighborSampler(stores, [10, 10]), nodes, **options)
+    most: dict[int, int] = {}
+    for _ in loader:
+        for child in multiprocessing.active_children():
+            if child.pid is not None and child.is_alive():
+                most[child.pid] = max(most.get(child.pid, 0), anonymous(child.pid))
+    return [peak - int((folder / str(pid)).read_text()) for pid, peak in most.items()]
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "stock"])
+def test_each_worker_keeps_to_the_budget(tmp_path: Path, ours: bool) -> None:
+    rng = np.random.default_rng(0)
+    count, edges = 200_000, 12_000_000  # 48 MB, twice the budget
+    large = tmp_path / "large.aeg"
+    ag.Graph.from_edges(
+        count, rng.integers(0, count, edges), rng.integers(0, count, edges)
+    ).save(large)  # fmt: skip
+    mapped = growth_of_workers(large, "mmap", ours, tmp_path)
+    paged = growth_of_workers(large, "uring", ours, tmp_path)
+    assert len(mapped) == len(paged) == 2
+    for growth in paged:
+        # beside what the framework and the batches take with any storage
+        assert 4 << 20 < growth - min(mapped) < 24 << 20
