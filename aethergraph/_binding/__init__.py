@@ -92,7 +92,7 @@ from aethergraph._binding.records import (
     record_dtype,
     record_keys,
 )
-from aethergraph._binding.rows import FileRows, RowStats
+from aethergraph._binding.rows import FileRows, NativePlan, PlanStats, RowStats
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     SAMPLE_INDUCED,
@@ -143,8 +143,10 @@ __all__ = [
     "NativeFile",
     "NativeGroup",
     "NativeRelation",
+    "NativePlan",
     "NativeReplacement",
     "NativeRows",
+    "PlanStats",
     "RowStats",
     "NativeSample",
     "NativeSampler",

@@ -185,3 +185,60 @@ class FileRows:
             tier=IO_TIER_NAMES[found.tier],
             direct=bool(found.direct),
         )
+
+
+class PlanStats(NamedTuple):
+    """What a plan comes to; see :class:`aethergraph._row_plan.RowPlan`."""
+
+    rows: int
+    hits: int
+    frames_read: int
+    frames_lent: int
+    bytes: int
+
+
+class NativePlan:
+    """Gathers of rows of a file that are known ahead. One thread at a time.
+
+    Args:
+        rows: the file.
+        ids: contiguous int64, of all gathers; nobody changes them any more.
+        ends: uint64, where the ids of each gather end.
+
+    Raises:
+        OutOfRangeError: the first id that is no row; its position is that in ``ids``.
+        LimitError: more rows than can be planned.
+    """
+
+    __slots__ = ("_handle", "_ids", "_rows")
+
+    def __init__(self, rows: FileRows, ids: NDArray[np.int64], ends: NDArray[np.uint64]) -> None:
+        out, err = ffi.new("aether_row_plan **"), new_error()
+        lent = ffi.from_buffer("uint64_t[]", ids)
+        code = lib.aether_row_plan_create(
+            rows._handle, lent, ffi.from_buffer("uint64_t[]", ends), len(ends), out, err
+        )
+        if code:
+            raise_error(code, err, rows.path)
+        self._rows = rows
+        self._ids = lent
+        self._handle = ffi.gc(out[0], lib.aether_row_plan_destroy)
+
+    def gather(self, out: NDArray[Any], out_code: int, task: Task | None = None) -> None:
+        """The rows of the next ids; ``out`` is contiguous and writable."""
+        err = new_error()
+        code = lib.aether_row_plan_gather(
+            self._handle, ffi.from_buffer(out), out_code, lend(task, out.nbytes), err
+        )
+        if code:
+            raise_error(code, err, self._rows.path)
+
+    def stats(self) -> PlanStats:
+        """Of all gathers, also those to come."""
+        found = ffi.new("aether_row_plan_stats *")
+        lib.aether_row_plan_count(self._handle, found)
+        return PlanStats(found.rows, found.hits, found.frames_read, found.frames_lent, found.bytes)
+
+    def close(self) -> None:
+        """Give the cache back."""
+        ffi.release(self._handle)

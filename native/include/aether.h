@@ -729,6 +729,33 @@ int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, ui
                       uint32_t out_dtype, aether_task *task, aether_error *err);
 void aether_row_count(const aether_row_file *f, aether_row_stats *out);
 
+/* ---- rows that are known ahead -------------------------------------------- */
+
+typedef struct aether_row_plan_stats {
+    uint64_t lists;
+    uint64_t next;        /* lists that have been gathered */
+    uint64_t rows;        /* of all lists */
+    uint64_t hits;        /* of them found in the cache */
+    uint64_t frames_read; /* each once for a list that does not find it: the fewest possible */
+    uint64_t frames_lent; /* of the cache, to this plan */
+    uint64_t bytes;       /* of memory, outside the file's */
+} aether_row_plan_stats;
+
+/* Gathers that will be asked for, one list of ids after the other. While there is a plan it has what of
+ * the cache is not hot, and decides what stays there: what is used again soonest. Other plans and
+ * gathers then find hot rows only. Serves one thread at a time. */
+typedef struct aether_row_plan aether_row_plan;
+
+/* List i is ids[ends[i - 1]..ends[i]), the first from 0 on; ids are borrowed. AETHER_E_RANGE: an id. */
+int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64_t *ends, uint64_t num_lists,
+                           aether_row_plan **out, aether_error *err);
+void aether_row_plan_destroy(aether_row_plan *p); /* its file may have been closed before */
+
+/* Gather the next list. After a failure there is no next one. */
+int aether_row_plan_gather(aether_row_plan *p, void *out, uint32_t out_dtype, aether_task *task,
+                           aether_error *err);
+void aether_row_plan_count(const aether_row_plan *p, aether_row_plan_stats *out);
+
 /* CFFI END */
 
 #if defined(__GNUC__)

@@ -32,6 +32,7 @@ PYTHON_LAYERS = [
         "_feature_files",
         "_feature_rows",
         "_feature_table",
+        "_row_plan",
         "_hot",
     },
     {"sampling"},

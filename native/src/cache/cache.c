@@ -1,7 +1,5 @@
-#include "cache/cache.h"
+#include "cache/inside.h"
 
-#include "cache/lock.h"
-#include "cache/policy.h"
 #include "core/error.h"
 #include "core/least.h"
 
@@ -12,18 +10,6 @@
 #define PAGE       4096u
 #define MOST       ((uint64_t)1 << 30) /* frames: numbers of frames and ghosts fit 32 bits, slots too */
 #define COPY_BYTES (256u << 10)        /* copied before readers get in between */
-
-/*
- * memory  [frame 0][frame 1]...   [nodes]   [ghosts]   [slots]
- *         ^ page                  each aligned to 64 bytes
- */
-struct ae_cache {
-    ae_cache_lock lock;
-    atomic_ullong hits, misses;
-    ae_cache_policy policy; /* under the lock, but for a node's `found` */
-    uint8_t *frames;
-    uint64_t frame_bytes, mapped;
-};
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
@@ -100,13 +86,9 @@ void ae_cache_destroy(ae_cache *c) {
     free(c);
 }
 
-static void *frame_at(const ae_cache *c, uint32_t number) {
-    return c->frames + number * c->frame_bytes;
-}
-
 /* ---- locking ------------------------------------------------------------------------------ */
 
-/* In a child: what was put is the parent's, and may be half there. */
+/* In a child: what was put is the parent's, and may be half there; so is what was lent. */
 static void renew(ae_cache *c) {
     if (!ae_cache_lock_claim(&c->lock))
         return;
@@ -116,7 +98,7 @@ static void renew(ae_cache *c) {
     ae_cache_unlock_alone(&c->lock);
 }
 
-static void lock_alone(ae_cache *c) {
+void ae_cache_lock_all(ae_cache *c) {
     renew(c);
     ae_cache_lock_alone(&c->lock);
 }
@@ -144,7 +126,7 @@ void ae_cache_prefetch(const ae_cache_reader *r, uint64_t key) {
 const void *ae_cache_find(ae_cache_reader *r, uint64_t key) {
     ae_cache_policy *p = &r->cache->policy;
     uint32_t frame = ae_cache_policy_find(p, key);
-    if (frame == AE_CACHE_NONE) {
+    if (frame == AE_CACHE_NONE || frame >= p->shown) {
         r->misses++;
         return NULL;
     }
@@ -154,27 +136,27 @@ const void *ae_cache_find(ae_cache_reader *r, uint64_t key) {
     unsigned n = atomic_load_explicit(found, memory_order_relaxed);
     if (n < AE_CACHE_OFTEN)
         atomic_store_explicit(found, (unsigned char)(n + 1), memory_order_relaxed);
-    return frame_at(r->cache, frame);
+    return ae_cache_frame_at(r->cache, frame);
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
 void *ae_cache_pin(ae_cache *c, uint64_t key) {
-    lock_alone(c);
+    ae_cache_lock_all(c);
     uint32_t frame = ae_cache_policy_pin(&c->policy, key);
     ae_cache_unlock_alone(&c->lock);
-    return frame == AE_CACHE_NONE ? NULL : frame_at(c, frame);
+    return frame == AE_CACHE_NONE ? NULL : ae_cache_frame_at(c, frame);
 }
 
 void ae_cache_put(ae_cache *c, const uint64_t *keys, const void *const *frames, uint64_t n) {
     uint64_t at_once = ae_max_u64(COPY_BYTES / c->frame_bytes, 1);
     for (uint64_t i = 0; i < n;) {
         uint64_t end = i + ae_min_u64(at_once, n - i);
-        lock_alone(c);
+        ae_cache_lock_all(c);
         for (; i < end; i++) {
             uint32_t frame = ae_cache_policy_put(&c->policy, keys[i]);
             if (frame != AE_CACHE_NONE)
-                memcpy(frame_at(c, frame), frames[i], c->frame_bytes);
+                memcpy(ae_cache_frame_at(c, frame), frames[i], c->frame_bytes);
         }
         ae_cache_unlock_alone(&c->lock);
     }

@@ -118,7 +118,7 @@ static uint32_t free_frame(ae_cache_policy *p) {
 /* ---- coming ------------------------------------------------------------------------------ */
 
 uint32_t ae_cache_policy_put(ae_cache_policy *p, uint64_t key) {
-    if (p->hot == p->num_frames || ae_cache_policy_find(p, key) != AE_CACHE_NONE)
+    if (p->shown == p->hot || ae_cache_policy_find(p, key) != AE_CACHE_NONE)
         return AE_CACHE_NONE;
     uint32_t frame = free_frame(p);
     uint64_t ghost = find_slot(p, key);
@@ -155,6 +155,7 @@ void ae_cache_policy_begin(ae_cache_policy *p) {
     p->hot = 0;
     p->num_ghosts = p->inserted = p->evicted = 0;
     p->small = p->main = p->free = (ae_cache_queue){AE_CACHE_NONE, AE_CACHE_NONE, 0};
+    p->shown = p->num_frames;
     set_goals(p);
 }
 
@@ -164,4 +165,53 @@ void ae_cache_policy_reset(ae_cache_policy *p) {
     ae_cache_policy_begin(p);
     for (uint32_t i = 0; i < hot; i++)
         ae_cache_policy_pin(p, p->nodes[i].key);
+}
+
+/* ---- lending ------------------------------------------------------------------------------ */
+
+bool ae_cache_policy_lend(ae_cache_policy *p, uint32_t *used, uint32_t *num_used) {
+    const ae_cache_queue *queues[] = {&p->small, &p->main};
+    *num_used = 0;
+    if (p->shown < p->num_frames)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        uint32_t frame = queues[i]->oldest;
+        for (uint32_t k = 0; k < queues[i]->count; k++, frame = p->nodes[frame].next) {
+            used[(*num_used)++] = frame;
+            if (queues[i] == &p->main)
+                set_found(p, frame, AE_CACHE_OFTEN);
+        }
+    }
+    p->shown = p->hot;
+    return true;
+}
+
+void ae_cache_policy_replace(ae_cache_policy *p, uint32_t frame, bool used, uint64_t key) {
+    if (used) {
+        ae_cache_index_remove(&p->index, find_slot(p, p->nodes[frame].key));
+        p->evicted++;
+    }
+    uint64_t ghost = find_slot(p, key);
+    if (ghost != p->index.num_slots)
+        ae_cache_index_remove(&p->index, ghost);
+    p->nodes[frame].key = key;
+    set_found(p, frame, 0);
+    ae_cache_index_add(&p->index, key, frame);
+    p->inserted++;
+}
+
+bool ae_cache_policy_often(const ae_cache_policy *p, uint32_t frame) {
+    return found(p, frame) > 1;
+}
+
+void ae_cache_policy_refill(ae_cache_policy *p, const uint32_t *frames, uint32_t num_used) {
+    uint32_t lent = p->num_frames - p->hot;
+    p->small = p->main = p->free = (ae_cache_queue){AE_CACHE_NONE, AE_CACHE_NONE, 0};
+    for (uint32_t i = 0; i < lent; i++) {
+        bool often = ae_cache_policy_often(p, frames[i]);
+        append(p, i >= num_used ? &p->free : often ? &p->main : &p->small, frames[i]);
+        set_found(p, frames[i], 0);
+    }
+    p->touched = p->num_frames;
+    p->shown = p->num_frames;
 }

@@ -33,6 +33,7 @@ typedef struct ae_cache_policy {
     ae_cache_node *nodes;
     uint64_t *ghosts;
     uint32_t num_frames;
+    uint32_t shown;      /* frames that finding gives: all, or the pinned ones while the others are lent */
     uint32_t hot;        /* frames [0, hot) are pinned */
     uint32_t touched;    /* frames [hot, touched) have been used */
     uint32_t small_goal; /* frames of the small queue; the rest is main's, and as many are ghosts */
@@ -48,8 +49,21 @@ void ae_cache_policy_begin(ae_cache_policy *p);
 /* Forget everything but what is pinned. */
 void ae_cache_policy_reset(ae_cache_policy *p);
 
-/* The frame that a key is in, or AE_CACHE_NONE. */
+/* The frame that a key is in, lent or not, or AE_CACHE_NONE. */
 uint32_t ae_cache_policy_find(const ae_cache_policy *p, uint64_t key);
+
+/* Lend the frames that are not pinned: they are neither found nor put until the refill. Their numbers,
+ * the oldest first, go to `used`, which has room for all of them. false: they are lent already. */
+bool ae_cache_policy_lend(ae_cache_policy *p, uint32_t *used, uint32_t *num_used);
+
+/* A lent frame holds a key that no frame holds; whether it was used before. */
+void ae_cache_policy_replace(ae_cache_policy *p, uint32_t frame, bool used, uint64_t key);
+
+/* Whether a lent frame was in the main queue, or found often since. */
+bool ae_cache_policy_often(const ae_cache_policy *p, uint32_t frame);
+
+/* Take the lent frames back, all of them: those that hold something, the oldest first, then the others. */
+void ae_cache_policy_refill(ae_cache_policy *p, const uint32_t *frames, uint32_t num_used);
 
 uint32_t ae_cache_policy_pin(ae_cache_policy *p, uint64_t key); /* its frame, or AE_CACHE_NONE */
 uint32_t ae_cache_policy_put(ae_cache_policy *p, uint64_t key); /* the same, for the caller to fill */

@@ -32,15 +32,15 @@ static uint64_t num_frames(const aether_row_file *f) {
     return (f->num_rows - 1) / f->group + 1;
 }
 
-static void measure(const aether_row_file *f, ae_row_plan *p, uint64_t segment) {
+static void measure(const aether_row_file *f, ae_row_division *p, uint64_t segment) {
     p->segment = segment_for(f, segment);
     p->desk = ae_row_desk_bytes(p->block, p->segment, p->segments, f->frame_bytes) + AE_ROW_IO_BYTES;
 }
 
 static int divide(aether_row_file *f, aether_error *err) {
-    ae_row_plan *p = &f->plan;
+    ae_row_division *p = &f->plan;
     uint64_t segment = SEGMENT_MOST, one = ae_cache_bytes(1, (uint32_t)f->frame_bytes) + sizeof *f;
-    *p = (ae_row_plan){.desks = 1, .segments = AE_ROW_SEGMENTS, .block = BLOCK_MOST};
+    *p = (ae_row_division){.desks = 1, .segments = AE_ROW_SEGMENTS, .block = BLOCK_MOST};
     measure(f, p, segment);
     while (p->desk > f->budget / DESK_SHARE && (p->block > BLOCK_LEAST || p->segments > 2)) {
         p->block = ae_max_u64(p->block / 2, BLOCK_LEAST);
@@ -151,7 +151,7 @@ static int pin_block(aether_row_file *f, const aether_row_options *o, uint64_t *
         j.wanted[j.num_wanted] = frame << AE_ROW_PLACE | j.num_wanted;
         j.num_wanted++;
     }
-    ae_row_sort(j.wanted, j.wanted + f->plan.block, j.num_wanted, num_frames(f));
+    ae_row_sort(j.wanted, j.wanted + f->plan.block, j.num_wanted, AE_ROW_PLACE, num_frames(f));
     return ae_row_read(&j, err);
 }
 
@@ -178,6 +178,7 @@ int aether_row_open(const char *path, const aether_row_options *options, aether_
     aether_row_file *f = calloc(1, sizeof *f);
     if (!f)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
+    atomic_init(&f->users, 1);
     describe(f, options);
     code = open_io(f, path, options, err);
     code = code ? code : divide(f, err);
@@ -191,7 +192,7 @@ int aether_row_open(const char *path, const aether_row_options *options, aether_
 }
 
 void aether_row_close(aether_row_file *f) {
-    if (!f)
+    if (!f || atomic_fetch_sub(&f->users, 1) > 1)
         return;
     for (uint32_t i = 0; i < f->plan.desks; i++)
         if (f->desks[i].memory)

@@ -24,7 +24,7 @@
 #ifndef AE_STORE_ROW_FILE_H
 #define AE_STORE_ROW_FILE_H
 
-#include "cache/cache.h"
+#include "cache/schedule.h"
 #include "io/file.h"
 #include "store/convert.h"
 
@@ -42,13 +42,13 @@
 #define AE_ROW_MOST     (UINT64_C(1) << (63 - AE_ROW_PLACE))
 
 /* How the budget is divided. */
-typedef struct ae_row_plan {
+typedef struct ae_row_division {
     uint32_t desks, segments;
     uint64_t block;   /* ids */
     uint64_t segment; /* bytes of data */
     uint64_t desk;    /* bytes in all */
     uint64_t cache;   /* bytes */
-} ae_row_plan;
+} ae_row_division;
 
 typedef struct ae_row_desk {
     atomic_int owner; /* the process in which a thread has it; 0: free */
@@ -63,8 +63,9 @@ struct aether_row_file {
     uint32_t group;       /* rows of a frame */
     uint64_t frame_bytes; /* of all frames but the last, which may be shorter in the file */
     uint64_t budget;
-    ae_row_plan plan;
+    ae_row_division plan;
     ae_cache *cache;
+    atomic_uint users;    /* the caller, and plans: the last one closes */
     atomic_uint released; /* counts; futex of those that wait for a desk */
     ae_row_desk desks[AE_ROW_DESKS];
     struct {
@@ -84,12 +85,29 @@ typedef struct ae_row_job {
     uint64_t out_bytes; /* per place */
     uint64_t *wanted;   /* item << AE_ROW_PLACE | place */
     uint64_t num_wanted;
-    bool keep; /* put what comes into the cache */
+    bool keep;                  /* put what comes into the cache */
+    ae_cache_loan *loan;        /* NULL, or: put into its frames instead, */
+    const ae_cache_step *steps; /* those of KEPT places, */
+    uint32_t time;              /* used now */
     aether_task *task;
 } ae_row_job;
 
-/* Sort by item; equal items stay in the order of their places. `other` has room for n. */
-void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, uint64_t num_items);
+/* A job that gathers n rows to `out`; then from blocks of ids, with a desk that is given back. */
+int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
+                 uint32_t out_dtype, aether_task *task, ae_row_job *job, aether_error *err);
+int ae_row_end(ae_row_job *job, int code, aether_error *err); /* the code, unless the file has changed */
+
+/* Sort and read what a block wants; count n rows. */
+int ae_row_read_block(ae_row_job *job, uint64_t n, aether_error *err);
+
+/* Copy a row that was found to its place. */
+void ae_row_copy(const ae_row_job *job, uint64_t place, const void *row);
+
+int ae_row_bad_id(const aether_row_file *f, uint64_t position, uint64_t id, aether_error *err);
+
+/* Sort item << place_bits | place by item; places ascend before, and equal items stay in their order.
+ * `other` has room for n. */
+void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, unsigned place_bits, uint64_t num_items);
 
 /* Read what is wanted (sorted) into its places. */
 int ae_row_read(ae_row_job *job, aether_error *err);

@@ -62,13 +62,13 @@ static uint64_t id_at(const id_list *list, uint64_t i) {
     return list->bytes == 4 ? ((const uint32_t *)list->data)[i] : ((const uint64_t *)list->data)[i];
 }
 
-static int bad_id(const aether_row_file *f, uint64_t position, uint64_t id, aether_error *err) {
+int ae_row_bad_id(const aether_row_file *f, uint64_t position, uint64_t id, aether_error *err) {
     return ae_error_at(err, AETHER_E_RANGE, (int64_t)position, (int64_t)id,
                        "id %" PRId64 " at position %" PRIu64 " is not in [0, %" PRIu64 ")", (int64_t)id,
                        position, f->num_rows);
 }
 
-static void copy_found(const ae_row_job *j, uint64_t place, const void *row) {
+void ae_row_copy(const ae_row_job *j, uint64_t place, const void *row) {
     uint8_t *out = j->out + place * j->out_bytes;
     if (j->convert)
         j->convert(out, row, j->items);
@@ -97,7 +97,7 @@ static void look_up(ae_row_job *j, const uint64_t *rows, uint64_t place, uint64_
     }
     for (uint64_t i = 0; i < n; i++)
         if (found[i])
-            copy_found(j, place + i, found[i]);
+            ae_row_copy(j, place + i, found[i]);
     ae_cache_leave(&r);
 }
 
@@ -110,7 +110,7 @@ static int look_up_block(ae_row_job *j, const id_list *list, uint64_t first, uin
         for (uint64_t k = 0; k < m; k++) {
             rows[k] = id_at(list, first + i + k);
             if (rows[k] >= j->file->num_rows)
-                return bad_id(j->file, first + i + k, rows[k], err);
+                return ae_row_bad_id(j->file, first + i + k, rows[k], err);
         }
         look_up(j, rows, i, m);
     }
@@ -119,16 +119,18 @@ static int look_up_block(ae_row_job *j, const id_list *list, uint64_t first, uin
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
-static int gather_block(ae_row_job *j, const id_list *list, uint64_t first, uint64_t n, aether_error *err) {
+int ae_row_read_block(ae_row_job *j, uint64_t n, aether_error *err) {
     aether_row_file *f = j->file;
-    int code = look_up_block(j, list, first, n, err);
-    if (code)
-        return code;
     atomic_fetch_add_explicit(&f->stats.rows, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&f->stats.hits, n - j->num_wanted, memory_order_relaxed);
     ae_task_add(j->task, n - j->num_wanted);
-    ae_row_sort(j->wanted, j->wanted + f->plan.block, j->num_wanted, f->num_rows);
+    ae_row_sort(j->wanted, j->wanted + f->plan.block, j->num_wanted, AE_ROW_PLACE, f->num_rows);
     return ae_row_read(j, err);
+}
+
+static int gather_block(ae_row_job *j, const id_list *list, uint64_t first, uint64_t n, aether_error *err) {
+    int code = look_up_block(j, list, first, n, err);
+    return code ? code : ae_row_read_block(j, n, err);
 }
 
 static int gather_all(ae_row_job *j, const id_list *list, aether_error *err) {
@@ -160,35 +162,48 @@ static int check_file(const aether_row_file *f, aether_error *err) {
     return AETHER_OK;
 }
 
-int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                      uint32_t out_dtype, aether_task *task, aether_error *err) {
-    ae_row_job j = {.file = f,
-                    .item_bytes = f->row_bytes,
-                    .group = f->group,
-                    .items = f->row_items,
-                    .out = out,
-                    .keep = true,
-                    .task = task};
-    id_list list = {ids, id_bytes, n};
+int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
+                 uint32_t out_dtype, aether_task *task, ae_row_job *j, aether_error *err) {
     uint64_t total;
-    int code = ae_gather_types(f->dtype, id_bytes, out_dtype, &j.convert, err);
+    *j = (ae_row_job){.file = f,
+                      .item_bytes = f->row_bytes,
+                      .group = f->group,
+                      .items = f->row_items,
+                      .out = out,
+                      .task = task};
+    int code = ae_gather_types(f->dtype, id_bytes, out_dtype, &j->convert, err);
     if (code)
         return code;
-    j.out_bytes = f->row_items * aether_dtype_size(out_dtype);
-    if (__builtin_mul_overflow(n, j.out_bytes, &total) || total > INT64_MAX)
+    j->out_bytes = f->row_items * aether_dtype_size(out_dtype);
+    if (__builtin_mul_overflow(n, j->out_bytes, &total) || total > INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "%" PRIu64 " rows of %" PRIu64 " bytes: sizes overflow", n,
-                            j.out_bytes);
+                            j->out_bytes);
     ae_task_begin(task, n);
     if (n && (!ids || !out))
         return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
-    j.desk = take_desk(f);
-    j.wanted = ae_row_desk_wanted(j.desk);
-    code = gather_all(&j, &list, err);
-    give_back(f, j.desk);
+    j->desk = take_desk(f);
+    j->wanted = ae_row_desk_wanted(j->desk);
+    return AETHER_OK;
+}
+
+int ae_row_end(ae_row_job *j, int code, aether_error *err) {
+    aether_row_file *f = j->file;
+    give_back(f, j->desk);
     if (code == AETHER_E_RANGE || code == AETHER_E_CANCELLED)
         return code;
     int changed = check_file(f, code ? NULL : err);
     if (changed == AETHER_E_FILE_CHANGED && code)
         changed = check_file(f, err); /* what the failure came from */
     return changed ? changed : code;
+}
+
+int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
+                      uint32_t out_dtype, aether_task *task, aether_error *err) {
+    ae_row_job j;
+    id_list list = {ids, id_bytes, n};
+    int code = ae_row_begin(f, ids, id_bytes, n, out, out_dtype, task, &j, err);
+    if (code)
+        return code;
+    j.keep = true;
+    return ae_row_end(&j, gather_all(&j, &list, err), err);
 }

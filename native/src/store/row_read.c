@@ -192,14 +192,28 @@ static void begin(flow *w, segment *s) {
 typedef struct puts {
     uint64_t keys[PUT_AT_ONCE];
     const void *frames[PUT_AT_ONCE];
+    uint32_t into[PUT_AT_ONCE]; /* of a loan */
     uint64_t n;
 } puts;
 
 static void put_all(ae_row_job *j, puts *p) {
-    if (j->keep)
+    if (j->loan)
+        ae_cache_loan_put(j->loan, p->keys, p->into, p->frames, p->n, j->time);
+    else if (j->keep)
         ae_cache_put(j->file->cache, p->keys, p->frames, p->n);
-    atomic_fetch_add_explicit(&j->file->stats.frames, p->n, memory_order_relaxed);
     p->n = 0;
+}
+
+/* A frame has come, for one place or more. */
+static void note(ae_row_job *j, puts *p, uint64_t frame, const void *data, uint64_t place) {
+    atomic_fetch_add_explicit(&j->file->stats.frames, 1, memory_order_relaxed);
+    if (j->loan && j->steps[place].what != AE_STEP_KEPT)
+        return;
+    if (p->n == PUT_AT_ONCE)
+        put_all(j, p);
+    p->into[p->n] = j->loan ? j->steps[place].value : 0;
+    p->keys[p->n] = frame;
+    p->frames[p->n++] = data;
 }
 
 static void give(const ae_row_job *j, uint64_t i, const uint8_t *data) {
@@ -217,12 +231,8 @@ static void deliver_run(ae_row_job *j, const aether_io_request *q, uint64_t firs
     for (uint64_t i = first, frame; i < last; i++) {
         frame = frame_of(j, i);
         const uint8_t *data = (const uint8_t *)q->buffer + (frame_begin(f, frame) - q->offset);
-        if (i == first || frame_of(j, i - 1) != frame) {
-            if (p->n == PUT_AT_ONCE)
-                put_all(j, p);
-            p->keys[p->n] = frame;
-            p->frames[p->n++] = data;
-        }
+        if (i == first || frame_of(j, i - 1) != frame)
+            note(j, p, frame, data, place_of(j, i));
         give(j, i, data + item_of(j, i) % j->group * j->item_bytes);
     }
 }

@@ -1,4 +1,4 @@
-/* Sorting what a block wants: by radix, as many bits as there are rows. */
+/* Sorting numbers above places: by radix, as many bits as there are numbers. */
 #include "store/row_file.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static void sort_digit(const uint64_t *from, uint64_t *to, uint64_t n, unsigned 
         to[starts[(from[i] >> shift) % DIGITS]++] = from[i];
 }
 
-void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, uint64_t num_items) {
+void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, unsigned place_bits, uint64_t num_items) {
     if (n < 2 || is_sorted(wanted, n))
         return;
     if (n <= FEW) {
@@ -46,7 +46,7 @@ void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, uint64_t num_ite
     }
     uint64_t *from = wanted, *to = other;
     /* Places ascend already: only the items' bits are sorted. */
-    for (unsigned shift = AE_ROW_PLACE; shift < 64 && (num_items - 1) >> (shift - AE_ROW_PLACE);
+    for (unsigned shift = place_bits; shift < 64 && (num_items - 1) >> (shift - place_bits);
          shift += DIGIT_BITS) {
         sort_digit(from, to, n, shift);
         uint64_t *swap = from;
