@@ -19,6 +19,7 @@ from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._batch import fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
 from aethergraph.pyg._loading import NodeMixin, Stores
+from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
 
@@ -107,6 +108,10 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
 
     def _sample(self, seeds: NodeSamplerInput, key: int | None) -> SamplerOutput:
         out = super()._sample(seeds, key)
+        return _by_root(out, len(seeds.node))
+
+    def _steps(self, seeds: NodeSamplerInput, key: int | None) -> Steps:
+        out = yield from super()._steps(seeds, key)
         return _by_root(out, len(seeds.node))
 
     def filter_fn(self, out: SamplerOutput) -> Batch:

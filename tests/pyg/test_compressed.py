@@ -23,7 +23,7 @@ from aethergraph.pyg import (
 pytestmark = pytest.mark.pyg
 
 
-@pytest.fixture(params=["mmap", "memory"])
+@pytest.fixture(params=["mmap", "memory", "uring"])
 def graphs(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Graph, Graph]:
     """The graph, and the same one compressed."""
     graph = make_graph(layout="both")
