@@ -1,12 +1,16 @@
 """Compressed neighbours: bytes per edge, and what sampling from them costs.
 
-    python benchmarks/compressed.py [--quick]
+    python benchmarks/compressed.py [--quick] [--large]
 
 Two graphs of ten edges per node: a power-law graph, whose ids have no order that could be used,
 and one with locality, where nine of ten neighbours have ids near the node's own (as after
 reordering, or in web graphs). Each in input order and with ``sort_neighbors``. The plain file and
 the compressed one take turns batch by batch in one process, pinned, one thread, the same seeds and
 keys; samples are compared. Times are processor time: a machine that is not quiet does less harm.
+
+Then both files are read with ``storage="uring"`` within a budget that holds a part of them (see
+compressed_reading.py). ``--large`` adds the graph of benchmarks/outofcore.py: 1.2 billion edges,
+and 4.4 GB more of disk for the compressed file.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import common
+import compressed_reading
 import numpy as np
 from common import Ratio, Report
+from large_graph import large_graph
 
 Ids = common.Ids
 FANOUTS, BATCH = (15, 10, 5), 1024
@@ -48,6 +54,16 @@ MAKERS: dict[str, Callable[[int, int], tuple[Ids, Ids]]] = {
 }
 
 
+def compress(plain: Path, packed: Path, storage: Any) -> float:
+    """Save it compressed; the seconds of the processor that it took."""
+    from aethergraph import Graph
+
+    graph = Graph.load(plain, storage=storage)
+    start = time.process_time()
+    graph.save(packed, compress=True)
+    return time.process_time() - start
+
+
 def graph_files(folder: Path, kind: str, order: str, num_nodes: int) -> tuple[Path, Path, float]:
     """The plain file, the compressed one, and the seconds that compressing took."""
     from aethergraph import Graph
@@ -60,10 +76,7 @@ def graph_files(folder: Path, kind: str, order: str, num_nodes: int) -> tuple[Pa
         made = Graph.from_edges(num_nodes, src, dst, sort_neighbors=order == "sorted")
         del src, dst
         made.save(plain)
-    graph = Graph.load(plain, storage="memory")
-    start = time.process_time()
-    graph.save(packed, compress=True)
-    return plain, packed, time.process_time() - start
+    return plain, packed, compress(plain, packed, "memory")
 
 
 def measure(samplers: Sequence[Any], num_nodes: int, rounds: int) -> list[list[float]]:
@@ -98,17 +111,36 @@ def run_case(args: argparse.Namespace, kind: str, order: str, num_nodes: int) ->
         edges = len(samplers[0].sample(np.arange(BATCH), key=1).edge)
         times = measure(samplers, num_nodes, 3 if args.quick else 30)
         found[storage] = {"times": times, "edges": edges}
+    budget, batches, rounds = ("24M", 4, 1) if args.quick else ("128M", 64, 5)
+    found["reading"] = compressed_reading.compare(
+        (plain, packed), num_nodes, budget, batches, rounds
+    )
     packed.unlink()
     return found
 
 
+def run_large(args: argparse.Namespace) -> list[list[common.Cell]]:
+    """The rows of the large graph."""
+    files = large_graph(args.dir)
+    packed = args.dir / "large.packed.aeg"
+    if not packed.exists():
+        common.say(f"making {packed.name}")
+        compress(files.graph, packed, "mmap")
+    rows = compressed_reading.compare((files.graph, packed), files.num_nodes, "1G", 256, 3)
+    packed.unlink()
+    return [["1.2G edges", "input order", *row] for row in rows]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    args = common.parse(common.parser(__doc__), argv)
+    made = common.parser(__doc__)
+    made.add_argument("--large", action="store_true", help="also read a graph of 1.2G edges")
+    args = common.parse(made, argv)
     os.sched_setaffinity(0, {args.core})
     report = Report("compressed", "Compressed neighbours", args)
     num_nodes = 20_000 if args.quick else 10_000_000
     sizes: list[list[common.Cell]] = []
     speeds: list[list[common.Cell]] = []
+    reading: list[list[common.Cell]] = []
     for kind in MAKERS:
         for order in ("input order", "sorted"):
             found = run_case(args, kind, order.split()[0], num_nodes)
@@ -117,11 +149,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             bits = [8 * (total - offsets) / edges for total in (plain, packed)]
             rate = edges / found["encode"] / 1e6
             sizes.append([kind, order, *bits, bits[1] / bits[0], packed / plain, rate])
+            reading += [[kind, order, *row] for row in found["reading"]]
             for storage in STORAGES:
                 times = found[storage]["times"]
                 medians = [statistics.median(own) for own in times]
                 ratio = str(Ratio.paired(times[1], times[0]))
                 speeds.append([kind, order, storage, *(1e3 * m for m in medians), ratio])
+    if args.large:
+        reading += run_large(args)
     report.parameters = {"nodes": num_nodes, "fanouts": list(FANOUTS), "batch": BATCH}
     report.table(
         "bits per neighbour; ratios; million edges encoded and written per second of one core",
@@ -130,6 +165,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.table(
         "processor ms per batch, medians; compressed / plain: median (range over rounds)",
         ["graph", "lists", "storage", "plain", "compressed", "ratio"], speeds,
+    )  # fmt: skip
+    report.table(
+        'storage="uring", fanouts [20, 15, 10]: compressed beside plain, medians; ratios: '
+        "compressed / plain (range over rounds)", compressed_reading.COLUMNS, reading,
     )  # fmt: skip
     report.note("Plain files map or copy 32-bit ids; both files are in the page cache.")
     report.note("The ratio with offsets counts the 8 bytes per node that both keep.")
