@@ -14,6 +14,7 @@
 
 #define PAGE       ((uint64_t)1 << AE_PAGE_BITS)
 #define GAP        (AE_MERGE_GAP / PAGE)
+#define LONG       16  /* pages that are needed of a run */
 #define AHEAD      16  /* spans whose memory is asked for in advance */
 #define PUMP_SPANS 256 /* taken apart between two looks at the queue */
 
@@ -129,11 +130,13 @@ static void find_bytes(const stream *s, window *w) {
 }
 
 /* What reads may begin and end at: where the device's sectors are smaller than pages, those at the
- * ends of a run that no entry is in are left out. Blocks of compressed ids come with whole pages. */
-static uint64_t step_of(const stream *s) {
+ * ends of a run that no entry is in are left out. Blocks of compressed ids come with whole pages, and
+ * of long runs the ends are too little to look for. */
+static uint64_t step_of(const stream *s, const window *w) {
     const aether_io *io = s->p->io;
     const uint64_t step = io->alignment > io->memory_alignment ? io->alignment : io->memory_alignment;
-    return !s->p->blocks && io->direct && step < PAGE ? step : PAGE;
+    const bool is_long = w->num_pages > LONG * w->num_runs;
+    return !s->p->blocks && !is_long && io->direct && step < PAGE ? step : PAGE;
 }
 
 /* From `*begin` to `*end`, all of a run, to what is needed of it; pages to keep come whole. */
@@ -148,7 +151,7 @@ static void trim(const stream *s, const aether_io_request *need, uint64_t step, 
 }
 
 static void make_requests(const stream *s, window *w) {
-    const uint64_t size = s->p->io->size, step = step_of(s);
+    const uint64_t size = s->p->io->size, step = step_of(s, w);
     if (step < PAGE)
         find_bytes(s, w);
     for (uint64_t i = 0; i < w->num_runs; i++) {
