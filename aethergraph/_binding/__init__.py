@@ -88,6 +88,7 @@ from aethergraph._binding.reads import reading
 from aethergraph._binding.records import (
     order_records,
     pack_records,
+    parse_integers,
     partition_records,
     record_dtype,
     record_keys,
@@ -208,6 +209,7 @@ __all__ = [
     "new_error",
     "order_records",
     "pack_records",
+    "parse_integers",
     "partition_records",
     "raise_error",
     "reading",

@@ -50,6 +50,34 @@ def pack_records(major: Ids, minor: Ids, columns: Sequence[NDArray[Any]], out: R
         raise_error(code, err)
 
 
+def parse_integers(
+    text: memoryview, delimiter: str, num_columns: int, room: int
+) -> NDArray[np.int64] | None:
+    """The columns [num_columns, rows] of lines of plain integers; None if there is anything else.
+
+    Plain: 1 to 18 digits between single delimiters, ``room`` lines at most. Empty lines are
+    skipped.
+    """
+    out = np.empty((num_columns, room), np.int64)
+    rows = ffi.new("uint64_t *")
+    err = new_error()
+    code = lib.aether_parse_integers(
+        ffi.from_buffer(text),
+        len(text),
+        delimiter.encode("ascii"),
+        num_columns,
+        room,
+        ffi.from_buffer("int64_t[]", out, require_writable=True),
+        rows,
+        err,
+    )
+    if code == lib.AETHER_E_FORMAT:
+        return None
+    if code:
+        raise_error(code, err)
+    return out[:, : rows[0]]
+
+
 def _field(dtype: np.dtype[Any], name: str) -> Any:
     fields = dtype.fields
     assert fields is not None

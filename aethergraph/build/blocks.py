@@ -34,22 +34,30 @@ class Block:
     Attributes:
         line: 1-based number of the first line.
         done: bytes of the file read so far.
+        most_lines: it has no more lines than this.
     """
 
-    __slots__ = ("buffer", "done", "end", "line", "start")
+    __slots__ = ("buffer", "done", "end", "line", "most_lines", "start")
 
     def __init__(
-        self, buffer: bytes | bytearray, start: int, end: int, line: int = 1, done: int = 0
+        self,
+        buffer: bytes | bytearray,
+        start: int,
+        end: int,
+        line: int,
+        done: int,
+        most_lines: int,
     ) -> None:
         self.buffer = buffer
         self.start = start
         self.end = end
         self.line = line
         self.done = done
+        self.most_lines = most_lines
 
     @classmethod
     def of(cls, data: bytes, line: int = 1) -> Block:
-        return cls(data, 0, len(data), line)
+        return cls(data, 0, len(data), line, 0, data.count(b"\n") + 1)
 
     def view(self) -> memoryview:
         return memoryview(self.buffer)[self.start : self.end]
@@ -115,10 +123,10 @@ class BlockReader:
                     continue
                 carry = bytes(memoryview(buffer)[cut:fill])
                 ends = count_byte(buffer, 0, cut, 10)
-                yield Block(buffer, start, cut, line, raw.tell())
+                yield Block(buffer, start, cut, line, raw.tell(), ends)
                 line += ends
         if carry:
-            yield Block(carry, 0, len(carry), line, self._size)
+            yield Block(carry, 0, len(carry), line, self._size, carry.count(b"\n") + 1)
 
     def _buffer(self, size: int) -> bytearray:
         while self._free:

@@ -1,10 +1,12 @@
 """Text tables (CSV, TSV, blank-separated) as a stream of numpy chunks.
 
-The file is read in blocks of 2 MiB cut at line ends; each block is parsed by pyarrow's CSV
-reader in a worker thread (it releases the GIL) straight into numpy arrays::
+The file is read in blocks of 2 MiB cut at line ends; each block is parsed in a worker thread
+straight into numpy arrays: by the native core if it holds nothing but plain integers, else by
+pyarrow's CSV reader::
 
-    read 2 MiB -> cut at newline -> [drop comments] -> [squeeze blanks] -> pyarrow -> check
-    \\____________ caller's thread ___________/ \\______________ a worker __________________/
+    read 2 MiB -> cut at newline -> plain integers -------------------------------> check
+                                 -> [drop comments] -> [squeeze blanks] -> pyarrow /
+    \\____________ caller's thread ___________/ \\______________ a worker _________/
 
 The bracketed steps run only for blocks that need them. 2 MiB keeps a block inside the second
 level cache: measured 14-16 million two-column lines/s per core against 8-10 for 16 MiB blocks.
@@ -256,6 +258,9 @@ class TextTable:
         import pyarrow as pa
         import pyarrow.csv as pacsv
 
+        plain = self._parse_plain(block, fields)
+        if plain is not None:
+            return plain
         if block.has(b"#") or block.has(b"%"):
             block = Block.of(_COMMENT_LINE.sub(b"", block.copy()), block.line)
         if block.is_blank():
@@ -300,6 +305,20 @@ class TextTable:
         for one, array in zip(fields, arrays, strict=True):
             _check_values(one, array)
         return arrays
+
+    def _parse_plain(self, block: Block, fields: Sequence[Field]) -> list[Array] | None:
+        """Lines of plain integers, several times as fast as pyarrow; None if there are others."""
+        delimiter = self._delimiter
+        if not delimiter.isascii() or any(one.dtype != "int64" for one in fields):
+            return None
+        if delimiter == " " and block.has(b"\t"):
+            delimiter = "\t"
+        columns = native.parse_integers(block.view(), delimiter, self.num_columns, block.most_lines)
+        if columns is None:
+            return None
+        for one in fields:
+            _check_values(one, columns[one.column])
+        return [columns[one.column] for one in fields]
 
     # ---- explaining a bad block ------------------------------------------
 

@@ -238,6 +238,13 @@ int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_
                        uint64_t num_minor, uint64_t *indptr, void *indices, uint32_t id_bytes, void *order,
                        uint32_t order_bytes, aether_task *task, aether_error *err);
 
+/* Text of lines with num_columns plain integers (1..18 digits) each, between single
+ * delimiters: out[num_columns][room] gets the columns. Empty lines are skipped.
+ * AETHER_E_FORMAT: anything else, or more than `room` lines; position is the byte
+ * at which that line begins. */
+int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint32_t num_columns,
+                          uint64_t room, int64_t *out, uint64_t *num_rows, aether_error *err);
+
 /* Smallest and largest of n ids (n = 0: both -1). */
 int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max, aether_error *err);
 

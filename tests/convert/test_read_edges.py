@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from aethergraph.build import AttrSpec, InputError, iter_edges, read_edges
 from aethergraph.build import blocks as blocks_module
+from aethergraph.build.text import TextTable
 from aethergraph.errors import (
     FormatError,
     InvalidArgumentError,
@@ -513,3 +514,48 @@ def test_pyarrow_is_named_when_it_is_missing(
         read_edges(path)
     np.save(tmp_path / "e.npy", np.array(EDGES))
     assert edges_of(tmp_path / "e.npy") == EDGES
+
+
+# ---- plain integers, without pyarrow -------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(0, 99).map(str), st.integers(0, 10**18 - 1).map(str), st.just("007")
+)
+ODD_FIELDS = st.sampled_from(["-1", "+1", " 1", '"1"', "", "1.0", "x", str(10**18), str(2**63)])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_fast_way_reads_what_pyarrow_reads(data: st.DataObject, tmp_path_factory: Any) -> None:
+    """Mostly plain lines, among them others: the same edges, or the same error."""
+    rows = data.draw(st.lists(st.tuples(NUMBERS, NUMBERS).map(list), min_size=1, max_size=9))
+    if data.draw(st.booleans()):
+        row = data.draw(st.sampled_from(rows))
+        row[data.draw(st.integers(0, 1))] = data.draw(ODD_FIELDS)
+    separator = data.draw(st.sampled_from([",", "\t", " ", ";"]))
+    ends = st.sampled_from(["\n", "\r\n", "\n\n"])
+    text = "".join(separator.join(row) + data.draw(ends) for row in rows)
+    if data.draw(st.booleans()):
+        text = text.rstrip("\r\n")
+    path = write(tmp_path_factory.mktemp("plain") / "e.csv", text)
+    found = []
+    for plain in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not plain:
+                patch.setattr(TextTable, "_parse_plain", lambda self, block, fields: None)
+            try:
+                found.append(edges_of(path, header=False))
+            except InputError as error:
+                found.append([str(error)])
+    assert found[0] == found[1]
+
+
+def test_plain_integers_do_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow.csv as pacsv
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("pyarrow was asked")
+
+    monkeypatch.setattr(pacsv, "read_csv", refuse)
+    for text in (lines(","), lines(" "), lines("\t"), lines(",", end="\r\n")):
+        assert edges_of(write(tmp_path / "e.csv", text), header=False) == EDGES

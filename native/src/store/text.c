@@ -1,0 +1,72 @@
+/*
+ * Lines of plain integers, the common case of edge lists:
+ *
+ *   12,7\n          digits, one delimiter, digits, one line end (\n or \r\n)
+ *   345,6789\n      empty lines are skipped
+ *
+ * Anything else (signs, blanks, quotes, comments, more or fewer fields, more than 18
+ * digits) ends the parse: a slower reader that knows more takes the text then.
+ */
+#include "aether.h"
+#include "core/error.h"
+
+#include <inttypes.h>
+
+#define MOST_DIGITS 18u /* always below 2^63 */
+
+/* The number at `at` into *value; the first byte behind its digits, or NULL. */
+static inline const char *parse_number(const char *at, const char *end, int64_t *value) {
+    const char *first = at;
+    uint64_t number = 0;
+    for (; at < end; at++) {
+        unsigned digit = (unsigned)(unsigned char)*at - '0';
+        if (digit > 9)
+            break;
+        number = number * 10 + digit;
+    }
+    *value = (int64_t)number;
+    return at > first && at - first <= (ptrdiff_t)MOST_DIGITS ? at : NULL;
+}
+
+/* Behind the line end at `at`, or NULL if there is none; the end of the text counts as one. */
+static inline const char *skip_line_end(const char *at, const char *end) {
+    if (at == end || *at == '\n')
+        return at == end ? at : at + 1;
+    return *at == '\r' && end - at > 1 && at[1] == '\n' ? at + 2 : NULL;
+}
+
+/* The numbers of a line into row `row`; the next line, or NULL. */
+static inline const char *parse_line(const char *at, const char *end, char delimiter, uint32_t num_columns,
+                                     uint64_t room, uint64_t row, int64_t *out) {
+    for (uint32_t column = 0; column < num_columns; column++) {
+        if (column > 0 && (at == end || *at++ != delimiter))
+            return NULL;
+        at = parse_number(at, end, out + column * room + row);
+        if (!at)
+            return NULL;
+    }
+    return skip_line_end(at, end);
+}
+
+int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint32_t num_columns,
+                          uint64_t room, int64_t *out, uint64_t *num_rows, aether_error *err) {
+    const char *at = text, *end = text + size;
+    uint64_t row = 0;
+    *num_rows = 0;
+    if (num_columns == 0)
+        return ae_error_at(err, AETHER_E_INVALID, 0, 0, "lines of no columns cannot be parsed");
+    while (at < end) {
+        const char *next = skip_line_end(at, end);
+        if (!next && row < room) {
+            next = parse_line(at, end, delimiter, num_columns, room, row, out);
+            row++;
+        }
+        if (!next)
+            return ae_error_at(err, AETHER_E_FORMAT, (int64_t)(at - text), 0,
+                               "the line at byte %" PRIu64 " is not one of %" PRIu32 " plain integers",
+                               (uint64_t)(at - text), num_columns);
+        at = next;
+    }
+    *num_rows = row;
+    return AETHER_OK;
+}
