@@ -68,6 +68,20 @@ def fio(path: Path, size: int, depth: int, seconds: float) -> dict[str, Any]:
     return job
 
 
+def fio_limits(path: Path, size: int, seconds: float) -> dict[str, float]:
+    """Reads per second by depth; nothing where fio is missing or fails."""
+    if not common.have("fio"):
+        return {}
+    try:
+        return {
+            f"fio, depth {depth}": float(fio(path, size, depth, seconds)["read"]["iops"])
+            for depth in (64, 128)
+        }
+    except (OSError, subprocess.CalledProcessError) as error:
+        common.say(f"fio: {error}")
+        return {}
+
+
 class RandomReads:
     """Random aligned reads past the page cache, 128 under way, by our engine."""
 

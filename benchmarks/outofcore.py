@@ -41,7 +41,7 @@ from device import (
     DeviceLimits,
     DeviceReads,
     RandomReads,
-    fio,
+    fio_limits,
     left_in_cache,
     read_ahead_note,
     share_of_device,
@@ -270,19 +270,6 @@ def write_tables(report: Report, limit: int, found: dict[str, Runs]) -> None:
     )  # fmt: skip
 
 
-def fio_limits(path: Path, seconds: float) -> dict[str, float]:
-    if not common.have("fio"):
-        return {}
-    try:
-        return {
-            f"fio, depth {depth}": float(fio(path, PAGE, depth, seconds)["read"]["iops"])
-            for depth in (64, 128)
-        }
-    except (OSError, subprocess.CalledProcessError) as error:
-        common.say(f"fio: {error}")
-        return {}
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--limits", type=parse_size, nargs="+", help="default: 1G 2G 4G")
@@ -311,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "fanouts": FANOUTS, "batch": batch, "seconds": setting.seconds, "rounds": rounds,
         "limits": limits, "ring_depth": RING_DEPTH,
     }  # fmt: skip
-    by_fio = fio_limits(files.graph, 0.2 if quick else 3.0)
+    by_fio = fio_limits(files.graph, PAGE, 0.2 if quick else 3.0)
     if by_fio:
         report.table(
             "random 4 KiB reads past the page cache, before the runs",

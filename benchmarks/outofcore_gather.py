@@ -7,13 +7,16 @@ device counts; "batches" asks for the nodes of GraphSAGE batches sampled from th
 train_beyond_memory.py, some of which come again and again. Every contender is a process in a fresh
 cgroup, and the file is dropped from the page cache before.
 
-Beside them: the device's random reads of 512 bytes, measured around every run, and the hits of
-Belady's algorithm, which knows the future, with room for as many rows as our cache has.
+Beside them: the device's random reads of 512 bytes, measured around every run by our reader, at
+the start by fio too if it is installed; and the hits of Belady's algorithm, which knows the future,
+with room for as many rows as our cache has.
+
+A third table compares kinds of caches on batches of a power-law graph, for some shares of all rows:
+S3-FIFO, a hot set by degree, and both, against Belady. Hits there count over the second half.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
 import os
 import resource
@@ -30,16 +33,22 @@ import common
 import numpy as np
 from cgroups import AnonymousPeak, cgroup, parse_size
 from common import Ratio, Report
-from device import DeviceReads, RandomReads, read_ahead_note
+from device import DeviceReads, RandomReads, fio_limits, read_ahead_note
 from numpy.typing import NDArray
+from optimum import belady_hits
 from outofcore_samplers import Missing, device_bytes
 from train_beyond_memory import make_files
 
 ROW_BYTES = 512
 MEMMAP, MMAP = "numpy memmap", "aethergraph mmap"
-URING, HOT = "aethergraph uring", "aethergraph uring, hot rows by degree"
-NAMES = (MEMMAP, MMAP, URING, HOT)
+URING, POOL = "aethergraph uring", "aethergraph uring, by pread"
+HOT = "aethergraph uring, hot rows by degree"
 UNIFORM, BATCHES = "uniform", "batches"
+NAMES = {  # without skew no row is hot
+    UNIFORM: (MEMMAP, MMAP, URING, POOL),
+    BATCHES: (MEMMAP, MMAP, URING, HOT),
+}
+SHARES = (0.05, 0.1, 0.25)  # of the rows, in the caches that are compared
 FANOUTS, BATCH = [15, 10], 256
 FAULTED_ROWS = 256  # gathered at once by those who wait for each page anyway
 Ids = NDArray[np.int64]
@@ -145,31 +154,6 @@ def make_trace(folder: Path, kind: str, num_rows: int, num_batches: int) -> Path
     return path
 
 
-def belady_hits(ids: Ids, room: int) -> float:
-    """The share of hits of Belady's algorithm with ``room`` rows; what is worth less is not kept.
-
-    Belady, "A study of replacement algorithms for a virtual-storage computer", 1966.
-    """
-    order = np.argsort(ids, kind="stable")
-    following = np.full(len(ids), len(ids), np.int64)
-    same = ids[order[1:]] == ids[order[:-1]]
-    following[order[:-1][same]] = order[1:][same]
-    kept: dict[int, int] = {}  # row -> when it is asked for next
-    farthest: list[tuple[int, int]] = []  # (-when, row), some of it outdated
-    hits = 0
-    for row, when in zip(ids.tolist(), following.tolist(), strict=True):
-        hits += kept.pop(row, None) is not None
-        if when == len(ids):
-            continue
-        kept[row] = when
-        heapq.heappush(farthest, (-when, row))
-        while len(kept) > room:
-            at, victim = heapq.heappop(farthest)
-            if kept.get(victim) == -at:
-                del kept[victim]
-    return hits / len(ids)
-
-
 # ---- the parent --------------------------------------------------------------------------------
 
 
@@ -194,6 +178,7 @@ def run(name: str, trace: Path, setting: Setting, device: RandomReads) -> dict[s
         process = subprocess.Popen(
             [sys.executable, __file__, "--gather", json.dumps(config)],
             stdout=subprocess.PIPE, text=True, preexec_fn=group.enter,
+            env={**os.environ, "AETHERGRAPH_IO": "pread" if name == POOL else "auto"},
         )  # fmt: skip
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -228,7 +213,7 @@ def measure(
 ) -> dict[str, list[dict[str, Any]]]:
     device = RandomReads(setting.path, ROW_BYTES)
     ids = np.load(f"{trace}-ids.npy")
-    names = NAMES if kind == BATCHES else NAMES[:-1]  # without skew no row is hot
+    names = NAMES[kind]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     missing: set[str] = set()
     for number in range(rounds):
@@ -244,8 +229,8 @@ def measure(
             common.say(f"{kind}, {name}: {done['rows_per_second']:,.0f} rows/s")
             frames = done["counts"].get("frames", 0)
             if frames and number == 0:
-                belady = belady_hits(ids[: done["rows"]], frames)
-                done["hit_rates"] = [done["counts"]["hits"] / done["rows"], belady]
+                best = belady_hits(ids[: done["rows"]], frames)
+                done["hit_rates"] = [hits / done["rows"] for hits in (done["counts"]["hits"], best)]
             found[name].append(done)
     same = {(runs[0]["rows"], round(runs[0]["checksum"], 3)) for runs in found.values() if runs}
     if len(dict(same)) < len(same):
@@ -281,6 +266,64 @@ def write_table(report: Report, kind: str, found: dict[str, list[dict[str, Any]]
     )  # fmt: skip
 
 
+# ---- kinds of caches -----------------------------------------------------------------------------
+
+
+def hit_rate(path: Path, batches: Sequence[Ids], **options: Any) -> tuple[float, int]:
+    """Over the second half of the batches; and how many rows the cache holds."""
+    from aethergraph import FeatureStore
+
+    store = FeatureStore.load(path, "uring", **options)
+    half = len(batches) // 2
+    for ids in batches[:half]:
+        store.gather(ids)
+    before = store.stats()
+    for ids in batches[half:]:
+        store.gather(ids)
+    after = store.stats()
+    return (after.hits - before.hits) / (after.rows - before.rows), after.frames
+
+
+def compare_caches(report: Report, folder: Path, quick: bool) -> list[dict[str, float]]:
+    from aethergraph import Graph, NeighborSampler
+
+    files = common.power_law_graph(folder, 20_000 if quick else 1_000_000)
+    path = files.features(ROW_BYTES // 4)
+    seeds = np.random.default_rng(7).permutation(files.num_nodes)
+    with Graph.load(files.graph) as graph:
+        sampler = NeighborSampler(graph, FANOUTS)
+        starts = [i * 1024 % (files.num_nodes - 1024) for i in range(12 if quick else 60)]
+        batches = [sampler.sample(seeds[at : at + 1024], i).node for i, at in enumerate(starts)]
+        degrees = np.bincount(graph.csc()[1], minlength=files.num_nodes)
+    trace = np.concatenate(batches)
+    begin = sum(map(len, batches[: len(batches) // 2]))
+    cases = []
+    for share in SHARES:
+        common.say(f"caches: {share:.0%} of the rows")
+        fixed = 2 << 20 if quick else 8 << 20  # buffers
+        budget = int(share * files.num_nodes * (ROW_BYTES + 48)) + fixed
+        fifo, frames = hit_rate(path, batches, memory_budget=budget)
+        hot, both = (
+            hit_rate(path, batches, memory_budget=budget, frequency=degrees, hot_share=part)[0]
+            for part in (1.0, 0.9)
+        )
+        best = belady_hits(trace, frames, begin) / (len(trace) - begin)
+        cases.append({"share": frames / files.num_nodes, "budget": budget, "s3_fifo": fifo,
+                      "hot": hot, "both": both, "belady": best})  # fmt: skip
+    report.table(
+        f"hit rates of caches: {files.num_nodes:,} rows, batches of 1024 seeds, fanouts {FANOUTS}",
+        ["of the rows in the cache", "budget", "S3-FIFO", "hot set by degree", "nine tenths hot",
+         "Belady", "best of ours / Belady"],
+        [
+            [f"{case['share']:.1%}", common.size(case["budget"]),
+             *(f"{case[key]:.1%}" for key in ("s3_fifo", "hot", "both", "belady")),
+             max(case["s3_fifo"], case["hot"], case["both"]) / (case["belady"] or 1)]
+            for case in cases
+        ],
+    )  # fmt: skip
+    return cases
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--limit", type=parse_size, help="bytes, such as 2G (default: 1536M)")
@@ -303,16 +346,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         args,
     )
     report.note(read_ahead_note(setting.path))
+    by_fio = fio_limits(setting.path, ROW_BYTES, 0.2 if args.quick else 3.0)
+    if by_fio:
+        report.table("random 512-byte reads before the runs", ["", "reads/s"], [*by_fio.items()])
     found = {}
     for kind, count in ((UNIFORM, 64), (BATCHES, 192)):
         trace = make_trace(folder, kind, num_rows, count // 16 if args.quick else count)
         found[kind] = measure(trace, setting, rounds, report, kind)
         write_table(report, kind, found[kind])
+    cases = compare_caches(report, args.dir, args.quick)
     report.parameters = {
         "rows": num_rows, "row_bytes": ROW_BYTES, "limit": limit, "budget": setting.budget,
         "fanouts": FANOUTS, "batch": BATCH, "rounds": rounds, "seconds": setting.seconds,
     }  # fmt: skip
-    report.data = {"runs": found}
+    report.data = {"fio": by_fio, "runs": found, "caches": cases}
 
     def draw(axes: Sequence[Any]) -> None:
         for axis, (kind, contenders) in zip(axes, found.items(), strict=True):
