@@ -150,6 +150,14 @@ def test_links(data: Path) -> None:
     assert len(edges) == 4 and all(min(found.values()) > 0 for found in edges)
 
 
+def test_storages_sample_the_same(data: Path) -> None:
+    document = run_quick("storages", data)
+    check(document, "storages")
+    rows = {row[0]: row for row in document["tables"][0]["rows"]}
+    assert rows["auto, within the budget"][1] == "memory"
+    assert rows["uring, grouped"][1] == "uring"
+
+
 def test_memory_limit(data: Path) -> None:
     done = run(
         "memory_limit", "--quick", "--dir", str(data), "--out", str(data),
