@@ -214,7 +214,8 @@ def run(name: str, task: Task, limit: int) -> dict[str, Any]:
     with cgroup(limit) as group, AnonymousPeak(group) as anonymous:
         child = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, preexec_fn=group.enter,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            # Else torch's OpenMP threads spin, and their waiting counts as processor time.
+            env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_WAIT_POLICY": "passive"},
         )  # fmt: skip
         assert child.stdout is not None
         with child.stdout:
