@@ -88,6 +88,13 @@ class Paging:
         offset = native.address_of(array) - native.address_of(self._file)
         return offset if 0 <= offset <= self._file.nbytes - array.nbytes else None
 
+    def values_of(self, array: NDArray[Any]) -> native.NativeValues | None:
+        """A mapped vector of numbers, for samplers to read from the file; None as above."""
+        offset = self.offset_of(array)
+        if offset is None or array.ndim != 1 or array.itemsize not in (4, 8) or offset % 64:
+            return None
+        return native.NativeValues(self.reader, offset, len(array), array.itemsize)
+
     def rows_of(self, array: NDArray[Any]) -> native.FileRows | None:
         """The items of a mapped array, to be gathered past the page cache; None as above.
 

@@ -155,6 +155,11 @@ class EdgeView(Adjacency):
         """Attach a feature file with one row per edge, in edge-id order."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
 
+    @property
+    def paging(self) -> Paging | None:
+        """What reads the lists if they stay in the file (``"uring"``)."""
+        return self._graph.paging
+
     def value_stores(self) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from, those that are there."""
         return self._edges().edge_values(self._graph.guard(), self._graph.paging)

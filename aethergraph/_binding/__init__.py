@@ -103,6 +103,7 @@ from aethergraph._binding.sampling import (
     NativeRelation,
     NativeSample,
     NativeSampler,
+    ValuesInFile,
     rng_draws,
     time_keys,
 )
@@ -116,6 +117,7 @@ from aethergraph._binding.tasks import (
     run_task,
 )
 from aethergraph._binding.topology import NativeTopology, Place
+from aethergraph._binding.values import NativeValues
 from aethergraph._binding.walks import NativeWalker, build_alias, build_members
 
 __all__ = [
@@ -153,6 +155,7 @@ __all__ = [
     "NativeSampler",
     "NativeSums",
     "NativeTopology",
+    "NativeValues",
     "NativeWalker",
     "NativeWriter",
     "Path",
@@ -180,6 +183,7 @@ __all__ = [
     "SECTION_NODE_TIME",
     "Section",
     "Task",
+    "ValuesInFile",
     "address_of",
     "advise",
     "buffer_alloc",

@@ -16,6 +16,7 @@ from aethergraph._binding.reads import begin_read
 from aethergraph._binding.sums import NativeSums
 from aethergraph._binding.tasks import Task, lend
 from aethergraph._binding.topology import NativeTopology
+from aethergraph._binding.values import NativeValues
 
 SAMPLE_REPLACE: Final[int] = lib.AETHER_SAMPLE_REPLACE
 SAMPLE_DISJOINT: Final[int] = lib.AETHER_SAMPLE_DISJOINT
@@ -24,11 +25,21 @@ SAMPLE_LATEST: Final[int] = lib.AETHER_SAMPLE_LATEST
 SAMPLE_LAYERED: Final[int] = lib.AETHER_SAMPLE_LAYERED
 
 
+class ValuesInFile(NamedTuple):
+    """What a sampler reads from the file of a graph before it draws."""
+
+    weights: NativeValues | None = None
+    times: NativeValues | None = None
+    ids: NativeValues | None = None
+
+
 class NativeRelation(NamedTuple):
     """One edge type as a sampler walks it: a list of ``to`` nodes for every ``source`` node.
 
     ``weights`` (float32, float64) have a value per edge id; ``times`` (int64, float64) one per
-    edge id, or per ``to`` node if ``node_times``. ``sums`` are those of the weights.
+    edge id, or per ``to`` node if ``node_times``. ``sums`` are those of the weights. ``in_file``
+    has the weights, the times, and for times of nodes the ids of the lists, where they are to be
+    read from the file that they are mapped from.
     """
 
     topology: NativeTopology
@@ -39,6 +50,7 @@ class NativeRelation(NamedTuple):
     node_times: bool = False
     guards: tuple[FileGuard, ...] = ()  # of weights and times
     sums: NativeSums | None = None
+    in_file: ValuesInFile | None = None
 
     def fill(self, out: Any) -> None:
         """Write the ``aether_relation``."""
@@ -55,6 +67,14 @@ class NativeRelation(NamedTuple):
             out.time_dtype = dtype_code(self.times.dtype)
             of_nodes = lib.AETHER_TIMES_OF_NODES
             out.times_of = of_nodes if self.node_times else lib.AETHER_TIMES_OF_EDGES
+        if self.in_file is not None:
+            weights, times, ids = self.in_file
+            if weights is not None:
+                out.weights_in_file = weights.handle
+            if times is not None:
+                out.times_in_file = times.handle
+            if ids is not None:
+                out.ids_in_file = ids.handle
 
     def check_times(self, task: Task | None = None) -> None:
         """Check that every list is sorted by time.

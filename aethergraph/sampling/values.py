@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_times, check_length, check_times, to_array
+from aethergraph._paging import Paging
 from aethergraph._parts import name_id, sum_weights
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
@@ -132,7 +133,24 @@ def make_relation(
         node_times=times is not None and times.of_nodes,
         guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
         sums=None if weights is None else _find_sums(graph, layout, weights),
+        in_file=_find_in_file(graph.paging, topology, weights, times),
     )
+
+
+def _find_in_file(
+    paging: Paging | None,
+    topology: native.NativeTopology,
+    weights: Values | None,
+    times: Values | None,
+) -> native.ValuesInFile | None:
+    """What is mapped from the file of lists that stay there; edge ids must be positions."""
+    if paging is None or topology.edge_ids is not None:
+        return None
+    own = [None if v is None else paging.values_of(v.array) for v in (weights, times)]
+    ids = None
+    if times is not None and times.of_nodes and isinstance(topology.indices, np.ndarray):
+        ids = paging.values_of(topology.indices)
+    return native.ValuesInFile(own[0], own[1], ids)
 
 
 def _find_sums(

@@ -440,6 +440,8 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node
  * the hop before has added. */
 typedef struct aether_weight_sums aether_weight_sums;
 
+typedef struct aether_values aether_values; /* numbers that stay in a file (src/store/values.h) */
+
 typedef struct aether_relation {
     const aether_topology *topology; /* a list for each node of type `from`... */
     uint32_t from, to;               /* ...that holds nodes of type `to` */
@@ -450,6 +452,9 @@ typedef struct aether_relation {
     uint32_t times_of;   /* AETHER_TIMES_OF_EDGES or _NODES */
     uint32_t reserved;
     const aether_weight_sums *sums; /* of these weights; NULL: every weight of a list is read */
+    /* The same weights and times, and the entries of the lists (for times of nodes), where they
+     * are to be read from their file; NULL: from the arrays. Edge ids are positions then. */
+    const aether_values *weights_in_file, *times_in_file, *ids_in_file;
 } aether_relation;
 
 /* Sums of the weights of long lists (src/sample/sums.h), 16 bytes per 64 edges: draws
@@ -679,6 +684,12 @@ int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_
  * it is used. What it keeps is found by groups as well. Afterwards: the bytes taken so far. */
 int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err);
 uint64_t aether_topology_kept(const aether_topology *t);
+
+/* For samplers of such lists (aether_relation): `count` values of 4 or 8 bytes at `offset` (a multiple of 64)
+ * of a file. Borrows `io`. */
+int aether_values_open(aether_io *io, uint64_t offset, uint64_t count, uint32_t item_bytes,
+                       aether_values **out, aether_error *err);
+void aether_values_close(aether_values *values);
 
 /* ---- rows of a file ------------------------------------------------------ */
 

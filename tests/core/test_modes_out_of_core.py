@@ -5,6 +5,8 @@ Everything is compared with the same graph in memory, whose answers other tests 
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aethergraph as ag
+from aethergraph import _binding as native
 from aethergraph import errors
-from aethergraph.sampling import HGTSampler, RandomWalker, random_fanout
+from aethergraph.sampling import (
+    HeteroNeighborSampler,
+    HGTSampler,
+    RandomWalker,
+    random_fanout,
+)
 
 BUDGET = "24M"
 NODES = 3000
@@ -205,8 +213,6 @@ def test_threads_walk_over_one_graph(path: Path) -> None:
 
 
 def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
-    from aethergraph import _binding as native
-
     copy = tmp_path / "damaged.aeg"
     copy.write_bytes(path.read_bytes())
     section = next(
@@ -264,3 +270,126 @@ def test_values_of_typed_graphs_are_read_past_the_page_cache(tmp_path: Path) -> 
     assert expected is not None
     np.testing.assert_array_equal(store.gather(ids), expected[ids])
     assert store.stats().device_reads > 0
+
+
+# ---- weights and times that are read before anything is drawn -----------------------------------
+
+
+def test_nothing_of_weights_and_times_is_read_through_the_page_cache(
+    path: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "cold.aeg"
+    copy.write_bytes(path.read_bytes())
+    graph = ag.Graph.load(copy, storage="uring", memory_budget=BUDGET)
+    assert graph.edge_weight is not None and graph.edge_time is not None
+    sums = graph.weight_sums("csc")  # reads all weights, once
+    assert sums is not None
+    timed = ag.NeighborSampler(graph, [4, 4], time_attr="edge_time", is_sorted=True)
+    weighted = ag.NeighborSampler(graph, [4, 4], weight_attr="edge_weight")
+    with open(copy, "rb") as file:  # the sections of both, gone from memory and from the cache
+        os.fsync(file.fileno())
+        for array in (graph.edge_weight, graph.edge_time, graph.csc()[1]):
+            native.advise(array, native.ADVICE_DROP)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    for key in range(5):
+        seeds = np.random.default_rng(key).integers(0, NODES, 200)
+        timed.sample(seeds, key=key, seed_time=np.full(200, 12))
+        weighted.sample(seeds, key=key)
+        list(timed.sample_many([seeds] * 4, range(4), seed_time=[np.full(200, 9)] * 4))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before < 20  # code, at most
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_any_weights_and_times_give_the_same_samples(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    num_nodes = data.draw(st.integers(1, 40))
+    num_edges = data.draw(st.sampled_from([0, 3, 200, 3000, 20000]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    share = data.draw(st.sampled_from([1, 0.1]))  # of weights above 0
+    weights: Any = rng.random(num_edges) * (rng.random(num_edges) < share)
+    if data.draw(st.booleans()):
+        weights = weights.astype(np.float32)
+    span = data.draw(st.sampled_from([1, 50, 10**12]))
+    floats = data.draw(st.booleans())
+    of_nodes = data.draw(st.booleans())
+    times: Any = rng.integers(-span, span, num_nodes if of_nodes else num_edges)
+    times = times + 0.5 if floats else times
+    named = {"node_time" if of_nodes else "edge_time": times}
+    path = tmp_path_factory.mktemp("any") / "graph.aeg"
+    ag.Graph.from_edges(
+        num_nodes, rng.integers(0, num_nodes, num_edges),
+        (rng.random(num_edges) ** 3 * num_nodes).astype(np.int64),
+        edge_weight=weights, **named,
+    ).save(path)  # fmt: skip
+    paged, memory = both(path)
+    options: dict[str, Any] = {"replace": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        options["weight_attr"] = "edge_weight"
+    timed = data.draw(st.booleans())
+    if timed:
+        options["time_attr"] = next(iter(named))
+        options["temporal_strategy"] = data.draw(st.sampled_from(["uniform", "last"]))
+        options["window"] = data.draw(st.sampled_from([None, span // 2]))
+    options["subgraph_type"] = data.draw(st.sampled_from(["directional", "induced"]))
+    options["layered"] = data.draw(st.booleans()) and not timed
+    fanouts = data.draw(st.lists(st.sampled_from([-1, 0, 1, 3, 40]), max_size=2))
+    seeds = [rng.integers(0, num_nodes, data.draw(st.integers(0, 12))) for _ in range(3)]
+    bounds = [rng.integers(-span, span, len(own)) if timed else None for own in seeds]
+    exclude = [rng.permutation(num_edges)[: num_edges // 4] for _ in seeds]
+    one = ag.NeighborSampler(paged, fanouts, **options)
+    two = ag.NeighborSampler(memory, fanouts, **options)
+    expected = [
+        two.sample(own, key=key, seed_time=bounds[key], exclude=exclude[key])
+        for key, own in enumerate(seeds)
+    ]
+    together = one.sample_many(seeds, range(3), seed_time=bounds, exclude=exclude)
+    for key, found in enumerate(together):
+        alone = one.sample(seeds[key], key=key, seed_time=bounds[key], exclude=exclude[key])
+        for name in ("node", "row", "col", "edge"):
+            wanted = getattr(expected[key], name)
+            np.testing.assert_array_equal(getattr(found, name), wanted, name)
+            np.testing.assert_array_equal(getattr(alone, name), wanted, name)
+
+
+def test_typed_samples_by_weight_and_time_are_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(12)
+    votes, cites = ("user", "votes", "post"), ("post", "cites", "post")
+    graph = ag.HeteroGraph.from_edges(
+        {
+            votes: (rng.integers(0, 300, 30000), (rng.random(30000) ** 4 * 900).astype(np.int64)),
+            cites: (rng.integers(0, 900, 9000), rng.integers(0, 900, 9000)),
+        },
+        num_nodes={"user": 300, "post": 900},
+        edge_weight={votes: rng.random(30000), cites: rng.random(9000)},
+        edge_time={votes: rng.integers(0, 99, 30000), cites: rng.integers(0, 99, 9000)},
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
+    options: dict[str, Any] = {"time_attr": "edge_time", "weight_attr": "edge_weight"}
+    one = HeteroNeighborSampler(graph, [4, 4], **options)
+    two = HeteroNeighborSampler(paged, [4, 4], **options)
+    seeds = [{"post": rng.integers(0, 900, 30)} for _ in range(4)]
+    times = [{"post": rng.integers(0, 99, 30)} for _ in range(4)]
+    many = two.sample_many(seeds, range(4), seed_time=times)
+    for key, found in enumerate(many):
+        expected = one.sample(seeds[key], key=key, seed_time=times[key])
+        for name in ("node", "row", "col", "edge"):
+            for kind, wanted in getattr(expected, name).items():
+                np.testing.assert_array_equal(getattr(found, name)[kind], wanted, f"{name} {kind}")
+
+
+def test_a_weight_that_went_bad_is_named(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "bad.aeg"
+    copy.write_bytes(path.read_bytes())
+    graph = ag.Graph.load(copy, storage="uring", memory_budget=BUDGET)
+    sampler = ag.NeighborSampler(graph, [2], weight_attr="edge_weight")
+    file = native.NativeFile(copy)
+    section = next(s for s in file.sections() if s.kind == native.SECTION_EDGE_WEIGHT)
+    with open(copy, "r+b") as raw:
+        raw.seek(section.offset)
+        raw.write(np.full(section.size // 8, -1.0).tobytes())
+    with pytest.raises(errors.AetherError):
+        sampler.sample(np.arange(NODES), key=0)

@@ -121,6 +121,26 @@ static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_f
     return rc;
 }
 
+int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t count,
+                      ae_frontier *out, aether_error *err) {
+    *out = (ae_frontier){0};
+    return fanout && count ? reserve(s, r, count, out, err) : AETHER_OK;
+}
+
+int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,
+                     int64_t fanout, uint64_t begin, uint64_t i, const ae_frontier *f, aether_error *err) {
+    const prepare p = {.s = s,
+                       .r = r,
+                       .plan = plan,
+                       .fanout = fanout,
+                       .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
+                       .f = *f};
+    int rc = locate(&p, i, 1, err);
+    if (!rc)
+        rc = prepare_node(&p, i, err);
+    return rc || !f->drawable ? rc : count_drawable(&p, i, 1, err);
+}
+
 int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err) {
     *out = (ae_frontier){0};

@@ -26,6 +26,13 @@ typedef struct ae_frontier {
 int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err);
 
+/* The same node by node, for values that are read in pieces: room for the lists first, then
+ * each node, which may be AE_WANTED. */
+int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t count,
+                      ae_frontier *out, aether_error *err);
+int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,
+                     int64_t fanout, uint64_t begin, uint64_t i, const ae_frontier *f, aether_error *err);
+
 /* The part of a list that the tree of `key` may see. */
 int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
                          aether_error *err);

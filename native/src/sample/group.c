@@ -13,6 +13,7 @@
 static bool make_members(aether_group *g) {
     g->members = calloc(g->capacity, sizeof *g->members);
     g->jobs = calloc(g->capacity, sizeof *g->jobs);
+    g->pieces = calloc(g->capacity, sizeof *g->pieces);
     for (uint32_t i = 0; g->members && i < g->capacity; i++) {
         ae_member *m = &g->members[i];
         m->hops = calloc((size_t)g->num_relations + 1, sizeof *m->hops);
@@ -20,7 +21,7 @@ static bool make_members(aether_group *g) {
         if (!m->hops || !m->jobs)
             return false;
     }
-    return g->members && g->jobs;
+    return g->members && g->jobs && g->pieces;
 }
 
 static bool make_lanes(aether_group *g) {
@@ -83,6 +84,7 @@ void aether_group_destroy(aether_group *g) {
     free(g->members);
     free(g->lanes);
     free(g->jobs);
+    free((void *)g->pieces);
     free(g);
 }
 
@@ -134,25 +136,73 @@ static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more,
 typedef struct layer {
     aether_group *g;
     uint32_t hop, relation;
+    atomic_bool wanted; /* some member waits for values of a file */
     ae_failure failure;
 } layer;
+
+/* AE_WANTED: once more, when what the member asks for was read. */
+static int plan_hop(layer *l, ae_member *m, ae_scratch *set, aether_error *err) {
+    ae_hop *h = &m->hops[l->relation];
+    int rc = AETHER_OK;
+    if (!m->begun) {
+        m->jobs[l->relation] = (ae_fetch){0};
+        rc = ae_hop_begin(m->sampler, &m->plan, l->hop, l->relation, h, err);
+        m->begun = true;
+    }
+    if (rc || !h->frontier.lists)
+        return rc;
+    if (h->r->in_turns)
+        rc = ae_hop_turn(h, ae_pieces_most(&l->g->staging) / l->g->size, set, err);
+    if (!rc)
+        rc = ae_hop_plan(h, 0, h->count, set, err);
+    return rc ? rc : ae_hop_ask(h, &m->jobs[l->relation], err);
+}
 
 static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
     layer *l = ctx;
     ae_member *m = &l->g->members[i];
-    ae_hop *h = &m->hops[l->relation];
     aether_error error = {0};
-    if (ae_failure_seen(&l->failure))
+    if (m->planned || ae_failure_seen(&l->failure))
         return;
-    int rc = ae_hop_begin(m->sampler, &m->plan, l->hop, l->relation, h, &error);
-    if (!rc && h->frontier.lists)
-        rc = ae_hop_plan(h, 0, h->count, &l->g->lanes[worker].set, &error);
-    m->jobs[l->relation] = (ae_fetch){0};
-    if (!rc && h->frontier.lists)
-        rc = ae_hop_ask(h, &m->jobs[l->relation], &error);
-    ae_hop_end(h);
+    int rc = plan_hop(l, m, &l->g->lanes[worker].set, &error);
+    if (rc == AE_WANTED) {
+        atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
+        return;
+    }
+    ae_hop_end(&m->hops[l->relation]);
+    m->planned = true;
     if (rc)
         ae_failure_note(&l->failure, rc, &error);
+}
+
+/* What all members want of each of a relation's values. */
+static int read_wanted(aether_group *g, uint32_t relation, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint32_t k = 0; !rc && k < AE_RELATION_PIECES; k++) {
+        for (uint32_t i = 0; i < g->size; i++)
+            g->pieces[i] = &g->members[i].sampler->relations[relation].pieces[k];
+        if (g->pieces[0]->values)
+            rc = ae_pieces_read(g->pieces, g->size, g->jobs, &g->staging, err);
+    }
+    return rc;
+}
+
+static int plan_layer(layer *l, aether_task *task, aether_error *err) {
+    aether_group *g = l->g;
+    for (uint32_t i = 0; i < g->size; i++)
+        g->members[i].begun = g->members[i].planned = false;
+    for (;;) {
+        atomic_store_explicit(&l->wanted, false, memory_order_relaxed);
+        ae_pool_run(plan_member, l, g->size, g->num_lanes);
+        int rc = ae_failure_take(&l->failure, err);
+        if (rc || !atomic_load_explicit(&l->wanted, memory_order_relaxed))
+            return rc;
+        if (ae_task_cancelled(task))
+            return ae_error_set(err, AETHER_E_CANCELLED, "sampling was cancelled");
+        rc = read_wanted(g, l->relation, err);
+        if (rc)
+            return rc;
+    }
 }
 
 static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
@@ -204,8 +254,7 @@ static int fetch_layer(aether_group *g, uint32_t relation, aether_task *task, ae
 
 static int run_layer(aether_group *g, uint32_t hop, uint32_t relation, aether_task *task, aether_error *err) {
     layer l = {.g = g, .hop = hop, .relation = relation};
-    ae_pool_run(plan_member, &l, g->size, g->num_lanes);
-    int rc = ae_failure_take(&l.failure, err);
+    int rc = plan_layer(&l, task, err);
     if (!rc)
         rc = fetch_layer(g, relation, task, err);
     if (!rc && hop + 1 < g->members[0].plan.num_hops)

@@ -29,17 +29,19 @@ typedef struct ae_lane {
 typedef struct ae_member {
     aether_sampler *sampler;
     ae_sample_plan plan;
-    ae_hop *hops;     /* [relations] of the hop at work */
-    ae_fetch *jobs;   /* [relations] */
-    uint64_t *counts; /* hop_nodes[types][hops + 1], hop_edges[relations][hops] */
-    bool waits;       /* sampled but for its last relabelling */
+    ae_hop *hops;        /* [relations] of the hop at work */
+    ae_fetch *jobs;      /* [relations] */
+    uint64_t *counts;    /* hop_nodes[types][hops + 1], hop_edges[relations][hops] */
+    bool waits;          /* sampled but for its last relabelling */
+    bool begun, planned; /* the hop at work */
 } ae_member;
 
 struct aether_group {
     uint32_t num_types, num_relations, capacity, size, num_lanes;
     ae_member *members;
     ae_lane *lanes;
-    ae_fetch *jobs; /* [capacity], of one relation */
+    ae_fetch *jobs;     /* [capacity], of one relation */
+    ae_pieces **pieces; /* [capacity], of one vector of values */
     ae_staging staging;
     uint32_t taken; /* whose memory the caller reads; capacity: nobody's */
 };

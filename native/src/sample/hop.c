@@ -170,10 +170,21 @@ static int run_hop(const ae_hop *h, aether_error *err) {
     return h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES ? run_parallel(&r) : run_chunks(&r);
 }
 
+static int take_turns(ae_hop *h, aether_error *err) {
+    aether_sampler *s = h->s;
+    int rc;
+    while ((rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err)) == AE_WANTED)
+        if ((rc = ae_relation_read(h->r, &s->staging, err)))
+            break;
+    return rc;
+}
+
 int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation,
                   aether_error *err) {
     ae_hop h;
     int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
+    if (!rc && h.frontier.lists && h.r->in_turns)
+        rc = take_turns(&h, err);
     if (!rc && h.frontier.lists)
         rc = run_hop(&h, err);
     ae_hop_end(&h);

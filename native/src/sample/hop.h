@@ -2,6 +2,7 @@
  * sample/hop.h - one hop over one relation, in parts.
  *
  *   ae_hop_begin     lists of the frontier, numbers of edges, room for them
+ *   ae_hop_turn      (values in a file) both of these and the next, in turns with reading
  *   ae_hop_plan      positions                                  any nodes, any order
  *   (fetch)          what is at the positions
  *   ae_hop_relabel   global ids -> local ids, adding new nodes  from front to back
@@ -22,10 +23,11 @@ typedef struct ae_hop {
     const ae_sample_plan *plan;
     uint64_t rng_base;
     int64_t fanout;
-    uint64_t begin, count;          /* frontier */
-    uint64_t slot;                  /* of its first node in `first` */
-    uint64_t first_edge, num_edges; /* this hop's edges */
-    ae_frontier frontier;           /* no lists: nothing is drawn */
+    uint64_t begin, count;                                    /* frontier */
+    uint64_t slot;                                            /* of its first node in `first` */
+    uint64_t first_edge, num_edges;                           /* this hop's edges */
+    ae_frontier frontier;                                     /* no lists: nothing is drawn */
+    enum { AE_HOP_LISTS, AE_HOP_DRAWS, AE_HOP_PLANNED } turn; /* what turns are about */
 } ae_hop;
 
 int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
@@ -46,6 +48,10 @@ static inline const uint64_t *ae_hop_first(const ae_hop *h) {
 
 /* Positions of the frontier nodes [from, to). */
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err);
+
+/* Where weights or times are read in pieces: the lists, their numbers of edges, and their
+ * positions. AE_WANTED: once more, when what the relation's pieces ask for was read. */
+int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
 
 /* Room for the nodes that the hop may find, before the first is relabelled. */
 int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err);

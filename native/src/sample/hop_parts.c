@@ -61,8 +61,12 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
                     .slot = r->num_expanded,
                     .first_edge = r->num_edges};
     int rc = plan->layered ? add_layer(r, err) : AETHER_OK;
-    if (!rc)
+    if (!rc && r->in_turns)
+        rc = ae_frontier_begin(s, r, out->fanout, out->count, &out->frontier, err);
+    else if (!rc)
         rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
+    if (!rc && r->in_turns && out->frontier.lists)
+        return AETHER_OK; /* the rest in turns */
     if (!rc)
         rc = count_edges(out, err);
     if (!rc && out->frontier.lists)
@@ -106,6 +110,8 @@ static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out,
 }
 
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
+    if (h->turn == AE_HOP_PLANNED)
+        return AETHER_OK;
     const uint64_t *first = ae_hop_first(h);
     const uint64_t room = first[to] - h->first_edge;
     uint64_t *positions = ae_hop_positions(h);
@@ -116,6 +122,50 @@ int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, ae
             return rc;
     }
     return AETHER_OK;
+}
+
+/* ---- in turns ---- */
+
+typedef struct turn {
+    ae_hop *h;
+    ae_scratch *set;
+} turn;
+
+static int try_list(void *ctx, uint64_t i, bool again, aether_error *err) {
+    const ae_hop *h = ((turn *)ctx)->h;
+    (void)again;
+    return ae_frontier_node(h->s, h->r, h->plan, h->fanout, h->begin, i, &h->frontier, err);
+}
+
+/* A node that comes late has its own room only: those behind it may be planned. */
+static int try_draws(void *ctx, uint64_t i, bool again, aether_error *err) {
+    const turn *t = ctx;
+    const uint64_t *first = ae_hop_first(t->h);
+    const uint64_t at = first[i] - t->h->first_edge, count = first[i + 1] - first[i];
+    (void)again;
+    return count ? plan_node(t->h, i, count, ae_hop_positions(t->h) + at, count, t->set, err) : AETHER_OK;
+}
+
+int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
+    ae_pieces *p[AE_RELATION_PIECES];
+    const uint32_t n = ae_relation_pieces(h->r, p);
+    turn t = {h, set};
+    int rc = AETHER_OK;
+    if (h->turn == AE_HOP_LISTS) {
+        rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_list, &t, err);
+        if (!rc)
+            rc = count_edges(h, err);
+        if (!rc)
+            rc = reserve_edges(h, err);
+        if (rc)
+            return rc;
+        h->turn = AE_HOP_DRAWS;
+    }
+    if (h->turn == AE_HOP_DRAWS)
+        rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_draws, &t, err);
+    if (!rc)
+        h->turn = AE_HOP_PLANNED;
+    return rc;
 }
 
 /* ---- fetching for many samples ---- */

@@ -140,6 +140,37 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
     return AETHER_OK;
 }
 
+typedef struct cut {
+    const aether_sampler *s;
+    const walk *w;
+    const uint64_t *keys;
+    ae_list *lists;
+} cut;
+
+static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
+    const cut *c = ctx;
+    ae_list list = c->lists[i];
+    (void)again;
+    int rc = ae_frontier_restrict(c->s, c->w->r, c->keys[i], &list, err);
+    if (!rc)
+        c->lists[i] = list;
+    return rc;
+}
+
+/* What the tree of each node may see of its list. */
+static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, ae_list *lists, uint64_t n) {
+    cut c = {s, w, keys, lists};
+    ae_staging *staging = &s->reads.staging;
+    ae_pieces *p[AE_RELATION_PIECES];
+    const uint32_t num_pieces = ae_relation_pieces(w->r, p);
+    int rc;
+    while ((rc = ae_turns_take(&w->r->turns, n, p, num_pieces, ae_pieces_most(staging), cut_list, &c,
+                               w->err)) == AE_WANTED)
+        if ((rc = ae_relation_read(w->r, staging, w->err)))
+            break;
+    return rc;
+}
+
 static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint64_t n, uint64_t *first) {
     const aether_topology *t = w->r->topology;
     int rc = ae_scratch_reserve(&s->lists, n * sizeof(ae_list), 0, w->err);
@@ -150,9 +181,9 @@ static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint6
         for (uint64_t i = 0; i < some; i++)
             nodes[i] = ae_key_node(s, keys[at + i]);
         rc = t->ops->locate(t, nodes, some, lists + at, w->err);
-        for (uint64_t i = at; !rc && i < at + some; i++)
-            rc = ae_frontier_restrict(s, w->r, keys[i], &lists[i], w->err);
     }
+    if (!rc)
+        rc = restrict_all(s, w, keys, lists, n);
     together g = {s, w, keys, lists, first, 0};
     if (!rc)
         rc = ae_reads_lists(&s->reads, t, lists, n, keep_read, &g, w->err);

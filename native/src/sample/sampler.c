@@ -25,10 +25,44 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: weights are float32 or float64", i);
     if (r->sums && (!r->weights || r->sums->num_edges != l->num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: the sums are not those of its weights", i);
+    const bool in_file = r->weights_in_file || r->times_in_file || r->ids_in_file;
+    if (in_file && (l->edge_ids || !ae_reads_pay(r->topology)))
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "edge type %u: values in a file go with lists in a file, in their order", i);
+    if ((r->weights_in_file && (!r->weights || r->weights_in_file->count != l->num_edges)) ||
+        (r->ids_in_file && r->ids_in_file->count != l->num_edges) ||
+        (r->times_in_file &&
+         (!r->times ||
+          r->times_in_file->count != (r->times_of == AETHER_TIMES_OF_NODES ? l->num_minor : l->num_edges))))
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u: values in a file are not as many", i);
     if (!ae_times_known(r))
         return ae_error_set(err, AETHER_E_INVALID,
                             "edge type %u: times are int64 or float64, of edges or nodes", i);
     return AETHER_OK;
+}
+
+static void set_pieces(ae_relation *r, const aether_relation *from) {
+    const aether_values *values[AE_RELATION_PIECES] = {
+        from->weights_in_file, from->times_in_file,
+        from->times_in_file && r->times.of_nodes ? from->ids_in_file : NULL};
+    for (uint32_t i = 0; i < AE_RELATION_PIECES; i++) {
+        r->pieces[i].values = values[i];
+        r->in_turns |= values[i] != NULL;
+    }
+    r->weights.pieces = values[0] ? &r->pieces[0] : NULL;
+    r->times.pieces = values[1] ? &r->pieces[1] : NULL;
+    r->times.ids = values[2] ? &r->pieces[2] : NULL;
+}
+
+int ae_relation_read(ae_relation *r, ae_staging *staging, aether_error *err) {
+    ae_pieces *p[AE_RELATION_PIECES];
+    const uint32_t n = ae_relation_pieces(r, p);
+    int rc = AETHER_OK;
+    for (uint32_t i = 0; !rc && i < n; i++) {
+        ae_fetch job;
+        rc = ae_pieces_read(&p[i], 1, &job, staging, err);
+    }
+    return rc;
 }
 
 int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
@@ -61,6 +95,7 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
             .from = r->from,
             .to = r->to,
         };
+        set_pieces(&s->relations[i], r);
     }
     *out = s;
     return AETHER_OK;
@@ -86,6 +121,9 @@ static void free_arrays(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
         ae_scratch_free(&s->relations[i].ids);
         ae_scratch_free(&s->relations[i].layers);
+        ae_scratch_free(&s->relations[i].turns.waiting);
+        for (uint32_t j = 0; j < AE_RELATION_PIECES; j++)
+            ae_pieces_free(&s->relations[i].pieces[j]);
     }
     ae_scratch_free(&s->lists);
     ae_scratch_free(&s->wholes);
@@ -121,6 +159,9 @@ uint64_t aether_sampler_memory(const aether_sampler *s) {
         const ae_relation *r = &s->relations[i];
         total +=
             sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes + r->layers.bytes;
+        total += r->turns.waiting.bytes;
+        for (uint32_t j = 0; j < AE_RELATION_PIECES; j++)
+            total += ae_pieces_memory(&r->pieces[j]);
     }
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
@@ -273,6 +314,7 @@ static void clear(aether_sampler *s) {
     for (uint32_t i = 0; i < s->num_relations; i++) {
         s->relations[i].num_expanded = s->relations[i].num_edges = 0;
         s->relations[i].num_layers = 0;
+        s->relations[i].turns.next = s->relations[i].turns.num_waiting = 0;
     }
     forget_excluded(s);
 }

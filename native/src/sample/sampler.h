@@ -36,8 +36,10 @@
 #include "sample/holes.h"
 #include "sample/idmap.h"
 #include "sample/times.h"
+#include "sample/turns.h"
 #include "sample/weighted.h"
 #include "store/reads.h"
+#include "store/windows.h"
 
 typedef struct ae_nodes {
     uint64_t num_ids; /* nodes of this type in the graph */
@@ -48,6 +50,8 @@ typedef struct ae_nodes {
     uint64_t begin, end; /* the frontier: nodes to expand in this hop */
     uint64_t first_tree; /* of the seeds; disjoint only */
 } ae_nodes;
+
+#define AE_RELATION_PIECES 3u
 
 typedef struct ae_relation {
     const aether_topology *topology;
@@ -63,6 +67,9 @@ typedef struct ae_relation {
     uint64_t num_expanded, num_edges;
     ae_scratch layers; /* u64 per hop: where in `first` its nodes begin; layered only */
     uint32_t num_layers;
+    ae_pieces pieces[AE_RELATION_PIECES]; /* of weights, times and ids that stay in their file */
+    ae_turns turns;
+    bool in_turns; /* there are such */
 } ae_relation;
 
 struct aether_sampler {
@@ -100,6 +107,20 @@ static inline uint64_t *ae_relation_first(const ae_relation *r) {
     return r->first.data;
 }
 
+/* Pieces held at a time, by all samples that share `staging`. */
+static inline uint64_t ae_pieces_most(const ae_staging *staging) {
+    return (staging->window_bytes ? staging->window_bytes : AE_WINDOW_DEFAULT) / 12;
+}
+
+/* Those that a relation reads; returns how many. */
+static inline uint32_t ae_relation_pieces(ae_relation *r, ae_pieces *out[AE_RELATION_PIECES]) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < AE_RELATION_PIECES; i++)
+        if (r->pieces[i].values)
+            out[n++] = &r->pieces[i];
+    return n;
+}
+
 /* Node and tree of a key; the tree is AE_RNG_NO_SEED unless disjoint. */
 static inline uint64_t ae_key_node(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key & ((UINT64_C(1) << s->node_bits) - 1) : key;
@@ -129,6 +150,9 @@ void ae_sample_clear(aether_sampler *s);
 int ae_nodes_reserve_keys(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
+
+/* Read what a relation's pieces want. */
+int ae_relation_read(ae_relation *r, ae_staging *staging, aether_error *err);
 
 /* Forget the sample and give its memory back. */
 void ae_sampler_release(aether_sampler *s);

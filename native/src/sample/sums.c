@@ -53,7 +53,7 @@ int aether_weight_sums_create(const aether_topology *t, const void *weights, uin
     s->bytes = (s->num_edges / BLOCK + 1) * sizeof(ae_sum);
     s->table = aether_buffer_alloc(s->bytes, err);
     int rc = s->table ? AETHER_OK : AETHER_E_NO_MEMORY;
-    const job j = {{weights, dtype == AETHER_F64, NULL}, s};
+    const job j = {{.values = weights, .is_double = dtype == AETHER_F64}, s};
     if (!rc)
         rc = ae_lists_each(t, sum_list, &j, task, err);
     if (rc) {
@@ -119,11 +119,11 @@ static uint64_t pass_floats(const float *values, uint64_t n, double sum, double 
 /* Entries [from, from + n) of the list. */
 static int pass(const ae_weights *weights, const aether_topology *t, ae_list part, double sum, double x,
                 uint64_t *entry, aether_error *err) {
-    if (!t->lists.edge_ids && weights->is_double) {
+    if (!weights->pieces && !t->lists.edge_ids && weights->is_double) {
         *entry = pass_doubles((const double *)weights->values + part.start, part.degree, sum, x);
         return AETHER_OK;
     }
-    if (!t->lists.edge_ids) {
+    if (!weights->pieces && !t->lists.edge_ids) {
         *entry = pass_floats((const float *)weights->values + part.start, part.degree, sum, x);
         return AETHER_OK;
     }

@@ -7,9 +7,24 @@
 #include "core/pool.h"
 #include "core/task.h"
 
+#define REST 512 /* entries */
+
 void aether_time_of_double(const double *times, uint64_t n, int64_t *out) {
     for (uint64_t i = 0; i < n; i++)
         out[i] = ae_time_of_double(times[i]);
+}
+
+/* The id at a position. */
+static int id_at(const ae_times *times, const aether_topology *t, uint64_t position, uint64_t *id,
+                 aether_error *err) {
+    const void *value;
+    if (!times->ids)
+        return t->ops->fetch(t, &position, 1, id, err);
+    int rc = ae_pieces_find(times->ids, position, &value, err);
+    if (rc)
+        return rc;
+    *id = t->lists.id_bytes == 4 ? *(const uint32_t *)value : *(const uint64_t *)value;
+    return *id < t->lists.num_minor ? AETHER_OK : ae_topology_bad_id(t, &position, id, 1, err);
 }
 
 /* The time of one position. */
@@ -17,7 +32,7 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
                    aether_error *err) {
     uint64_t at;
     if (times->of_nodes) {
-        int rc = t->ops->fetch(t, &position, 1, &at, err);
+        int rc = id_at(times, t, position, &at, err);
         if (rc)
             return rc;
     } else {
@@ -27,9 +42,19 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
                                "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, at,
                                position, t->lists.num_edges);
     }
-    *out = times->is_double ? ae_time_of_double(((const double *)times->values)[at])
-                            : ((const int64_t *)times->values)[at];
-    return AETHER_OK;
+    const void *value = times->is_double ? (const void *)((const double *)times->values + at)
+                                         : (const void *)((const int64_t *)times->values + at);
+    int rc = times->pieces ? ae_pieces_find(times->pieces, at, &value, err) : AETHER_OK;
+    if (!rc)
+        *out = times->is_double ? ae_time_of_double(*(const double *)value) : *(const int64_t *)value;
+    return rc;
+}
+
+/* What is left of a search, once it fits a few pages, is asked for as a whole. */
+static int ask_rest(const ae_times *times, uint64_t from, uint64_t n, aether_error *err) {
+    ae_pieces *p = times->of_nodes ? times->ids : times->pieces;
+    int rc = p && n <= REST ? ae_pieces_ask(p, from, n, err) : AETHER_OK;
+    return rc ? rc : AE_WANTED;
 }
 
 /* Entries of `list` before the first whose time is above `bound`. */
@@ -40,6 +65,8 @@ static int count_until(const ae_times *times, const aether_topology *t, ae_list 
         uint64_t middle = low + (high - low) / 2;
         int64_t time;
         int rc = time_at(times, t, list.start + middle, &time, err);
+        if (rc == AE_WANTED)
+            return ask_rest(times, list.start + low, high - low, err);
         if (rc)
             return rc;
         if (time <= bound)

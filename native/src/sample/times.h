@@ -16,12 +16,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "store/topology.h"
+#include "sample/pieces.h"
 
 typedef struct ae_times {
     const void *values; /* NULL: every edge is visible */
     bool is_double;
-    bool of_nodes; /* by id of the list entry, not by edge id */
+    bool of_nodes;           /* by id of the list entry, not by edge id */
+    ae_pieces *pieces, *ids; /* of the times, of the list entries; NULL: they are not read in pieces */
 } ae_times;
 
 static inline int64_t ae_time_of_double(double time) {
@@ -37,7 +38,7 @@ static inline bool ae_times_known(const aether_relation *r) {
                          (r->times_of == AETHER_TIMES_OF_EDGES || r->times_of == AETHER_TIMES_OF_NODES));
 }
 
-/* The part of `list` with since <= time <= until. */
+/* The part of `list` with since <= time <= until; or AE_WANTED. */
 int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t since, int64_t until,
                       ae_list *list, aether_error *err);
 

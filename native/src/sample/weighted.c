@@ -31,7 +31,7 @@ void ae_weighted_prefetch(const ae_weighted_list *l) {
         const ae_sum *sums = ae_sums_of(l->weights->sums, l->whole);
         __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK - 1);
         __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK / 2);
-    } else if (!l->t->lists.edge_ids) {
+    } else if (!l->t->lists.edge_ids && !l->weights->pieces) {
         const char *first = (const char *)l->weights->values + l->list.start * size;
         for (uint64_t at = 0; at < l->list.degree * size; at += 64)
             __builtin_prefetch(first + at);
@@ -211,12 +211,26 @@ static bool is_hole(ae_holes holes, uint64_t position) {
     return at < holes.count && holes.positions[at] == position;
 }
 
+/* What the draws that come next would read, if they are all taken. */
+static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
+    for (uint64_t i = 0; i < f->count - f->drawn; i++) {
+        uint64_t entry;
+        const double x = f->before + unit(ae_rng_draw(stream, f->draws + i)) * f->weight;
+        int rc = ae_sums_find(f->l->weights, f->l->t, f->l->whole, x, &entry, err);
+        if (rc < 0)
+            return rc;
+    }
+    return AE_WANTED;
+}
+
 static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
     const ae_list whole = f->l->whole, list = f->l->list;
     for (; f->drawn < f->count && f->draws < 4 * f->count + 16; f->draws++) {
         uint64_t entry;
         const double x = f->before + unit(ae_rng_draw(stream, f->draws)) * f->weight;
         int rc = ae_sums_find(f->l->weights, f->l->t, whole, x, &entry, err);
+        if (rc == AE_WANTED)
+            return ask_ahead(f, stream, err);
         if (rc)
             return rc;
         const uint64_t position = whole.start + entry;

@@ -47,6 +47,25 @@ static uint64_t empty_holes(ae_weight_reader *r, ae_holes holes, uint64_t next) 
     return next;
 }
 
+/* Positions are edge ids here as well. */
+static int read_pieces(ae_weight_reader *r, aether_error *err) {
+    const uint64_t first = r->list.start + r->at;
+    for (uint64_t i = 0; i < r->n; i++) {
+        const void *value;
+        int rc = ae_pieces_find(r->weights->pieces, first + i, &value, err);
+        if (rc == AE_WANTED) {
+            rc = ae_pieces_ask(r->weights->pieces, first + i, r->list.degree - r->at - i, err);
+            return rc ? rc : AE_WANTED;
+        }
+        if (rc)
+            return rc;
+        r->block[i] = r->weights->is_double ? *(const double *)value : (double)*(const float *)value;
+        if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
+            return bad_weight(first + i, r->block[i], err);
+    }
+    return AETHER_OK;
+}
+
 /* Positions are edge ids: no table of them, so that whole vectors are read. */
 static int read_in_place(ae_weight_reader *r, aether_error *err) {
     const uint64_t first = r->list.start + r->at;
@@ -83,7 +102,9 @@ static int read_by_edge_id(ae_weight_reader *r, aether_error *err) {
 int ae_weights_next(ae_weight_reader *r, aether_error *err) {
     uint64_t left = r->list.degree - (r->at += r->n);
     r->n = left < BLOCK ? left : BLOCK;
-    int rc = r->t->lists.edge_ids ? read_by_edge_id(r, err) : read_in_place(r, err);
+    int rc = r->weights->pieces     ? read_pieces(r, err)
+             : r->t->lists.edge_ids ? read_by_edge_id(r, err)
+                                    : read_in_place(r, err);
     if (rc)
         return rc;
     r->hole = empty_holes(r, r->holes, r->hole);

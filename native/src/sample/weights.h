@@ -14,12 +14,14 @@
 #include <stdbool.h>
 
 #include "sample/holes.h"
+#include "sample/pieces.h"
 #include "store/topology.h"
 
 typedef struct ae_weights {
     const void *values; /* by edge id; NULL: unweighted */
     bool is_double;
     const aether_weight_sums *sums; /* of these weights; NULL: none */
+    ae_pieces *pieces;              /* where they are read in pieces, else NULL */
 } ae_weights;
 
 #define AE_WEIGHTS_BLOCK 256
@@ -39,7 +41,7 @@ void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aethe
                      ae_holes holes, ae_holes drawn);
 void ae_weights_rewind(ae_weight_reader *r);
 
-/* The next block; n is 0 at the end. */
+/* The next block; n is 0 at the end. AE_WANTED: all that is left of the list was asked for. */
 int ae_weights_next(ae_weight_reader *r, aether_error *err);
 
 #endif

@@ -1,9 +1,11 @@
 #include "store/entries.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "io/file.h"
+#include "store/values.h"
 
 #define PAGE ((uint64_t)1 << AE_PAGE_BITS)
 
@@ -20,18 +22,33 @@ static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, a
     return AETHER_OK;
 }
 
+/* Where byte `byte` of the file is; `r` is a run that does not end before it. */
+static const uint8_t *find(const ae_run *r, uint64_t byte) {
+    while (r->page + r->count <= byte >> AE_PAGE_BITS)
+        r++;
+    return r->data + (byte - r->page * PAGE);
+}
+
+/* Numbers, which may be anything. */
+static void take_pieces(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r) {
+    for (uint64_t i = span->at; i < span->at + span->count; i++)
+        memcpy((uint8_t *)job->ids + (i << AE_PIECE_SHIFT), find(r, ae_place_byte(place, job->positions[i])),
+               AE_PIECE_BYTES);
+}
+
 int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
                     ae_open_blocks *open, aether_error *err) {
     const ae_place place = p->place;
     if (p->blocks)
         return ae_entries_take_blocks(p, job, span, r, open, err);
+    if (place.shift == AE_PIECE_SHIFT) {
+        take_pieces(place, job, span, r);
+        return AETHER_OK;
+    }
     uint64_t largest = 0;
     for (uint64_t i = span->at; i < span->at + span->count; i++) {
-        uint64_t byte = place.base + (job->positions[i] << place.shift), page = byte >> AE_PAGE_BITS, id;
-        const ae_run *at = r;
-        while (at->page + at->count <= page)
-            at++;
-        const uint8_t *from = at->data + (byte - at->page * PAGE);
+        const uint8_t *from = find(r, ae_place_byte(place, job->positions[i]));
+        uint64_t id;
         if (place.shift == 2)
             ((uint32_t *)job->ids)[i] = (uint32_t)(id = *(const uint32_t *)(const void *)from);
         else

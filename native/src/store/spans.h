@@ -35,8 +35,12 @@ typedef struct ae_place {
     uint32_t shift, bits;
 } ae_place;
 
+static inline uint64_t ae_place_byte(ae_place place, uint64_t position) {
+    return place.base + (position << place.shift);
+}
+
 static inline uint64_t ae_place_unit(ae_place place, uint64_t position) {
-    return (place.base + (position << place.shift)) >> place.bits;
+    return ae_place_byte(place, position) >> place.bits;
 }
 
 /* All spans of n jobs, sorted by unit, in `out`. */

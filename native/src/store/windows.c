@@ -115,7 +115,7 @@ static void find_bytes(const stream *s, window *w) {
         while (first < w->num_runs && w->runs[first].page + w->runs[first].count <= span->unit)
             first++;
         for (uint32_t j = 0; j < span->count; j++) {
-            const uint64_t byte = place.base + (positions[j] << place.shift), page = byte >> AE_PAGE_BITS;
+            const uint64_t byte = ae_place_byte(place, positions[j]), page = byte >> AE_PAGE_BITS;
             uint64_t at = first;
             while (at < w->num_runs && w->runs[at].page + w->runs[at].count <= page)
                 at++;

@@ -1,0 +1,153 @@
+/* Numbers that stay in a file: looked up in pieces, in turns with reading. */
+#include "core/error.h"
+#include "io_file.h"
+#include "sample/turns.h"
+
+#define COUNT 20000u
+#define AT    128u
+
+static char path_memory[128];
+
+static const char *values_path(void) {
+    return test_path(path_memory, sizeof path_memory, "values");
+}
+
+/* Number i is i * 7 + 1, of `bytes` bytes; all bits set now and then. */
+static uint64_t number(uint64_t i, uint32_t bytes) {
+    return i % 97 == 5 ? (bytes == 4 ? UINT32_MAX : UINT64_MAX) : i * 7 + 1;
+}
+
+static aether_values *open_values(uint32_t bytes, bool direct, aether_io **io) {
+    aether_error err = {0};
+    aether_values *v = NULL;
+    FILE *f = fopen(values_path(), "wb");
+    if (!f || fseek(f, AT, SEEK_SET))
+        abort();
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t x = number(i, bytes);
+        if (fwrite(&x, bytes, 1, f) != 1)
+            abort();
+    }
+    if (fclose(f))
+        abort();
+    const aether_io_options options = {.direct = direct};
+    CHECK_OK(aether_io_open(values_path(), &options, io, &err), err);
+    CHECK_OK(aether_values_open(*io, AT, COUNT, bytes, &v, &err), err);
+    return v;
+}
+
+/* Each node looks for number `node` and, knowing it, for another; every tenth for a stretch. */
+typedef struct job {
+    ae_pieces *p;
+    uint32_t bytes;
+    uint64_t *found; /* of each node */
+    uint64_t most_held, tries, stop;
+} job;
+
+static uint64_t value_of(const void *value, uint32_t bytes) {
+    return bytes == 4 ? *(const uint32_t *)value : *(const uint64_t *)value;
+}
+
+static uint64_t second(uint64_t node, uint64_t first) {
+    return (node * 31 + first % 1000) % COUNT;
+}
+
+static int look_up(void *ctx, uint64_t node, bool again, aether_error *err) {
+    job *j = ctx;
+    const void *value;
+    j->tries++;
+    j->most_held = j->p->count > j->most_held ? j->p->count : j->most_held;
+    if (node == j->stop)
+        return ae_error_set(err, AETHER_E_INVALID, "stop");
+    (void)again;
+    if (node % 10 == 3 && node + 200 < COUNT) {
+        int rc = ae_pieces_ask(j->p, node, 200, err);
+        if (rc)
+            return rc;
+    }
+    int rc = ae_pieces_find(j->p, node, &value, err);
+    if (rc)
+        return rc;
+    const uint64_t first = value_of(value, j->bytes);
+    rc = ae_pieces_find(j->p, second(node, first), &value, err);
+    if (rc)
+        return rc;
+    j->found[node] = value_of(value, j->bytes);
+    return AETHER_OK;
+}
+
+static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
+    ae_turns turns = {0};
+    ae_staging staging = {0};
+    ae_fetch fetch;
+    uint64_t rounds = 1;
+    int rc;
+    while ((rc = ae_turns_take(&turns, count, &j->p, 1, most, look_up, j, err)) == AE_WANTED) {
+        rc = ae_pieces_read(&j->p, 1, &fetch, &staging, err);
+        if (rc)
+            break;
+        rounds++;
+    }
+    CHECK_EQ(rc, j->stop == UINT64_MAX ? AETHER_OK : AETHER_E_INVALID);
+    ae_staging_free(&staging);
+    ae_scratch_free(&turns.waiting);
+    return rounds;
+}
+
+TEST(numbers_are_found_within_so_many_pieces) {
+    for (uint32_t bytes = 4; bytes <= 8; bytes += 4)
+        for (uint64_t most = 1; most < 100000; most *= 40) {
+            aether_error err = {0};
+            aether_io *io;
+            aether_values *v = open_values(bytes, most > 1, &io);
+            ae_pieces p = {.values = v};
+            job j = {.p = &p, .bytes = bytes, .found = calloc(COUNT, 8), .stop = UINT64_MAX};
+            const uint64_t count = most == 1 ? 300 : COUNT;
+            const uint64_t rounds = run(&j, count, most, &err);
+            uint64_t wrong = 0;
+            for (uint64_t i = 0; i < count; i++)
+                wrong += j.found[i] != number(second(i, number(i, bytes)), bytes);
+            CHECK_EQ(wrong, 0);
+            CHECK(j.most_held <= 32 * most + 200); /* those that wait ask for more */
+            CHECK(rounds > (most < 100 ? 10 : 1));
+            CHECK(ae_pieces_memory(&p) > 0);
+            free(j.found);
+            ae_pieces_free(&p);
+            CHECK_EQ(ae_pieces_memory(&p), 0);
+            aether_values_close(v);
+            aether_io_close(io);
+        }
+}
+
+TEST(a_failure_ends_the_turns) {
+    aether_error err = {0};
+    aether_io *io;
+    aether_values *v = open_values(4, false, &io);
+    ae_pieces p = {.values = v};
+    job j = {.p = &p, .bytes = 4, .found = calloc(COUNT, 8), .stop = 500};
+    run(&j, COUNT, 64, &err);
+    CHECK_HAS(err.message, "stop");
+    CHECK(j.tries < 3000);
+    j.stop = UINT64_MAX;
+    run(&j, 50, 64, &err); /* what was asked for and not read comes now */
+    CHECK_EQ(j.found[20], number(second(20, number(20, 4)), 4));
+    free(j.found);
+    ae_pieces_free(&p);
+    aether_values_close(v);
+    aether_io_close(io);
+}
+
+TEST(what_does_not_lie_in_the_file_is_refused) {
+    aether_error err = {0};
+    aether_io *io;
+    aether_values *v = open_values(4, false, &io), *other;
+    CHECK_CODE(aether_values_open(io, AT, COUNT + 1, 4, &other, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_values_open(io, AT + 4, 1, 4, &other, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_values_open(io, 1 << 30, 1, 4, &other, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_values_open(io, AT, 1, 2, &other, &err), AETHER_E_INVALID);
+    CHECK(other == NULL);
+    aether_values_close(v);
+    aether_io_close(io);
+}
+
+TEST_MAIN()
