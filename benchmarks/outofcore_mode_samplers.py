@@ -108,12 +108,12 @@ def hgt(graph: Any) -> Step:
 #: name: (how, what is counted, seeds of a batch)
 MODES: dict[str, tuple[Callable[[Any], Step], str, int]] = {
     "uniform": (neighbors, "edges", 1024),
-    "weights and times of sampled edges": (edge_values, "edges", 1024),
-    "temporal": (lambda g: neighbors(g, time_attr="edge_time"), "edges", 1024),
+    "weights and times of sampled edges": (edge_values, "edges", 256),
+    "temporal": (lambda g: neighbors(g, time_attr="edge_time"), "edges", 256),
     "temporal, the latest": (
-        lambda g: neighbors(g, time_attr="edge_time", temporal_strategy="last"), "edges", 1024
+        lambda g: neighbors(g, time_attr="edge_time", temporal_strategy="last"), "edges", 256
     ),
-    "weighted": (lambda g: neighbors(g, weight_attr="edge_weight"), "edges", 1024),
+    "weighted": (lambda g: neighbors(g, weight_attr="edge_weight"), "edges", 256),
     "induced, disjoint (ShaDow)": (
         lambda g: neighbors(g, subgraph_type="induced", disjoint=True), "edges", 64
     ),
