@@ -191,7 +191,8 @@ class Graph(Adjacency):
                 of them is kept; loaders sample several coming batches together. ``"auto"``: memory
                 if it fits ``memory_budget``, else uring; without a budget memory if it fits half
                 of what is available, else mmap. That is logged; :attr:`storage` says what was
-                taken. Attributes stay mapped: ``FeatureStore.to_memory`` copies one.
+                taken. Attributes stay mapped: ``FeatureStore.to_memory`` copies one, ``to_uring``
+                reads its rows past the page cache.
             memory_budget: bytes, or a text such as ``"1G"``. For ``"uring"`` what the index,
                 reading, and samples at work may take in this process (None: 1 GiB, or half of the
                 memory that is available); batches that were handed out come on top. A loader with

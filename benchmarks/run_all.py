@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "modes", "gather", "walks", "compressed", "build",
     "build_bounded", "end_to_end", "links", "growth", "load_time", "memory_limit", "outofcore",
-    "outofcore_gather", "storages", "train_beyond_memory", "accuracy",
+    "outofcore_modes", "outofcore_gather", "storages", "train_beyond_memory", "accuracy",
 )  # fmt: skip
 
 

@@ -188,6 +188,19 @@ def test_out_of_core(data: Path) -> None:
             assert not on_a_device or measured["device_bytes"] > 0, name
 
 
+def test_modes_out_of_core(data: Path) -> None:
+    done = run("outofcore_modes", "--quick", "--dir", str(data), "--out", str(data))
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "outofcore_modes.json").read_text())
+    check(document, "outofcore_modes")
+    assert len(document["data"]["modes"]) == 11
+    for mode, runs in document["data"]["modes"].items():
+        for storage in ("mmap", "uring"):
+            assert runs[storage][0]["items"] > 0, (mode, storage)
+
+
 def test_training_beyond_memory(data: Path) -> None:
     done = run("train_beyond_memory", "--quick", "--dir", str(data), "--out", str(data))
     if "needs to make a cgroup" in done.stderr:

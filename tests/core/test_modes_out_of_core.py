@@ -393,3 +393,25 @@ def test_a_weight_that_went_bad_is_named(path: Path, tmp_path: Path) -> None:
         raw.write(np.full(section.size // 8, -1.0).tobytes())
     with pytest.raises(errors.AetherError):
         sampler.sample(np.arange(NODES), key=0)
+
+
+def test_relations_keep_pages_by_their_share_of_the_edges(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    large, small = ("user", "votes", "post"), ("post", "cites", "post")
+    graph = ag.HeteroGraph.from_edges(
+        {
+            large: (rng.integers(0, 900, 5_000_000), rng.integers(0, 9000, 5_000_000)),
+            small: (rng.integers(0, 9000, 500_000), rng.integers(0, 9000, 500_000)),
+        },
+        num_nodes={"user": 900, "post": 9000},
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget="20M")
+    sampler = HeteroNeighborSampler(paged, [20])
+    for key in range(30):
+        sampler.sample({"post": rng.integers(0, 9000, 500)}, key=key)
+    kept = {kind: paged[kind].topology().kept for kind in (large, small)}
+    assert 4 * kept[small] < kept[large] <= 10 << 20
+    assert kept[small] > 0
+    assert paged.paging is not None
+    assert paged.paging.stats()["kept_bytes"] == sum(kept.values()) <= 10 << 20
