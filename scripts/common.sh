@@ -11,6 +11,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${AETHERGRAPH_VENV:-$ROOT/.venv}
 TORCH=${AETHERGRAPH_TORCH:-torch==2.13.0}
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
+# A failure of the network is no failure of a test.
+export PIP_RETRIES=10 PIP_RESUME_RETRIES=10
 unset PYTHONPATH PYTHONHOME
 
 heading() { printf '\n==> %s\n' "$*"; }
@@ -35,7 +37,8 @@ has() { command -v "$1" >/dev/null 2>&1; }
 # has_header NAME: the C compiler finds #include <NAME>.
 has_header() { has cc && printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
 
-# python_works EXE: at least 3.10, able to make environments, and with its C headers.
+python_version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+# A usable Python is at least 3.10, can make environments, and has its C headers.
 python_is_new() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
 python_has_venv() { "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 python_has_headers() {
@@ -94,7 +97,7 @@ system_packages() {
 # python_package venv|dev: the package of $PYTHON's own version, else the default one.
 python_package() {
     local own
-    own=python$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-$1
+    own=python$(python_version "$PYTHON")-$1
     if apt-cache show "$own" >/dev/null 2>&1; then echo "$own"; else echo "python3-$1"; fi
 }
 

@@ -40,7 +40,7 @@ install_torch
 pip_install 'torch_geometric>=2.5' numpy
 # Compiles the C core (and, with mypyc, a few Python modules): a minute or so.
 # Editable, so that Python started in this folder finds the compiled core as well.
-pip_install -e "$ROOT[pyg,cli,plot]"
+pip_install -e "${ROOT}[pyg,cli,plot]"
 compare_with_pyg
 
 heading "4/4 aethergraph demo"
