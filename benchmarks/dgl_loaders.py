@@ -11,6 +11,8 @@ that has DGL, pinned to one core, and take turns.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import statistics
 import sys
 from collections.abc import Sequence
@@ -90,26 +92,22 @@ def measure(workers: Sequence[Worker], files: GraphFiles, graph: str, args: Any)
     """All workloads on one graph; every contender of one family does the same work."""
     rounds, target = (2, 0.02) if args.quick else (args.rounds, 0.6)
     cases = []
-    for fanouts, batch in CASES:
-        batch = min(batch, files.num_nodes // 4)
-        for features in (False, True):
-            common.say(f"{graph}, {fanouts} x {batch}, {'with' if features else 'no'} features")
-            arguments = {"fanouts": fanouts, "batch": batch, "features": features}
-            few = {"seeds": str(files.seeds(4, batch)), "first": 0, "count": 2}
-            slowest = max(w.ask("epoch", **few, **arguments)["seconds"] / 2 for w in workers)
-            count = max(2, min(64, int(target / slowest)))
-            seeds = str(files.seeds((rounds + 1) * count, batch))
-            answers = take_turns(
-                workers,
-                rounds,
-                lambda worker, number: worker.ask(
-                    "epoch", seeds=seeds, first=(number + 1) * count, count=count, **arguments
-                ),
-            )
-            case = Case(graph, fanouts, batch, features, answers, count)
-            check(case)
-            cases.append(case)
+    for (fanouts, most), features in itertools.product(CASES, (False, True)):
+        batch = min(most, files.num_nodes // 4)
+        common.say(f"{graph}, {fanouts} x {batch}, {'with' if features else 'no'} features")
+        what = {"fanouts": fanouts, "batch": batch, "features": features}
+        few = {"seeds": str(files.seeds(4, batch)), "first": 0, "count": 2, **what}
+        slowest = max(worker.ask("epoch", **few)["seconds"] / 2 for worker in workers)
+        count = max(2, min(64, int(target / slowest)))
+        what |= {"seeds": str(files.seeds((rounds + 1) * count, batch)), "count": count}
+        answers = take_turns(workers, rounds, functools.partial(one_round, what))
+        cases.append(Case(graph, fanouts, batch, features, answers, count))
+        check(cases[-1])
     return cases
+
+
+def one_round(what: dict[str, Any], worker: Worker, number: int) -> Any:
+    return worker.ask("epoch", first=(number + 1) * what["count"], **what)
 
 
 def check(case: Case) -> None:

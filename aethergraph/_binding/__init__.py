@@ -32,6 +32,7 @@ from aethergraph._binding.core import (
     raise_error,
     set_num_threads,
 )
+from aethergraph._binding.exports import NativeLayers, NativeSample
 from aethergraph._binding.files import (
     CONTENT_FEATURES,
     CONTENT_GRAPH,
@@ -101,7 +102,6 @@ from aethergraph._binding.sampling import (
     SAMPLE_LAYERED,
     SAMPLE_REPLACE,
     NativeRelation,
-    NativeSample,
     NativeSampler,
     ValuesInFile,
     rng_draws,
@@ -145,6 +145,7 @@ __all__ = [
     "NativeBatch",
     "NativeFile",
     "NativeGroup",
+    "NativeLayers",
     "NativeRelation",
     "NativePlan",
     "NativeReplacement",

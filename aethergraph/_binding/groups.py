@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._binding.exports import NativeSample, SampleNumbers, SampleShape, export_sample
 from aethergraph._binding.reads import begin_read
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     NativeRelation,
-    NativeSample,
-    SampleNumbers,
-    SampleShape,
     describe_relations,
-    export_sample,
     lend_excluded,
     lend_seeds,
 )

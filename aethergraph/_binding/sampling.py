@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._arrays import empty
 from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._binding.exports import (
+    NativeLayers,
+    NativeSample,
+    SampleNumbers,
+    SampleShape,
+    export_layers,
+    export_sample,
+)
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
 from aethergraph._binding.reads import begin_read
@@ -105,18 +112,6 @@ def describe_relations(relations: Sequence[NativeRelation]) -> Any:
     return rows
 
 
-class NativeSample(NamedTuple):
-    """The arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
-
-    node: list[Ids]
-    batch: list[Ids] | None
-    row: list[Ids]
-    col: list[Ids]
-    edge: list[Ids]
-    hop_nodes: list[list[int]]
-    hop_edges: list[list[int]]
-
-
 class NativeSampler:
     """Scratch memory and options of a sampler; used by one thread at a time.
 
@@ -197,6 +192,35 @@ class NativeSampler:
         of float64 times in the order of :func:`time_keys`). ``exclude`` has the positions in the
         lists of each relation that are left out, ascending.
         """
+        self._sample(seeds, key, since, until, exclude)
+        sample = self._export()
+        self._end(0)
+        return sample
+
+    def sample_layers(
+        self,
+        seeds: Sequence[Ids],
+        key: int,
+        since: Sequence[Ids | None] | None = None,
+        until: Sequence[Ids | None] | None = None,
+        exclude: Sequence[Ids | None] | None = None,
+    ) -> NativeLayers:
+        """The same for a sampler of ``SAMPLE_LAYERED``, in compressed form."""
+        self._sample(seeds, key, since, until, exclude)
+        shape = SampleShape(self.num_types, len(self.relations), self._num_hops, False)
+        sources = [relation.source for relation in self.relations]
+        layers = export_layers(self._handle, shape, self._numbers(), sources, self._err, self._end)
+        self._end(0)
+        return layers
+
+    def _sample(
+        self,
+        seeds: Sequence[Ids],
+        key: int,
+        since: Sequence[Ids | None] | None,
+        until: Sequence[Ids | None] | None,
+        exclude: Sequence[Ids | None] | None,
+    ) -> None:
         self._options.key = key
         lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
         lent.append(lend_excluded(self._options, exclude))
@@ -215,9 +239,6 @@ class NativeSampler:
         del lent
         if code:
             self._end(code)
-        sample = self._export()
-        self._end(0)
-        return sample
 
     def sample_hgt(
         self, seeds: Sequence[Ids], key: int, num_samples: Sequence[Sequence[int]], limit: int
@@ -262,63 +283,10 @@ class NativeSampler:
 
     def _export(self) -> NativeSample:
         shape = SampleShape(self.num_types, len(self.relations), self._num_hops, self._with_batch)
-        numbers = SampleNumbers(self._counts, self._hop_nodes, self._hop_edges)
-        return export_sample(self._handle, shape, numbers, self._err, self._end)
+        return export_sample(self._handle, shape, self._numbers(), self._err, self._end)
 
-
-class SampleShape(NamedTuple):
-    """What a sample consists of."""
-
-    num_types: int
-    num_relations: int
-    num_hops: int
-    with_batch: bool
-
-
-class SampleNumbers(NamedTuple):
-    """Native arrays that a sampling call has filled: nodes by type and edges by relation, nodes
-    by type and hop, edges by relation and hop."""
-
-    counts: Any
-    hop_nodes: Any
-    hop_edges: Any
-
-
-def export_sample(
-    handle: Any, shape: SampleShape, numbers: SampleNumbers, err: Any, fail: Callable[[int], None]
-) -> NativeSample:
-    """The arrays of the sample that a native sampler holds; ``fail`` raises what went wrong."""
-    types, relations, hops, with_batch = shape
-    counts = ffi.unpack(numbers.counts, types + relations)
-    node, batch = list[Ids](), list[Ids]()
-    for number, count in enumerate(counts[:types]):
-        ids = empty(count, np.int64, f"{count} nodes")
-        trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
-        lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
-        code = lib.aether_sample_export_nodes(handle, number, 8, ffi.from_buffer(ids), lent, err)
-        if code:
-            fail(code)
-        node.append(ids)
-        if trees is not None:
-            batch.append(trees)
-    links = []
-    for number, count in enumerate(counts[types:]):
-        link = empty((3, count), np.int64, f"{count} edges")
-        code = lib.aether_sample_export_edges(handle, number, 8, *map(ffi.from_buffer, link), err)
-        if code:
-            fail(code)
-        links.append(link)
-    hop_nodes = ffi.unpack(numbers.hop_nodes, types * (hops + 1))
-    hop_edges = ffi.unpack(numbers.hop_edges, relations * hops) if relations and hops else []
-    return NativeSample(
-        node,
-        batch if with_batch else None,
-        [link[0] for link in links],
-        [link[1] for link in links],
-        [link[2] for link in links],
-        [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(types)],
-        [hop_edges[i * hops : (i + 1) * hops] for i in range(relations)],
-    )
+    def _numbers(self) -> SampleNumbers:
+        return SampleNumbers(self._counts, self._hop_nodes, self._hop_edges)
 
 
 def lend_seeds(

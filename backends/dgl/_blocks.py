@@ -21,24 +21,59 @@ if TYPE_CHECKING:
 
     from aethergraph.hetero import EdgeType
 
-__all__ = ["BlockEdges", "make_block", "make_blocks"]
+__all__ = ["BlockEdges", "make_block", "make_blocks", "make_growing_blocks", "offsets_of"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
 
 def make_blocks(
-    schema: Schema, sample: native.NativeSample, layered: bool, idtype: torch.dtype
+    schema: Schema, sample: native.NativeLayers, idtype: torch.dtype
 ) -> tuple[dict[str, Tensor], list[Any]]:
     """The source nodes of the first block by type, and the blocks, input layer first.
 
     Local ids count through the whole sample in order of first appearance, so the sources of every
-    block are a prefix of the nodes, and its destinations a shorter one. A layered sample has edges
-    of its own for every block. Of any other one each node keeps the edges that it was first given:
-    block h from the seeds holds the edges of the first h + 1 hops.
+    block are a prefix of the nodes, and its destinations a shorter one.
 
     Tensors of ids in frames and of the adjacency never share memory: a worker process that sends a
     batch moves the first to shared memory, and DGL would go on reading the second where it was.
     """
+    spans = []
+    for own, counts in zip(sample.offsets, sample.hop_edges, strict=True):
+        ends = [0, *itertools.accumulate(counts)]
+        spans.append([(slice(*ends[hop : hop + 2]), offsets) for hop, offsets in enumerate(own)])
+    return _assemble(schema, sample, spans, idtype)
+
+
+def make_growing_blocks(
+    schema: Schema, sample: native.NativeSample, idtype: torch.dtype
+) -> tuple[dict[str, Tensor], list[Any]]:
+    """The same of a sample that is not layered: each node keeps the edges that it was first given.
+
+    Block h from the seeds holds the edges of the first h + 1 hops.
+    """
+    ends = {
+        name: list(itertools.accumulate(counts))
+        for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
+    }
+    spans = []
+    for i, kind in enumerate(schema.own_etypes):
+        stops = itertools.accumulate(sample.hop_edges[i])
+        spans.append(
+            [
+                (slice(0, stop), offsets_of(sample.col[i][:stop], ends[kind[2]][hop]))
+                for hop, stop in enumerate(stops)
+            ]
+        )
+    return _assemble(schema, sample, spans, idtype)
+
+
+def _assemble(
+    schema: Schema,
+    sample: native.NativeLayers | native.NativeSample,
+    spans: list[list[tuple[slice, Ids]]],
+    idtype: torch.dtype,
+) -> tuple[dict[str, Tensor], list[Any]]:
+    """Blocks of the edges that each edge type has in each hop, and their offsets."""
     node = {
         name: torch.from_numpy(ids).to(idtype)
         for name, ids in zip(schema.own_ntypes, sample.node, strict=True)
@@ -51,15 +86,12 @@ def make_blocks(
         kind: torch.from_numpy(schema.numbers[kind].shown(ids)).to(idtype)
         for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
     }
-    hops = len(sample.hop_nodes[0]) - 1
     blocks: list[Any] = []
-    for hop in range(hops):
+    for hop in range(len(sample.hop_nodes[0]) - 1):
         parts = {}
         for i, kind in enumerate(schema.own_etypes):
-            counts = sample.hop_edges[i]
-            start, stop = sum(counts[:hop]) if layered else 0, sum(counts[: hop + 1])
-            span = slice(start, stop)
-            parts[kind] = BlockEdges(sample.row[i][span], sample.col[i][span], edge[kind][span])
+            span, offsets = spans[i][hop]
+            parts[kind] = BlockEdges(sample.row[i][span], offsets, edge[kind][span])
         src = {name: ids[: ends[name][hop + 1]] for name, ids in node.items()}
         num_dst = {name: ends[name][hop] for name in node}
         blocks.insert(0, make_block(schema, parts, src, num_dst, idtype))
@@ -67,10 +99,11 @@ def make_blocks(
 
 
 class BlockEdges(NamedTuple):
-    """Edges of one type in a block: local ends, ``col`` ascending, and the ids that users see."""
+    """Edges of one type in a block by destination: local sources, where the edges of each
+    destination begin [num_dst + 1], and the ids that users see."""
 
     row: Ids
-    col: Ids
+    offsets: Ids
     edge: Tensor
 
 
@@ -89,11 +122,11 @@ def make_block(
     none = torch.empty(0, dtype=idtype)
     relations = []
     for kind in schema.canonical_etypes:
-        indptr = _offsets(edges[kind].col, num_dst[kind[2]])
+        offsets, rows = torch.from_numpy(edges[kind].offsets), torch.from_numpy(edges[kind].row)
         relations.append(
             heterograph_index.create_unitgraph_from_csr(
-                2, len(src[kind[0]]), num_dst[kind[2]], torch.from_numpy(indptr).to(idtype),
-                torch.from_numpy(edges[kind].row).to(idtype), none, ["coo", "csr", "csc"], True,
+                2, len(src[kind[0]]), num_dst[kind[2]], offsets.to(idtype), rows.to(idtype), none,
+                ["coo", "csr", "csc"], True,
             )
         )  # fmt: skip
     counts = [len(src[name]) for name in schema.ntypes] + [num_dst[name] for name in schema.ntypes]
@@ -110,7 +143,8 @@ def make_block(
     return block
 
 
-def _offsets(col: Ids, count: int) -> Ids:
+def offsets_of(col: Ids, count: int) -> Ids:
+    """Where the edges of each of ``count`` destinations begin; ``col`` is ascending."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(col, minlength=count), out=offsets[1:])
     return offsets

@@ -54,9 +54,9 @@ class EdgeNumbers:
         return self._order is not None
 
     def shown(self, ids: Ids) -> Ids:
-        """Ids for users; a new array."""
+        """Ids for users: ``ids`` itself where users see the graph's own, else a new array."""
         if self._order is None:
-            return ids.copy()
+            return ids
         return self._order[ids].astype(np.int64)
 
     def own(self, shown: Ids, name: str) -> Ids:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Lists", "Options", "Walk", "edge_ends", "make_lists"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
+
+_NONE = np.empty(0, np.int64)
 
 
 class Options(NamedTuple):
@@ -177,19 +180,51 @@ class Walk:
         Raises:
             OutOfRangeError: the first seed that is no node, with its type and position.
         """
+        ids, bounds, places = self._arguments(seeds, exclude, seed_time)
+        with self._sampler(ids) as sampler:
+            return sampler.sample(ids, key, *bounds, places)
+
+    def sample_layers(
+        self,
+        seeds: Mapping[str, Ids],
+        key: int,
+        *,
+        exclude: Mapping[EdgeType, Ids] | None = None,
+        seed_time: Mapping[str, NDArray[Any]] | None = None,
+    ) -> native.NativeLayers:
+        """The same in compressed form; of ``layered`` options."""
+        ids, bounds, places = self._arguments(seeds, exclude, seed_time)
+        with self._sampler(ids) as sampler:
+            return sampler.sample_layers(ids, key, *bounds, places)
+
+    def _arguments(
+        self,
+        seeds: Mapping[str, Ids],
+        exclude: Mapping[EdgeType, Ids] | None,
+        seed_time: Mapping[str, NDArray[Any]] | None,
+    ) -> tuple[list[Ids], tuple[Any, Any], list[Ids | None] | None]:
+        """Seeds by type, since and until, and what is left out, for the native sampler."""
         schema = self.lists.schema
-        none = np.empty(0, np.int64)
-        ids = [seeds.get(name, none) for name in schema.own_ntypes]
-        bounds = [
-            self._bounds(name, own, seed_time or {})
-            for name, own in zip(schema.own_ntypes, ids, strict=True)
-        ]
+        ids = [seeds.get(name, _NONE) for name in schema.own_ntypes]
+        bounds: tuple[Any, Any] = (None, None)
+        if self.lists.node_times or self.lists.edge_times is not None:
+            pairs = [
+                self._bounds(name, own, seed_time or {})
+                for name, own in zip(schema.own_ntypes, ids, strict=True)
+            ]
+            bounds = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         places = (
             None if not exclude else [self._places(kind, exclude) for kind in schema.own_etypes]
         )
+        return ids, bounds, places
+
+    @contextmanager
+    def _sampler(self, ids: list[Ids]) -> Iterator[native.NativeSampler]:
+        """A native sampler for a call; its errors name the seed."""
         try:
             sampler = self._idle.pop()
         except IndexError:
+            schema = self.lists.schema
             sampler = native.NativeSampler(
                 self.lists.relations,
                 [schema.num_nodes(name) for name in schema.own_ntypes],
@@ -198,7 +233,7 @@ class Walk:
                 self.options.num_threads,
             )
         try:
-            return sampler.sample(ids, key, [b[0] for b in bounds], [b[1] for b in bounds], places)
+            yield sampler
         except OutOfRangeError as error:
             raise self._name_seed(error, ids) from None
         finally:

@@ -19,7 +19,7 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._blocks import BlockEdges, make_block
+from aethergraph.dgl._blocks import BlockEdges, make_block, offsets_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
@@ -156,7 +156,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
             shown = schema.numbers[kind].shown(whole.edge[i][kept[kind]])
             edges[kind] = BlockEdges(
                 local[kind[0]][whole.row[i][kept[kind]]],
-                whole.col[i][kept[kind]],
+                offsets_of(whole.col[i][kept[kind]], len(dst[kind[2]])),
                 torch.from_numpy(shown).to(storage.idtype),
             )
         src = {name: ids[used[name]] for name, ids in node.items()}

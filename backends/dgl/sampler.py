@@ -20,7 +20,7 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._blocks import make_blocks
+from aethergraph.dgl._blocks import make_blocks, make_growing_blocks
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
@@ -184,10 +184,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             where there are several; ``seed_nodes``; one block per layer.
         """
         storage = storage_of(g)
-        sample = self._sample(storage, seed_nodes, exclude_eids)
-        node, blocks = make_blocks(
-            storage.schema, sample, not self.layer_dependency, storage.idtype
-        )
+        node, blocks = self._make_blocks(storage, seed_nodes, exclude_eids)
         if self.output_device is not None:
             node = {name: ids.to(self.output_device) for name, ids in node.items()}
             blocks = [block.to(self.output_device) for block in blocks]
@@ -195,9 +192,9 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             return node, seed_nodes, blocks
         return node[storage.ntypes[0]], seed_nodes, blocks
 
-    def _sample(
+    def _make_blocks(
         self, storage: GraphStorage, seed_nodes: Any, exclude_eids: Any
-    ) -> native.NativeSample:
+    ) -> tuple[dict[str, Tensor], list[Any]]:
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
         exclude = None
@@ -207,8 +204,12 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         times = self._times(schema, seeds)
         if times is not None:
             parts += [hash_ids(native.time_keys(own)) for own in times.values()]
-        walk = self._walk_of(storage)
-        return walk.sample(seeds, self._batch_key(None, *parts), exclude=exclude, seed_time=times)
+        walk, key = self._walk_of(storage), self._batch_key(None, *parts)
+        if self.layer_dependency:
+            sample = walk.sample(seeds, key, exclude=exclude, seed_time=times)
+            return make_growing_blocks(schema, sample, storage.idtype)
+        layers = walk.sample_layers(seeds, key, exclude=exclude, seed_time=times)
+        return make_blocks(schema, layers, storage.idtype)
 
     def _times(self, schema: Schema, seeds: Mapping[str, Ids]) -> dict[str, NDArray[Any]] | None:
         """What seeds may see, by type; None: their own times."""

@@ -175,7 +175,7 @@ class GraphStorage(Keyed, Queries):
             for kind in self.canonical_etypes
         }
         shown = {
-            kind: self._schema.numbers[kind].shown(own.get(kind, none))
+            kind: self._schema.numbers[kind].shown(own.get(kind, none).copy())
             for kind in self.canonical_etypes
         }
         made = self._make_graph(ends, shown, self._counts())

@@ -51,6 +51,30 @@ static void check_same(const char *what, const int64_t *actual, const uint64_t *
         }
 }
 
+/* Offsets say what col says, hop by hop. */
+static void check_offsets(const aether_sampler *s, const aether_sample_options *o) {
+    static int64_t offsets[4 * (REF_MAX + 1)];
+    const bool layered = o->flags & AETHER_SAMPLE_LAYERED && !(o->flags & AETHER_SAMPLE_INDUCED);
+    uint64_t nodes = 0, count = 0, edge = 0;
+    aether_error err = {0};
+    for (uint32_t h = 0; layered && h < o->num_hops; h++)
+        count += (nodes += expected.hop_nodes[h]) + 1;
+    CHECK_EQ(aether_sample_export_offsets(s, 0, offsets, count + 1, &err), AETHER_E_INVALID);
+    REQUIRE_OK(aether_sample_export_offsets(s, 0, offsets, count, &err), err);
+    nodes = 0;
+    const int64_t *at = offsets;
+    for (uint32_t h = 0; layered && h < o->num_hops; h++, at++) {
+        const uint64_t begin = edge;
+        nodes += expected.hop_nodes[h];
+        for (uint64_t v = 0; v < nodes; v++, at++) {
+            CHECK_EQ(*at, (int64_t)(edge - begin));
+            while (edge < begin + expected.hop_edges[h] && expected.col[edge] == v)
+                edge++;
+        }
+        CHECK_EQ(*at, (int64_t)expected.hop_edges[h]);
+    }
+}
+
 static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds, uint64_t n,
                          const aether_sample_options *o) {
     aether_error err = {0};
@@ -72,6 +96,7 @@ static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds
         check_same("batch", out_batch, expected.tree, totals[0]);
     check_same("hop_nodes", (int64_t *)hop_nodes, expected.hop_nodes, o->num_hops + 1);
     check_same("hop_edges", (int64_t *)hop_edges, expected.hop_edges, o->num_hops);
+    check_offsets(s, o);
 }
 
 /* Some positions to exclude: few, many, or nearly all. */

@@ -115,20 +115,25 @@ def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) ->
     return edge_attr
 
 
-def single_hop(schema: Schema, sample: native.NativeSample, num_dst: Mapping[str, int]) -> Any:
-    """A sample of one hop as ``SamplingGraph.sample_neighbors`` returns it: sources uncompacted."""
-    node = dict(zip(schema.own_ntypes, sample.node, strict=True))
-    csc, edge = {}, {}
+def single_hop(
+    schema: Schema,
+    node: list[Ids],
+    row: list[Ids],
+    offsets: list[Ids],
+    edge: list[Ids],
+) -> Any:
+    """One hop as ``SamplingGraph.sample_neighbors`` returns it: sources uncompacted."""
+    nodes = dict(zip(schema.own_ntypes, node, strict=True))
+    csc, ids = {}, {}
     for i, kind in enumerate(schema.own_etypes):
-        indices = torch.from_numpy(node[kind[0]][sample.row[i]])
-        csc[kind] = _format(sample.col[i], num_dst.get(kind[2], 0), indices)
-        edge[kind] = torch.from_numpy(schema.numbers[kind].shown(sample.edge[i]))
+        csc[kind] = _format(offsets[i], torch.from_numpy(nodes[kind[0]][row[i]]))
+        ids[kind] = torch.from_numpy(schema.numbers[kind].shown(edge[i]))
     return gb.SampledSubgraphImpl(
-        sampled_csc=_by_name(schema, csc), original_edge_ids=_by_name(schema, edge)
+        sampled_csc=_by_name(schema, csc), original_edge_ids=_by_name(schema, ids)
     )
 
 
-def layer_subgraphs(schema: Schema, sample: native.NativeSample) -> tuple[Any, list[Any]]:
+def layer_subgraphs(schema: Schema, sample: native.NativeLayers) -> tuple[Any, list[Any]]:
     """The input nodes and the subgraphs of all layers, the input's first.
 
     Local ids count through the whole sample, so the nodes of each layer are a prefix of one tensor.
@@ -142,36 +147,33 @@ def layer_subgraphs(schema: Schema, sample: native.NativeSample) -> tuple[Any, l
         name: list(itertools.accumulate(counts))
         for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
     }
-    rows = [torch.from_numpy(row) for row in sample.row]
-    edges = [
-        torch.from_numpy(schema.numbers[kind].shown(ids))
-        for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
-    ]
-    offsets = [[0, *itertools.accumulate(counts)] for counts in sample.hop_edges]
+    rows, edges = [], []
+    for i, kind in enumerate(schema.own_etypes):
+        shown = schema.numbers[kind].shown(sample.edge[i])
+        rows.append(torch.from_numpy(sample.row[i]).split(sample.hop_edges[i]))
+        edges.append(torch.from_numpy(shown).split(sample.hop_edges[i]))
     layers: list[Any] = []
+    columns = _nodes(schema, node, ends, 0)
     for hop in range(len(sample.hop_nodes[0]) - 1):
         csc, edge = {}, {}
         for i, kind in enumerate(schema.own_etypes):
-            span = slice(offsets[i][hop], offsets[i][hop + 1])
-            csc[kind] = _format(sample.col[i][span], ends[kind[2]][hop], rows[i][span])
-            edge[kind] = edges[i][span]
-        layers.insert(
-            0,
+            csc[kind] = _format(sample.offsets[i][hop], rows[i][hop])
+            edge[kind] = edges[i][hop]
+        sources = _nodes(schema, node, ends, hop + 1)
+        layers.append(
             SampledSubgraph(
                 sampled_csc=_by_name(schema, csc),
-                original_column_node_ids=_nodes(schema, node, ends, hop),
-                original_row_node_ids=_nodes(schema, node, ends, hop + 1),
+                original_column_node_ids=columns,
+                original_row_node_ids=sources,
                 original_edge_ids=_by_name(schema, edge),
             ),
         )
-    return _nodes(schema, node, ends, -1), layers
+        columns = sources
+    return columns, layers[::-1]
 
 
-def _format(col: Ids, num_dst: int, indices: Tensor) -> Any:
-    """``col`` is ascending."""
-    indptr = np.zeros(num_dst + 1, np.int64)
-    np.cumsum(np.bincount(col, minlength=num_dst), out=indptr[1:])
-    return gb.CSCFormatBase(indptr=torch.from_numpy(indptr), indices=indices)
+def _format(offsets: Ids, indices: Tensor) -> Any:
+    return gb.CSCFormatBase(indptr=torch.from_numpy(offsets), indices=indices)
 
 
 def _by_name(schema: Schema, parts: Mapping[EdgeType, Any]) -> Any:

@@ -17,6 +17,7 @@ from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_threads, seed_hashes
+from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Lists, Options, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import (
@@ -235,12 +236,16 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
             choose_fewest(node[kind[0]][whole.row[i]], whole.col[i], counts[kind], key)
             for i, kind in enumerate(schema.own_etypes)
         ]
-        chosen = whole._replace(
-            row=[part[mask] for part, mask in zip(whole.row, keep, strict=True)],
-            col=[part[mask] for part, mask in zip(whole.col, keep, strict=True)],
-            edge=[part[mask] for part, mask in zip(whole.edge, keep, strict=True)],
+        return single_hop(
+            schema,
+            whole.node,
+            [part[mask] for part, mask in zip(whole.row, keep, strict=True)],
+            [
+                offsets_of(part[mask], len(seeds.get(kind[2], ())))
+                for kind, part, mask in zip(schema.own_etypes, whole.col, keep, strict=True)
+            ],
+            [part[mask] for part, mask in zip(whole.edge, keep, strict=True)],
         )
-        return single_hop(schema, chosen, _sizes(seeds))
 
     def temporal_sample_neighbors(
         self,
@@ -347,7 +352,9 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
         walk = self._walk(options, prob, time_attr)
-        return single_hop(self._schema, walk.sample(seeds, key, seed_time=seed_time), _sizes(seeds))
+        found = walk.sample_layers(seeds, key, seed_time=seed_time)
+        offsets = [own[0] for own in found.offsets]
+        return single_hop(self._schema, found.node, found.row, offsets, found.edge)
 
     def _walk(self, options: Options, prob: str | None, time_attr: str | None) -> Walk:
         named = options, prob, time_attr
@@ -382,7 +389,3 @@ def check_times(schema: Schema, seeds: Mapping[str, Ids], times: Any) -> dict[st
         dtype = np.float64 if own.is_floating_point() else np.int64
         found[name] = np.ascontiguousarray(own.cpu().numpy(), dtype)
     return found
-
-
-def _sizes(seeds: Mapping[str, Ids]) -> dict[str, int]:
-    return {name: len(ids) for name, ids in seeds.items()}

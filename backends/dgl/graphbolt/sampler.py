@@ -165,7 +165,7 @@ class _Layers:
         if self._walk is None:
             self._walk = self._make_walk()
         key = self._graph.batch_key(*parts)
-        return layer_subgraphs(schema, self._walk.sample(ids, key, seed_time=times))
+        return layer_subgraphs(schema, self._walk.sample_layers(ids, key, seed_time=times))
 
     def _make_walk(self) -> Walk:
         lists = make_lists(self._graph.schema, prob=self._prob, time_attr=self._time_attr)

@@ -137,3 +137,25 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node
     int rc = aether_sample_export_nodes(s, 0, out_bytes, node, batch, err);
     return rc ? rc : aether_sample_export_edges(s, 0, out_bytes, row, col, edge, err);
 }
+
+/* The edges of hop i lie between those of the hops around it, so first[] needs no
+ * end of its own for each. */
+int aether_sample_export_offsets(const aether_sampler *s, uint32_t relation, int64_t *offsets, uint64_t count,
+                                 aether_error *err) {
+    if (relation >= s->num_relations)
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, s->num_relations);
+    const ae_relation *r = &s->relations[relation];
+    const uint64_t *layers = r->layers.data, *first = ae_relation_first(r);
+    const uint64_t wanted = r->num_layers ? r->num_expanded + r->num_layers : 0;
+    if (count != wanted)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "%" PRIu64 " offsets of edge type %u: a layered sample has %" PRIu64
+                            " here, any other none",
+                            count, relation, wanted);
+    for (uint32_t i = 0; i < r->num_layers; i++) {
+        const uint64_t end = i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded;
+        for (uint64_t v = layers[i]; v <= end; v++)
+            *offsets++ = (int64_t)(first[v] - first[layers[i]]);
+    }
+    return AETHER_OK;
+}

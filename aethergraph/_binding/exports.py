@@ -1,0 +1,147 @@
+"""The arrays of a sample, written by the core that has drawn it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aethergraph._arrays import empty
+from aethergraph._binding.core import Ids, ffi, lib
+
+
+class NativeSample(NamedTuple):
+    """The arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
+
+    node: list[Ids]
+    batch: list[Ids] | None
+    row: list[Ids]
+    col: list[Ids]
+    edge: list[Ids]
+    hop_nodes: list[list[int]]
+    hop_edges: list[list[int]]
+
+
+class NativeLayers(NamedTuple):
+    """A layered sample in compressed form, by node type and edge type.
+
+    ``offsets[relation][hop]`` [n + 1] says for the n nodes that the hop has expanded where their
+    edges begin among those of the hop.
+    """
+
+    node: list[Ids]
+    row: list[Ids]
+    edge: list[Ids]
+    offsets: list[list[Ids]]
+    hop_nodes: list[list[int]]
+    hop_edges: list[list[int]]
+
+
+class SampleShape(NamedTuple):
+    """What a sample consists of."""
+
+    num_types: int
+    num_relations: int
+    num_hops: int
+    with_batch: bool
+
+
+class SampleNumbers(NamedTuple):
+    """Native arrays that a sampling call has filled: nodes by type and edges by relation, nodes
+    by type and hop, edges by relation and hop."""
+
+    counts: Any
+    hop_nodes: Any
+    hop_edges: Any
+
+
+def export_sample(
+    handle: Any, shape: SampleShape, numbers: SampleNumbers, err: Any, fail: Callable[[int], None]
+) -> NativeSample:
+    """The arrays of the sample that a native sampler holds; ``fail`` raises what went wrong."""
+    types, _, _, with_batch = shape
+    counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    node, batch = list[Ids](), list[Ids]()
+    for number, count in enumerate(counts[:types]):
+        ids = empty(count, np.int64, f"{count} nodes")
+        trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
+        lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
+        code = lib.aether_sample_export_nodes(handle, number, 8, ffi.from_buffer(ids), lent, err)
+        if code:
+            fail(code)
+        node.append(ids)
+        if trees is not None:
+            batch.append(trees)
+    links = []
+    for number, count in enumerate(counts[types:]):
+        link = empty((3, count), np.int64, f"{count} edges")
+        code = lib.aether_sample_export_edges(handle, number, 8, *map(ffi.from_buffer, link), err)
+        if code:
+            fail(code)
+        links.append(link)
+    return NativeSample(
+        node,
+        batch if with_batch else None,
+        [link[0] for link in links],
+        [link[1] for link in links],
+        [link[2] for link in links],
+        hop_nodes,
+        hop_edges,
+    )
+
+
+def export_layers(
+    handle: Any,
+    shape: SampleShape,
+    numbers: SampleNumbers,
+    sources: Sequence[int],
+    err: Any,
+    fail: Callable[[int], None],
+) -> NativeLayers:
+    """The same for a layered sample; ``sources`` are the node types that relations expand."""
+    types, _, hops, _ = shape
+    counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    node, row, edge, offsets = list[Ids](), list[Ids](), list[Ids](), list[list[Ids]]()
+    for number, count in enumerate(counts[:types]):
+        ids = empty(count, np.int64, f"{count} nodes")
+        code = lib.aether_sample_export_nodes(
+            handle, number, 8, ffi.from_buffer(ids), ffi.NULL, err
+        )
+        if code:
+            fail(code)
+        node.append(ids)
+    for number, count in enumerate(counts[types:]):
+        far, ids = (empty(count, np.int64, f"{count} edges") for _ in range(2))
+        code = lib.aether_sample_export_edges(
+            handle, number, 8, ffi.from_buffer(far), ffi.NULL, ffi.from_buffer(ids), err
+        )
+        if code:
+            fail(code)
+        row.append(far)
+        edge.append(ids)
+        # One more than the nodes so far, for every hop.
+        ends = [0, *accumulate(n + 1 for n in accumulate(hop_nodes[sources[number]][:hops]))]
+        all_offsets = empty(ends[-1], np.int64, f"{ends[-1]} offsets")
+        code = lib.aether_sample_export_offsets(
+            handle, number, ffi.from_buffer("int64_t[]", all_offsets), ends[-1], err
+        )
+        if code:
+            fail(code)
+        offsets.append([all_offsets[ends[hop] : ends[hop + 1]] for hop in range(hops)])
+    return NativeLayers(node, row, edge, offsets, hop_nodes, hop_edges)
+
+
+def _unpack(
+    shape: SampleShape, numbers: SampleNumbers
+) -> tuple[list[int], list[list[int]], list[list[int]]]:
+    """Nodes by type and edges by relation; nodes by type and hop; edges by relation and hop."""
+    types, relations, hops, _ = shape
+    hop_nodes = ffi.unpack(numbers.hop_nodes, types * (hops + 1))
+    hop_edges = ffi.unpack(numbers.hop_edges, relations * hops) if relations and hops else []
+    return (
+        ffi.unpack(numbers.counts, types + relations),
+        [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(types)],
+        [hop_edges[i * hops : (i + 1) * hops] for i in range(relations)],
+    )
