@@ -1,0 +1,83 @@
+"""Accuracy parity with DGL: one training script over DGL's graphs and samplers, and over ours.
+
+    python benchmarks/dgl_accuracy.py --dgl-python PATH [--quick]
+
+GraphSAGE on the graph of accuracy.py, through dgl.dataloading and through GraphBolt. Each seed sets
+the weights, the order of the nodes and the sampling (GraphBolt's ItemSampler shuffles by itself);
+test accuracy is measured with all neighbours, by the same code for all. "Within noise" is the
+permutation test of accuracy.py.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import common
+from accuracy import permutation_p
+from common import Report
+from dgl_trainers import BATCH, FANOUTS, PEERS
+from worker import Worker, WorkerError
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--dgl-python", type=Path, default=sys.executable, help="has DGL 2.1")
+    args = common.parse(made, argv)
+    report = Report("dgl_accuracy", "Accuracy parity with DGL: GraphSAGE, test accuracy", args)
+    seeds, steps, nodes = (2, 10, 2_000) if args.quick else (5, 200, 100_000)
+    base = {ours: peer for peer, own in PEERS.items() for ours in own}
+    scores: dict[str, list[float]] = {n: [] for peer, own in PEERS.items() for n in (peer, *own)}
+    taken = dict.fromkeys(scores, 0.0)
+    config = {"nodes": nodes}
+    with Worker("trainer", "dgl_trainers.py", config, python=str(args.dgl_python)) as worker:
+        for module, version in worker.ask("versions").items():
+            report.versions[f"{module} (of DGL)"] = version
+        for seed in range(seeds):
+            for name in scores:
+                common.say(f"seed {seed}, {name}")
+                result = worker.ask("run", name=name, seed=seed, steps=steps)
+                scores[name].append(result["accuracy"])
+                taken[name] += result["seconds"]
+    rows: list[list[common.Cell]] = []
+    for name, values in scores.items():
+        against: list[common.Cell] = ["-", "-", "-"]
+        if name in base:
+            peer = scores[base[name]]
+            p = permutation_p(values, peer)
+            difference = statistics.mean(values) - statistics.mean(peer)
+            against = [f"{difference:+.2f}", p, "yes" if p > 0.05 else "no"]
+        mean = f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+        rows.append([name, mean, *against, round(taken[name], 1)])
+    report.parameters = {"nodes": nodes, "edges": 10 * nodes, "seeds": seeds, "steps": steps,
+                         "fanouts": FANOUTS, "batch": BATCH}  # fmt: skip
+    report.data = {"accuracy_percent": scores, "seconds": taken}
+    report.table(
+        f"{seeds} seeds, {steps} steps of {BATCH} nodes, fanouts {FANOUTS}",
+        ["", "test accuracy, % (mean ± std)", "against DGL's own above", "p, two-sided",
+         "within noise (p > 0.05)", "seconds in all"],
+        rows,
+    )  # fmt: skip
+
+    def draw(axes: Sequence[Any]) -> None:
+        for place, (name, values) in enumerate(scores.items()):
+            color = common.COLORS[0] if name in base else common.PEER_COLORS[1]
+            axes[0].plot(values, [place] * len(values), "o", color=color, alpha=0.6)
+            axes[0].plot(statistics.mean(values), place, "|", color="k", markersize=18)
+        axes[0].set_yticks(range(len(scores)), list(scores))
+        axes[0].set_ylim(-0.5, len(scores) - 0.5)
+        axes[0].invert_yaxis()
+        axes[0].set_xlabel("test accuracy, %, by seed; the bar is the mean")
+
+    common.plot(report, 1, draw)
+    report.finish()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WorkerError as error:
+        raise SystemExit(str(error)) from None
