@@ -14,6 +14,7 @@ import dgl
 from aethergraph import _binding as native
 from aethergraph.dgl._schema import Schema
 from dgl import heterograph_index, utils
+from dgl.frame import Frame
 from dgl.heterograph import DGLBlock
 
 if TYPE_CHECKING:
@@ -134,13 +135,18 @@ def make_block(
         schema.metagraph, relations, utils.toindex(counts, "int64")
     )
     etypes = [kind[1] for kind in schema.canonical_etypes]
-    block = DGLBlock(index, (schema.ntypes, schema.ntypes), etypes)
-    for name in schema.ntypes:
-        block.srcnodes[name].data[dgl.NID] = src[name]
-        block.dstnodes[name].data[dgl.NID] = src[name][: num_dst[name]]
-    for kind in schema.canonical_etypes:
-        block.edges[kind].data[dgl.EID] = edges[kind].edge
-    return block
+    nodes = [src[name] for name in schema.ntypes]
+    nodes += [src[name][: num_dst[name]] for name in schema.ntypes]
+    return DGLBlock(
+        index,
+        (schema.ntypes, schema.ntypes),
+        etypes,
+        [Frame({dgl.NID: ids}, len(ids)) for ids in nodes],
+        [
+            Frame({dgl.EID: edges[kind].edge}, len(edges[kind].edge))
+            for kind in schema.canonical_etypes
+        ],
+    )
 
 
 def offsets_of(col: Ids, count: int) -> Ids:

@@ -6,7 +6,9 @@ Source followed: ``dgl/storages/base.py`` and ``_prefetch_update_feats`` of
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,15 +21,19 @@ from aethergraph import features as core
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.dgl._schema import EdgeNumbers
 
-__all__ = ["EdgeFeatureStorage", "FeatureStorage", "Fetch"]
+__all__ = ["BUFFERS", "EdgeFeatureStorage", "FeatureStorage", "Fetch"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
+
+#: Memory of batches of this process that is used again.
+BUFFERS = BufferPool()
 
 #: Reads of a batch that run beside each other, in every process.
 _THREADS = 2
@@ -45,16 +51,17 @@ def _threads() -> ThreadPoolExecutor:
 class Fetch:
     """Rows on their way."""
 
-    def __init__(self, future: Future[Tensor]) -> None:
+    def __init__(self, future: Future[Tensor], read: Callable[[], Tensor]) -> None:
         self._future = future
+        self._read = read
 
     def wait(self) -> Tensor:
-        """The rows.
+        """The rows; who waits reads them, if no thread has begun to.
 
         Raises:
             What reading them raised, such as OutOfRangeError or FileChangedError.
         """
-        return self._future.result()
+        return self._read() if self._future.cancel() else self._future.result()
 
 
 class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
@@ -112,10 +119,11 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
             raise InvalidArgumentError(f"indices must be a tensor, got {type(indices).__name__}")
         ids = seed_ids(indices, "indices")
         pinned = bool(pin_memory) and torch.cuda.is_available()
-        return Fetch(_threads().submit(self._read, ids, torch.device(device), pinned, kwargs))
+        read = functools.partial(self._read, ids, torch.device(device), pinned, kwargs)
+        return Fetch(_threads().submit(read), read)
 
     def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
-        rows = self._column.live().gather(self._rows_of(ids))
+        rows = self._column.live().gather(self._rows_of(ids), BUFFERS)
         if pinned:
             rows = rows.pin_memory()
             kwargs = {"non_blocking": True, **kwargs}

@@ -17,6 +17,7 @@ from aethergraph import features as core
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._schema import EdgeNumbers, Schema
+from aethergraph.dgl.features import BUFFERS
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.graph import Graph
@@ -70,7 +71,7 @@ class Feature(gb.Feature):  # type: ignore[misc]
         column = self._column.live()
         if ids is None:
             return self._all(column)
-        return column.gather(self._rows_of(seed_ids(ids, "ids"))).to(ids.device)
+        return column.gather(self._rows_of(seed_ids(ids, "ids")), BUFFERS).to(ids.device)
 
     def size(self) -> torch.Size:
         """The shape of a row."""
