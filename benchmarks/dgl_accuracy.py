@@ -20,7 +20,7 @@ import common
 from accuracy import permutation_p
 from common import Report
 from dgl_trainers import BATCH, FANOUTS, PEERS
-from worker import Worker, WorkerError
+from worker import ONE_THREAD, Worker, WorkerError
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -28,12 +28,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--dgl-python", type=Path, default=sys.executable, help="has DGL 2.1")
     args = common.parse(made, argv)
     report = Report("dgl_accuracy", "Accuracy parity with DGL: GraphSAGE, test accuracy", args)
-    seeds, steps, nodes = (2, 10, 2_000) if args.quick else (5, 200, 100_000)
+    seeds, steps, nodes = (2, 10, 2_000) if args.quick else (5, 100, 100_000)
     base = {ours: peer for peer, own in PEERS.items() for ours in own}
     scores: dict[str, list[float]] = {n: [] for peer, own in PEERS.items() for n in (peer, *own)}
     taken = dict.fromkeys(scores, 0.0)
     config = {"nodes": nodes}
-    with Worker("trainer", "dgl_trainers.py", config, python=str(args.dgl_python)) as worker:
+    python = str(args.dgl_python)
+    with Worker("trainer", "dgl_trainers.py", config, python=python, env=ONE_THREAD) as worker:
         for module, version in worker.ask("versions").items():
             report.versions[f"{module} (of DGL)"] = version
         for seed in range(seeds):

@@ -125,6 +125,28 @@ def test_a_layered_sample_draws_for_all_nodes_in_every_hop() -> None:
         NeighborSampler(graph, [4], layered=True, subgraph_type="bidirectional")
 
 
+@given(edge_lists(max_nodes=30, max_edges=80), st.integers(0, 3), st.booleans(), st.integers(0, 99))
+def test_layers_in_compressed_form_are_the_same_sample(
+    edges: tuple[int, Ids, Ids], hops: int, replace: bool, key: int
+) -> None:
+    graph = Graph.from_edges(*edges)
+    seeds = np.arange(0, graph.num_nodes, 3)
+    flags = native.SAMPLE_LAYERED | native.SAMPLE_REPLACE * replace
+    relation = native.NativeRelation(graph.topology("csc"))
+    sampler = native.NativeSampler([relation], [graph.num_nodes], [[2, 0, -1][:hops]], flags, 1)
+    whole, layers = sampler.sample([seeds], key), sampler.sample_layers([seeds], key)
+    for name in ("node", "row", "edge"):
+        np.testing.assert_array_equal(getattr(layers, name)[0], getattr(whole, name)[0])
+    assert (layers.hop_nodes, layers.hop_edges) == (whole.hop_nodes, whole.hop_edges)
+    assert len(layers.offsets[0]) == hops
+    found = [
+        np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) for offsets in layers.offsets[0]
+    ]
+    np.testing.assert_array_equal(np.concatenate([np.empty(0, np.int64), *found]), whole.col[0])
+    nodes = np.cumsum(layers.hop_nodes[0])[:hops]
+    assert [len(offsets) - 1 for offsets in layers.offsets[0]] == nodes.tolist()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_storage_changes_nothing(graph: Graph, tmp_path: Path, mode: Any) -> None:
     path = tmp_path / "g.aeg"

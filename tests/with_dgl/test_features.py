@@ -170,3 +170,37 @@ def test_fetches_run_beside_the_caller_and_each_other() -> None:
     begun.wait(30)
     go.set()
     assert [float(fetch.wait()) for fetch in fetches] == [3.0, 1.0]
+
+
+def test_who_waits_reads_when_no_thread_is_free() -> None:
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    class Slow(FeatureStorage):
+        def _rows_of(self, ids: Any) -> Any:
+            begun.release()
+            assert go.wait(30)
+            return ids
+
+    slow = [Slow(np.arange(5.0)).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
+    for _ in slow:  # both threads are taken
+        assert begun.acquire(timeout=30)
+    waiting = FeatureStorage(np.arange(5.0)).fetch(torch.tensor([2]), "cpu")
+    bad = FeatureStorage(np.arange(5.0)).fetch(torch.tensor([5]), "cpu")
+    assert float(waiting.wait()) == 2.0
+    with pytest.raises(errors.OutOfRangeError, match="5"):
+        bad.wait()
+    go.set()
+    assert [float(fetch.wait()) for fetch in slow] == [3.0, 1.0]
+
+
+def test_batches_do_not_share_memory_that_is_used_again() -> None:
+    rows = np.arange(40_000, dtype=np.float32).reshape(400, 100)
+    storage = FeatureStorage(rows)
+    first = storage.fetch(torch.arange(400), "cpu").wait()
+    second = storage.fetch(torch.arange(399, -1, -1), "cpu").wait()
+    kept = first[7]
+    del first
+    third = storage.fetch(torch.zeros(400, dtype=torch.int64), "cpu").wait()
+    np.testing.assert_array_equal(kept.numpy(), rows[7])
+    np.testing.assert_array_equal(second.numpy(), rows[::-1])
+    np.testing.assert_array_equal(third.numpy(), rows[np.zeros(400, int)])
