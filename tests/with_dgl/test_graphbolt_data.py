@@ -22,6 +22,7 @@ from aethergraph.dgl.graphbolt import (
     SamplingGraph,
     from_fused_csc,
     load_ondisk_dataset,
+    save_ondisk_dataset,
     to_fused_csc,
 )
 
@@ -219,6 +220,42 @@ def test_folders_that_cannot_be(tmp_path: Path) -> None:
         (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
         with pytest.raises(errors.InvalidArgumentError, match=text):
             load_ondisk_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("keep_order", [False, True])
+def test_a_graph_becomes_a_dataset_folder(typed: bool, keep_order: bool, tmp_path: Path) -> None:
+    graph: Any = make_typed(keep_order) if typed else make_graph(keep_order=keep_order)
+    own, folder = SamplingGraph(graph), tmp_path / "folder"
+    save_ondisk_dataset(own, folder, name="ours")
+    again = load_ondisk_dataset(folder)
+    assert edges_of(again) == edges_of(graph)
+    wanted, found = FeatureStore(graph), FeatureStore(again)
+    assert set(found._features) == set(wanted._features)
+    for key in wanted._features:
+        a, b = found.read(*key), wanted.read(*key)
+        assert a.dtype == b.dtype and torch.equal(a, b), key
+    kept = again["post"].attrs["x"] if typed else again.node_attrs["x"]
+    assert kept.storage == "mmap"
+    theirs = gb.OnDiskDataset(str(folder), include_original_edge_id=True).load()
+    assert theirs.dataset_name == "ours" and not theirs.tasks
+    assert edges_of(from_fused_csc(theirs.graph)) == edges_of(graph)
+    for key in wanted._features:
+        rows = wanted.read(*key)
+        assert torch.equal(theirs.feature.read(*key), rows if rows.ndim > 1 else rows[:, None])
+
+
+def test_folders_that_are_not_written(tmp_path: Path) -> None:
+    graph = make_graph()
+    (tmp_path / "metadata.yaml").write_text("")
+    with pytest.raises(errors.InvalidArgumentError, match="is there already"):
+        save_ondisk_dataset(graph, tmp_path)
+    with pytest.raises(errors.InvalidArgumentError, match="Graph or HeteroGraph, got int"):
+        save_ondisk_dataset(3, tmp_path / "new")  # type: ignore[arg-type]
+    graph.node_attrs["half"] = torch.zeros(NUM_NODES, 2, dtype=torch.bfloat16)
+    with pytest.raises(errors.UnsupportedError, match="'half' of '_N' is bfloat16"):
+        save_ondisk_dataset(graph, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("typed", [False, True])

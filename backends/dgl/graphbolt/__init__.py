@@ -14,6 +14,7 @@
 Works with DGL 2.1; see ``docs/dgl.md``.
 """
 
+from aethergraph.dgl.graphbolt.export import save_ondisk_dataset
 from aethergraph.dgl.graphbolt.features import EdgeFeature, Feature, FeatureStore
 from aethergraph.dgl.graphbolt.files import from_fused_csc, load_ondisk_dataset, to_fused_csc
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
@@ -29,5 +30,6 @@ __all__ = [
     "SamplingGraph",
     "from_fused_csc",
     "load_ondisk_dataset",
+    "save_ondisk_dataset",
     "to_fused_csc",
 ]

@@ -20,6 +20,7 @@ import dgl.graphbolt as gb
 from aethergraph._torch.columns import Column
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
+from aethergraph.dgl.graphbolt.export import FLAT
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
@@ -230,6 +231,8 @@ def _read_edges(folder: Path, entry: Mapping[str, Any]) -> tuple[Ids, Ids]:
 
 def _read_rows(folder: Path, entry: Mapping[str, Any], mapped: bool) -> Any:
     path = folder / entry["path"]
+    if entry.get(FLAT):
+        return np.load(path).reshape(-1)
     if entry["format"] == "torch":
         return torch.load(path)
     if entry["format"] != "numpy":
