@@ -88,7 +88,9 @@ class Queries:
         if form not in ("uv", "eid", "all"):
             raise InvalidArgumentError(f"form = {form!r} is not 'uv', 'eid' or 'all'")
         if order not in ("eid", None):
-            raise UnsupportedError(f"order = {order!r}: edges come in the order of their ids")
+            raise UnsupportedError(
+                f"order = {order!r}: edges come in the order of their ids; take 'eid' and sort them"
+            )
         kind = self._schema.etype(etype)
         edges = self._schema.edges(kind)
         ids = np.arange(self._schema.num_edges(kind))

@@ -143,7 +143,9 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         if edge_dir not in ("in", "out"):
             raise InvalidArgumentError(f"edge_dir = {edge_dir!r} is not 'in' or 'out'")
         if edge_dir == "out" and time_attr is not None:
-            raise UnsupportedError("edge_dir = 'out' with time_attr: times go with in-edges only")
+            raise UnsupportedError(
+                "edge_dir = 'out' with time_attr: times go with in-edges; take edge_dir='in'"
+            )
         if mask is not None and prob is not None:
             raise InvalidArgumentError("mask and prob exclude each other: give one of them")
         if time_attr is None and (seed_time is not None or window is not None):

@@ -62,9 +62,14 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
     ) -> None:
         storage = storage_of(g)
         if not storage.is_homogeneous:
-            raise UnsupportedError("clusters are of graphs with one type of nodes and edges")
+            raise UnsupportedError(
+                "clusters are of graphs with one type of nodes and edges: take NeighborSampler or "
+                "ShaDowKHopSampler for many"
+            )
         if balance_ntypes is not None:
-            raise UnsupportedError("balance_ntypes: partition yourself and give clusters=")
+            raise UnsupportedError(
+                f"balance_ntypes = {balance_ntypes!r}: partition yourself and give clusters="
+            )
         if clusters is not None:
             dgl.dataloading.Sampler.__init__(self)
             self.partition_offset, self.partition_node_ids = _grouped(
@@ -123,7 +128,10 @@ class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
         """The nodes that random walks visit."""
         graph = storage_of(g).graph
         if not isinstance(graph, Graph):
-            raise UnsupportedError("mode = 'walk' is for graphs with one type of nodes and edges")
+            raise UnsupportedError(
+                "mode = 'walk' is for graphs with one type of nodes and edges: take "
+                "ShaDowKHopSampler for many"
+            )
         num_roots, length = self.budget
         roots = torch.randint(0, graph.num_nodes, (num_roots,)).numpy()
         key = int(torch.randint(0, (1 << 63) - 1, (1,)))

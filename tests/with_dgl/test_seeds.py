@@ -1,0 +1,142 @@
+"""What decides the draws: the seed (of torch, or ``seed=``), the epoch and the batch only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dgl
+import dgl.dataloading as stock
+import dgl.graphbolt as gb
+import numpy as np
+import pytest
+import torch
+from dgl.dataloading import DataLoader
+from with_dgl.common import block_edges, make_graph, whole_edges
+from with_dgl.graphbolt_common import at_once, layer_edges
+
+from aethergraph.dgl import (
+    GraphStorage,
+    LaborSampler,
+    NeighborSampler,
+    PerSourceUniform,
+    ShaDowKHopSampler,
+)
+from aethergraph.dgl.graphbolt import SamplingGraph
+
+GRAPH = make_graph(keep_order=True)
+NODES = torch.arange(40)
+PAIRS = torch.stack([NODES, NODES])
+FANOUT = torch.tensor([2])
+
+
+def blocks(sampler: Any, storage: Any) -> Any:
+    return [block_edges(block) for block in sampler.sample(storage, NODES)[2]]
+
+
+def layers(sampling: SamplingGraph) -> Any:
+    return [
+        layer_edges(layer) for layer in at_once(sampling, [2, 3]).sample_subgraphs(NODES, None)[1]
+    ]
+
+
+def hop(found: Any) -> Any:
+    return found.original_edge_ids.tolist()
+
+
+#: What draws, made anew with a seed or None, and then asked; it may be told the epoch.
+Drawer = tuple[Any, Callable[[], Any]]
+
+
+def of_sampler(make: Any) -> Callable[[int | None], Drawer]:
+    def start(seed: int | None) -> Drawer:
+        sampler, storage = make(seed), GraphStorage(GRAPH)
+        return sampler, lambda: blocks(sampler, storage)
+
+    return start
+
+
+def of_graph(kind: Any, draw: Any) -> Callable[[int | None], Drawer]:
+    def start(seed: int | None) -> Drawer:
+        graph = kind(GRAPH, seed=seed)
+        return graph, lambda: draw(graph)
+
+    return start
+
+
+def shadow(seed: int | None) -> Drawer:
+    sampler, storage = ShaDowKHopSampler([1, 2], seed=seed), GraphStorage(GRAPH)
+    return sampler, lambda: whole_edges(sampler.sample(storage, NODES[:5])[2])
+
+
+def negatives(seed: int | None) -> Drawer:
+    sampler, storage = PerSourceUniform(3, seed=seed), GraphStorage(GRAPH)
+    return sampler, lambda: sampler(storage, NODES)[1].tolist()
+
+
+DRAWERS: dict[str, Callable[[int | None], Drawer]] = {
+    "blocks": of_sampler(lambda seed: NeighborSampler([2, 3], seed=seed)),
+    "labor": of_sampler(lambda seed: LaborSampler([2, 3], seed=seed)),
+    "shadow": shadow,
+    "PerSourceUniform": negatives,
+    "DGL's sampler": of_graph(GraphStorage, lambda g: blocks(stock.NeighborSampler([2, 3]), g)),
+    "global negatives": of_graph(
+        GraphStorage, lambda g: g.global_uniform_negative_sampling(50)[1].tolist()
+    ),
+    "layers at once": of_graph(SamplingGraph, layers),
+    "sample_neighbors": of_graph(
+        SamplingGraph, lambda g: hop(g.sample_neighbors(NODES, FANOUT))
+    ),
+    "sample_layer_neighbors": of_graph(
+        SamplingGraph, lambda g: hop(g.sample_layer_neighbors(NODES, FANOUT))
+    ),
+    "sample_negative_edges_uniform": of_graph(
+        SamplingGraph,
+        lambda g: g.sample_negative_edges_uniform(None, tuple(PAIRS), 3)[1].tolist(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(DRAWERS))
+def test_torchs_seed_decides(name: str) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    _, draw = DRAWERS[name](None)
+    first = draw()
+    assert torch.equal(torch.get_rng_state(), before)  # which is left where it was
+    torch.rand(3)
+    dgl.seed(9)
+    gb.seed(9)
+    np.random.seed(9)
+    assert draw() == first == DRAWERS[name](1)[1]()
+    torch.manual_seed(2)
+    assert draw() != first
+
+
+@pytest.mark.parametrize("name", list(DRAWERS))
+def test_an_epoch_draws_anew(name: str) -> None:
+    drawer, draw = DRAWERS[name](5)
+    torch.manual_seed(2)
+    first = draw()
+    drawer.set_epoch(1)
+    other = draw()
+    assert other != first and DRAWERS[name](6)[1]() not in (first, other)
+    drawer.set_epoch(0)
+    assert draw() == first
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_is_repeated_by_the_seeds_of_torch_and_numpy(workers: int) -> None:
+    """DGL's loader shuffles with numpy's generator."""
+
+    def run() -> Any:
+        torch.manual_seed(3)
+        np.random.seed(3)
+        loader = DataLoader(
+            GraphStorage(GRAPH), NODES, NeighborSampler([2, 3]), batch_size=8, shuffle=True,
+            num_workers=workers,
+        )  # fmt: skip
+        found = {tuple(out.tolist()): [block_edges(b) for b in bs] for _, out, bs in loader}
+        return sorted(found.items(), key=str)
+
+    assert run() == run()

@@ -1,0 +1,184 @@
+"""Every option that is not there raises, and says its name and what to take or do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dgl.dataloading as stock
+import pytest
+import torch
+from dgl.dataloading import DataLoader
+from with_dgl.common import make_graph, make_typed
+from with_dgl.graphbolt_common import at_once
+
+from aethergraph import FeatureStore as Rows
+from aethergraph import errors
+from aethergraph.dgl import (
+    ClusterGCNSampler,
+    GraphStorage,
+    LaborSampler,
+    NeighborSampler,
+    SAINTSampler,
+)
+from aethergraph.dgl.graphbolt import Feature, SamplingGraph, save_ondisk_dataset
+
+NODES = torch.arange(10)
+USERS = {"user": NODES}
+FANOUT = torch.tensor([3])
+TIMES = {"seed_time": torch.zeros(150)}
+
+
+def one(**options: Any) -> GraphStorage:
+    return GraphStorage(make_graph(**options))
+
+
+def many() -> GraphStorage:
+    return GraphStorage(make_typed(layout="both"))
+
+
+def bolt() -> SamplingGraph:
+    return SamplingGraph(make_graph())
+
+
+def typed_bolt() -> SamplingGraph:
+    return SamplingGraph(make_typed())
+
+
+def named_twice() -> SamplingGraph:
+    graph = make_graph()
+    graph.node_attrs["p"] = torch.zeros(150)
+    return SamplingGraph(graph)
+
+
+def half_precision() -> Any:
+    graph = make_graph()
+    graph.node_attrs["half"] = torch.zeros(150, 2, dtype=torch.bfloat16)
+    return graph
+
+
+def temporal(graph: SamplingGraph, **names: str) -> Any:
+    return graph.temporal_sample_neighbors(NODES, NODES, FANOUT, **names)
+
+
+def both_times(graph: SamplingGraph) -> Any:
+    return temporal(graph, node_timestamp_attr_name="a", edge_timestamp_attr_name="b")
+
+
+def shared(graph: SamplingGraph) -> Any:
+    return graph.copy_to_shared_memory("name")
+
+
+def labor(**options: Any) -> Callable[[], Any]:
+    return lambda: LaborSampler([3], **options)
+
+
+def first(sampler: Any, storage: GraphStorage, nodes: Any = NODES) -> Any:
+    return next(iter(DataLoader(storage, nodes, sampler, batch_size=5)))
+
+
+#: Calls, the option in the message, and the alternative in it.
+CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
+    # dgl.dataloading: samplers
+    "out-edges in time": (
+        lambda: NeighborSampler([3], "out", time_attr="t", **TIMES),
+        "edge_dir = 'out' with time_attr", "take edge_dir='in'",
+    ),
+    "out-edges between types": (
+        lambda: first(NeighborSampler([3], "out"), many(), USERS),
+        "edge_dir = 'out'", "sample with 'in'",
+    ),
+    "out-edges that are not stored": (
+        lambda: first(NeighborSampler([3], "out"), one()), "layout", "layout='both'",
+    ),
+    "labor out": (labor(edge_dir="out"), "edge_dir = 'out'", "to_dgl(graph)"),
+    "labor prob": (labor(prob="p"), "prob = 'p'", "to_dgl(graph)"),
+    "labor importance": (
+        labor(importance_sampling=1), "importance_sampling = 1", "to_dgl(graph)"
+    ),
+    "labor batches": (labor(batch_dependency=2), "batch_dependency = 2", "to_dgl(graph)"),
+    "DGL's labor": (
+        lambda: first(stock.LaborSampler([3]), one()),
+        "LaborSampler", "aethergraph.dgl.LaborSampler",
+    ),
+    "clusters of types": (
+        lambda: ClusterGCNSampler(many(), 3), "one type", "ShaDowKHopSampler for many"
+    ),
+    "balanced clusters": (
+        lambda: ClusterGCNSampler(one(), 3, balance_ntypes=NODES), "balance_ntypes", "clusters="
+    ),
+    "DGL's clusters": (
+        lambda: stock.ClusterGCNSampler(one(), 3), "_graph", "ClusterGCNSampler"
+    ),
+    "walks of types": (
+        lambda: SAINTSampler("walk", (2, 2)).sample(many(), NODES),
+        "mode = 'walk'", "ShaDowKHopSampler for many",
+    ),
+    "DGL's walks": (
+        lambda: stock.SAINTSampler("walk", (2, 2)).sample(one(layout="both"), NODES),
+        "_graph", "SAINTSampler",
+    ),
+    # dgl.dataloading: the loader and the graph
+    "use_uva": (lambda: one().pin_memory_, "use_uva", "leave it out"),
+    "gpu_cache": (
+        lambda: DataLoader(one(), NODES, NeighborSampler([3]), gpu_cache={"node": {"x": 5}}),
+        "gpu_cache", "leave it out",
+    ),
+    "node data of the graph": (lambda: one().ndata, "ndata", "prefetch_node_feats"),
+    "edge data of the graph": (lambda: one().edata, "edata", "prefetch_edge_feats"),
+    "another method": (lambda: one().adj_tensors, "adj_tensors", "to_dgl(graph)"),
+    "edges by ends": (lambda: one().edges(order="srcdst"), "order = 'srcdst'", "take 'eid'"),
+    "frames not copied": (
+        lambda: one().sample_neighbors(NODES, 3, copy_ndata=False),
+        "copy_ndata = False", "leave it out",
+    ),
+    "ids not stored": (
+        lambda: one().subgraph(NODES, store_ids=False), "store_ids = False", "leave it out"
+    ),
+    # GraphBolt
+    "not deduplicated": (
+        lambda: at_once(bolt(), [3], deduplicate=False), "deduplicate = False", "sample_neighbor"
+    ),
+    "one fanout for all types at once": (
+        lambda: at_once(typed_bolt(), [3]), "fanouts[0] = 3", "one number per edge type"
+    ),
+    "one fanout for all types": (
+        lambda: typed_bolt().sample_neighbors(USERS, FANOUT),
+        "fanouts = 3", "one number per edge type",
+    ),
+    "layers with replacement": (
+        lambda: bolt().sample_layer_neighbors(NODES, FANOUT, True),
+        "replace = True", "to_fused_csc(graph)",
+    ),
+    "layers by weight": (
+        lambda: bolt().sample_layer_neighbors(NODES, FANOUT, False, "p"),
+        "probs_name = 'p'", "to_fused_csc(graph)",
+    ),
+    "two times": (
+        lambda: both_times(bolt()), "node_timestamp_attr_name = 'a'", "give only that one"
+    ),
+    "a time of both": (
+        lambda: temporal(named_twice(), edge_timestamp_attr_name="p"),
+        "edge_timestamp_attr_name = 'p'", "rename one",
+    ),
+    "on a GPU": (lambda: bolt().to("cuda"), "device = 'cuda'", "copy_to"),
+    "pinned": (lambda: bolt().to("pinned"), "device = 'pinned'", "copy_to"),
+    "shared memory": (lambda: shared(bolt()), "shared_memory_name = 'name'", "save it to a file"),
+    "update of files": (
+        lambda: Feature(Rows.from_array(torch.zeros(5, 2).numpy())).update(torch.zeros(5, 2)),
+        "update", "Feature(feature.read())",
+    ),
+    "bfloat16 in numpy's files": (
+        lambda: save_ondisk_dataset(half_precision(), Path("never")), "'half'", "as float32"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_what_is_not_there_says_so(name: str) -> None:
+    call, option, instead = CASES[name]
+    with pytest.raises((errors.AetherError, AttributeError)) as found:
+        call()
+    message = str(found.value)
+    assert option in message and instead in message, message
