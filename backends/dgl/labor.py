@@ -187,7 +187,9 @@ def _choose(number: NDArray[np.float64], col: Ids, num_dst: int, fanout: int) ->
     return np.asarray(number * degree < fanout)
 
 
-def choose_fewest(src: Ids, col: Ids, fanout: int, key: int) -> NDArray[np.bool_]:
+def choose_fewest(
+    src: Ids, col: Ids, fanout: int, key: int, weight: NDArray[Any] | None = None
+) -> NDArray[np.bool_]:
     """Which edges are taken, ``fanout`` of each list: those whose sources have the least numbers.
 
     Args:
@@ -195,10 +197,12 @@ def choose_fewest(src: Ids, col: Ids, fanout: int, key: int) -> NDArray[np.bool_
         col: destinations, ascending.
         fanout: per destination; -1 takes all.
         key: decides the numbers.
+        weight: of the edges, above 0: numbers are divided by it. None: all alike.
     """
     if fanout < 0:
         return np.ones(len(col), bool)
-    order = np.lexsort((_numbers(src, key), col))
+    number = _numbers(src, key)
+    order = np.lexsort((number if weight is None else number / weight, col))
     start = np.searchsorted(col, col)
     keep = np.empty(len(col), bool)
     keep[order] = np.arange(len(col)) - start < fanout

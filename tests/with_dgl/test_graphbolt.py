@@ -42,6 +42,7 @@ from aethergraph.dgl import NeighborSampler as BlockSampler
 from aethergraph.dgl.graphbolt import (
     FeatureStore,
     SamplingGraph,
+    to_fused_csc,
 )
 from aethergraph.sampling import hash_ids, mix_key
 
@@ -343,9 +344,46 @@ def test_layer_neighbours_share_sources() -> None:
     once = np.array([np.sum((src == src[e]) & (dst == dst[e])) == 1 for e in rows])
     assert error[once & (chance < 1)].max() < 5
     assert sources[0] < 0.9 * sources[1]
-    for option, value in (("replace", True), ("probs_name", "p")):
-        with pytest.raises(errors.UnsupportedError, match=f"{option} = {value!r}"):
-            sampling.sample_layer_neighbors(seeds, torch.tensor([4]), **{option: value})
+    with pytest.raises(errors.UnsupportedError, match="replace = True"):
+        sampling.sample_layer_neighbors(seeds, torch.tensor([4]), True)
+
+
+def test_layer_neighbours_by_weight() -> None:
+    """A neighbour comes before another as often as in GraphBolt: numbers are over the weights."""
+    weight = np.array([1, 2, 0, 5], np.float32)
+    attrs = {"w": weight, "n": weight.astype(np.int64), "mask": weight > 1}
+    graph = Graph.from_edges(5, [1, 2, 3, 4], [0] * 4, edge_attrs=attrs, keep_order=True)
+    theirs = to_fused_csc(graph, edge_attrs=["w"])
+    counts = np.zeros((4, 4))
+    rounds = 1200
+    for seed in range(rounds):
+        sampling = SamplingGraph(graph, seed=seed)
+        arguments = torch.tensor([0]), torch.tensor([2]), False
+        for at, (own, name) in enumerate(
+            [(sampling, "w"), (sampling, "n"), (theirs, "w"), (sampling, "mask")]
+        ):
+            layer = own.sample_layer_neighbors(*arguments, name)
+            counts[at, layer.original_edge_ids.numpy()] += 1
+    assert (counts.sum(1) == 2 * rounds).all() and (counts[:, 2] == 0).all()
+    assert (counts[0] == counts[1]).all()
+    assert (counts[3] == [0, rounds, 0, rounds]).all()
+    spread = np.sqrt(2 * rounds * 0.25)
+    assert np.abs(counts[0] - counts[2]).max() < 5 * spread
+    every = sampling.sample_layer_neighbors(torch.tensor([0, 1]), torch.tensor([-1]), False, "w")
+    assert every.original_edge_ids.tolist() == [0, 1, 3]
+
+
+def test_layer_neighbours_by_weight_share_sources() -> None:
+    graph, seeds = make_graph(keep_order=True), torch.arange(60)
+    weight = torch.tensor(graph.edge_attrs["p"].array)[np.argsort(graph.edge_order)]
+    sources = [0, 0]
+    for seed in range(20):
+        sampling = SamplingGraph(graph, seed=seed)
+        for at, draw in enumerate((sampling.sample_layer_neighbors, sampling.sample_neighbors)):
+            layer = draw(seeds, torch.tensor([4]), False, "p")
+            assert (weight[layer.original_edge_ids] > 0).all()
+            sources[at] += len(layer.sampled_csc.indices.unique())
+    assert sources[0] < 0.9 * sources[1]
 
 
 def test_what_a_graph_says_of_itself(tmp_path: Any) -> None:

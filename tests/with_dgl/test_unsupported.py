@@ -151,10 +151,6 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         lambda: bolt().sample_layer_neighbors(NODES, FANOUT, True),
         "replace = True", "to_fused_csc(graph)",
     ),
-    "layers by weight": (
-        lambda: bolt().sample_layer_neighbors(NODES, FANOUT, False, "p"),
-        "probs_name = 'p'", "to_fused_csc(graph)",
-    ),
     "two times": (
         lambda: both_times(bolt()), "node_timestamp_attr_name = 'a'", "give only that one"
     ),

@@ -38,6 +38,8 @@ from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aethergraph.hetero import EdgeType
+
 __all__ = ["SamplingGraph", "check_times"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
@@ -209,20 +211,17 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         Args:
             nodes, fanouts: as in :meth:`sample_neighbors`.
             replace: False.
-            probs_name: None.
+            probs_name: the name of edge data: numbers are divided by it, so that edges of more
+                weight come more often, those of 0 never; a mask of dtype bool will do.
 
         Raises:
-            UnsupportedError: weights or replacement, besides those of :meth:`sample_neighbors`.
+            UnsupportedError: replacement, besides those of :meth:`sample_neighbors`.
         """
-        for option, value, only in (
-            ("replace", bool(replace), False),
-            ("probs_name", probs_name, None),
-        ):
-            if value != only:
-                raise UnsupportedError(
-                    f"{option} = {value!r} is not supported by sample_layer_neighbors: take "
-                    "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
-                )
+        if replace:
+            raise UnsupportedError(
+                "replace = True is not supported by sample_layer_neighbors: take "
+                "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
+            )
         schema = self._schema
         counts = dict(
             zip(schema.own_etypes, layer_fanouts(schema, fanouts, "fanouts"), strict=True)
@@ -230,12 +229,15 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         seeds = schema.node_ids(nodes, "nodes")
         key = self.batch_key(*seed_hashes(schema, seeds))
         everything = self._options((-1,) * len(schema.own_etypes))
-        whole = self._walk(everything, None, None).sample(seeds, key)
+        whole = self._walk(everything, probs_name, None).sample(seeds, key)
         node = dict(zip(schema.own_ntypes, whole.node, strict=True))
         keep = [
-            choose_fewest(node[kind[0]][whole.row[i]], whole.col[i], counts[kind], key)
+            choose_fewest(
+                node[kind[0]][whole.row[i]], whole.col[i], counts[kind], key,
+                self._weights(kind, probs_name, whole.edge[i]),
+            )
             for i, kind in enumerate(schema.own_etypes)
-        ]
+        ]  # fmt: skip
         return single_hop(
             schema,
             whole.node,
@@ -355,6 +357,11 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         found = walk.sample_layers(seeds, key, seed_time=seed_time)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
+
+    def _weights(self, kind: EdgeType, name: str | None, edges: Ids) -> NDArray[Any] | None:
+        """Of edges that are drawn from; None: all alike."""
+        rows = None if name is None else self._schema.edge_rows(kind).get(name)
+        return None if rows is None or rows.dtype_name == "bool" else rows.gather(edges)
 
     def _walk(self, options: Options, prob: str | None, time_attr: str | None) -> Walk:
         named = options, prob, time_attr
