@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import Any
 
 import dgl
@@ -134,25 +133,6 @@ def test_typed_graphs(num_workers: int) -> None:
         own = np.argsort(order)[blocks[0].edges[VOTES].data[dgl.EID].numpy()]
         weights = graph[VOTES].attrs["w"].array[own]
         np.testing.assert_array_equal(blocks[0].edges[VOTES].data["w"], weights)
-
-
-def test_distributed_loading() -> None:
-    """Of one process: DGL's own code divides the seeds."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1
-    )
-    try:
-        loader = DataLoader(
-            GraphStorage(make_graph()), torch.arange(50), NeighborSampler([2]), batch_size=16,
-            use_ddp=True, shuffle=True,
-        )  # fmt: skip
-        seeds = torch.cat([outputs for _, outputs, _ in loader])
-    finally:
-        torch.distributed.destroy_process_group()
-    assert sorted(seeds.tolist()) == list(range(50))
 
 
 def test_errors_reach_the_loop() -> None:
