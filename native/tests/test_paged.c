@@ -242,8 +242,7 @@ TEST(pages_of_blocks_are_read_once_for_all_samples) {
 }
 
 /* Of a page at the end of a run only the sectors that hold entries are read. */
-TEST(entries_far_from_each_other_cost_a_sector_each) {
-    graph g = make_graph(5, 20000, 4);
+static void read_far_entries(graph g) {
     aether_error err = {0};
     aether_io *io;
     aether_io_info info;
@@ -264,7 +263,7 @@ TEST(entries_far_from_each_other_cost_a_sector_each) {
     aether_io_count(io, &after);
     check_job(&g, &job);
     if (info.direct && info.alignment == 512 && info.memory_alignment <= 512)
-        CHECK(after.bytes - before.bytes < 2 * runs * 512); /* few pairs lie in two sectors */
+        CHECK(after.bytes - before.bytes < 2 * runs * 512); /* few lie in two sectors */
     else
         CHECK(after.bytes - before.bytes < 2 * runs * 4096);
     CHECK_EQ(after.reads - before.reads, runs);
@@ -272,6 +271,19 @@ TEST(entries_far_from_each_other_cost_a_sector_each) {
     aether_topology_destroy(t);
     aether_io_close(io);
     free_graph(&g);
+}
+
+TEST(entries_far_from_each_other_cost_a_sector_each) {
+    read_far_entries(make_graph(5, 20000, 4));
+}
+
+TEST(blocks_far_from_each_other_cost_the_sectors_that_they_are_in) {
+    graph g = make_graph(5, 70000, 4);
+    uint64_t seed = 3;
+    for (uint64_t e = 0; e < g.num_edges; e++)
+        put_id(&g, e, test_random(&seed) % g.num_nodes); /* blocks of 280 bytes */
+    pack(&g);
+    read_far_entries(g);
 }
 
 /* ---- pages that are kept ---- */

@@ -9,17 +9,10 @@
 #define PAGE          ((uint64_t)1 << AE_PAGE_BITS)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Bytes [begin, end) of the file. */
-static void range_of(const ae_paged *p, uint64_t block, uint64_t *begin, uint64_t *end) {
-    ae_offsets_pair(p->blocks, block, begin, end);
-    *begin += p->blocks_at;
-    *end += p->blocks_at;
-}
-
-ae_pages ae_entries_block_pages(const ae_paged *p, uint64_t block) {
-    uint64_t begin, end;
-    range_of(p, block, &begin, &end);
-    return (ae_pages){begin >> AE_PAGE_BITS, (end - 1) >> AE_PAGE_BITS};
+ae_bytes ae_entries_block_bytes(const ae_paged *p, uint64_t block) {
+    ae_bytes bytes;
+    ae_offsets_pair(p->blocks, block, &bytes.begin, &bytes.end);
+    return (ae_bytes){p->blocks_at + bytes.begin, p->blocks_at + bytes.end};
 }
 
 /* The bytes of a block, of which and behind which `room` may be read. Where one of its pages was
@@ -41,11 +34,11 @@ static const uint8_t *bytes_of(uint64_t begin, uint64_t size, const ae_run *r, a
 ALWAYS_INLINE bool open_block(const ae_paged *p, uint64_t number, const ae_run *r, ae_open_block *o) {
     const aether_lists *l = &p->base.lists;
     const uint64_t left = l->num_edges - number * AE_BLOCK;
-    uint64_t begin, end, room;
-    range_of(p, number, &begin, &end);
-    const uint8_t *bytes = bytes_of(begin, end - begin, r, o, &room);
-    if (!ae_block_open(bytes, end - begin, room, l->id_bytes, left < AE_BLOCK ? (uint32_t)left : AE_BLOCK,
-                       &o->block))
+    const ae_bytes range = ae_entries_block_bytes(p, number);
+    uint64_t room;
+    const uint8_t *bytes = bytes_of(range.begin, range.end - range.begin, r, o, &room);
+    if (!ae_block_open(bytes, range.end - range.begin, room, l->id_bytes,
+                       left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, &o->block))
         return false;
     o->number = number + 1;
     return true;

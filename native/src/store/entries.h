@@ -24,6 +24,11 @@ typedef struct ae_pages {
     uint64_t first, last;
 } ae_pages;
 
+/* Bytes [begin, end) of the file. */
+typedef struct ae_bytes {
+    uint64_t begin, end;
+} ae_bytes;
+
 /* Consecutive pages in memory. */
 typedef struct ae_run {
     uint64_t page, count;
@@ -46,11 +51,27 @@ static inline void ae_entries_close(ae_open_blocks *open) {
         open->of[i].number = 0;
 }
 
-ae_pages ae_entries_block_pages(const ae_paged *p, uint64_t block);
+ae_bytes ae_entries_block_bytes(const ae_paged *p, uint64_t block);
+
+/* What is read for a position: its entry, or the block that it is in. */
+static inline ae_bytes ae_entries_bytes(const ae_paged *p, uint64_t position) {
+    if (p->blocks)
+        return ae_entries_block_bytes(p, position / AE_BLOCK);
+    const uint64_t begin = ae_place_byte(p->place, position);
+    return (ae_bytes){begin, begin + (UINT64_C(1) << p->place.shift)};
+}
+
+/* Whether two positions need the same bytes. */
+static inline bool ae_entries_together(const ae_paged *p, uint64_t a, uint64_t b) {
+    return p->blocks && a / AE_BLOCK == b / AE_BLOCK;
+}
 
 /* The pages that a unit lies on. */
 static inline ae_pages ae_entries_pages(const ae_paged *p, uint64_t unit) {
-    return p->blocks ? ae_entries_block_pages(p, unit) : (ae_pages){unit, unit};
+    if (!p->blocks)
+        return (ae_pages){unit, unit};
+    const ae_bytes bytes = ae_entries_block_bytes(p, unit);
+    return (ae_pages){bytes.begin >> AE_PAGE_BITS, (bytes.end - 1) >> AE_PAGE_BITS};
 }
 
 /* Entries of a span into its job; `r` is a run that does not end before its first page.

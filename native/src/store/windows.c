@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/least.h"
 #include "core/task.h"
 #include "io/file.h"
 #include "io/queue.h"
@@ -103,40 +104,47 @@ static void make_runs(window *w, uint64_t count) {
     }
 }
 
+/* Bytes [begin, end) are needed, of runs from `at` on. Pages that are kept have none. */
+static void need(const window *w, uint64_t at, uint64_t begin, uint64_t end) {
+    for (uint64_t page = begin / PAGE; page <= (end - 1) / PAGE; page++) {
+        while (at < w->num_runs && w->runs[at].page + w->runs[at].count <= page)
+            at++;
+        if (at == w->num_runs || page < w->runs[at].page)
+            continue;
+        aether_io_request *r = &w->requests[at];
+        const uint64_t first = ae_max_u64(begin, page * PAGE), last = ae_min_u64(end, (page + 1) * PAGE);
+        r->offset = ae_min_u64(r->offset, first);
+        r->length = ae_max_u64(r->length, last);
+    }
+}
+
 /* What the spans need of each run: its request's offset, and for now as its length, the end. */
 static void find_bytes(const stream *s, window *w) {
-    const ae_place place = s->p->place;
-    uint64_t first = 0;
+    uint64_t at = 0;
     for (uint64_t i = 0; i < w->num_runs; i++)
         w->requests[i] = (aether_io_request){.offset = UINT64_MAX};
     for (uint64_t i = w->begin; i < w->end; i++) {
         const ae_span *span = &s->spans[i];
         const uint64_t *positions = s->jobs[span->job].positions + span->at;
-        while (first < w->num_runs && w->runs[first].page + w->runs[first].count <= span->unit)
-            first++;
+        const uint64_t page = ae_entries_pages(s->p, span->unit).first;
+        while (at < w->num_runs && w->runs[at].page + w->runs[at].count <= page)
+            at++;
         for (uint32_t j = 0; j < span->count; j++) {
-            const uint64_t byte = ae_place_byte(place, positions[j]), page = byte >> AE_PAGE_BITS;
-            uint64_t at = first;
-            while (at < w->num_runs && w->runs[at].page + w->runs[at].count <= page)
-                at++;
-            if (at == w->num_runs || page < w->runs[at].page)
-                continue; /* kept */
-            aether_io_request *need = &w->requests[at];
-            const uint64_t end = byte + (UINT64_C(1) << place.shift);
-            need->offset = byte < need->offset ? byte : need->offset;
-            need->length = end > need->length ? end : need->length;
+            if (j && ae_entries_together(s->p, positions[j - 1], positions[j]))
+                continue;
+            const ae_bytes bytes = ae_entries_bytes(s->p, positions[j]);
+            need(w, at, bytes.begin, bytes.end);
         }
     }
 }
 
 /* What reads may begin and end at: where the device's sectors are smaller than pages, those at the
- * ends of a run that no entry is in are left out. Blocks of compressed ids come with whole pages, and
- * of long runs the ends are too little to look for. */
+ * ends of a run that no entry is in are left out; of long runs those are too little to look for. */
 static uint64_t step_of(const stream *s, const window *w) {
     const aether_io *io = s->p->io;
     const uint64_t step = io->alignment > io->memory_alignment ? io->alignment : io->memory_alignment;
     const bool is_long = w->num_pages > LONG * w->num_runs;
-    return !s->p->blocks && !is_long && io->direct && step < PAGE ? step : PAGE;
+    return !is_long && io->direct && step < PAGE ? step : PAGE;
 }
 
 /* From `*begin` to `*end`, all of a run, to what is needed of it; pages to keep come whole. */
