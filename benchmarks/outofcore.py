@@ -1,6 +1,6 @@
 """Sampling a graph that is larger than the memory allowed: cgroup limits of 1, 2 and 4 GiB (root).
 
-    sudo python benchmarks/outofcore.py [--quick] [--limits 1G 2G] [--seconds 20] [--rounds 3]
+    sudo python benchmarks/outofcore.py [--quick] [--limits 1G 2G] [--seconds 15] [--rounds 2]
 
 A power-law graph of 1.2 billion edges (4.8 GB, and 400 MB of offsets) is sampled with fanouts
 [20, 15, 10] in batches of 1024 seeds. Every contender is a process of its own in a fresh cgroup;
@@ -54,7 +54,7 @@ FANOUTS, BATCH = [20, 15, 10], 1024
 RING_DIRECT, RING_BUFFERED = "ring reader, 4 KiB direct", "ring reader, 4 B buffered"
 RING_RANDOM = f"{RING_BUFFERED}, no read-ahead"
 BASES = (MMAP, READ_AHEAD, RING_DIRECT, RING_BUFFERED, RING_RANDOM)
-PATIENCE = 60.0  # seconds: who has not finished after these and its run's is stopped
+PATIENCE = 30.0  # seconds: who has not finished after these and its run's is stopped
 CONTENDERS = (*BASES, ALONE, URING, GROUPED)
 
 
@@ -273,8 +273,8 @@ def write_tables(report: Report, limit: int, found: dict[str, Runs]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--limits", type=parse_size, nargs="+", help="default: 1G 2G 4G")
-    made.add_argument("--seconds", type=float, help="for each run (default: 20)")
-    made.add_argument("--rounds", type=int, help="runs of each contender (default: 3)")
+    made.add_argument("--seconds", type=float, help="for each run (default: 15)")
+    made.add_argument("--rounds", type=int, help="runs of each contender (default: 2)")
     made.add_argument("--only", nargs="+", choices=CONTENDERS, default=CONTENDERS)
     args = common.parse(made, argv)
     quick = args.quick
@@ -285,13 +285,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     num_seeds, batch = (8, 64) if quick else (1024, BATCH)
     setting = Setting(
         files, files.seeds(num_seeds, batch), num_seeds, batch,
-        args.seconds or (0.5 if quick else 20.0), 0.05 if quick else 1.5,
+        args.seconds or (0.5 if quick else 15.0), 0.05 if quick else 1.5,
         compile_ring(args.dir),
     )  # fmt: skip
     if setting.ring is not None:
         check_ring(setting.ring, files, setting.seeds)
     limits = args.limits or ([512 << 20] if quick else [1 << 30, 2 << 30, 4 << 30])
-    rounds = args.rounds or (1 if quick else 3)
+    rounds = args.rounds or (1 if quick else 2)
     report = Report("outofcore", f"Sampling {common.short(edges)} edges out of core", args)
     report.parameters = {
         "nodes": nodes, "edges": edges, "file_bytes": files.graph.stat().st_size,

@@ -173,8 +173,8 @@ class FileReader:
         found = ffi.new("aether_io_stats *")
         lib.aether_io_count(self.handle, found)
         sizes = tuple(zip(list(found.size_reads), list(found.size_bytes), strict=True))
-        numbers = (int(getattr(found, name)) for name in IoStats._fields[:-1])
-        return IoStats(*numbers, sizes)
+        numbers = {name: int(getattr(found, name)) for name in IoStats._fields if name != "sizes"}
+        return IoStats(**numbers, sizes=sizes)
 
     def close(self) -> None:
         """Close the file, once no thread is reading from it any more."""
