@@ -28,11 +28,11 @@ static inline const char *parse_number(const char *at, const char *end, int64_t 
     return at > first && at - first <= (ptrdiff_t)MOST_DIGITS ? at : NULL;
 }
 
-/* Behind the line end at `at`, or NULL if there is none; the end of the text counts as one. */
-static inline const char *skip_line_end(const char *at, const char *end) {
-    if (at == end || *at == '\n')
-        return at == end ? at : at + 1;
-    return *at == '\r' && end - at > 1 && at[1] == '\n' ? at + 2 : NULL;
+/* Bytes of the line end at `at`, which is not the end of the text; 0 if there is none. */
+static inline unsigned line_end_bytes(const char *at, const char *end) {
+    if (*at == '\n')
+        return 1;
+    return *at == '\r' && end - at > 1 && at[1] == '\n' ? 2 : 0;
 }
 
 /* The numbers of a line into row `row`; the next line, or NULL. */
@@ -45,7 +45,10 @@ static inline const char *parse_line(const char *at, const char *end, char delim
         if (!at)
             return NULL;
     }
-    return skip_line_end(at, end);
+    if (at == end)
+        return at;
+    unsigned bytes = line_end_bytes(at, end);
+    return bytes ? at + bytes : NULL;
 }
 
 int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint32_t num_columns,
@@ -56,7 +59,8 @@ int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint3
     if (num_columns == 0)
         return ae_error_at(err, AETHER_E_INVALID, 0, 0, "lines of no columns cannot be parsed");
     while (at < end) {
-        const char *next = skip_line_end(at, end);
+        unsigned bytes = line_end_bytes(at, end);
+        const char *next = bytes ? at + bytes : NULL;
         if (!next && row < room) {
             next = parse_line(at, end, delimiter, num_columns, room, row, out);
             row++;
