@@ -8,6 +8,8 @@
 #include "sample/lists.h"
 #include "sample/members.h"
 
+#include <string.h>
+
 /* ---- proposals ---- */
 
 /* Is `id` in the list? Without a member table: a scan. */
@@ -55,34 +57,19 @@ static int look_for(void *ctx, uint64_t asker, uint64_t at, uint64_t *ids, uint6
     return AETHER_OK;
 }
 
-/* Lists that are slow to reach, those of all askers together. */
+/* Whether each asker's next node is in the list behind it, which is slow to reach: those of
+ * all together, the answers over the proposals. */
 static int read_behind(const ae_walks *w, const ae_lanes *l, const ae_pending *p, uint64_t num_asking,
                        uint64_t *found, aether_error *err) {
     question q = {l, p, found};
     ae_scratch lists = {0};
+    memset(found, 0, num_asking * sizeof *found);
     int rc = ae_scratch_reserve(&lists, num_asking * sizeof(ae_list), 0, err);
     for (uint64_t k = 0; !rc && k < num_asking; k++)
         ((ae_list *)lists.data)[k] = l->behind[p->asking[k]];
     if (!rc)
         rc = ae_reads_lists(l->reads, w->t, lists.data, num_asking, look_for, &q, err);
     ae_scratch_free(&lists);
-    return rc;
-}
-
-/* Whether each asker's next node is in the list behind it; written over the ids. */
-static int answer(const ae_walks *w, const ae_lanes *l, const ae_pending *p, uint64_t num_asking,
-                  uint64_t *found, aether_error *err) {
-    int rc = AETHER_OK;
-    for (uint64_t k = 0; k < num_asking; k++)
-        found[k] = 0;
-    if (l->reads && !w->members)
-        return read_behind(w, l, p, num_asking, found, err);
-    for (uint64_t k = 0; !rc && k < num_asking; k++) {
-        uint32_t i = p->asking[k];
-        bool has = false;
-        rc = has_edge(w, l->behind[i], l->next[i], &has, err);
-        found[k] = has;
-    }
     return rc;
 }
 
@@ -103,10 +90,15 @@ static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *
         p->lane[kept] = i;
         kept += v == REJECT;
     }
-    int rc = answer(w, l, p, num_asking, p->id, err);
+    const bool together = l->reads && !w->members;
+    int rc = together ? read_behind(w, l, p, num_asking, p->id, err) : AETHER_OK;
     for (uint64_t k = 0; !rc && k < num_asking; k++) {
-        p->lane[kept] = p->asking[k];
-        kept += (p->id[k] != 0) != take_near;
+        uint32_t i = p->asking[k];
+        bool found = p->id[k];
+        if (!together)
+            rc = has_edge(w, l->behind[i], l->next[i], &found, err);
+        p->lane[kept] = i;
+        kept += found != take_near;
     }
     p->n = kept;
     return rc;
