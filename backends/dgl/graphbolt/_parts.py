@@ -150,8 +150,9 @@ def layer_subgraphs(schema: Schema, sample: native.NativeLayers) -> tuple[Any, l
     rows, edges = [], []
     for i, kind in enumerate(schema.own_etypes):
         shown = schema.numbers[kind].shown(sample.edge[i])
-        rows.append(torch.from_numpy(sample.row[i]).split(sample.hop_edges[i]))
-        edges.append(torch.from_numpy(shown).split(sample.hop_edges[i]))
+        counts = sample.hop_edges[i]
+        rows.append(torch.split(torch.from_numpy(sample.row[i]), counts))
+        edges.append(torch.split(torch.from_numpy(shown), counts))
     layers: list[Any] = []
     columns = _nodes(schema, node, ends, 0)
     for hop in range(len(sample.hop_nodes[0]) - 1):
