@@ -120,23 +120,33 @@ class RowPlan:
             plan = self._open()
             if ids is not None:
                 self._check_next(as_ids(ids, "ids"))
-            out, code = self._result(self._rows, len(self._next_list()), out, dtype)
-            try:
-                if out.nbytes < native.LONG_CALL_BYTES:
-                    plan.gather(out, code)
-                else:
-                    native.run_task(lambda task: plan.gather(out, code, task), None, out.nbytes)
-            except BaseException:
-                self._give_back()
-                raise
-            self._next += 1
-            if self._next == len(self._ends):
-                self._give_back()
-            return out
+            return self._serve(plan, out, dtype)
 
-    def is_next(self, ids: NDArray[Any]) -> bool:
-        """Whether ``ids`` are those of the next list."""
-        return not self.closed and self.remaining > 0 and np.array_equal(self._next_list(), ids)
+    def gather_if_next(self, ids: Ids, out: NDArray[Any]) -> bool:
+        """Gather the next list into ``out`` if it is ``ids``; whether it was."""
+        with self._lock:
+            plan = self._plan
+            if plan is None or not np.array_equal(self._next_list(), ids):
+                return False
+            self._serve(plan, out, None)
+            return True
+
+    def _serve(
+        self, plan: native.NativePlan, out: NDArray[Any] | None, dtype: DTypeLike | str | None
+    ) -> NDArray[Any]:
+        result, code = self._result(self._rows, len(self._next_list()), out, dtype)
+        try:
+            if result.nbytes < native.LONG_CALL_BYTES:
+                plan.gather(result, code)
+            else:
+                native.run_task(lambda task: plan.gather(result, code, task), None, result.nbytes)
+        except BaseException:
+            self._give_back()
+            raise
+        self._next += 1
+        if self._next == len(self._ends):
+            self._give_back()
+        return result
 
     def _next_list(self) -> Ids:
         begin = int(self._ends[self._next - 1]) if self._next else 0

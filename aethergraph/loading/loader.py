@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids
+from aethergraph._row_plan import RowPlan
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.pipeline import prefetch_map
+from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
+from aethergraph.loading.planned import planned_map
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.keys import mix_key, permutation
 from aethergraph.sampling.neighbor import NeighborSampler
@@ -25,6 +27,8 @@ from aethergraph.sampling.subgraph import Subgraph
 __all__ = ["Batch", "SubgraphLoader"]
 
 Ids = NDArray[np.int64]
+Plans = dict[int, RowPlan]  # by id of the store
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,11 @@ class SubgraphLoader:
         seed: decides order and samples.
         replace, disjoint, subgraph_type: as in :class:`NeighborSampler`.
         node_attrs, edge_attrs: names to gather; None takes all. bfloat16 comes as float32.
+        plan_ahead: batches that are sampled before the first of them is gathered, so that the
+            cache of attributes with ``storage="uring"`` knows which rows come: see
+            :meth:`aethergraph.FeatureStore.plan`. It pays when the batches ask for more rows than
+            the cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
+            edge. 0: none; the default. Batches are the same.
         num_threads: background threads; 0 does everything in the caller's thread. Out of core
             there are two, one that reads and one that completes batches, or none.
         prefetch: batches computed ahead.
@@ -112,6 +121,7 @@ class SubgraphLoader:
         subgraph_type: SubgraphType = "directional",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
+        plan_ahead: int = 0,
         num_threads: int = 1,
         prefetch: int = 2,
         buffers: BufferPool | None = None,
@@ -120,6 +130,7 @@ class SubgraphLoader:
             if as_count(value, name) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not at least 1")
         as_count(num_threads, "num_threads")
+        as_count(plan_ahead, "plan_ahead")
         self.graph = graph
         self.sampler = NeighborSampler(
             graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=subgraph_type
@@ -129,6 +140,7 @@ class SubgraphLoader:
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.seed = int(seed)
+        self.plan_ahead = int(plan_ahead)
         self.num_threads = num_threads
         self.prefetch = prefetch
         self.buffers = buffers or BufferPool()
@@ -154,38 +166,60 @@ class SubgraphLoader:
             start = number * self.batch_size
             return order[start : start + self.batch_size]
 
-        def make(number: int) -> Batch:
-            return self.collate(index_of(number), mix_key(self.seed, epoch, number))
+        def sample(number: int) -> tuple[Ids, Subgraph]:
+            index = index_of(number)
+            return index, self.sampler.sample(self.seeds[index], mix_key(self.seed, epoch, number))
 
         def prepare(number: int) -> tuple[Ids, native.NativeBatch]:
             index = index_of(number)
             key = mix_key(self.seed, epoch, number)
             return index, self.sampler.prepare(self.seeds[index], key)
 
-        def finish(index: Ids, sample: native.NativeSample) -> Batch:
-            return self._assemble(index, self.sampler.finish(sample))
-
         numbers, groups = range(len(self)), self.sampler.groups
-        if groups is None:
-            return prefetch_map(make, numbers, num_threads=self.num_threads, depth=self.prefetch)
-        return grouped_map(
-            prepare, finish, numbers, groups,
-            num_seeds=self.batch_size, num_threads=self.num_threads, depth=self.prefetch,
+
+        def samples(end: Callable[[Ids, Subgraph], R], depth: int) -> PrefetchIterator[Any, R]:
+            if groups is None:
+                return prefetch_map(
+                    lambda number: end(*sample(number)), numbers,
+                    num_threads=self.num_threads, depth=depth,
+                )  # fmt: skip
+            return grouped_map(
+                prepare, lambda index, made: end(index, self.sampler.finish(made)), numbers, groups,
+                num_seeds=self.batch_size, num_threads=self.num_threads, depth=depth,
+            )  # fmt: skip
+
+        if not self.plan_ahead or not self._read_stores():
+            return samples(self._assemble, self.prefetch)
+        return planned_map(
+            samples(lambda index, subgraph: (index, subgraph), self.plan_ahead),
+            self._plan, lambda made, plans: self._assemble(*made, plans), ahead=self.plan_ahead,
+            num_threads=self.num_threads, depth=self.prefetch,
         )  # fmt: skip
 
     def collate(self, index: Ids, key: int) -> Batch:
         """The batch of the seeds at positions ``index``, drawn with ``key``."""
         return self._assemble(index, self.sampler.sample(self.seeds[index], key))
 
-    def _assemble(self, index: Ids, subgraph: Subgraph) -> Batch:
-        nodes = {name: self._gather(s, subgraph.node) for name, s in self._node_stores.items()}
-        edges = {name: self._gather(s, subgraph.edge) for name, s in self._edge_stores.items()}
-        return Batch(subgraph, self.seeds[index], index, nodes, edges)
+    def _read_stores(self) -> list[tuple[FeatureStore, bool]]:
+        """Those whose rows are read from a file, and whether they are of nodes."""
+        stores = [(store, True) for store in self._node_stores.values()]
+        stores += [(store, False) for store in self._edge_stores.values()]
+        return [(store, nodes) for store, nodes in stores if store.storage == "uring"]
 
-    def _gather(self, store: FeatureStore, ids: Ids) -> NDArray[Any]:
-        dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
-        out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
-        return store.gather(ids, out)
+    def _plan(self, samples: Sequence[tuple[Ids, Subgraph]]) -> Plans:
+        node, edge = ([getattr(sub, n) for _, sub in samples] for n in ("node", "edge"))
+        return {id(s): s.plan(node if nodes else edge) for s, nodes in self._read_stores()}
+
+    def _assemble(self, index: Ids, subgraph: Subgraph, plans: Plans | None = None) -> Batch:
+        def gather(store: FeatureStore, ids: Ids) -> NDArray[Any]:
+            dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
+            out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
+            plan = None if plans is None else plans.get(id(store))
+            return store.gather(ids, out) if plan is None else plan.gather(ids, out)
+
+        nodes = {name: gather(s, subgraph.node) for name, s in self._node_stores.items()}
+        edges = {name: gather(s, subgraph.edge) for name, s in self._edge_stores.items()}
+        return Batch(subgraph, self.seeds[index], index, nodes, edges)
 
 
 def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:

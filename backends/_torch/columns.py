@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ from aethergraph.loading.buffers import BufferPool
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aethergraph._row_plan import RowPlan
+
 __all__ = ["Column", "as_ids", "as_row", "wrap_row"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
@@ -33,7 +36,9 @@ class Column:
     ``tensor`` is the writable tensor whose memory the rows are, or None for rows of a file.
     """
 
-    __slots__ = ("_address", "_core_dtype", "_raw_dtype", "_raw_shape", "dtype", "rows", "tensor")
+    __slots__ = (
+        "_address", "_core_dtype", "_plans", "_raw_dtype", "_raw_shape", "dtype", "rows", "tensor",
+    )  # fmt: skip
 
     def __init__(self, rows: core.FeatureStore, tensor: Tensor | None) -> None:
         self.rows = rows
@@ -45,6 +50,7 @@ class Column:
         raw = as_numpy(torch.empty((0, *self.shape[1:]), dtype=self.dtype))
         self._raw_shape, self._raw_dtype = raw.shape[1:], raw.dtype
         self._core_dtype = rows.array_dtype
+        self._plans: list[weakref.ref[RowPlan]] = []
 
     @classmethod
     def of_tensor(cls, tensor: Tensor) -> Column:
@@ -79,10 +85,24 @@ class Column:
             return out
         return torch.view_as_complex(out) if self.dtype.is_complex else out.view(self.dtype)
 
+    def plan(self, lists: Sequence[Ids]) -> RowPlan | None:
+        """Have the next gathers served by a plan, for as long as the caller holds it.
+
+        None where rows are not read from a file.
+        """
+        if self.rows.storage != "uring":
+            return None
+        plan = self.rows.plan(lists)
+        self._plans = [one for one in self._plans if one() is not None] + [weakref.ref(plan)]
+        return plan
+
     def _gather_into(self, ids: Ids, raw: NDArray[Any]) -> None:
-        self.rows.gather(
-            ids, out=raw if raw.dtype == self._core_dtype else raw.view(self._core_dtype)
-        )
+        out = raw if raw.dtype == self._core_dtype else raw.view(self._core_dtype)
+        for one in self._plans:
+            plan = one()
+            if plan is not None and plan.gather_if_next(ids, out):
+                return
+        self.rows.gather(ids, out=out)
 
     def read(self, start: int, stop: int) -> Tensor:
         """A copy of the rows ``start .. stop - 1``."""

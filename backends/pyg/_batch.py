@@ -6,7 +6,8 @@ Source followed: ``torch_geometric/loader/{node_loader,link_loader,utils}.py`` (
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,9 +15,12 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from aethergraph._torch.tensors import stack_rows
-from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 
-__all__ = ["Fetched", "TypedFetched", "fetch", "make_batch", "make_typed_batch"]
+if TYPE_CHECKING:
+    from aethergraph._row_plan import RowPlan
+
+__all__ = ["Fetched", "TypedFetched", "fetch", "make_batch", "make_typed_batch", "plan"]
 
 
 class Fetched(NamedTuple):
@@ -68,6 +72,26 @@ def _fetch_typed(store: Any, out: HeteroSamplerOutput) -> TypedFetched:
         if ids is not None:
             found.append((group, name, column.gather(ids.numpy(), store.pool)))
     return TypedFetched(found)
+
+
+def plan(store: Any, outs: Sequence[Any]) -> list[RowPlan]:
+    """Plans for what :func:`fetch` will ask ``store`` for, of one sample after the other."""
+    if not isinstance(store, FeatureStore):
+        return []
+    found = []
+    for (group, _), column in store.columns():
+        lists = [ids.numpy() for out in outs if (ids := _ids_of(out, group)) is not None]
+        found.append(column.plan(lists) if lists else None)
+    return [one for one in found if one is not None]
+
+
+def _ids_of(out: Any, group: Any) -> Tensor | None:
+    """The ids that a sample has of a group."""
+    if isinstance(out, HeteroSamplerOutput):
+        by_group = out.edge if isinstance(group, tuple) else out.node
+        return (by_group or {}).get(group)
+    of_edges = group == EDGE_GROUP
+    return (out.edge if of_edges else out.node) if of_edges or group is None else None
 
 
 def make_batch(store: Any, out: SamplerOutput, fetched: Fetched, order: Any) -> dict[str, Any]:

@@ -27,8 +27,10 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 
 from aethergraph._torch.seeds import SharedCount, check_seed, generator_key
 from aethergraph.loading.grouped import grouped_map
+from aethergraph.loading.pipeline import PrefetchIterator as PrefetchMap
 from aethergraph.loading.pipeline import prefetch_map
-from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch
+from aethergraph.loading.planned import planned_map
+from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch, plan
 from aethergraph.pyg._inputs import as_index, check_count, is_typed
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._neighbors import NeighborSamplerBase, Steps, end_steps
@@ -115,6 +117,7 @@ class LoaderMixin:
 
     data: Stores
     prefetch_batches: int
+    plan_ahead: int
     num_sample_threads: int
     seed: int | None
 
@@ -132,7 +135,10 @@ class LoaderMixin:
     dataset: Any
     _iterator: Any
 
-    def _set_up(self, seed: int | None, prefetch_batches: int, num_sample_threads: int) -> None:
+    def _set_up(
+        self, seed: int | None, prefetch_batches: int, num_sample_threads: int, plan_ahead: int = 0
+    ) -> None:
+        self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
         self.seed = check_seed(seed)
         self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
         self.num_sample_threads = check_count(num_sample_threads, "num_sample_threads", 1)
@@ -210,13 +216,34 @@ class LoaderMixin:
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
         """Sampler outputs for batches of ``numbers``, made and fetched in background threads."""
+        if not self._plans():
+            return self._outputs(numbers, self._fetch_ahead, self.prefetch_batches)
+
+        def finish(out: Any, plans: Any) -> Any:
+            return self._fetch_ahead(out)  # the plans live as long as the chunk does
+
+        return planned_map(
+            self._outputs(numbers, lambda out: out, self.plan_ahead),
+            functools.partial(plan, self.data[0]),
+            finish,
+            ahead=self.plan_ahead,
+            depth=self.prefetch_batches,
+        )
+
+    def _plans(self) -> bool:
+        return self.plan_ahead > 0 and self.transform_sampler_output is None
+
+    def _outputs(
+        self, numbers: Iterable[Any], end: Callable[[Any], Any], depth: int
+    ) -> PrefetchMap[Any, Any]:
+        """``end`` of the sampler's outputs, in background threads."""
         key, sampler = self._epoch_key(), self._sampler()
         groups = sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
         if groups is None:
-            make = functools.partial(self._sample_ahead, key)
             return prefetch_map(
-                make, numbers, num_threads=self.num_sample_threads, depth=self.prefetch_batches
-            )
+                lambda index: end(self._sample(self.input_data[as_index(index)], key)), numbers,
+                num_threads=self.num_sample_threads, depth=depth,
+            )  # fmt: skip
 
         def prepare(index: Any) -> tuple[Steps, Any]:
             steps = self._steps(self.input_data[as_index(index)], key)
@@ -224,15 +251,12 @@ class LoaderMixin:
 
         return grouped_map(
             prepare,
-            lambda steps, sample: self._fetch_ahead(end_steps(steps, sample)),
+            lambda steps, sample: end(end_steps(steps, sample)),
             numbers,
             groups,
             num_seeds=self.batch_size or 1,
-            depth=self.prefetch_batches,
+            depth=depth,
         )
-
-    def _sample_ahead(self, key: int | None, index: Any) -> Any:
-        return self._fetch_ahead(self._sample(self.input_data[as_index(index)], key))
 
     def _fetch_ahead(self, out: Any) -> Any:
         if self.transform_sampler_output is None and isinstance(self.data[0], FeatureStore):

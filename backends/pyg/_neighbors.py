@@ -112,6 +112,10 @@ class NeighborSamplerBase(KeyedSampler):
     def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
         raise NotImplementedError
 
+    def draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        """One sample, alone."""
+        return self._draw(batch)
+
     def node_steps(self, index: Any, loader_key: int | None = None) -> Steps:
         """``sample_from_nodes`` in two steps."""
         raise NotImplementedError

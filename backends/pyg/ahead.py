@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch_geometric.sampler import NodeSamplerInput
 
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.loading.pipeline import prefetch_map
-from aethergraph.pyg._inputs import as_index, seed_nodes, seed_times
+from aethergraph.pyg._inputs import as_index, check_count, seed_nodes, seed_times
 from aethergraph.pyg._neighbors import NeighborSamplerBase
+from aethergraph.pyg.feature_store import FeatureStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from aethergraph import _binding as native
+    from aethergraph._row_plan import RowPlan
+    from aethergraph.sampling.groups import SampleGroups
 
 __all__ = ["LookAhead"]
+
+Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class LookAhead(torch.utils.data.Sampler[Any]):
@@ -32,6 +43,12 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             batch_sampler=LookAhead(sampler, train_nodes, batches),
         )
 
+    With ``plan_ahead`` and the loader's feature store, the tensors of nodes that are read with
+    ``storage="uring"`` are planned for so many batches too: see
+    :meth:`aethergraph.FeatureStore.plan`::
+
+        LookAhead(sampler, train_nodes, batches, plan_ahead=64, features=stores[0])
+
     Batches are those that the loader makes without it. While those of one group are used, a thread
     samples the next group; each has half of the graph's budget. Where nothing is out of core, and
     for loaders with worker processes, which sample one batch each, nothing is done ahead.
@@ -41,20 +58,33 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         input_nodes: those that the loader has.
         batches: lists of positions in ``input_nodes``, such as torch's ``BatchSampler``.
         input_time: that of the loader.
+        plan_ahead: batches to sample and hold, about 30 bytes for each sampled edge, so that their
+            rows are planned together; the next ones are sampled meanwhile. 0: no planning.
+        features: the feature store that the loader has; for ``plan_ahead``.
 
     Raises:
-        InvalidArgumentError: ``sampler`` is not one of ours.
+        InvalidArgumentError: ``sampler`` or ``features`` is not one of ours.
+        UnsupportedError: ``plan_ahead`` for a graph of many types.
     """
 
     def __init__(
         self, sampler: NeighborSamplerBase, input_nodes: Any, batches: Iterable[Any], *,
-        input_time: Any = None,
+        input_time: Any = None, plan_ahead: int = 0, features: FeatureStore | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(sampler, NeighborSamplerBase):
             raise InvalidArgumentError(
                 "sampler must be a NeighborSampler or HeteroNeighborSampler of aethergraph.pyg, "
                 f"got {type(sampler).__name__}"
             )
+        self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
+        if self.plan_ahead and sampler.is_hetero:
+            raise UnsupportedError("plan_ahead: graphs of many types are not planned for")
+        if self.plan_ahead and not isinstance(features, FeatureStore):
+            raise InvalidArgumentError(
+                "plan_ahead needs features, an aethergraph.pyg.FeatureStore, got "
+                f"{type(features).__name__}"
+            )
+        self.features = features
         self.sampler = sampler
         self.batches = batches
         self._kind, self._nodes, _ = seed_nodes(input_nodes, sampler, None)
@@ -65,29 +95,61 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         groups = self.sampler.groups
-        if groups is None:
+        if groups is None and not self.plan_ahead:
             yield from self.batches
             return
         rest, sampler = iter(self.batches), self.sampler
 
         def chunks() -> Iterator[list[Any]]:
             for first in rest:
-                size = groups.size(len(first), shares=2)
+                size = self.plan_ahead
+                if not size and groups is not None:
+                    size = groups.size(len(first), shares=2)
                 yield [first, *islice(rest, size - 1)]
 
-        def sample(chunk: list[Any]) -> tuple[list[Any], Any]:
+        def sample(chunk: list[Any]) -> tuple[list[Any], Any, list[Ids]]:
             requests = [next(sampler.node_steps(self._seeds(positions))) for positions in chunk]
-            return chunk, zip(requests, groups.sample(requests), strict=True)
+            samples = self._draw(requests, groups)
+            if not self.plan_ahead:
+                return chunk, zip(requests, samples, strict=True), []
+            held = list(samples)
+            return chunk, zip(requests, held, strict=True), [one.node[0] for one in held]
 
         with prefetch_map(sample, chunks(), num_threads=1, depth=1) as made:
-            for chunk, samples in made:
+            for chunk, samples, nodes in made:
+                plans = self._plan(nodes)  # for as long as it is held
                 for number, positions in enumerate(chunk):
                     sampler.expect(samples)
                     yield positions
                     if sampler.is_expecting:  # nobody in this process asks for samples
+                        plans.clear()
                         yield from chunk[number + 1 :]
                         yield from rest
                         return
+
+    def _draw(
+        self, requests: list[native.NativeBatch], groups: SampleGroups | None
+    ) -> Iterator[native.NativeSample]:
+        if groups is None:
+            return map(self.sampler.draw, requests)
+        if not self.plan_ahead:
+            return groups.sample(requests)
+        return self._draw_groups(requests, groups)
+
+    def _draw_groups(
+        self, requests: list[native.NativeBatch], groups: SampleGroups
+    ) -> Iterator[native.NativeSample]:
+        begin = 0
+        while begin < len(requests):
+            end = begin + groups.size(len(requests[begin].seeds[0]), shares=2)
+            yield from groups.sample(requests[begin:end])
+            begin = end
+
+    def _plan(self, nodes: list[Ids]) -> list[RowPlan]:
+        if not nodes or self.features is None:
+            return []
+        columns = self.features.batch_columns()[0]
+        return [plan for _, column in columns if (plan := column.plan(nodes)) is not None]
 
     def _seeds(self, positions: Any) -> NodeSamplerInput:
         index = as_index(positions)

@@ -80,6 +80,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             of from torch's generator.
         prefetch_batches: batches to sample and fetch ahead with ``num_workers=0``; 0: none.
         num_sample_threads: background threads that do so.
+        plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
+            of tensors with ``storage="uring"`` knows which rows come; see
+            :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
         **kwargs: ``custom_cls``, ``input_id``, and those of ``torch.utils.data.DataLoader``:
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
@@ -116,6 +119,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         num_threads: int = 1,
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
+        plan_ahead: int = 0,
         **kwargs: Any,
     ) -> None:
         stores = Stores(as_stores(data))
@@ -139,7 +143,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = sampler.time_attr
-        self._set_up(seed, prefetch_batches, num_sample_threads)
+        self._set_up(seed, prefetch_batches, num_sample_threads, plan_ahead)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -181,7 +185,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, neighbor_sampler, directed,
             sample_direction, strict, window, seed, num_threads, prefetch_batches,
-            num_sample_threads, **kwargs: as in :class:`NeighborLoader`.
+            num_sample_threads, plan_ahead, **kwargs: as in :class:`NeighborLoader`.
         exclude: ``"self"`` or ``"reverse"``: the seed links of a batch (and their reverses) are not
             among its edges; see the samplers.
         true_negatives: no negative link is an edge of the graph.
@@ -224,6 +228,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         num_threads: int = 1,
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
+        plan_ahead: int = 0,
         **kwargs: Any,
     ) -> None:
         stores = Stores(as_stores(data))
@@ -249,7 +254,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = None if edge_label_time is None else sampler.time_attr
-        self._set_up(seed, prefetch_batches, num_sample_threads)
+        self._set_up(seed, prefetch_batches, num_sample_threads, plan_ahead)
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(
             stores,

@@ -234,6 +234,18 @@ def test_gathering_out_of_core(data: Path) -> None:
         assert 0 < case["hot"] <= case["belady"]
 
 
+def test_planning(data: Path) -> None:
+    done = run("planning", "--quick", "--dir", str(data), "--out", str(data))
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "planning.json").read_text())
+    check(document, "planning")
+    runs = {name: one[0] for name, one in document["data"]["runs"].items()}
+    assert runs["all batches"]["hit_rate"] >= runs["no planning"]["hit_rate"]
+    assert abs(runs["all batches"]["hit_rate"] - document["data"]["optimum"]) < 0.01
+
+
 def test_large_graphs_are_the_same_every_time(data: Path) -> None:
     for folder in ("one", "two"):
         done = run(

@@ -249,9 +249,11 @@ def test_another_list_is_refused_and_nothing_lost(path: Path, rows: Any) -> None
     with pytest.raises(errors.InvalidArgumentError, match=r"list 0 .* has 3 rows, got 1"):
         plan.gather([4])
     np.testing.assert_array_equal(plan.gather([1, 2, 3]), rows[[1, 2, 3]])
-    assert plan.is_next(np.array([4]))
-    assert not plan.is_next(np.array([5]))
-    np.testing.assert_array_equal(plan.gather(), rows[[4]])
+    out = np.zeros((1, 128), np.float32)
+    assert not plan.gather_if_next(np.array([5]), out)
+    assert plan.gather_if_next(np.array([4]), out)
+    np.testing.assert_array_equal(out, rows[[4]])
+    assert not plan.gather_if_next(np.array([4]), out)
     with pytest.raises(errors.ClosedError, match="all 2 lists"):
         plan.gather()
 
@@ -261,7 +263,7 @@ def test_a_closed_plan_is_refused(path: Path) -> None:
     plan.close()
     plan.close()
     assert plan.closed
-    assert not plan.is_next(np.array([1]))
+    assert not plan.gather_if_next(np.array([1]), np.zeros((1, 128), np.float32))
     with pytest.raises(errors.ClosedError, match="was closed"):
         plan.gather()
 

@@ -1,0 +1,116 @@
+"""SubgraphLoader with plan_ahead: the same batches, fewer rows read."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import FeatureStore, Graph, errors
+from aethergraph.loading import SubgraphLoader
+from aethergraph.loading.pipeline import prefetch_map
+from aethergraph.loading.planned import planned_map
+
+NODES = 3000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planned")
+    rng = np.random.default_rng(0)
+    src = (NODES * rng.random(20_000) ** 2).astype(np.int64)
+    Graph.from_edges(NODES, src, rng.integers(0, NODES, 20_000)).save(folder / "graph.aeg")
+    np.save(folder / "x.npy", rng.normal(size=(NODES, 128)).astype(np.float32))
+    np.save(folder / "w.npy", rng.normal(size=(20_000, 3)).astype(np.float32))
+    return folder
+
+
+def open_graph(folder: Path, storage: Any, rows: Any = "uring") -> Graph:
+    budget: dict[str, Any] = {"memory_budget": "24M"} if storage == "uring" else {}
+    graph = Graph.load(folder / "graph.aeg", storage=storage, **budget)
+    budget = {"memory_budget": 550_000} if rows == "uring" else {}
+    graph.node_attrs["x"] = FeatureStore.load(folder / "x.npy", rows, **budget)
+    graph.edge_attrs["w"] = FeatureStore.load(folder / "w.npy", rows, **budget)
+    graph.node_attrs["y"] = np.arange(NODES)
+    return graph
+
+
+def loader_of(graph: Graph, **options: Any) -> SubgraphLoader:
+    return SubgraphLoader(graph, [6, 4], batch_size=100, shuffle=True, seed=3, **options)
+
+
+@pytest.mark.parametrize("storage", ["memory", "uring"])
+@pytest.mark.parametrize("num_threads", [0, 1, 2])
+@pytest.mark.parametrize("ahead", [1, 7, 1000])
+def test_batches_are_the_same(folder: Path, storage: str, num_threads: int, ahead: int) -> None:
+    plain = loader_of(open_graph(folder, "memory", "memory"))
+    planned = loader_of(open_graph(folder, storage), plan_ahead=ahead, num_threads=num_threads)
+    for _ in range(2):
+        for one, two in zip(plain, planned, strict=True):
+            np.testing.assert_array_equal(one.subgraph.node, two.subgraph.node)
+            np.testing.assert_array_equal(one.edge_index, two.edge_index)
+            np.testing.assert_array_equal(one.index, two.index)
+            for name in ("x", "y"):
+                np.testing.assert_array_equal(one.node_attrs[name], two.node_attrs[name])
+            np.testing.assert_array_equal(one.edge_attrs["w"], two.edge_attrs["w"])
+
+
+def test_fewer_rows_are_read(folder: Path) -> None:
+    found = {}
+    for ahead in (0, 30):
+        graph = open_graph(folder, "memory")
+        for _ in loader_of(graph, plan_ahead=ahead):
+            pass
+        stats = graph.node_attrs["x"].stats()
+        assert stats.frames < NODES / 2
+        found[ahead] = stats.hit_rate
+    assert found[30] > 1.15 * found[0]
+
+
+def test_leaving_in_the_middle_gives_the_cache_back(folder: Path) -> None:
+    graph = open_graph(folder, "memory")
+    for number, _ in enumerate(loader_of(graph, plan_ahead=10)):
+        if number == 3:
+            break
+    gc.collect()
+    store = graph.node_attrs["x"]
+    assert store.plan([[1]]).frames == store.stats().frames
+
+
+def test_plan_ahead_is_checked(folder: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="plan_ahead"):
+        loader_of(open_graph(folder, "memory"), plan_ahead=-1)
+
+
+@pytest.mark.parametrize("num_threads", [0, 1])
+def test_chunks_are_planned_in_order(num_threads: int) -> None:
+    happened: list[Any] = []
+
+    def plan(chunk: Any) -> list[int]:
+        happened.append(list(chunk))
+        return list(chunk)
+
+    def finish(sample: int, chunk: list[int]) -> int:
+        happened.append(sample)
+        assert sample in chunk
+        return sample * sample
+
+    samples = prefetch_map(lambda i: i + 1, range(7), num_threads=num_threads, depth=3)
+    results = planned_map(samples, plan, finish, ahead=3, num_threads=num_threads)
+    assert list(results) == [1, 4, 9, 16, 25, 36, 49]
+    assert happened == [[1, 2, 3], 1, 2, 3, [4, 5, 6], 4, 5, 6, [7], 7]
+
+
+def test_an_error_comes_in_its_place() -> None:
+    def finish(sample: int, _: Any) -> int:
+        if sample == 2:
+            raise ValueError("two")
+        return sample
+
+    results = planned_map(prefetch_map(int, range(5)), list, finish, ahead=4)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ValueError, match="two"):
+        next(results)

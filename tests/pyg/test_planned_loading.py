@@ -1,0 +1,115 @@
+"""Our PyG loaders with plan_ahead: the same batches, more of their rows found in the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import BatchSampler, SequentialSampler
+from torch_geometric.loader import NodeLoader
+
+from aethergraph import FeatureStore, Graph, HeteroGraph, errors, pyg
+from aethergraph.pyg import (
+    GraphStore,
+    LinkNeighborLoader,
+    LookAhead,
+    NeighborLoader,
+    NeighborSampler,
+)
+
+NODES = 3000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planned")
+    rng = np.random.default_rng(0)
+    src = (NODES * rng.random(20_000) ** 2).astype(np.int64)
+    Graph.from_edges(NODES, src, rng.integers(0, NODES, 20_000)).save(folder / "graph.aeg")
+    np.save(folder / "x.npy", rng.normal(size=(NODES, 128)).astype(np.float32))
+    np.save(folder / "w.npy", rng.normal(size=(20_000, 3)).astype(np.float32))
+    return folder
+
+
+def open_graph(folder: Path, storage: Any) -> Graph:
+    budget: dict[str, Any] = {"memory_budget": "24M"} if storage == "uring" else {}
+    graph = Graph.load(folder / "graph.aeg", storage=storage, **budget)
+    graph.node_attrs["x"] = FeatureStore.load(folder / "x.npy", "uring", memory_budget=550_000)
+    graph.edge_attrs["w"] = FeatureStore.load(folder / "w.npy", "uring", memory_budget=550_000)
+    graph.node_attrs["y"] = np.arange(NODES)
+    return graph
+
+
+def same(one: Any, two: Any) -> None:
+    assert sorted(one.keys()) == sorted(two.keys())
+    for name in one.keys():  # noqa: SIM118
+        left, right = one[name], two[name]
+        assert torch.equal(left, right) if isinstance(left, torch.Tensor) else left == right, name
+
+
+@pytest.mark.parametrize("storage", ["memory", "uring"])
+@pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
+def test_batches_are_the_same(folder: Path, storage: str, kind: Any) -> None:
+    hits = []
+    found = []
+    for ahead in (0, 12):
+        graph = open_graph(folder, storage)
+        loader = kind(graph, [6, 4], batch_size=256, shuffle=True, seed=5, plan_ahead=ahead)
+        torch.manual_seed(1)
+        found.append([*loader, *loader])
+        hits.append(graph.node_attrs["x"].stats().hit_rate)
+    for one, two in zip(*found, strict=True):
+        same(one, two)
+    assert hits[1] > 1.1 * hits[0]
+
+
+def test_typed_batches_are_the_same(folder: Path) -> None:
+    rng = np.random.default_rng(1)
+    edges = {
+        ("a", "to", "b"): (rng.integers(0, 800, 4000), rng.integers(0, 500, 4000)),
+        ("b", "of", "a"): (rng.integers(0, 500, 4000), rng.integers(0, 800, 4000)),
+    }
+    hits, found = [], []
+    for ahead in (0, 9):
+        graph = HeteroGraph.from_edges(edges, num_nodes={"a": 800, "b": 500})
+        for name, count in (("a", 800), ("b", 500)):
+            path = folder / f"{name}.npy"
+            rows = np.random.default_rng(count).normal(size=(count, 256)).astype(np.float32)
+            np.save(path, rows)
+            graph[name].attrs["x"] = FeatureStore.load(path, "uring", memory_budget=400_000)
+        loader = NeighborLoader(graph, [5, 3], "a", batch_size=50, seed=2, plan_ahead=ahead)
+        found.append([(b["a"].x, b["b"].x, b["a"].n_id) for b in loader])
+        hits.append(graph["b"].attrs["x"].stats().hits)
+    for one, two in zip(*found, strict=True):
+        assert all(torch.equal(left, right) for left, right in zip(one, two, strict=True))
+    assert hits[1] > hits[0]
+
+
+@pytest.mark.parametrize("storage", ["memory", "uring"])
+@pytest.mark.parametrize("ahead", [1, 5, 40])
+def test_stock_loaders_with_look_ahead(folder: Path, storage: str, ahead: int) -> None:
+    hits, found = [], []
+    nodes = torch.from_numpy(np.random.default_rng(4).permutation(NODES))
+    for planned in (0, ahead):
+        graph = open_graph(folder, storage)
+        features = pyg.FeatureStore.from_graph(graph)
+        stores = features, GraphStore(graph)
+        sampler = NeighborSampler(stores, [6, 4], seed=3)
+        batches = BatchSampler(SequentialSampler(nodes), batch_size=150, drop_last=False)
+        ahead_of = LookAhead(sampler, nodes, batches, plan_ahead=planned, features=features)
+        found.append(list(NodeLoader(stores, sampler, nodes, batch_sampler=ahead_of)))
+        hits.append(graph.node_attrs["x"].stats().hit_rate)
+    for one, two in zip(*found, strict=True):
+        same(one, two)
+    if ahead == 40:
+        assert hits[1] > 1.1 * hits[0]
+
+
+def test_look_ahead_checks_what_it_plans_for(folder: Path) -> None:
+    graph = open_graph(folder, "memory")
+    sampler = NeighborSampler((pyg.FeatureStore.from_graph(graph), GraphStore(graph)), [3])
+    with pytest.raises(errors.InvalidArgumentError, match="plan_ahead needs features"):
+        LookAhead(sampler, torch.arange(5), [[0]], plan_ahead=3)
