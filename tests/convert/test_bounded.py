@@ -117,7 +117,7 @@ def test_same_file_as_in_memory(
     if more_nodes is not None:
         asked["num_nodes"] = nodes + more_nodes
     whole = convert(path, tmp_path / "whole.aeg", **asked)
-    bounded = convert(path, tmp_path / "bounded.aeg", memory_budget="1G", **asked)
+    bounded = convert(path, tmp_path / "bounded.aeg", memory_budget="4G", **asked)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
     assert (bounded.num_nodes, bounded.num_edges) == (whole.num_nodes, whole.num_edges)
     assert bounded.read_edges == whole.read_edges and bounded.notes == whole.notes
@@ -129,11 +129,11 @@ def test_a_real_budget_gives_the_same_file(tmp_path: Path) -> None:
     pacsv.write_csv(pa.table(table), tmp_path / "e.csv")
     asked: Any = {"weight": "w", "time_column": "t", "layout": "both", "keep_order": True}
     convert(tmp_path / "e.csv", tmp_path / "whole.aeg", **asked)
-    convert(tmp_path / "e.csv", tmp_path / "bounded.aeg", memory_budget="2G", **asked)
+    convert(tmp_path / "e.csv", tmp_path / "bounded.aeg", memory_budget="4G", **asked)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
     asked["compress"] = True
     Graph.load(tmp_path / "whole.aeg").save(tmp_path / "whole.aeg", compress=True)
-    convert(tmp_path / "e.csv", tmp_path / "packed.aeg", memory_budget="2G", **asked)
+    convert(tmp_path / "e.csv", tmp_path / "packed.aeg", memory_budget="4G", **asked)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "packed.aeg", shallow=False)
 
 
@@ -165,7 +165,7 @@ def test_several_files_of_every_form(small_memory: None, suffix: str, tmp_path: 
     paths, whole = write_parts(tmp_path, suffix)
     convert(whole, tmp_path / "whole.aeg")
     for number, inputs in enumerate([paths, [tmp_path / f"part-*.{suffix}"]]):
-        for budget in (None, "1G"):
+        for budget in (None, "4G"):
             output = tmp_path / f"{number}{budget}.aeg"
             convert(inputs, output, memory_budget=budget)
             assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
@@ -173,7 +173,7 @@ def test_several_files_of_every_form(small_memory: None, suffix: str, tmp_path: 
 
 def test_a_pattern_without_matches(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"none-\*\.csv: no file matches"):
-        convert(tmp_path / "none-*.csv", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "none-*.csv", tmp_path / "g.aeg", memory_budget="4G")
 
 
 def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_urls(small_memory: None, suffix: str, scheme: str, tmp_path: Path) -> N
     else:
         base = tmp_path.as_uri()
     for inputs in ([f"{base}/{path.name}" for path in paths], f"{base}/part-*.{suffix}"):
-        for budget in (None, "1G"):
+        for budget in (None, "4G"):
             convert(inputs, tmp_path / "url.aeg", memory_budget=budget, force=True)
             assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "url.aeg", shallow=False)
 
@@ -204,7 +204,7 @@ def test_urls(small_memory: None, suffix: str, scheme: str, tmp_path: Path) -> N
 def test_urls_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(MissingFileError, match=r"memory://none/x\.csv: no such file"):
-        convert("memory://none/x.csv", tmp_path / "g.aeg", memory_budget="1G")
+        convert("memory://none/x.csv", tmp_path / "g.aeg", memory_budget="4G")
     with pytest.raises(UnsupportedError, match="nosuch"):
         convert("nosuch://x.csv", tmp_path / "g.aeg")
     with pytest.raises(UnsupportedError, match="only edges may be given by URL"):
@@ -235,7 +235,7 @@ def test_features_and_labels_by_id(
     for name, table in tables.items():
         write(table, tmp_path / f"{name}.{suffix}")
     found = []
-    for budget in (None, "1G"):
+    for budget in (None, "4G"):
         result = convert(
             tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget=budget, force=True, dtype=dtype,
             features=tmp_path / f"x.{suffix}", labels=tmp_path / f"y.{suffix}", id_column="id",
@@ -254,7 +254,7 @@ def test_other_features_and_labels(small_memory: None, tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", np.array([[1.0], [np.nan], [2.0]]))
     for labels, expected in (("y.csv", [5, 6, 7]), ("y.npy", [1, -1, 2])):
         result = convert(
-            tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G", force=True,
+            tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G", force=True,
             features=tmp_path / "x.npy", features_out=tmp_path / "x.bin",
             labels=tmp_path / labels,
         )  # fmt: skip
@@ -277,7 +277,7 @@ def test_ids_of_features_that_do_not_fit(
 ) -> None:
     (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
     (tmp_path / "x.csv").write_text("id,f\n" + "".join(f"{i},1\n" for i in ids))
-    for budget in (None, "1G"):
+    for budget in (None, "4G"):
         with pytest.raises(InputError, match=match):
             convert(
                 tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget=budget,
@@ -300,7 +300,7 @@ def test_chunks_are_as_from_edges(small_memory: None, tmp_path: Path) -> None:
             yield table["src"][rows].astype(np.uint16), table["dst"][rows], values
 
     result = convert_chunks(
-        chunks(), tmp_path / "chunks.aeg", memory_budget="1G", layout="both", keep_order=True
+        chunks(), tmp_path / "chunks.aeg", memory_budget="4G", layout="both", keep_order=True
     )
     graph = Graph.from_edges(
         None, table["src"], table["dst"], edge_weight=table["b"], edge_time=table["t"],
@@ -327,7 +327,7 @@ def test_chunks_are_as_from_edges(small_memory: None, tmp_path: Path) -> None:
 )
 def test_bad_chunks(chunks: Any, error: type[Exception], match: str, tmp_path: Path) -> None:
     with pytest.raises(error, match=match):
-        convert_chunks(chunks, tmp_path / "g.aeg", memory_budget="1G", num_nodes=5)
+        convert_chunks(chunks, tmp_path / "g.aeg", memory_budget="4G", num_nodes=5)
     assert os.listdir(tmp_path) == []
 
 
@@ -403,21 +403,21 @@ def test_options_that_contradict(tmp_path: Path) -> None:
         ({"dedup": True, "keep_order": True}, "within a memory budget cannot keep the order"),
     ):
         with pytest.raises(InvalidArgumentError, match=match):
-            convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G", **options)
+            convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G", **options)
     assert os.listdir(tmp_path) == ["e.csv"]
 
 
 def test_names_are_not_ids(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("src,dst\nann,bob\n")
     with pytest.raises(InputError, match=r"line 2, column 1.*'ann' is not a number.*map names"):
-        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G")
     assert os.listdir(tmp_path) == ["e.csv"]
 
 
 def test_sparse_ids_are_refused(small_memory: None, tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text(f"0,1\n{2**40},2\n")
     with pytest.raises(LimitError, match=r"ids should be 0\.\.N-1"):
-        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G")
     assert os.listdir(tmp_path) == ["e.csv"]
 
 
@@ -434,7 +434,7 @@ def test_many_pieces_are_compressed(
     np.save(tmp_path / "e.npy", np.stack([table["src"], table["dst"]]))
     asked: Any = {"layout": layout, "compress": True}
     convert(tmp_path / "e.npy", tmp_path / "whole.aeg", **asked)
-    convert(tmp_path / "e.npy", tmp_path / "bounded.aeg", memory_budget="1G", **asked)
+    convert(tmp_path / "e.npy", tmp_path / "bounded.aeg", memory_budget="4G", **asked)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
     found = Graph.load(tmp_path / "bounded.aeg")
     assert found.compressed

@@ -94,7 +94,7 @@ def test_goes_on_wherever_it_was_interrupted(
         points += 1
         left, memory = points, 50_000
         try:
-            convert(inputs, output, memory_budget="1G", restart=True, **options)
+            convert(inputs, output, memory_budget="4G", restart=True, **options)
         except Interrupt:
             left = 0
         else:
@@ -102,7 +102,7 @@ def test_goes_on_wherever_it_was_interrupted(
         assert not output.exists()
         memory = (20_000, 50_000, 200_000)[points % 3]  # parts are grouped in other ways
         remarks: list[str] = []
-        convert(inputs, output, memory_budget="1G", remark=remarks.append, **options)
+        convert(inputs, output, memory_budget="4G", remark=remarks.append, **options)
         if remarks:
             assert "going on with an interrupted build" in remarks[0]
             phases.add(remarks[0].split(": ")[1].split(" up to")[0].lstrip("0123456789, "))
@@ -131,7 +131,7 @@ KILLED = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     journal.Journal.record = dying
-    convert(sys.argv[3:], sys.argv[2], memory_budget="1G", weight="w", layout="both",
+    convert(sys.argv[3:], sys.argv[2], memory_budget="4G", weight="w", layout="both",
             remark=lambda text: print(text, flush=True))
 """
 
@@ -187,7 +187,7 @@ def interrupt(inputs: Any, output: Path, monkeypatch: pytest.MonkeyPatch, **opti
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
         patch.setattr(Journal, "record", interrupted)
-        convert(inputs, output, memory_budget="1G", **options)
+        convert(inputs, output, memory_budget="4G", **options)
     assert Path(f"{output}.building").exists() and not output.exists()
 
 
@@ -199,7 +199,7 @@ def test_what_was_not_recorded_is_cut_off(
     interrupt(inputs, output, monkeypatch)
     with open(f"{output}.building/edges", "ab") as file:
         file.write(b"half a run")
-    convert(inputs, output, memory_budget="2G")  # another budget does not matter
+    convert(inputs, output, memory_budget="6G")  # another budget does not matter
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
@@ -208,7 +208,7 @@ def test_another_command_is_refused(
 ) -> None:
     inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
     interrupt(inputs, output, monkeypatch, weight="w")
-    again: dict[str, Any] = {"memory_budget": "1G"}
+    again: dict[str, Any] = {"memory_budget": "4G"}
     with pytest.raises(InvalidArgumentError, match=r"weight was 'w' and is None.*--restart"):
         convert(inputs, output, **again)
     with pytest.raises(InvalidArgumentError, match=r"the inputs were .*e1\.parquet and are .*e0"):
@@ -230,10 +230,10 @@ def test_two_builds_of_one_file(
     def second(name: str, unit: str) -> Any:
         if name == "Building lists":
             with pytest.raises(InvalidArgumentError, match=r"another build of .* is running"):
-                convert(inputs, output, memory_budget="1G")
+                convert(inputs, output, memory_budget="4G")
         return lambda done, total: None
 
-    convert(inputs, output, memory_budget="1G", stages=second)
+    convert(inputs, output, memory_budget="4G", stages=second)
     assert output.exists()
 
 
@@ -245,8 +245,8 @@ def test_damaged_manifest(
     interrupt(inputs, output, monkeypatch)
     Path(f"{output}.building/manifest.json").write_text(text)
     with pytest.raises(InvalidArgumentError, match="--restart begins anew"):
-        convert(inputs, output, memory_budget="1G")
-    convert(inputs, output, memory_budget="1G", restart=True)
+        convert(inputs, output, memory_budget="4G")
+    convert(inputs, output, memory_budget="4G", restart=True)
 
 
 # ---- bad inputs -------------------------------------------------------------------------------
@@ -257,19 +257,19 @@ def test_a_bad_id_is_named_and_nothing_left(small_memory: None, tmp_path: Path) 
     lines[4321] = "7,x"
     (tmp_path / "e.csv").write_text("\n".join(lines))
     with pytest.raises(InputError, match=r"e\.csv, line 4322, column 2 \(dst\).*'x'") as caught:
-        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G")
     assert caught.value.line == 4322
     pairs = np.zeros((900, 2), np.int64)
     pairs[777, 1] = -4
     np.save(tmp_path / "e.npy", pairs)
     with pytest.raises(InputError, match=r"e\.npy, row 778, column 2.*-4 is negative"):
-        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="4G")
     with pytest.raises(InputError, match=r"e\.npy, row 778"):
-        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="1G", num_nodes=10)
+        convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="4G", num_nodes=10)
     assert sorted(os.listdir(tmp_path)) == ["e.csv", "e.npy"]
 
 
-@pytest.mark.parametrize("budget", [None, "1G"])
+@pytest.mark.parametrize("budget", [None, "4G"])
 def test_an_npy_file_that_shrinks(
     budget: str | None, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +288,7 @@ def test_an_npy_file_that_shrinks(
     assert os.listdir(tmp_path) == ["e.npy"]
 
 
-@pytest.mark.parametrize("budget", [None, "1G"])
+@pytest.mark.parametrize("budget", [None, "4G"])
 def test_a_text_file_that_shrinks(budget: str | None, tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
     path.write_text("10,11\n" * 2_000_000)
@@ -303,14 +303,14 @@ def test_a_text_file_that_shrinks(budget: str | None, tmp_path: Path) -> None:
 
 def test_a_missing_input(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"no\.csv: no such file"):
-        convert(tmp_path / "no.csv", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "no.csv", tmp_path / "g.aeg", memory_budget="4G")
     assert os.listdir(tmp_path) == []
 
 
 def test_no_edges(small_memory: None, tmp_path: Path) -> None:
     pq.write_table(pa.table({"src": pa.array([], "int64"), "dst": []}), tmp_path / "e.parquet")
     with pytest.raises(InputError):
-        convert(tmp_path / "e.parquet", tmp_path / "g.aeg", memory_budget="1G")
+        convert(tmp_path / "e.parquet", tmp_path / "g.aeg", memory_budget="4G")
     assert os.listdir(tmp_path) == ["e.parquet"]
 
 
@@ -325,7 +325,7 @@ LIMITED = """
     limit = int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        convert(sys.argv[1], sys.argv[2], memory_budget="1G", remark=print)
+        convert(sys.argv[1], sys.argv[2], memory_budget="4G", remark=print)
     except StorageError as error:
         print("refused:", error.errno, error)
 """
@@ -344,7 +344,7 @@ def test_files_that_may_not_grow(
     left = [name for name in os.listdir(tmp_path) if name not in ("e.npy", "g.aeg.building")]
     assert left == []
     convert(tmp_path / "e.npy", tmp_path / "whole.aeg")
-    convert(tmp_path / "e.npy", output, memory_budget="1G")
+    convert(tmp_path / "e.npy", output, memory_budget="4G")
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
@@ -368,12 +368,12 @@ def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
         output = disk / "g.aeg"
         remarks: list[str] = []
         with pytest.raises(StorageError, match=r"cannot write .*No space") as caught:
-            convert(tmp_path / "e.npy", output, memory_budget="1G", remark=remarks.append)
+            convert(tmp_path / "e.npy", output, memory_budget="4G", remark=remarks.append)
         assert caught.value.errno == errno.ENOSPC
         assert os.listdir(disk) == ["g.aeg.building"]
         assert "the same command goes on from there" in remarks[-1]
         subprocess.run(["mount", "-o", "remount,size=16M", str(disk)], check=True)
-        convert(tmp_path / "e.npy", output, memory_budget="1G", remark=remarks.append)
+        convert(tmp_path / "e.npy", output, memory_budget="4G", remark=remarks.append)
         assert "going on with an interrupted build" in remarks[-1]
         assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
         assert os.listdir(disk) == ["g.aeg"]
