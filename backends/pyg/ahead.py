@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -64,7 +65,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
     Raises:
         InvalidArgumentError: ``sampler`` or ``features`` is not one of ours.
-        UnsupportedError: ``plan_ahead`` for a graph of many types.
+        UnsupportedError: ``plan_ahead`` for a graph of many types, or links instead of nodes.
     """
 
     def __init__(
@@ -75,6 +76,12 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             raise InvalidArgumentError(
                 "sampler must be a NeighborSampler or HeteroNeighborSampler of aethergraph.pyg, "
                 f"got {type(sampler).__name__}"
+            )
+        if getattr(input_nodes, "ndim", 1) == 2:
+            raise UnsupportedError(
+                "LookAhead knows the seeds of NodeLoader: input_nodes must be one-dimensional, got "
+                f"shape {tuple(input_nodes.shape)}: for links take LinkNeighborLoader of "
+                "aethergraph.pyg, which samples ahead by itself"
             )
         self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
         if self.plan_ahead and sampler.is_hetero:
@@ -99,13 +106,15 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             yield from self.batches
             return
         rest, sampler = iter(self.batches), self.sampler
+        begun: deque[list[Any]] = deque()  # chunks that were taken from rest, and not yielded yet
 
         def chunks() -> Iterator[list[Any]]:
             for first in rest:
                 size = self.plan_ahead
                 if not size and groups is not None:
                     size = groups.size(len(first), shares=2)
-                yield [first, *islice(rest, size - 1)]
+                begun.append([first, *islice(rest, size - 1)])
+                yield begun[-1]
 
         def sample(chunk: list[Any]) -> tuple[list[Any], Any, list[Ids]]:
             requests = [next(sampler.node_steps(self._seeds(positions))) for positions in chunk]
@@ -117,14 +126,15 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
         with prefetch_map(sample, chunks(), num_threads=1, depth=1) as made:
             for chunk, samples, nodes in made:
+                begun.popleft()
                 plans = self._plan(nodes)  # for as long as it is held
                 for number, positions in enumerate(chunk):
                     sampler.expect(samples)
                     yield positions
                     if sampler.is_expecting:  # nobody in this process asks for samples
+                        made.close()
                         plans.clear()
-                        yield from chunk[number + 1 :]
-                        yield from rest
+                        yield from chain(chunk[number + 1 :], *begun, rest)
                         return
 
     def _draw(

@@ -108,6 +108,40 @@ def test_stock_loaders_with_look_ahead(folder: Path, storage: str, ahead: int) -
         assert hits[1] > 1.1 * hits[0]
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+def test_worker_processes_get_every_batch(folder: Path, ahead: int) -> None:
+    """They sample, so that what was begun here for the next batches is in vain."""
+    graph, nodes = open_graph(folder, "memory"), torch.arange(NODES)
+    features = pyg.FeatureStore.from_graph(graph)
+    sampler = NeighborSampler((features, GraphStore(graph)), [3], seed=3)
+    batches = BatchSampler(SequentialSampler(nodes), batch_size=100, drop_last=False)
+    look = LookAhead(sampler, nodes, batches, plan_ahead=ahead, features=features)
+    loader = NodeLoader(
+        (features, GraphStore(graph)), sampler, nodes, batch_sampler=look, num_workers=2
+    )
+    assert torch.equal(torch.cat([batch.input_id for batch in loader]), nodes)
+
+
+def test_groups_that_nobody_asks_for_are_handed_out(folder: Path) -> None:
+    path = folder / "groups.aeg"
+    open_graph(folder, "memory").save(path)
+    graph = Graph.load(path, storage="uring", memory_budget="19M")
+    sampler = NeighborSampler((pyg.FeatureStore.from_graph(graph), GraphStore(graph)), [40, 40])
+    batches = list(
+        BatchSampler(SequentialSampler(range(NODES)), batch_size=NODES // 8, drop_last=False)
+    )
+    assert sampler.groups is not None
+    assert sampler.groups.size(NODES // 8, shares=2) < len(batches) // 3
+    assert list(LookAhead(sampler, torch.arange(NODES), batches)) == batches
+
+
+def test_look_ahead_is_for_nodes(folder: Path) -> None:
+    graph = open_graph(folder, "memory")
+    sampler = NeighborSampler((pyg.FeatureStore.from_graph(graph), GraphStore(graph)), [3])
+    with pytest.raises(errors.UnsupportedError, match="LinkNeighborLoader"):
+        LookAhead(sampler, torch.zeros(2, 5, dtype=torch.long), [[0]])
+
+
 def test_look_ahead_checks_what_it_plans_for(folder: Path) -> None:
     graph = open_graph(folder, "memory")
     sampler = NeighborSampler((pyg.FeatureStore.from_graph(graph), GraphStore(graph)), [3])
