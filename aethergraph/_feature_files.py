@@ -83,7 +83,10 @@ def find_rows(path: native.Path, storage: str) -> FoundRows:
     file = native.NativeFile(path)
     table = SectionTable(file, native.CONTENT_FEATURES)
     if len(table.meta.arrays) != 1:
-        raise FormatError(f"{file.path}: a feature file has one array")
+        raise FormatError(
+            f"{file.path}: a feature file has one array; packed batches are opened by "
+            "aethergraph.packing.PackedFeatures.load"
+        )
     return _find_array(table, 0, "native", storage)
 
 

@@ -93,15 +93,15 @@ def _check_hot(hot: Ids, num_rows: int) -> Ids:
     return np.ascontiguousarray(hot, np.int64)
 
 
-def hottest(numbers: Numbers, num_rows: int, count: int) -> Ids:
+def hottest(numbers: Numbers, num_rows: int, count: int, span: int = _CHUNK_ROWS) -> Ids:
     """The ``count`` rows with the largest numbers, the largest first, the first of equal ones.
 
-    ``numbers(start, stop)`` gives those of a span of rows: memory is bounded by ``count`` and a
-    span.
+    ``numbers(start, stop)`` gives those of a span of rows: memory is bounded by ``count`` and
+    ``span``.
     """
     best_ids, best = np.empty(0, np.int64), np.empty(0)
-    for start in range(0, num_rows, _CHUNK_ROWS):
-        stop = min(start + _CHUNK_ROWS, num_rows)
+    for start in range(0, num_rows, span):
+        stop = min(start + span, num_rows)
         found = np.asarray(numbers(start, stop), np.float64)
         ids = np.concatenate([best_ids, np.arange(start, stop)])
         found = np.concatenate([best, np.where(np.isnan(found), -np.inf, found)])

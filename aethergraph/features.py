@@ -237,6 +237,11 @@ class FeatureStore(RowTable):
         return None if self._origin is None else self._origin.path
 
     @property
+    def fingerprint(self) -> str | None:
+        """Tells the file's rows from any others, for what is made of them; None without a file."""
+        return None if self._origin is None else self._origin.fingerprint
+
+    @property
     def storage(self) -> str:
         """Where the rows are: ``"mmap"``, ``"memory"``, or ``"uring"`` (read when gathered)."""
         return self._storage

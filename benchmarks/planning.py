@@ -4,9 +4,12 @@
 
 The nodes of GraphSAGE batches of outofcore_gather.py are gathered from a file of 512-byte rows 5
 times larger than the limit, all contenders the same batches in the same order: without planning,
-and with FeatureStore.plan for 8, 32, 128 batches at a time and for all. Every run is a process in a
-fresh cgroup that begins with an empty cache. Beside them the hits of Belady's algorithm over all
-batches, with room for as many rows.
+with FeatureStore.plan for 8, 32, 128 batches at a time and for all, and from a file that
+aethergraph.packing wrote before in the order of the batches, with as many hot rows as the same
+memory holds beside a batch. Every run is a process in a fresh cgroup that begins with an empty
+cache. The time of the packed run has the reading of its hot rows, but not the packing, which is
+shown beside it. Beside them the hits of Belady's algorithm over all batches, with room for as many
+rows.
 """
 
 from __future__ import annotations
@@ -26,24 +29,33 @@ import common
 import numpy as np
 from cgroups import AnonymousPeak, cgroup, parse_size
 from common import Ratio, Report
+from numpy.typing import NDArray
 from optimum import belady_hits
 from outofcore_gather import BATCH, BATCHES, FANOUTS, ROW_BYTES, make_trace
 from train_beyond_memory import make_files
 
 NONE = "no planning"
+PACKED = "packed on disk"
 AHEAD = {NONE: 0, "8 batches": 8, "32 batches": 32, "128 batches": 128, "all batches": 1 << 30}
+NAMES = (*AHEAD, PACKED)
+Batches = list[NDArray[np.int64]]
 
 
 # ---- a contender (child) -----------------------------------------------------------------------
 
 
 def child(config: dict[str, Any]) -> None:
+    ids, ends = (np.load(config["trace"] + f"-{part}.npy") for part in ("ids", "ends"))
+    batches = np.split(ids, ends[:-1])
+    gather = gather_packed if config["name"] == PACKED else gather_planned
+    print(json.dumps(gather(config, batches)))
+
+
+def gather_planned(config: dict[str, Any], batches: Batches) -> dict[str, Any]:
     from aethergraph import FeatureStore
 
     store = FeatureStore.load(config["path"], "uring", memory_budget=config["budget"])
-    ids, ends = (np.load(config["trace"] + f"-{part}.npy") for part in ("ids", "ends"))
-    batches = np.split(ids, ends[:-1])
-    ahead, planning, plan_bytes = config["ahead"], 0.0, 0
+    ahead, planning, plan_bytes = AHEAD[config["name"]], 0.0, 0
     out = np.empty((max(map(len, batches)), *store.row_shape), store.dtype)
     checksum = 0.0
     cpu, start = time.process_time(), time.perf_counter()
@@ -60,12 +72,50 @@ def child(config: dict[str, Any]) -> None:
             checksum += float(gather(batch, out=out[: len(batch)])[:, 0].sum(dtype=np.float64))
     seconds = time.perf_counter() - start
     stats = store.stats()
-    print(json.dumps({
+    return {
         "seconds": seconds, "cpu_seconds": time.process_time() - cpu, "planning": planning,
         "plan_bytes": plan_bytes, "rows": stats.rows, "hit_rate": stats.hit_rate,
         "device_bytes": stats.device_bytes, "device_reads": stats.device_reads,
-        "frames": stats.frames, "checksum": checksum,
-    }))  # fmt: skip
+        "frames": stats.frames, "checksum": checksum, "packing": 0.0, "packed_bytes": 0,
+    }  # fmt: skip
+
+
+def gather_packed(config: dict[str, Any], batches: Batches) -> dict[str, Any]:
+    from aethergraph import FeatureStore
+    from aethergraph.packing import PackedFeatures, Packing
+
+    budget, path = config["budget"], config["path"] + ".packed"
+    store = FeatureStore.load(config["path"], "uring", memory_budget=budget // 2)
+    longest = max(map(len, batches))
+    start = time.perf_counter()
+    with Packing(
+        batches, store, path, memory_budget=budget // 2,
+        hot_budget=max(0, budget - longest * (ROW_BYTES + 4) - (1 << 20)),
+    ) as packing:  # fmt: skip
+        packing.save()
+        hit_rate = 1 - packing.rows_read / sum(map(len, batches))
+        memory = max(budget, packing.memory)  # more only where a batch alone is (--quick)
+    packing_seconds = time.perf_counter() - start
+    shape, dtype = store.row_shape, store.array_dtype
+    store.close()
+    common.drop_from_cache(Path(path))
+    out = np.empty((longest, *shape), dtype)
+    checksum = 0.0
+    cpu, start = time.process_time(), time.perf_counter()
+    packed = PackedFeatures.load(path, memory)
+    for batch in batches:
+        rows = packed.gather(batch, out=out[: len(batch)])
+        checksum += float(rows[:, 0].sum(dtype=np.float64))
+    seconds = time.perf_counter() - start
+    stats, size = packed.stats(), os.path.getsize(path)
+    os.unlink(path)
+    return {
+        "seconds": seconds, "cpu_seconds": time.process_time() - cpu, "planning": 0.0,
+        "plan_bytes": 0, "rows": stats.rows, "hit_rate": hit_rate,
+        "device_bytes": stats.device_bytes, "device_reads": stats.device_reads,
+        "frames": stats.num_hot, "checksum": checksum, "packing": packing_seconds,
+        "packed_bytes": size,
+    }  # fmt: skip
 
 
 # ---- the parent --------------------------------------------------------------------------------
@@ -83,7 +133,7 @@ def run(name: str, setting: Setting) -> dict[str, Any]:
     """One run in a fresh cgroup."""
     config = {
         "path": str(setting.path), "trace": str(setting.trace), "budget": setting.budget,
-        "ahead": AHEAD[name],
+        "name": name,
     }  # fmt: skip
     common.drop_from_cache(setting.path)
     load = os.getloadavg()[0]
@@ -97,7 +147,7 @@ def run(name: str, setting: Setting) -> dict[str, Any]:
 
 
 def measure(setting: Setting, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    names = list(AHEAD)
+    names = list(NAMES)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(rounds):
         shift = number % len(names)
@@ -126,13 +176,15 @@ def write_table(report: Report, found: dict[str, list[dict[str, Any]]], optimum:
             median(runs, "device_bytes") / 1e9, round(median(runs, "device_reads")),
             median(runs, "cpu_seconds"), median(runs, "planning"),
             *(common.size(median(runs, key)) for key in ("plan_bytes", "anonymous_peak")),
+            median(runs, "packing"), median(runs, "packed_bytes") / 1e9,
             median(runs, "load_before"),
         ])  # fmt: skip
     report.table(
         "All batches once, medians of the rounds",
         ["planned together", f"times as fast as {NONE}", "seconds", "found in the cache",
          "by Belady's algorithm", "GB read", "reads", "processor seconds", "of it planning, s",
-         "memory of a plan", "peak of anonymous memory", "load before"],
+         "memory of a plan", "peak of anonymous memory", "packing, s", "GB packed on disk",
+         "load before"],
         rows,
     )  # fmt: skip
 

@@ -100,7 +100,7 @@ class FileReader:
 
     def read(
         self, offsets: ArrayLike, lengths: ArrayLike | int, out: NDArray[Any] | None = None, *,
-        progress: Progress | None = None,
+        progress: Progress | None = None, task: Task | None = None,
     ) -> NDArray[Any]:  # fmt: skip
         """The bytes of n ranges, one range after the other.
 
@@ -109,6 +109,7 @@ class FileReader:
             lengths: [n] integers, or one for all.
             out: a contiguous array that has room for all bytes; new memory if None.
             progress: called with (bytes done, bytes in all).
+            task: of the long call that this one is part of.
 
         Returns:
             ``out``, or a uint8 vector of the sum of ``lengths``.
@@ -136,7 +137,10 @@ class FileReader:
             if code:
                 raise_error(code, err, self.path)
 
-        run_long(call, progress, total)
+        if task is None:
+            run_long(call, progress, total)
+        else:
+            call(task)
         return out
 
     def _requests(

@@ -244,6 +244,9 @@ def test_planning(data: Path) -> None:
     runs = {name: one[0] for name, one in document["data"]["runs"].items()}
     assert runs["all batches"]["hit_rate"] >= runs["no planning"]["hit_rate"]
     assert abs(runs["all batches"]["hit_rate"] - document["data"]["optimum"]) < 0.01
+    packed = runs["packed on disk"]
+    assert packed["device_bytes"] > packed["packed_bytes"] / 2 > 0
+    assert packed["packing"] > 0
 
 
 def test_large_graphs_are_the_same_every_time(data: Path) -> None:

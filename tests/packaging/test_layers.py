@@ -34,6 +34,7 @@ PYTHON_LAYERS = [
         "_feature_table",
         "_row_plan",
         "_hot",
+        "packing",
     },
     {"sampling"},
     {"loading"},

@@ -1,0 +1,100 @@
+"""Spool: the row numbers of all batches, on disk until they are packed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.errors import MissingFileError, StorageError
+from aethergraph.packing.layout import fingerprint
+
+__all__ = ["Spool", "SpooledBatch"]
+
+Ids = NDArray[np.int64]
+
+
+class SpooledBatch(NamedTuple):
+    """What a batch asks for: ``unique[inverse]``; ``unique`` ascends."""
+
+    unique: Ids
+    inverse: NDArray[np.uint32]
+
+
+class Spool:
+    """Batches in a file without a name: nothing is left of it, even after a kill.
+
+    Args:
+        folder: where there is room: 12 bytes for each id.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        with _named(folder):
+            # Closed by close(), or with the spool.
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._parts: list[tuple[int, int, int]] = []
+        self._bytes = 0
+        self._data: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.fingerprints: list[bytes] = []
+
+    def append(self, ids: Ids) -> None:
+        """Add a batch."""
+        unique, inverse = np.unique(ids, return_inverse=True)
+        self.fingerprints.append(fingerprint(ids))
+        self._parts.append((self._bytes, len(unique), len(ids)))
+        places = np.zeros(len(ids) + len(ids) % 2, np.uint32)  # int64 stays aligned
+        places[: len(ids)] = inverse
+        with _named(self._folder):
+            self._file.write(unique.data)
+            self._file.write(places.data)
+        self._bytes += unique.nbytes + places.nbytes
+
+    def end(self) -> None:
+        """After the last batch."""
+        with _named(self._folder):
+            self._file.flush()
+        if self._bytes:
+            self._data = np.asarray(np.memmap(self._file, np.uint8, "r", shape=(self._bytes,)))
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[SpooledBatch]:
+        for begin, rows, ids in self._parts:
+            middle = begin + 8 * rows
+            yield SpooledBatch(
+                self._data[begin:middle].view(np.int64),
+                self._data[middle : middle + 4 * ids].view(np.uint32),
+            )
+
+    def counts(self, start: int, stop: int) -> NDArray[Any]:
+        """How many batches ask for each of the rows ``start .. stop - 1``."""
+        found = np.zeros(stop - start, np.uint32)
+        for unique, _ in self:
+            begin, end = np.searchsorted(unique, (start, stop))
+            found[unique[begin:end] - start] += 1
+        return found
+
+    def close(self) -> None:
+        """Give the space back."""
+        self._data = np.empty(0, np.uint8)
+        self._file.close()
+
+
+@contextmanager
+def _named(folder: str) -> Iterator[None]:
+    """Failures of the temporary file as our errors."""
+    try:
+        yield
+    except OSError as error:
+        made = MissingFileError if error.errno == errno.ENOENT else StorageError
+        code = error.errno or errno.EIO
+        message = f"{folder}: the batches cannot be noted here: {os.strerror(code)}"
+        raise made(code, message, folder) from error

@@ -1,0 +1,382 @@
+"""PackedFeatures: a FeatureStore whose rows lie in the order of batches that are known ahead."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _binding as native
+from aethergraph._arrays import as_count, as_ids
+from aethergraph._hot import DEFAULT_BUDGET
+from aethergraph._memory import parse_size
+from aethergraph.container import SectionTable, check_fingerprint
+from aethergraph.errors import (
+    CorruptFileError,
+    FileChangedError,
+    FormatError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+from aethergraph.features import FeatureStore
+from aethergraph.packing.layout import (
+    INDEX_COLUMNS,
+    NAMES,
+    batch_bytes,
+    fingerprint,
+    hot_room,
+    memory_needed,
+    places_at,
+)
+
+__all__ = ["PackedFeatures", "PackedStats"]
+
+Ids = NDArray[np.int64]
+
+
+class PackedStats(NamedTuple):
+    """What gathering packed batches came to since the file was opened in this process.
+
+    Attributes:
+        batches: packed batches that were gathered.
+        rows: rows of them.
+        others: gathers that were no packed batch, served by ``features``.
+        device_reads: reads that the operating system was asked for, those of hot rows included.
+        device_bytes: bytes that came from it.
+        num_hot: rows that are in memory.
+        used: bytes of memory for hot rows, the largest batch and the index.
+        tier: ``"uring"`` or ``"pread"``: how the system is asked.
+        direct: whether reads go past the page cache.
+    """
+
+    batches: int
+    rows: int
+    others: int
+    device_reads: int
+    device_bytes: int
+    num_hot: int
+    used: int
+    tier: str
+    direct: bool
+
+
+class _PackedFile:
+    """What a packed file says of itself, checked."""
+
+    def __init__(self, path: native.Path) -> None:
+        self.file = native.NativeFile(path)
+        self.path: str = self.file.path
+        table = SectionTable(self.file, native.CONTENT_FEATURES)
+        arrays = table.meta.arrays
+        if tuple(array.name for array in arrays) != NAMES:
+            raise FormatError(f"{self.path}: not a file of packed batches: see aethergraph.packing")
+        self.fingerprint = table.fingerprint()
+        hot, batches, index, source = map(table.array, range(len(NAMES)))
+        self.code = native.DTYPE_CODES[arrays[0].dtype]
+        self.num_hot = len(hot)
+        self.row_shape = hot.shape[1:]
+        self.row_bytes = int(np.prod(self.row_shape, dtype=np.int64)) * hot.dtype.itemsize
+        self.hot_offset = self.file.offset_of(hot) if hot.size else 0
+        self.batches_offset = self.file.offset_of(batches) if batches.size else 0
+        self.index = self._check_index(index, batches)
+        try:
+            self.source: dict[str, Any] = json.loads(source.tobytes())
+            self.num_rows = as_count(self.source["num_rows"], "num_rows")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise CorruptFileError(
+                f"{self.path}: what was packed cannot be read: {error}"
+            ) from error
+        self.file.check()
+
+    def _check_index(self, index: NDArray[Any], batches: NDArray[Any]) -> NDArray[np.uint64]:
+        size = batches.nbytes
+        proper = (
+            index.dtype == np.uint64 and index.shape[1:] == (INDEX_COLUMNS,)
+            and batches.dtype == np.uint8 and batches.ndim == 1 and self.row_bytes > 0
+        )  # fmt: skip
+        if proper:
+            index = index.copy()
+            # Each bound keeps the next product small.
+            proper = bool(
+                (index[:, 0] <= size).all() and (index[:, 1] <= size // self.row_bytes).all()
+                and (index[:, 2] <= size // 4).all()
+            )  # fmt: skip
+        begin = 0
+        for at, num_rows, num_ids in index[:, :3].tolist() if proper else ():
+            proper = proper and at == begin
+            begin += batch_bytes(num_rows, num_ids, self.row_bytes)
+        if not proper or begin != size:
+            raise CorruptFileError(f"{self.path}: the index of the packed batches is damaged")
+        return index
+
+
+class _PackedRows:
+    """Gathers batches by one read each; stands where a store has its native rows."""
+
+    def __init__(
+        self, found: _PackedFile, features: FeatureStore | None, progress: native.Progress | None
+    ) -> None:
+        self.path, self.code = found.path, found.code
+        self.features = features
+        self.index = found.index
+        self.num_hot = found.num_hot
+        self._row_bytes = found.row_bytes
+        self._numbers = {one[3:].tobytes(): n for n, one in enumerate(found.index)}
+        self._offset = found.batches_offset
+        self.reader = native.FileReader(found.path)
+        first = hot_room(found.num_hot, found.row_bytes) * found.row_bytes
+        self.used = memory_needed(found.index, found.num_hot, found.row_bytes)
+        sizes = [batch_bytes(r, n, found.row_bytes) for r, n in found.index[:, 1:3].tolist()]
+        room = native.buffer_alloc(first + max(sizes, default=0))
+        size = found.num_hot * found.row_bytes
+        self.reader.read([found.hot_offset], [size], room[:size], progress=progress)
+        dtype = native.ARRAY_DTYPES[found.code]
+        whole = len(room) // found.row_bytes
+        rows = room[: whole * found.row_bytes].view(dtype).reshape(whole, *found.row_shape)
+        self._rows = native.NativeRows(rows, found.code)
+        self._batch = room[first:]
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self.batches = self.rows = self.others = 0
+
+    def find(self, ids: Ids) -> int | None:
+        """The number of the batch that asks for ``ids``."""
+        return self._numbers.get(fingerprint(ids))
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """As ``FileRows.gather``, of a packed batch or of ``features``."""
+        number = self.find(as_ids(ids, "ids"))
+        if number is not None:
+            self.read(number, out, out_code, task)
+            return
+        if self.features is None:
+            some = ", ".join(map(str, ids[:3])) + (", ..." if len(ids) > 3 else "")
+            raise InvalidArgumentError(
+                f"{self.path}: the {len(ids)} ids [{some}] are none of the {len(self.index)} "
+                "packed batches: gather what was packed, in its order, or give load(features=) "
+                "the store that has all rows"
+            )
+        self.others += 1
+        self.features.native_rows().gather(ids, out, out_code, task)
+
+    def read(
+        self, number: int, out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """The rows of batch ``number``."""
+        begin, num_rows, num_ids = self.index[number, :3].tolist()
+        size = batch_bytes(num_rows, num_ids, self._row_bytes)
+        if self._process != os.getpid():  # the lock may have been taken when we were forked
+            self._lock, self._process = threading.Lock(), os.getpid()
+        with self._lock:
+            self.reader.read([self._offset + begin], [size], self._batch[:size], task=task)
+            at = places_at(num_rows, self._row_bytes)
+            places = self._batch[at : at + 4 * num_ids].view(np.uint32)
+            try:
+                self._rows.gather(places, out, out_code, task)
+            except OutOfRangeError as error:
+                raise CorruptFileError(
+                    f"{self.path}: batch {number} is damaged: pack it again"
+                ) from error
+            self.batches += 1
+            self.rows += num_ids
+
+
+class PackedFeatures(FeatureStore):
+    """The rows of batches that were packed in the order of their use (:func:`pack`).
+
+    A :class:`FeatureStore` for those batches: :meth:`gather` knows them by their ids, in any
+    order of batches, and reads each at once, past the page cache; hot rows are in memory. As a
+    graph's attribute it serves every loader that asks for the same batches again: the same seeds
+    and keys. Other ids are refused, or served by the store that was packed.
+
+    Threads may share it and take turns. Forked children share the hot rows.
+    """
+
+    _packed: _PackedRows
+    _found: tuple[str, int]
+    _source: str
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls,
+        path: native.Path,
+        memory_budget: int | str | None = None,
+        *,
+        features: FeatureStore | None = None,
+        progress: native.Progress | None = None,
+    ) -> PackedFeatures:
+        """Open a file of packed batches.
+
+        Args:
+            path: the file.
+            memory_budget: bytes, or a text such as ``"1G"``; default ``"512M"``: for the hot rows
+                and the largest batch. Results of ``gather`` are not in it.
+            features: the store that was packed: checked to be that, and asked for all ids that
+                are no packed batch.
+            progress: called with (bytes done, bytes in all) while hot rows are read.
+
+        Raises:
+            InvalidArgumentError: the budget is too small; the message has the least.
+            FileChangedError: ``features`` has other rows than those that were packed.
+            MissingFileError, StorageError, FormatError, TruncatedFileError, CorruptFileError: the
+                file cannot be opened, or its content is wrong.
+        """
+        found = _PackedFile(path)
+        memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
+        least = memory_needed(found.index, found.num_hot, found.row_bytes)
+        if memory < least:
+            raise InvalidArgumentError(
+                f"{found.path}: memory_budget = {memory} does not hold the {found.num_hot} hot "
+                f"rows and the largest batch: at least {least} are needed, or pack with a smaller "
+                "hot_budget"
+            )
+        if features is not None:
+            _check_source(found, features)
+        packed: Any = _PackedRows(found, features, progress)
+        self: Any = cls._over(packed, (found.num_rows, *found.row_shape), None, "packed")
+        self._packed = packed
+        self._found = found.fingerprint, memory
+        self._source = found.source.get("path") or "from an array"
+        opened: PackedFeatures = self
+        return opened
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file of packed batches."""
+        return self._packed.path
+
+    @property
+    def num_batches(self) -> int:
+        """Batches that were packed."""
+        return len(self._packed.index)
+
+    def batch(
+        self,
+        number: int,
+        out: NDArray[Any] | None = None,
+        dtype: DTypeLike | str | None = None,
+        *,
+        ids: ArrayLike | None = None,
+    ) -> NDArray[Any]:
+        """The rows of a packed batch, as ``gather`` gives those of its ids.
+
+        Args:
+            number: of the batch, from 0 on, in the order of packing.
+            out, dtype: as in :meth:`gather`.
+            ids: those of the batch, to be sure that it is this one.
+
+        Raises:
+            OutOfRangeError: there is no such batch.
+            InvalidArgumentError: ``ids`` are others than those that were packed.
+        """
+        rows: Any = self.native_rows()
+        number = as_count(number, "number")
+        if number >= self.num_batches:
+            raise OutOfRangeError(
+                f"batch {number} is not in 0..{self.num_batches - 1} "
+                f"(num_batches={self.num_batches})",
+                value=number,
+            )
+        if ids is not None:
+            found = fingerprint(as_ids(ids, "ids"))
+            if found != self._packed.index[number, 3:].tobytes():
+                other = self._packed.find(as_ids(ids, "ids"))
+                where = "no packed batch" if other is None else f"batch {other}"
+                raise InvalidArgumentError(
+                    f"{self.path}: the ids are those of {where}, not of batch {number}"
+                )
+        count = int(self._packed.index[number, 2])
+        result, code = self._result(rows, count, out, dtype)
+        if result.nbytes < native.LONG_CALL_BYTES:
+            rows.read(number, result, code)
+        else:
+            native.run_task(lambda task: rows.read(number, result, code, task), None, result.nbytes)
+        return result
+
+    def stats(self) -> PackedStats:  # type: ignore[override]
+        """Batches, reads and memory in this process."""
+        self.native_rows()
+        packed, reader = self._packed, self._packed.reader
+        reads = reader.stats()
+        return PackedStats(
+            batches=packed.batches, rows=packed.rows, others=packed.others,
+            device_reads=reads.reads, device_bytes=reads.bytes, num_hot=packed.num_hot,
+            used=packed.used, tier=reader.tier, direct=reader.direct,
+        )  # fmt: skip
+
+    def verify(self, progress: native.Progress | None = None) -> None:
+        """Read the whole file and compare its checksums.
+
+        Raises:
+            CorruptFileError: names the first section that is damaged.
+            FileChangedError: the file is another one than was opened.
+        """
+        self.native_rows()
+        found = _PackedFile(self._packed.path)
+        check_fingerprint(found.path, self._found[0], found.fingerprint)
+        native.run_long(found.file.verify, progress, found.file.size)
+        found.file.check()
+
+    def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
+        """All rows in memory, where :meth:`load` was given the store that has them."""
+        return self._all_rows().to_memory(progress)
+
+    def to_uring(self, memory_budget: int | str | None = None, **options: Any) -> FeatureStore:
+        """All rows, where :meth:`load` was given the store that has them."""
+        return self._all_rows().to_uring(memory_budget, **options)
+
+    def _all_rows(self) -> FeatureStore:
+        self.native_rows()
+        if self._packed.features is None:
+            raise UnsupportedError(
+                f"{self!r} has the rows of {self.num_batches} batches only: open the file that "
+                f"was packed, {self._source}"
+            )
+        return self._packed.features
+
+    def close(self) -> None:
+        """Close the file and drop the hot rows; ``features`` stays open."""
+        if not self.closed:
+            self._packed.reader.close()
+        super().close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.num_batches} batches"
+        return (
+            f"PackedFeatures(shape={self.shape}, dtype={self.dtype_name}, {state}, "
+            f"path={self.path!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.native_rows()
+        return _reopen, (self._packed.path, *self._found, self._packed.features)
+
+
+def _reopen(path: str, expected: str, memory: int, features: FeatureStore | None) -> PackedFeatures:
+    packed = PackedFeatures.load(path, memory, features=features)
+    check_fingerprint(path, expected, packed._found[0])
+    return packed
+
+
+def _check_source(found: _PackedFile, features: FeatureStore) -> None:
+    shape, packed = features.shape, (found.num_rows, *found.row_shape)
+    if shape != packed or features.dtype_code != found.code:
+        raise InvalidArgumentError(
+            f"{found.path}: rows of {native.DTYPE_NAMES[found.code]} {packed} were packed, "
+            f"features has {features.dtype_name} {shape}"
+        )
+    expected = found.source.get("fingerprint")
+    if features.fingerprint != expected:
+        raise FileChangedError(
+            errno.ESTALE,
+            f"{found.path}: the rows of {found.source.get('path') or 'an array'} were packed as "
+            f"they were then; {features!r} has others: pack again",
+            found.path,
+        )
