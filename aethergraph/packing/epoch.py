@@ -19,6 +19,7 @@ from aethergraph._hot import hottest
 from aethergraph._memory import format_size, parse_size
 from aethergraph.container import ArrayMeta, FileMeta, write_meta
 from aethergraph.errors import (
+    ClosedError,
     InvalidArgumentError,
     LimitError,
     OutOfRangeError,
@@ -117,15 +118,14 @@ class Packing:
         num_rows = self._features.num_rows
         for number, one in enumerate(lists):
             ids = as_ids(one, "lists")
-            if len(ids):
-                bad = (ids < 0) | (ids >= num_rows)
-                if bad.any():
-                    at = int(bad.argmax())
-                    raise OutOfRangeError(
-                        f"lists[{number}][{at}] = {ids[at]} is not in 0..{num_rows - 1} "
-                        f"(num_rows={num_rows})",
-                        position=at, value=int(ids[at]),
-                    )  # fmt: skip
+            bad = (ids < 0) | (ids >= num_rows)
+            if bad.any():
+                at = int(bad.argmax())
+                raise OutOfRangeError(
+                    f"lists[{number}][{at}] = {ids[at]} is not in 0..{num_rows - 1} "
+                    f"(num_rows={num_rows})",
+                    position=at, value=int(ids[at]),
+                )  # fmt: skip
             self._spool.append(ids)
         self._spool.end()
 
@@ -199,9 +199,12 @@ class Packing:
             progress: called with (bytes done, bytes in all).
 
         Raises:
+            ClosedError: :meth:`close` was called.
             StorageError: there is no space, or another operation of the system failed.
             FileChangedError: the file of the rows was written to.
         """
+        if self._spool.closed:
+            raise ClosedError(f"{self!r} was closed: make another one")
         self._check_space()
         with native.NativeWriter(self.path, native.CONTENT_FEATURES) as writer:
             self._write(_Stream(writer, progress, self.nbytes))

@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ class Spool:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         with _named(folder):
-            # Closed by close(), or with the spool.
+            # Open until close().
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._parts: list[tuple[int, int, int]] = []
         self._bytes = 0
@@ -82,10 +82,16 @@ class Spool:
             found[unique[begin:end] - start] += 1
         return found
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._file.closed
+
     def close(self) -> None:
         """Give the space back."""
         self._data = np.empty(0, np.uint8)
-        self._file.close()
+        with suppress(OSError):  # what could not be written is not needed any more
+            self._file.close()
 
 
 @contextmanager

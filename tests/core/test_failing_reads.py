@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureStore, Graph
+from aethergraph.packing import pack
 
 # While FAIL_READS is set, pread of a file whose name ends in ".broken" fails.
 PRELOAD = r"""
@@ -49,13 +50,16 @@ def make_files(folder: Path) -> None:
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(20_000, *rng.integers(0, 20_000, (2, 400_000)))
     graph.save(folder / "graph.broken")
-    FeatureStore.from_array(rng.random((20_000, 32), np.float32)).save(folder / "features.broken")
+    features = FeatureStore.from_array(rng.random((20_000, 32), np.float32))
+    features.save(folder / "features.broken")
+    pack([np.arange(0, 20_000, 7)], features, folder / "packed.broken")
 
 
 SCRIPT = """
 import errno, os, sys
 import numpy as np
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph.packing import PackedFeatures
 what, failure, folder = sys.argv[1:]
 options = {"storage": "uring", "memory_budget": "64M"}
 path = os.path.join(folder, what + ".broken")
@@ -65,7 +69,7 @@ if what == "graph":
     def use(keys):
         return list(sampler.sample_many([seeds] * len(keys), keys))
 else:
-    rows = FeatureStore.load(path, **options)
+    rows = FeatureStore.load(path, **options) if what == "features" else PackedFeatures.load(path)
     def use(keys):
         return [rows.gather(seeds) for _ in keys]
 if failure == "truncated":
@@ -91,7 +95,7 @@ print("alive")
 
 
 @pytest.mark.parametrize("tier", ["uring", "pread"])
-@pytest.mark.parametrize("what", ["graph", "features"])
+@pytest.mark.parametrize("what", ["graph", "features", "packed"])
 def test_a_truncated_file(
     tmp_path: Path, run_python: Callable[..., Any], what: str, tier: str
 ) -> None:
@@ -100,7 +104,7 @@ def test_a_truncated_file(
     assert done.stdout == "alive\n"
 
 
-@pytest.mark.parametrize("what", ["graph", "features"])
+@pytest.mark.parametrize("what", ["graph", "features", "packed"])
 def test_a_failing_read(tmp_path: Path, run_python: Callable[..., Any], what: str) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")

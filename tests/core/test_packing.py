@@ -250,7 +250,11 @@ def test_threads_forks_and_pickles(packed_path: Path, rows: Any, lists: Lists) -
     assert packed.stats().batches == 3 * 5 * len(lists)
 
 
-def test_closed(packed_path: Path, lists: Lists) -> None:
+def test_closed(packed_path: Path, store: FeatureStore, lists: Lists) -> None:
+    with Packing(lists, store, packed_path) as packing:
+        pass
+    with pytest.raises(errors.ClosedError, match="12 batches"):
+        packing.save()
     with PackedFeatures.load(packed_path) as packed:
         pass
     packed.close()
