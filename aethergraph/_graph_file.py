@@ -102,7 +102,9 @@ class GraphReader:
         try:
             self.file = native.NativeFile(path)
         except FormatError as error:
-            raise FormatError(f"{error}{_hint(path)}") from None
+            raise type(error)(
+                f"{error}{_hint(path)}", position=error.position, value=error.value
+            ) from None
         self.table = SectionTable(self.file, native.CONTENT_GRAPH)
         self.guard = self.file.guard()
         self.path = self.table.path
@@ -269,7 +271,7 @@ class GraphReader:
         if raw is None:
             return None
         try:
-            return Lists(raw, num_minor, guard)
+            return Lists(raw, num_minor, guard, path=self.path)
         except AetherError as error:
             self.guard.check()
             raise CorruptFileError(f"{self.path}: {error}") from error
@@ -415,8 +417,9 @@ def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None
         try:
             _check_lists(lists, parts.num_edges, count, task)
         except AetherError as error:
+            message = str(error).removeprefix(f"{lists.topology.path}: ")
             raise CorruptFileError(
-                f"{label}: {name}: {error}", position=error.position, value=error.value
+                f"{label}: {name}: {message}", position=error.position, value=error.value
             ) from error
     csr_ids = None if parts.csr is None else parts.csr.edge_ids
     for name, ids in (("CSR edge ids", csr_ids), ("edge order", parts.edge_order)):

@@ -107,13 +107,14 @@ class Lists:
         num_minor: int,
         guard: native.FileGuard | None,
         topology: native.NativeTopology | None = None,
+        path: str | None = None,
     ) -> None:
         indptr, ids, edge_ids = raw
         self.indptr = read_only(indptr)
         self.ids = ids if isinstance(ids, native.CompressedIds) else read_only(ids)
         self.edge_ids = None if edge_ids is None else read_only(edge_ids)
         self.topology = topology or native.NativeTopology(
-            self.indptr, self.ids, self.edge_ids, num_minor, guard
+            self.indptr, self.ids, self.edge_ids, num_minor, guard, path
         )
         self._alias: NDArray[np.uint64] | None = None
         self._members: NDArray[Any] | None = None

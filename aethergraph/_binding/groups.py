@@ -9,7 +9,7 @@ import numpy as np
 
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.exports import NativeSample, SampleNumbers, SampleShape, export_sample
-from aethergraph._binding.reads import begin_read
+from aethergraph._binding.reads import begin_read, raise_named
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     NativeRelation,
@@ -141,4 +141,4 @@ class NativeGroup:
         for guard in self._guards:
             guard.check()
         if code:
-            raise_error(code, self._err)
+            raise_named(code, self._err, [p for r in self.relations for p in r.paths()])

@@ -19,7 +19,7 @@ from aethergraph._binding.exports import (
 )
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
-from aethergraph._binding.reads import begin_read
+from aethergraph._binding.reads import begin_read, raise_named
 from aethergraph._binding.sums import NativeSums
 from aethergraph._binding.tasks import Task, lend
 from aethergraph._binding.topology import NativeTopology
@@ -96,7 +96,12 @@ class NativeRelation(NamedTuple):
         for guard in self.all_guards():
             guard.check()
         if code:
-            raise_error(code, err)
+            raise_named(code, err, self.paths())
+
+    def paths(self) -> list[str]:
+        """The files that lists, weights and times came from."""
+        found = [self.topology.path, *(guard.path for guard in self.guards)]
+        return [path for path in found if path is not None]
 
     def all_guards(self) -> list[FileGuard]:
         """What watches the files that lists, weights and times are mapped from."""
@@ -279,7 +284,7 @@ class NativeSampler:
         for guard in self._guards:
             guard.check()
         if code:
-            raise_error(code, self._err)
+            raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
 
     def _export(self) -> NativeSample:
         shape = SampleShape(self.num_types, len(self.relations), self._num_hops, self._with_batch)

@@ -48,7 +48,7 @@ class NativeSums:
         if not code:
             self.handle = ffi.gc(out[0], lib.aether_weight_sums_destroy)
         end_read(0, err, guard)
-        end_read(code, err, topology.guard)
+        end_read(code, err, topology.guard, topology.path)
 
     @property
     def memory(self) -> int:

@@ -13,7 +13,7 @@ from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.files import FileGuard
 from aethergraph._binding.io import FileReader
 from aethergraph._binding.memory import address_of
-from aethergraph._binding.reads import begin_read, end_read
+from aethergraph._binding.reads import begin_read, end_read, raise_named
 from aethergraph._binding.tasks import Task, lend
 
 #: indptr, indices and edge ids (None: positions are edge ids).
@@ -54,6 +54,7 @@ class NativeTopology:
         "num_edges",
         "num_major",
         "num_minor",
+        "path",
     )
 
     handle: Any
@@ -66,8 +67,9 @@ class NativeTopology:
         edge_ids: NDArray[Any] | None,
         num_minor: int,
         guard: FileGuard | None = None,
+        path: str | None = None,
     ) -> None:
-        self._set(indptr, indices, edge_ids, num_minor, guard)
+        self._set(indptr, indices, edge_ids, num_minor, guard, path)
         out = ffi.new("aether_topology **")
         err = new_error()
         begin_read(guard)
@@ -91,7 +93,7 @@ class NativeTopology:
         read through ``place``, but for the edge ids.
         """
         self = cls.__new__(cls)
-        self._set(*arrays, num_minor, guard)
+        self._set(*arrays, num_minor, guard, place.reader.path)
         self._reader = place.reader
         out = ffi.new("aether_topology **")
         err = new_error()
@@ -107,7 +109,7 @@ class NativeTopology:
                 self._describe(), reader, place.indptr, place.indices, progress, out, err
             )
         if code:
-            raise_error(code, err)
+            raise_named(code, err, (place.reader.path,))
         self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
         return self
 
@@ -118,6 +120,7 @@ class NativeTopology:
         edge_ids: NDArray[Any] | None,
         num_minor: int,
         guard: FileGuard | None,
+        path: str | None,
     ) -> None:
         self.handle = None
         self._reader = None
@@ -125,6 +128,8 @@ class NativeTopology:
         self.indices = indices
         self.edge_ids = edge_ids
         self.guard = guard
+        #: The file that the lists came from, mapped or not; for errors.
+        self.path = guard.path if path is None and guard is not None else path
         self.num_major = len(indptr) - 1
         self.num_minor = num_minor
         self.num_edges = len(indices)
@@ -172,7 +177,7 @@ class NativeTopology:
         code = lib.aether_topology_degrees(
             self.handle, lent, count, ffi.from_buffer("int64_t[]", out), err
         )
-        end_read(code, err, self.guard)
+        end_read(code, err, self.guard, self.path)
         return out
 
     def neighbors(self, nodes: Ids, *, with_edges: bool = False) -> tuple[Ids, Ids | None]:
@@ -191,7 +196,7 @@ class NativeTopology:
             capacity,
             err,
         )
-        end_read(code, err, self.guard)
+        end_read(code, err, self.guard, self.path)
         return neighbors, edges
 
     def ids(
@@ -221,7 +226,7 @@ class NativeTopology:
             lend(task, out.nbytes),
             err,
         )
-        end_read(code, err, self.guard)
+        end_read(code, err, self.guard, self.path)
         return out
 
     def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
@@ -250,7 +255,7 @@ class NativeTopology:
                 lend(task, 8 * len(major)),
                 err,
             )
-            end_read(code, err, self.guard)
+            end_read(code, err, self.guard, self.path)
             if hits[0] <= capacity:
                 break
             capacity = int(hits[0])
@@ -284,5 +289,5 @@ class NativeTopology:
             lend(task, out.nbytes),
             err,
         )
-        end_read(code, err, self.guard)
+        end_read(code, err, self.guard, self.path)
         return out

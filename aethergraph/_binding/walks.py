@@ -44,7 +44,7 @@ def build_alias(
         err,
     )
     end_read(0, err, guard)
-    end_read(code, err, topology.guard)
+    end_read(code, err, topology.guard, topology.path)
     return table
 
 
@@ -56,7 +56,7 @@ def build_members(topology: NativeTopology, task: Task | None = None) -> NDArray
     code = lib.aether_members_build(
         topology.handle, ffi.from_buffer(table), lend(task, table.nbytes), err
     )
-    end_read(code, err, topology.guard)
+    end_read(code, err, topology.guard, topology.path)
     return table
 
 
@@ -115,5 +115,5 @@ class NativeWalker:
             lend(task, out.nbytes),
             err,
         )
-        end_read(code, err, guard)
+        end_read(code, err, guard, self._topology.path)
         return out

@@ -333,7 +333,7 @@ def test_damaged_offsets_are_named_when_the_graph_is_opened(path: Path, tmp_path
     with open(copy, "r+b") as raw:
         raw.seek(section.offset + 8 * 100)
         raw.write((1 << 40).to_bytes(8, "little"))
-    with pytest.raises(errors.CorruptFileError):
+    with pytest.raises(errors.CorruptFileError, match=r"offsets\.aeg: offset 100 is \d+, above"):
         paged(copy)
 
 
