@@ -57,8 +57,8 @@ def choose_cache(
     ``frequency`` may be a function that gives the numbers of a span of rows.
     """
     memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
-    if not 0 <= hot_share <= 1:
-        raise InvalidArgumentError(f"hot_share = {hot_share!r} is not in 0..1")
+    if not _is_number(hot_share) or not 0 <= hot_share <= 1:
+        raise InvalidArgumentError(f"hot_share = {hot_share!r} is not a number in 0..1")
     if hot is not None and frequency is not None:
         raise InvalidArgumentError("give hot or frequency, not both")
     percent, num_rows = round(hot_share * 100), rows.shape[0]
@@ -71,6 +71,10 @@ def choose_cache(
         room = 1 + memory * percent // 100 // frame_bytes
         chosen = hottest(numbers, num_rows, room)
     return RowCache(memory, chosen, percent if chosen is not None else 0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating))
 
 
 def _check_frequency(frequency: ArrayLike, num_rows: int) -> Numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ __all__ = ["available_memory", "format_size", "parse_size"]
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
+_LARGEST = (1 << 63) - 1
 _NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
@@ -19,21 +21,33 @@ def parse_size(size: int | str, name: str = "memory_budget") -> int:
     """Bytes of ``"1G"``, ``"512MiB"``, ``"1.5 gb"`` or a plain integer; units are powers of 1024.
 
     Raises:
-        InvalidArgumentError: not a size, or negative.
+        InvalidArgumentError: not a size, negative, or above 2^63 - 1 bytes.
     """
     if isinstance(size, str):
         match = _SIZE.fullmatch(size)
         if match is None:
             raise InvalidArgumentError(f"{name} = {size!r} is not a size such as '512MiB' or '1G'")
-        number, unit = match.group(1), match.group(2).lower()
-        return int(number) * _UNITS[unit] if number.isdigit() else int(float(number) * _UNITS[unit])
+        return _bounded(_bytes_of(match.group(1), _UNITS[match.group(2).lower()]), size, name)
     if isinstance(size, bool) or not hasattr(size, "__index__"):
         raise InvalidArgumentError(
             f"{name} must be bytes or a text like '1G', got {type(size).__name__}"
         )
     if size < 0:
         raise InvalidArgumentError(f"{name} = {size} is negative")
-    return int(size)
+    return _bounded(operator.index(size), size, name)
+
+
+def _bytes_of(number: str, unit: int) -> int:
+    try:
+        return int(number) * unit if number.isdigit() else int(float(number) * unit)
+    except (OverflowError, ValueError):  # more digits than int or float take
+        return _LARGEST + 1
+
+
+def _bounded(count: int, size: int | str, name: str) -> int:
+    if count > _LARGEST:
+        raise InvalidArgumentError(f"{name} = {size!r} is above 2**63 - 1 bytes")
+    return count
 
 
 def format_size(size: int) -> str:

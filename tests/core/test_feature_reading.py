@@ -243,7 +243,11 @@ def test_options_that_do_not_fit(path: Path) -> None:
         ({"hot": [1], "frequency": np.zeros(5000)}, "not both"),
         ({"frequency": np.zeros(4999)}, "each of the 5000 rows"),
         ({"frequency": np.zeros(5000, complex)}, "complex"),
-        ({"hot": [1], "hot_share": 1.5}, "hot_share"),
+        ({"hot": [1], "hot_share": 1.5}, "hot_share = 1.5"),
+        ({"hot": [1], "hot_share": np.nan}, "hot_share = nan"),
+        ({"hot": [1], "hot_share": "x"}, "hot_share = 'x' is not a number in 0..1"),
+        ({"hot": [1], "hot_share": None}, "hot_share = None"),
+        ({"memory_budget": 1 << 64}, "memory_budget = 18446744073709551616 is above"),
     ]:
         with pytest.raises(errors.AetherError, match=message):
             FeatureStore.load(path, "uring", **options)  # type: ignore[arg-type]
@@ -251,6 +255,14 @@ def test_options_that_do_not_fit(path: Path) -> None:
         FeatureStore.load(path, hot=[1])
     with pytest.raises(errors.InvalidArgumentError, match="uring"):
         FeatureStore.load(path, "disk")  # type: ignore[arg-type]
+
+
+def test_the_largest_budget(path: Path, rows: Any) -> None:
+    for share in (0.5, np.float32(0.5), 1, np.int64(1)):
+        store = FeatureStore.load(
+            path, "uring", memory_budget=(1 << 63) - 1, hot=[1], hot_share=share
+        )
+        np.testing.assert_array_equal(store.gather([1, 4999]), rows[[1, 4999]])
 
 
 def test_there_is_no_array(path: Path) -> None:

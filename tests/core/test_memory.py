@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aethergraph import _memory, errors
@@ -17,6 +18,7 @@ from aethergraph._memory import available_memory, format_size, parse_size
         ("0", 0), ("123", 123), ("1k", 1024), ("1K", 1024), ("1KB", 1024), ("1KiB", 1024),
         ("512MiB", 512 << 20), ("1G", 1 << 30), ("1.5 gb", 3 << 29), (" 2 T ", 2 << 40),
         (".5M", 1 << 19), ("10b", 10), ("9007199254740993", 9007199254740993), (4096, 4096),
+        ((1 << 63) - 1, (1 << 63) - 1), (np.int64(7), 7),
     ],
 )  # fmt: skip
 def test_sizes(text: Any, size: int) -> None:
@@ -27,6 +29,15 @@ def test_sizes(text: Any, size: int) -> None:
                                  True, None, b"1G", [1]])  # fmt: skip
 def test_sizes_that_are_refused(bad: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="memory_budget"):
+        parse_size(bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [1 << 63, 1 << 70, str(1 << 63), "8388608T", "1" + "0" * 5000, "1" + "0" * 400 + ".5G"],
+)
+def test_sizes_that_no_memory_has(bad: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"memory_budget = .* is above 2\*\*63"):
         parse_size(bad)
 
 

@@ -337,6 +337,14 @@ def test_damaged_offsets_are_named_when_the_graph_is_opened(path: Path, tmp_path
         paged(copy)
 
 
+def test_budgets_that_no_memory_has(path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="memory_budget = 1180591620717411303424"):
+        paged(path, memory_budget=1 << 70)
+    sampler = ag.NeighborSampler(paged(path, memory_budget=(1 << 63) - 1), [3])
+    expected = ag.NeighborSampler(ag.Graph.load(path), [3]).sample([0, 1], key=1)
+    assert (sampler.sample([0, 1], key=1).node == expected.node).all()
+
+
 # ---- the budget --------------------------------------------------------------------------------
 
 
