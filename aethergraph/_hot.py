@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._arrays import as_ids
+from aethergraph._arrays import as_ids, to_array
 from aethergraph._memory import parse_size
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
@@ -78,7 +78,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_frequency(frequency: ArrayLike, num_rows: int) -> Numbers:
-    numbers = np.asarray(frequency)
+    numbers = to_array(frequency, "frequency")
     if numbers.shape != (num_rows,) or numbers.dtype.kind not in "biuf":
         raise InvalidArgumentError(
             f"frequency needs a number for each of the {num_rows} rows, got shape "
@@ -102,13 +102,34 @@ def hottest(numbers: Numbers, num_rows: int, count: int, span: int = _CHUNK_ROWS
 
     ``numbers(start, stop)`` gives those of a span of rows: memory is bounded by ``count`` and
     ``span``.
+
+    Raises:
+        InvalidArgumentError: names the first number that is negative or not finite.
     """
     best_ids, best = np.empty(0, np.int64), np.empty(0)
     for start in range(0, num_rows, span):
         stop = min(start + span, num_rows)
-        found = np.asarray(numbers(start, stop), np.float64)
+        found = _check_span(numbers(start, stop), start, stop)
         ids = np.concatenate([best_ids, np.arange(start, stop)])
-        found = np.concatenate([best, np.where(np.isnan(found), -np.inf, found)])
+        found = np.concatenate([best, found])
         order = np.argsort(-found, kind="stable")[:count]
         best_ids, best = ids[order], found[order]
     return best_ids
+
+
+def _check_span(numbers: ArrayLike, start: int, stop: int) -> NDArray[np.float64]:
+    found = to_array(numbers, "frequency")
+    if found.shape != (stop - start,) or found.dtype.kind not in "biuf":
+        raise InvalidArgumentError(
+            f"frequency({start}, {stop}) must give {stop - start} numbers, got shape "
+            f"{found.shape}, dtype {found.dtype}"
+        )
+    good = np.isfinite(found) & (found >= 0)
+    if not good.all():
+        at = int(good.argmin())
+        raise InvalidArgumentError(
+            f"frequency[{start + at}] = {found[at]} is not a finite number of at least 0: give 0 "
+            "where it is not known",
+            position=start + at,
+        )
+    return found.astype(np.float64)

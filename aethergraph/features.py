@@ -321,9 +321,9 @@ class FeatureStore(RowTable):
             memory_budget: bytes, or a text such as ``"512M"`` (the default): for the rows that are
                 kept, their index, and reads under way. Results of ``gather`` are not in it.
             hot: integer vector: rows to keep, the most important first.
-            frequency: instead of ``hot``, a number for each row, such as a degree or a count of
-                uses, or a function ``(start, stop)`` that gives those of a span of rows; rows with
-                the largest are kept.
+            frequency: instead of ``hot``, a number of at least 0 for each row, such as a degree or
+                a count of uses, or a function ``(start, stop)`` that gives those of a span of
+                rows; rows with the largest are kept.
             hot_share: how much of the cache hot rows may take, 0 to 1; the others of them are
                 treated as any row. Sampled batches are best served by much of it, if the numbers
                 are true: what was used last tells less of the next use than a degree does.
@@ -331,7 +331,8 @@ class FeatureStore(RowTable):
 
         Raises:
             UnsupportedError: the rows did not come from a file.
-            InvalidArgumentError: the budget is too small; the message has the least.
+            InvalidArgumentError: the budget is too small; the message has the least. Or a number
+                in ``frequency`` is negative or not finite; ``position`` is its row.
             OutOfRangeError: names the first of ``hot`` that is no row.
             FileChangedError: the file is not the one that was opened.
         """

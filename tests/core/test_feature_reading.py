@@ -196,10 +196,32 @@ def test_hottest_against_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         numbers = rng.integers(0, 50, 500).astype(np.float64)
-        numbers[rng.integers(0, 500, 5)] = np.nan  # never hot
         found = hottest(lambda a, b: numbers[a:b], 500, 120)  # noqa: B023
-        order = np.argsort(-np.nan_to_num(numbers, nan=-1), kind="stable")
+        order = np.argsort(-numbers, kind="stable")
         np.testing.assert_array_equal(found, order[:120])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0, -1e-300])
+@pytest.mark.parametrize("at", [0, 36, 37, 499])
+def test_frequencies_that_are_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float, at: int
+) -> None:
+    monkeypatch.setattr("aethergraph._hot._CHUNK_ROWS", 37)
+    path = saved(table("float32", (500, 16)), tmp_path / "x.npy")
+    numbers = np.ones(500)
+    numbers[at] = bad
+    for frequency in (numbers, numbers.tolist(), lambda start, stop: numbers[start:stop]):
+        with pytest.raises(errors.InvalidArgumentError, match=rf"frequency\[{at}\] = ") as caught:
+            FeatureStore.load(path, "uring", memory_budget="1M", frequency=frequency)
+        assert caught.value.position == at
+
+
+def test_a_function_that_gives_no_frequencies(path: Path) -> None:
+    for numbers in (np.ones(7), np.ones((5000, 1)), np.ones(5000, complex), ["many"] * 5000):
+        with pytest.raises(errors.InvalidArgumentError, match=r"frequency\(0, 5000\) must"):
+            FeatureStore.load(path, "uring", frequency=lambda *_, n=numbers: n)
+    with pytest.raises(errors.InvalidArgumentError, match="each of the 5000 rows"):
+        FeatureStore.load(path, "uring", frequency=["many"] * 5000)
 
 
 def test_stats_count_what_happened(path: Path, each_tier: str) -> None:
