@@ -23,7 +23,7 @@ class RowPlan:
     """What :meth:`aethergraph.FeatureStore.plan` returns: the rows of one list after the other.
 
     Iterate over it, or ask with :meth:`gather`. A context manager. Threads that share it take
-    turns.
+    turns: each list goes to one of them, and iteration ends for all of them after the last.
     """
 
     def __init__(
@@ -173,8 +173,12 @@ class RowPlan:
         )
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        while self.remaining:
-            yield self.gather()
+        while True:
+            with self._lock:
+                if not self.remaining:  # asked and taken in one turn: another thread may be next
+                    return
+                rows = self._serve(self._open(), None, None)
+            yield rows
 
     def close(self) -> None:
         """Give the cache back, with what it holds."""

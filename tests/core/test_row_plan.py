@@ -204,6 +204,42 @@ def test_gathers_beside_a_plan_are_right(path: Path, rows: Any) -> None:
     assert wrong == []
 
 
+def test_threads_that_iterate_share_the_lists(path: Path, rows: Any) -> None:
+    store = store_of(path, 100)
+    for _ in range(20):
+        lists = [[number, number + 1000] for number in range(60)]
+        plan = store.plan(lists)
+        found: list[Any] = []
+        wrong: list[BaseException] = []
+        start = threading.Barrier(6)
+
+        def take(
+            plan: Any = plan, found: Any = found, wrong: Any = wrong, start: Any = start
+        ) -> None:
+            try:
+                start.wait()
+                found.extend(plan)
+            except BaseException as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=take) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert len(found) == len(lists)
+        expected = {rows[ids].tobytes() for ids in lists}
+        assert {one.tobytes() for one in found} == expected
+
+
+def test_a_closed_plan_ends_its_iteration_with_an_error(path: Path) -> None:
+    plan = store_of(path, 10).plan([[1], [2]])
+    with pytest.raises(errors.ClosedError, match="was closed"):
+        for _ in plan:
+            plan.close()
+
+
 def test_a_plan_gives_back_what_it_kept(path: Path) -> None:
     store = store_of(path, 100)
     room = store.stats().frames
