@@ -34,7 +34,12 @@ PARTS = (
     ("torch_geometric", "torch_geometric", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
     ("pyg_lib", "pyg-lib", "PyG's own sampler, for comparisons", "see PyG's installation page"),
     ("torch_sparse", "torch-sparse", "PyG's own sampler, for comparisons", "pip install it"),
-    ("dgl", "dgl", "aethergraph.dgl, a later release", "pip install dgl"),
+    (
+        "dgl",
+        "dgl",
+        "aethergraph.dgl",
+        "pip install torch==2.2.1 dgl==2.1.0 'numpy<2', in an environment of its own: docs/dgl.md",
+    ),
 )
 _IMPORT_SECONDS = 60
 

@@ -377,6 +377,20 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "transparent huge pages" in text
 
 
+def test_doctor_says_what_dgl_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aethergraph.cli import doctor
+
+    monkeypatch.setattr(doctor, "PARTS", [part for part in doctor.PARTS if part[0] == "dgl"])
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    found = json.loads(ae("doctor", "--json").stdout)["packages"]["dgl"]
+    assert found["used_for"] == "aethergraph.dgl"
+    for need in ("torch==2.2.1", "dgl==2.1.0", "numpy<2", "docs/dgl.md"):
+        assert need in found["remedy"]
+        assert need in flat(ae("doctor").stdout)
+    install = (Path(__file__).parents[2] / "docs" / "dgl.md").read_text()
+    assert "pip install torch==2.2.1 dgl==2.1.0 'numpy<2'" in install
+
+
 def test_doctor_names_the_tier_of_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     from aethergraph.cli import doctor
 
