@@ -284,6 +284,9 @@ class Graph(Adjacency):
         by_degree = isinstance(hot, str)
         if by_degree and hot != "degree":
             raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
+        check_storage(storage)
+        if by_degree and storage not in ("uring", "auto"):
+            raise InvalidArgumentError(f"hot='degree' needs storage='uring', not {storage!r}")
         store = FeatureStore.load(
             path,
             storage,

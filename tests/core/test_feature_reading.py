@@ -424,6 +424,11 @@ def test_attached_to_a_graph_by_degree(path: Path, rows: Any, layout: Any) -> No
     assert store.stats().misses == 0
     with pytest.raises(errors.InvalidArgumentError, match="degree"):
         graph.load_features(path, storage="uring", hot="use")  # type: ignore[arg-type]
+    for storage in ("mmap", "memory"):
+        with pytest.raises(errors.InvalidArgumentError, match="hot='degree' needs storage='uring'"):
+            graph.load_features(path, storage=storage, hot="degree")  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="storage = 'disk'"):
+        graph.load_features(path, storage="disk", hot="degree")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="5000 rows"):
         random_graph(4000).load_features(path, storage="uring", hot="degree")
 
