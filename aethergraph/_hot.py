@@ -12,7 +12,7 @@ from aethergraph._arrays import as_ids, to_array
 from aethergraph._memory import parse_size
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["Numbers", "RowCache", "choose_cache", "hottest"]
+__all__ = ["Numbers", "RowCache", "choose_cache", "hottest", "refuse_words"]
 
 DEFAULT_BUDGET = 512 << 20
 _CHUNK_ROWS = 1 << 18
@@ -75,6 +75,16 @@ def choose_cache(
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating))
+
+
+def refuse_words(hot: object) -> None:
+    """Only a graph can count degrees."""
+    if isinstance(hot, str):
+        raise InvalidArgumentError(
+            f"hot = {hot!r} is no vector of row numbers: only Graph.load_features takes 'degree'; "
+            "FeatureStore.load and to_uring take frequency=graph.out_degrees() instead, or where "
+            "the graph has layout 'csc' frequency=graph.in_degrees()"
+        )
 
 
 def _check_frequency(frequency: ArrayLike, num_rows: int) -> Numbers:

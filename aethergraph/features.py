@@ -26,7 +26,7 @@ from aethergraph._feature_files import (
 )
 from aethergraph._feature_rows import as_rows, as_tensor
 from aethergraph._feature_table import RowTable
-from aethergraph._hot import Numbers, RowCache, choose_cache
+from aethergraph._hot import Numbers, RowCache, choose_cache, refuse_words
 from aethergraph._npy import identity
 from aethergraph._storage import (
     Storage,
@@ -142,6 +142,7 @@ class FeatureStore(RowTable):
             UnsupportedError: a dtype or layout that cannot be mapped; the message says what to do.
         """
         check_storage(storage)
+        refuse_words(hot)
         for name, value in (("hot", hot), ("frequency", frequency)):
             if value is not None and storage not in ("uring", "auto"):
                 raise InvalidArgumentError(f"{name} needs storage='uring', not {storage!r}")
@@ -337,6 +338,7 @@ class FeatureStore(RowTable):
             FileChangedError: the file is not the one that was opened.
         """
         self.native_rows()
+        refuse_words(hot)
         if self._origin is None:
             raise UnsupportedError(
                 f"{self!r} did not come from a file: save() the rows and use "

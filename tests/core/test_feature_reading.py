@@ -279,6 +279,28 @@ def test_options_that_do_not_fit(path: Path) -> None:
         FeatureStore.load(path, "disk")  # type: ignore[arg-type]
 
 
+def test_degrees_are_for_graphs(path: Path, rows: Any) -> None:
+    ends = np.random.default_rng(8).integers(0, 5000, (2, 30_000))
+    graph = Graph.from_edges(5000, *ends, layout="both")
+    hot: Any = "degree"
+    view = HeteroGraph.from_edges({("a", "to", "a"): ([0], [1])}, num_nodes={"a": 5000})["a"]
+    for call in (
+        lambda: FeatureStore.load(path, hot=hot),
+        lambda: FeatureStore.load(path, "uring", hot=hot),
+        lambda: FeatureStore.load(path, "auto", memory_budget="1M", hot=hot),
+        lambda: FeatureStore.load(path).to_uring("1M", hot=hot),
+        lambda: view.load_features(path, storage="uring", hot=hot),
+    ):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"hot = 'degree'.*frequency=graph\.out_degrees\(\)"
+        ):
+            call()
+    by_degree = FeatureStore.load(path).to_uring("1M", frequency=graph.out_degrees())
+    kept = np.argsort(-graph.out_degrees(), kind="stable")[: by_degree.stats().hot_frames]
+    np.testing.assert_array_equal(by_degree.gather(kept), rows[kept])
+    assert by_degree.stats().misses == 0
+
+
 def test_the_largest_budget(path: Path, rows: Any) -> None:
     for share in (0.5, np.float32(0.5), 1, np.int64(1)):
         store = FeatureStore.load(
