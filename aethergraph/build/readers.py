@@ -27,6 +27,7 @@ from aethergraph.build.source import (
     ProgressFn,
     check_readable,
     detect_format,
+    only_column,
     select_column,
 )
 from aethergraph.build.tables import NpyTable, ParquetTable
@@ -435,8 +436,11 @@ class EdgeReader:
         if any(isinstance(s, str) and not s.isdigit() for s in chosen):
             table.require_header()
         if plan.src is None or plan.dst is None:
-            src, dst = _known_id_columns(table.peek_names())
+            src, dst = _known_id_columns(table)
             table.settle_header([src, dst])
+            for column, role in ((src, "source id"), (dst, "destination id")):
+                if table.names is not None:
+                    only_column(table.path, table.names[column], table.names, role)
         else:
             numbers = [int(s) for s in (plan.src, plan.dst) if isinstance(s, int) or s.isdigit()]
             table.settle_header(numbers)
@@ -479,11 +483,14 @@ def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
     return "float64" if double or asked == "auto" else "float32"
 
 
-def _known_id_columns(names: Sequence[str]) -> tuple[int, int]:
-    lower = [name.lower() for name in names]
+def _known_id_columns(table: Table) -> tuple[int, int]:
+    lower = [name.lower() for name in table.peek_names()]
     for src, dst in _ID_NAMES:
         if src in lower and dst in lower:
-            return lower.index(src), lower.index(dst)
+            return (
+                only_column(table.path, src, lower, "source id"),
+                only_column(table.path, dst, lower, "destination id"),
+            )
     return 0, 1
 
 

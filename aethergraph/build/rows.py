@@ -19,6 +19,7 @@ from aethergraph.build.source import (
     PathLike,
     ProgressFn,
     check_readable,
+    only_column,
     select_column,
 )
 from aethergraph.build.tables import NpyTable, ParquetTable, open_npy
@@ -254,7 +255,7 @@ def _label_column(table: Table, ids: Field | None) -> int:
     for name in _LABEL_NAMES:
         if name in names:
             table.require_header()
-            return names.index(name)
+            return only_column(table.path, name, names, "label")
     raise InputError(
         table.path,
         f"has {len(columns)} columns and none is called label; keep one column, one line per node",

@@ -40,6 +40,7 @@ __all__ = [
     "detect_format",
     "explain_id",
     "is_compressed",
+    "only_column",
     "require_pyarrow",
     "select_column",
 ]
@@ -194,10 +195,11 @@ def select_column(
     """The 0-based position of a column given by name or 0-based number (also as text, "2").
 
     Errors:
-        InputError: the file has no such column; the message lists those that exist.
+        InputError: the file has no such column, and the message lists those that exist; or it has
+            several of this name, and the message gives their numbers.
     """
     if isinstance(selector, str) and names is not None and selector in names:
-        return list(names).index(selector)
+        return only_column(path, selector, names, role)
     if isinstance(selector, int) or selector.lstrip("-").isdigit():
         number = int(selector)
         if 0 <= number < num_columns:
@@ -215,6 +217,23 @@ def select_column(
         )
     known = ", ".join(repr(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
     raise InputError(path, f"there is no column {selector!r} for the {role}; columns: {known}")
+
+
+def only_column(path: PathLike, name: str, names: Sequence[str], role: str) -> int:
+    """The 0-based position of ``name`` in ``names``.
+
+    Errors:
+        InputError: several columns have this name.
+    """
+    found = [number for number, one in enumerate(names) if one == name]
+    if len(found) > 1:
+        numbers = f"{', '.join(map(str, found[:-1]))} and {found[-1]}"
+        raise InputError(
+            path,
+            f"{len(found)} columns are called {name!r}, so the name does not say which is the "
+            f"{role}: columns {numbers}, counted from 0; choose columns by number",
+        )
+    return found[0]
 
 
 def explain_id(one: Field, value: int) -> str | None:

@@ -94,7 +94,7 @@ class ParquetTable:
 
         for one in fields:
             self._check_type(one)
-        names = [(self.names or [])[f.column] for f in fields]
+        names = [self._name(f.column) for f in fields]
         row = 0
         try:
             # Fewer rows of many columns: some megabytes in any case.
@@ -104,10 +104,7 @@ class ParquetTable:
                 if number < skip:
                     row += batch.num_rows
                     continue
-                arrays = [
-                    self._array(batch.column(name), one, row)
-                    for name, one in zip(names, fields, strict=True)
-                ]
+                arrays = [self._array(self._column(batch, one.column), one, row) for one in fields]
                 row += batch.num_rows
                 if progress is not None and self.num_rows:
                     progress(self.size * row // self.num_rows, self.size)
@@ -124,8 +121,8 @@ class ParquetTable:
             return int(kind.list_size)
         if not (pat.is_list(kind) or pat.is_large_list(kind)):
             return None
-        for batch in self._file.iter_batches(1, columns=[(self.names or [])[column]]):
-            return len(batch.column(0)[0].as_py() or ())
+        for batch in self._file.iter_batches(1, columns=[self._name(column)]):
+            return len(self._column(batch, column)[0].as_py() or ())
         return 0
 
     def list_chunks(
@@ -138,8 +135,8 @@ class ParquetTable:
         """
         row = 0
         one = Field("feature", column, "float32")
-        for batch in self._file.iter_batches(_ROWS // 8, columns=[(self.names or [])[column]]):
-            lists = batch.column(0)
+        for batch in self._file.iter_batches(_ROWS // 8, columns=[self._name(column)]):
+            lists = self._column(batch, column)
             items = lists.flatten()
             if items.null_count or len(items) != width * batch.num_rows:
                 self._refuse_ragged(one, lists, width, row)
@@ -179,10 +176,19 @@ class ParquetTable:
             raise self._bad(one, f"the {one.role} is of type {kind}, not a number{shown}")
 
     def _first_value(self, column: int) -> str:
-        name = (self.names or [])[column]
-        for batch in self._file.iter_batches(1, columns=[name]):
-            return f" (the first one is {batch.column(0)[0].as_py()!r})"
+        for batch in self._file.iter_batches(1, columns=[self._name(column)]):
+            return f" (the first one is {self._column(batch, column)[0].as_py()!r})"
         return ""
+
+    def _name(self, column: int) -> str:
+        return (self.names or [])[column]
+
+    def _column(self, batch: Any, column: int) -> Any:
+        """A column of the file in a batch of it, where others may have the same name."""
+        name = self._name(column)
+        before = (self.names or [])[:column].count(name)
+        places = [place for place, one in enumerate(batch.schema.names) if one == name]
+        return batch.column(places[before])
 
     def _bad(self, one: Field, problem: str, row: int | None = None) -> InputError:
         return InputError(

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aethergraph.build import AttrSpec, InputError, iter_edges, read_edges
+from aethergraph.build import AttrSpec, InputError, iter_edges, read_edges, read_labels
 from aethergraph.build import blocks as blocks_module
 from aethergraph.build.text import TextTable
 from aethergraph.errors import (
@@ -559,3 +560,58 @@ def test_plain_integers_do_without_pyarrow(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pacsv, "read_csv", refuse)
     for text in (lines(","), lines(" "), lines("\t"), lines(",", end="\r\n")):
         assert edges_of(write(tmp_path / "e.csv", text), header=False) == EDGES
+
+
+# ---- columns of one name ---------------------------------------------------------------------
+
+REPEATED = [
+    ("src,dst,w,w", {"weight": "w"}, r"2 columns are called 'w'.* the weight: columns 2 and 3"),
+    ("src,dst,t,t,t", {"attrs": ["x=t"]}, r"3 columns are called 't'.* columns 2, 3 and 4"),
+    ("src,dst,dst", {}, r"called 'dst'.* the destination id: columns 1 and 2, counted from 0"),
+    ("dst,src,SRC", {}, r"called 'src'.* the source id: columns 1 and 2"),
+    ("src,src", {}, r"called 'src'.* the source id: columns 0 and 1"),
+    ("a,b,b", {}, r"called 'b'.* the destination id: columns 1 and 2"),
+    ("a,b,b", {"src": "a", "dst": "b"}, r"called 'b'.* columns 1 and 2"),
+]
+
+
+def write_repeated(path: Path, header: str) -> Path:
+    """Two edges; column c holds c and c + 1."""
+    names = header.split(",")
+    if path.suffix == ".parquet":
+        columns = [pa.array([number, number + 1]) for number in range(len(names))]
+        pq.write_table(pa.Table.from_arrays(columns, names=names), path)
+        return path
+    rows = (",".join(str(number + row) for number in range(len(names))) for row in (0, 1))
+    return write(path, "\n".join([header, *rows]))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(("header", "options", "match"), REPEATED)
+def test_a_name_of_several_columns_is_refused(
+    header: str, options: dict[str, Any], match: str, suffix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=match + ".* by number"):
+        read_edges(write_repeated(tmp_path / f"e.{suffix}", header), **options)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_numbers_select_among_columns_of_one_name(suffix: str, tmp_path: Path) -> None:
+    path = write_repeated(tmp_path / f"e.{suffix}", "id,w,id,w,x,x")
+    found = read_edges(path, src=2, dst=0, weight="3", attrs=["x=4,5", "w=1"], header=True)
+    assert found.src.tolist() == [2, 3] and found.dst.tolist() == [0, 1]
+    assert found.weight is not None and found.weight.tolist() == [3, 4]
+    assert found.attrs["x"].tolist() == [[4, 5], [5, 6]] and found.attrs["w"].tolist() == [1, 2]
+    unused = write_repeated(tmp_path / f"u.{suffix}", "src,dst,w,w")
+    assert read_edges(unused, src=0, dst="1").src.tolist() == [0, 1]
+    assert read_edges(unused).unused == ("w", "w")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_two_columns_of_labels_or_of_ids_are_refused(suffix: str, tmp_path: Path) -> None:
+    path = write_repeated(tmp_path / f"y.{suffix}", "Label,label,id")
+    with pytest.raises(InputError, match=r"called 'label'.* columns 0 and 1"):
+        read_labels(path, id_column="id")
+    path = write_repeated(tmp_path / f"y.{suffix}", "id,label,id")
+    with pytest.raises(InputError, match=r"called 'id'.* the node id: columns 0 and 2"):
+        read_labels(path, id_column="id")
