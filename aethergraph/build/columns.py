@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph import _binding as native
 from aethergraph.build.outputs import storage_error
 from aethergraph.build.spill import append_bytes
-from aethergraph.errors import CorruptFileError
+from aethergraph.build.work import WorkFileError
 
 __all__ = ["ColumnFiles"]
 
@@ -71,7 +71,7 @@ class ColumnFiles:
         except OSError as error:
             raise storage_error(error, path) from None
         if found < size:
-            raise CorruptFileError(f"{path}: shorter than the build recorded; use --restart")
+            raise WorkFileError(path, "is shorter than the build recorded")
 
     def append_edges(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Rows of every column."""
@@ -118,9 +118,19 @@ class ColumnFiles:
             except OSError as error:
                 raise storage_error(error, self.path(name)) from None
             if done == 0:
-                raise CorruptFileError(f"{self.path(name)}: ends at byte {offset}; use --restart")
+                raise WorkFileError(self.path(name), f"ends at byte {offset}")
             view, offset = view[done:], offset + done
+        self._check(name, out)
         return out
+
+    def _check(self, name: str, rows: NDArray[Any]) -> None:
+        """What was read of finished lists: offsets ascend up to the edges, ids are of lists."""
+        if name == "indptr" and len(rows):
+            if rows[-1] > self.edges or (rows[1:] < rows[:-1]).any():
+                raise WorkFileError(self.path(name), "its offsets are not those of lists")
+        elif name == "minor" and len(rows) and int(rows.max()) >= self.lists:
+            problem = f"holds the id {rows.max()}, but there are {self.lists:,} nodes"
+            raise WorkFileError(self.path(name), problem)
 
     def edges_from(self, begin: int, rows: int) -> Iterator[tuple[int, native.Ids]]:
         """(first edge, list number of each of some edges), ``rows`` at a time at most."""

@@ -11,7 +11,7 @@ from aethergraph._binding.blocks import BLOCK, GROUP
 from aethergraph.build.columns import ColumnFiles
 from aethergraph.build.outputs import storage_error
 from aethergraph.build.spill import append_bytes
-from aethergraph.errors import CorruptFileError
+from aethergraph.build.work import WorkFileError
 
 __all__ = ["EncodedColumn"]
 
@@ -87,5 +87,5 @@ class EncodedColumn:
     def _read_back(self, file: int, begin: int, words: int) -> native.Ids:
         data = os.pread(file, 8 * words, 8 * begin)
         if len(data) != 8 * words:
-            raise CorruptFileError(f"{self._scratch}: ends too early; use --restart")
+            raise WorkFileError(self._scratch, "ends too early")
         return np.frombuffer(data, np.uint64)

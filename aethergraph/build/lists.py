@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from aethergraph import _binding as native
 from aethergraph.build.columns import ColumnFiles
 from aethergraph.build.spill import Part, RunWriter, Spill
+from aethergraph.build.work import damage_of
 from aethergraph.errors import LimitError
 
 __all__ = ["ListBuilder", "ListOrder"]
@@ -142,10 +143,11 @@ class ListBuilder:
     def _ordered(self, spill: Spill, part: Part) -> tuple[Any, dict[str, NDArray[Any]]]:
         records = spill.read(part.pieces)
         order = self._order
-        ends, places = native.order_records(
-            records, part.low, part.end - part.low,
-            row=order.row, time=order.time, unique=order.unique,
-        )  # fmt: skip
+        with damage_of(self._spill.path):
+            ends, places = native.order_records(
+                records, part.low, part.end - part.low,
+                row=order.row, time=order.time, unique=order.unique,
+            )  # fmt: skip
         return ends, self._take(records, places)
 
     def _take(self, records: Records, places: NDArray[np.uint32]) -> dict[str, NDArray[Any]]:
@@ -182,13 +184,14 @@ class ListBuilder:
         memory = self._capacity * self._edge_bytes
         writer = RunWriter(spill, memory, high=part.end - 1, id_bytes=self._spill.id_bytes)
         try:
-            for records in stream:
-                writer.add_records(records)
+            with damage_of(self._spill.path):
+                for records in stream:
+                    writer.add_records(records)
+                writer.close()
         except BaseException:
             writer.close(finish=False)
             spill.remove()
             raise
-        writer.close()
         return spill
 
     # ---- one long list ----------------------------------------------------------------------
@@ -227,9 +230,10 @@ class ListBuilder:
             return
         if part.count <= self._capacity:
             records = spill.read(part.pieces)
-            _, places = native.order_records(
-                records, major, 1, row=field == "row", time=field == "time", unique=False
-            )
+            with damage_of(self._spill.path):
+                _, places = native.order_records(
+                    records, major, 1, row=field == "row", time=field == "time", unique=False
+                )
             yield records[places]
         elif part.end - part.low == 1:
             yield from spill.stream(part, self._capacity)

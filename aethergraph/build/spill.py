@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph.build.outputs import storage_error
-from aethergraph.errors import CorruptFileError
+from aethergraph.build.work import WorkFileError
 
 __all__ = [
     "Columns",
@@ -128,7 +128,7 @@ class Spill:
             last = runs[-1]
             self.size = last.offset + last.count * self.dtype(last.id_bytes).itemsize
         if os.fstat(self._file).st_size < self.size:
-            raise CorruptFileError(f"{self.path}: shorter than the build recorded; use --restart")
+            raise WorkFileError(self.path, "is shorter than the build recorded")
         os.ftruncate(self._file, self.size)
 
     @property
@@ -201,7 +201,7 @@ class Spill:
             while view:
                 done = os.preadv(self._file, [view[: 1 << 30]], offset)
                 if done == 0:
-                    raise CorruptFileError(f"{self.path}: ends at byte {offset}; use --restart")
+                    raise WorkFileError(self.path, f"ends at byte {offset}")
                 view, offset = view[done:], offset + done
         except OSError as error:
             raise storage_error(error, self.path) from None
@@ -353,12 +353,19 @@ def load_runs(path: str, rows: Sequence[Sequence[int]]) -> list[Run]:
     """Runs of (offset, count, id_bytes, shift) each, with the counts that were kept."""
     if not rows:
         return []
-    counts = np.fromfile(path, np.uint64, len(rows) * PARTS)
+    try:
+        counts = np.fromfile(path, np.uint64, len(rows) * PARTS)
+    except FileNotFoundError:
+        raise WorkFileError(path, "is missing") from None
     if len(counts) < len(rows) * PARTS:
-        raise CorruptFileError(f"{path}: shorter than the build recorded; use --restart")
-    return [
+        raise WorkFileError(path, "is shorter than the build recorded")
+    runs = [
         Run(offset, count, id_bytes, shift, part_counts)
         for (offset, count, id_bytes, shift), part_counts in zip(
             rows, counts.reshape(-1, PARTS), strict=True
         )
     ]
+    for number, run in enumerate(runs):
+        if (run.counts > run.count).any() or int(run.counts.sum()) != run.count:
+            raise WorkFileError(path, f"does not count the {run.count:,} records of run {number}")
+    return runs

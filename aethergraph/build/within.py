@@ -20,6 +20,7 @@ from aethergraph.build.reorder import Room
 from aethergraph.build.request import Request
 from aethergraph.build.result import Clock, ConvertResult, Stages, check_density, silent
 from aethergraph.build.source import InputError, PathLike, check_readable, detect_format
+from aethergraph.build.work import WorkFileError
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 
 __all__ = ["BoundedJob", "convert_chunks", "convert_within"]
@@ -161,7 +162,7 @@ class _kept_if_useful:
             self._journal.remove()
             return
         self._journal.remove_if_new()
-        if os.path.isdir(self._journal.folder):
+        if os.path.isdir(self._journal.folder) and not issubclass(kind, WorkFileError):
             self._remark(
                 f"what was finished is kept in {self._journal.folder}: the same command goes on "
                 "from there, --restart begins anew"

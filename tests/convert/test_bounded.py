@@ -381,6 +381,7 @@ def test_offsets_beyond_32_bits(tmp_path: Path) -> None:
     ListBuilder(
         spilled, files, ListOrder(), 1 << 20, 1, str(tmp_path / "t"), lambda: None
     )._build_large(spilled, Part(3, 4, 2, parts[1].pieces))
+    files.append_empty(9)
     assert files.read("indptr", 1, 2).tolist() == [count + 2]
     assert files.read("minor", count, count + 2).tolist() == [8, 9]
     assert [first for first, _ in itertools.islice(files.edges_from(count, 10), 1)] == [count]

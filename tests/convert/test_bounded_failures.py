@@ -26,7 +26,12 @@ from aethergraph.build import InputError, bounded, convert, lists, tables, withi
 from aethergraph.build.ahead import ahead
 from aethergraph.build.journal import Journal
 from aethergraph.build.npy_columns import NpyColumns
-from aethergraph.errors import InvalidArgumentError, MissingFileError, StorageError
+from aethergraph.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingFileError,
+    StorageError,
+)
 
 
 class Interrupt(BaseException):
@@ -247,6 +252,77 @@ def test_damaged_manifest(
     with pytest.raises(InvalidArgumentError, match="--restart begins anew"):
         convert(inputs, output, memory_budget="4G")
     convert(inputs, output, memory_budget="4G", restart=True)
+
+
+# ---- a damaged work folder -----------------------------------------------------------------------
+
+
+def interrupt_in(
+    phase: str, inputs: Any, output: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> None:
+    """Leave a build behind whose last record is of ``phase``."""
+    record = Journal.record
+
+    def interrupted(self: Journal, **state: Any) -> None:
+        record(self, **state)
+        if state["phase"] == phase:
+            raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr(Journal, "record", interrupted)
+        convert(inputs, output, memory_budget="4G", **options)
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"\xfe" * path.stat().st_size)
+
+
+def halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+DAMAGE = [
+    ("read", "edges", halve),
+    ("read", "edges.counts", halve),
+    ("read", "edges.counts", overwrite),
+    ("read", "edges.counts", Path.unlink),
+    ("read", "edges", Path.unlink),
+    ("read", "edges", overwrite),
+    ("lists", "edges", overwrite),
+    ("turn", "list-indptr", overwrite),
+    ("turn", "list-0", overwrite),
+    ("turn", "list-0", halve),
+    ("out", "turned", overwrite),
+    ("out", "turned", halve),
+    ("write", "out-indptr", overwrite),
+    ("write", "list-0", overwrite),
+]
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize(("phase", "name", "damage"), DAMAGE)
+def test_a_damaged_work_file_is_named(
+    phase: str,
+    name: str,
+    damage: Callable[[Path], None],
+    compress: bool,
+    small_memory: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error names the file and the way out; no remark says that the same command goes on."""
+    inputs, output = write_edges(tmp_path, 1200), tmp_path / "g.aeg"
+    options: dict[str, Any] = {"layout": "both", "compress": compress}
+    convert(inputs, tmp_path / "whole.aeg", **options)
+    interrupt_in(phase, inputs, output, monkeypatch, **options)
+    damage(Path(f"{output}.building") / name)
+    remarks: list[str] = []
+    with pytest.raises(CorruptFileError, match=r"g\.aeg\.building/.*--restart \(restart=True\)"):
+        convert(inputs, output, memory_budget="4G", remark=remarks.append, **options)
+    assert not [text for text in remarks if "same command" in text]
+    assert not output.exists()
+    convert(inputs, output, memory_budget="4G", restart=True, **options)
+    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
 # ---- bad inputs -------------------------------------------------------------------------------
