@@ -58,6 +58,9 @@ class BoundedBuild:
         memory: bytes for buffers.
         threads: of sorting.
         show: announces stages and takes progress.
+
+    Attributes:
+        rows_before: rows of the inputs that an earlier build has read.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class BoundedBuild:
         self._threads = threads
         self._show = show
         self._state: dict[str, Any] = {"phase": "read", **journal.state}
+        self.rows_before = int(self._state.get("rows", 0))
         self._attrs: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
         self._columns: list[tuple[str, np.dtype[Any], int]] = []
         self._recorded_at = time.monotonic()

@@ -31,7 +31,7 @@ def convert_in_memory(
             progress=show("Reading edges", "B"),
         )
         clock.lap("read")
-        result.read_edges = table.num_edges
+        result.read_edges = result.edges_read_now = table.num_edges
         if table.unused:
             result.notes.append(f"columns not used: {', '.join(table.unused)}")
         companions = request.tables.open(request.output, stack, show)

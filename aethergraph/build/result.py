@@ -21,6 +21,8 @@ class ConvertResult:
     """What was written.
 
     Attributes:
+        read_edges: rows of the inputs; edges_read_now: those that this call read, fewer where it
+            went on with an interrupted build.
         graph, features, labels: the files; None where nothing was asked for. ``features`` may be
             the input itself, if it can be used as it is.
         seconds: seconds per stage ("read", "features", "build", "write").
@@ -31,6 +33,7 @@ class ConvertResult:
     num_nodes: int = 0
     num_edges: int = 0
     read_edges: int = 0
+    edges_read_now: int = 0
     layout: str = "csc"
     features: str | None = None
     feature_shape: tuple[int, ...] = ()

@@ -101,6 +101,7 @@ class BoundedJob:
         with _kept_if_useful(self.journal, self._remark), ExitStack() as stack:
             stack.callback(build.close)
             result.read_edges = build.read(FileSource(reader))
+            result.edges_read_now = result.read_edges - build.rows_before
             if result.read_edges == 0:
                 raise InputError(request.files[0], "holds no edges")
             clock.lap("read")
@@ -215,7 +216,7 @@ def convert_chunks(
     build = BoundedBuild(journal, form, memory, threads, show)
     try:
         source: EdgeSource = ChunkSource(chunks, num_nodes)
-        result.read_edges = build.read(source)
+        result.read_edges = result.edges_read_now = build.read(source)
         if result.read_edges == 0:
             raise InvalidArgumentError("chunks: there are no edges")
         clock.lap("read")

@@ -166,7 +166,6 @@ def _report(result: ConvertResult) -> None:
     for text in result.notes:
         note(text)
     seconds = sum(result.seconds.values())
-    speed = result.read_edges / max(result.seconds["read"], 1e-9)
     out = stdout()
     out.print(
         f"{result.graph}: {result.num_nodes:,} nodes, {result.num_edges:,} edges, "
@@ -179,8 +178,8 @@ def _report(result: ConvertResult) -> None:
         out.print(f"{result.features}: features {shape}", markup=False, soft_wrap=True)
     if result.labels is not None:
         out.print(f"{result.labels}: labels", markup=False, soft_wrap=True)
-    out.print(
-        f"done in {duration(seconds)}, edges read at {count(speed)}/s",
-        markup=False,
-        soft_wrap=True,
-    )
+    done = f"done in {duration(seconds)}"
+    if result.edges_read_now:
+        speed = result.edges_read_now / max(result.seconds["read"], 1e-9)
+        done += f", edges read at {count(speed)}/s"
+    out.print(done, markup=False, soft_wrap=True)

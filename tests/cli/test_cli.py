@@ -165,7 +165,10 @@ def test_convert_goes_on_and_says_so(
     assert "what was finished is kept in" in flat(said) and "--restart begins anew" in flat(said)
     said = fails(*command, "--layout", "csr", code=2)
     assert "layout was 'csc' and is 'csr'" in said
-    assert "going on with an interrupted build: all edges were read" in flat(ae(*command).stderr)
+    done = ae(*command)
+    assert "going on with an interrupted build: all edges were read" in flat(done.stderr)
+    assert "done in" in done.stdout and "edges read at" not in done.stdout
+    assert "edges read at" in ae(*command, "--force").stdout
     with monkeypatch.context() as patch:
         patch.setattr(BoundedBuild, "make_lists", lambda self, nodes: 1 / 0)
         ae(*command, "--force", code=1)

@@ -204,7 +204,9 @@ def test_what_was_not_recorded_is_cut_off(
     interrupt(inputs, output, monkeypatch)
     with open(f"{output}.building/edges", "ab") as file:
         file.write(b"half a run")
-    convert(inputs, output, memory_budget="6G")  # another budget does not matter
+    rows = json.loads(Path(f"{output}.building/manifest.json").read_text())["state"]["rows"]
+    done = convert(inputs, output, memory_budget="6G")  # another budget does not matter
+    assert 0 < done.edges_read_now == done.read_edges - rows < done.read_edges == 6000
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
