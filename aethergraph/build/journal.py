@@ -88,12 +88,15 @@ class Journal:
             raise InvalidArgumentError(
                 f"{self.folder}: is of another version of aethergraph; --restart begins anew"
             )
-        changes = _changes(command, self._command)
-        if changes:
+        options = _changed_options(command, self._command)
+        inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
+        if options or inputs:
+            way = "--restart (restart=True) begins anew"
+            if not inputs:
+                way = f"The command as it was goes on; {way}"
             raise InvalidArgumentError(
                 f"{self.folder}: holds a build that was interrupted, and what it was made of has "
-                f"changed: {'; '.join(changes)}. Give the same command again to go on, or "
-                "--restart (restart=True) to begin anew"
+                f"changed: {'; '.join(options + inputs)}. {way}"
             )
         self.state = state
 
@@ -131,25 +134,26 @@ class Journal:
                 self.remove()
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What another command line would undo."""
+    names = [[one["path"] for one in some.get("inputs", [])] for some in (before, now)]
     found = []
-    for name in sorted({*before, *now}):
-        old, new = before.get(name), now.get(name)
-        if old == new:
-            continue
-        if name == "inputs" and isinstance(old, list) and isinstance(new, list):
-            found += _changed_inputs(old, new)
-        else:
-            found.append(f"{name} was {old!r} and is {new!r}")
+    if names[0] != names[1]:
+        found.append(f"the inputs were {', '.join(names[0])} and are {', '.join(names[1])}")
+    for name in sorted({*before, *now} - {"inputs"}):
+        if before.get(name) != now.get(name):
+            found.append(f"{name} was {before.get(name)!r} and is {now.get(name)!r}")
     return found
 
 
 def _changed_inputs(before: list[Any], now: list[Any]) -> list[str]:
-    if [one["path"] for one in before] != [one["path"] for one in now]:
-        names = [", ".join(one["path"] for one in some) for some in (before, now)]
-        return [f"the inputs were {names[0]} and are {names[1]}"]
-    return [
-        f"{new['path']} has changed (size {old['size']}, now {new['size']}; or its time)"
-        for old, new in zip(before, now, strict=True)
-        if old != new
-    ]
+    """Inputs of the same name that were written since."""
+    known = {one["path"]: one for one in before}
+    found = []
+    for new in now:
+        old = known.get(new["path"], new)
+        if old["size"] != new["size"]:
+            found.append(f"{new['path']} had {old['size']:,} bytes and has {new['size']:,}")
+        elif old != new:
+            found.append(f"{new['path']} was written again since (its time differs, not its size)")
+    return found

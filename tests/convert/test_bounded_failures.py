@@ -220,13 +220,35 @@ def test_another_command_is_refused(
         convert(inputs, output, **again)
     with pytest.raises(InvalidArgumentError, match=r"the inputs were .*e1\.parquet and are .*e0"):
         convert(inputs[:1], output, weight="w", **again)
-    os.utime(inputs[1], ns=(1, 1))
-    with pytest.raises(InvalidArgumentError, match=r"e1\.parquet has changed"):
-        convert(inputs, output, weight="w", **again)
-    with pytest.raises(InvalidArgumentError, match="layout was 'csc' and is 'csr'"):
+    with pytest.raises(InvalidArgumentError, match="layout was 'csc' and is 'csr'") as caught:
         convert(inputs, output, weight="w", layout="csr", **again)
+    assert "The command as it was goes on; --restart (restart=True) begins anew" in str(
+        caught.value
+    )
     convert(inputs, output, restart=True, **again)
     assert not Path(f"{output}.building").exists()
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_an_input_that_was_written_again_is_refused(
+    grows: bool, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command goes on then; the message says whether the size differs or the time alone."""
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    interrupt(inputs, output, monkeypatch)
+    size = inputs[1].stat().st_size
+    if grows:
+        with open(inputs[1], "ab") as file:
+            file.write(b"more")
+        match = rf"e1\.parquet had {size:,} bytes and has {size + 4:,}\. --restart"
+    else:
+        os.utime(inputs[1], ns=(1, 1))
+        match = (
+            r"e1\.parquet was written again since \(its time differs, not its size\)\. --restart"
+        )
+    with pytest.raises(InvalidArgumentError, match=match) as caught:
+        convert(inputs, output, memory_budget="4G")
+    assert "goes on" not in str(caught.value) and "e0.parquet" not in str(caught.value)
 
 
 def test_two_builds_of_one_file(
