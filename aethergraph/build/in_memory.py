@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from aethergraph.build.edges import drop_duplicates, with_reverses
 from aethergraph.build.form import GraphForm
+from aethergraph.build.journal import left_behind
 from aethergraph.build.readers import EdgeTable, read_planned
 from aethergraph.build.request import Request
 from aethergraph.build.result import Clock, ConvertResult, Stages, check_density
@@ -45,6 +46,12 @@ def convert_in_memory(
         companions.commit_labels(result)
         graph.save(request.output, compress=form.compress, progress=show("Writing graph", "B"))
         clock.lap("write")
+    folder = left_behind(request.output)
+    if folder is not None:
+        result.notes.append(
+            f"{folder} was left by an interrupted build with --memory (memory_budget=); this "
+            "graph does not need it: delete it"
+        )
     return result
 
 

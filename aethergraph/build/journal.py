@@ -19,7 +19,7 @@ from aethergraph.build.outputs import storage_error
 from aethergraph.build.source import PathLike
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "left_behind"]
 
 _VERSION = 1
 
@@ -41,7 +41,7 @@ class Journal:
     """
 
     def __init__(self, output: PathLike, command: dict[str, Any], restart: bool) -> None:
-        self.folder = f"{os.path.abspath(os.fspath(output))}.building"
+        self.folder = _folder_of(output)
         self._command = json.loads(json.dumps(command))
         self.state: dict[str, Any] = {}
         try:
@@ -132,6 +132,21 @@ class Journal:
         else:
             with contextlib.suppress(OSError):
                 self.remove()
+
+
+def _folder_of(output: PathLike) -> str:
+    return f"{os.path.abspath(os.fspath(output))}.building"
+
+
+def left_behind(output: PathLike) -> str | None:
+    """The work folder of an interrupted build of ``output``; None if there is none or it runs."""
+    folder = _folder_of(output)
+    try:
+        with open(os.path.join(folder, "lock"), "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return folder
 
 
 def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -266,6 +266,28 @@ def test_two_builds_of_one_file(
     assert output.exists()
 
 
+def test_a_build_in_memory_tells_of_a_work_folder(
+    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept, since it may be hours of work, but not in silence; not if it is in use."""
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    interrupt(inputs, output, monkeypatch)
+    expected = f"{output}.building was left by an interrupted build with --memory"
+    notes = convert(inputs, output).notes
+    assert [note for note in notes if note.startswith(expected)] == notes[-1:]
+    assert Path(f"{output}.building").exists()
+    convert(inputs, output, memory_budget="4G", force=True)
+    assert not any("building" in note for note in convert(inputs, output, force=True).notes)
+
+    def in_use(name: str, unit: str) -> Any:
+        if name == "Building lists":
+            found = convert(inputs, output, force=True).notes
+            assert found and not any("building" in note for note in found)
+        return lambda done, total: None
+
+    convert(inputs, output, memory_budget="4G", force=True, stages=in_use)
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 99, "command": {}, "state": {}}'])
 def test_damaged_manifest(
     text: str, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
