@@ -22,6 +22,7 @@ from aethergraph.sampling.base import (
     as_excluded,
     as_fanouts,
 )
+from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import to_bidirectional_typed
 from aethergraph.sampling.typed import check_types
 from aethergraph.sampling.values import (
@@ -183,8 +184,9 @@ class HeteroNeighborSampler(SamplerBase):
 
         See :meth:`aethergraph.NeighborSampler.sample_many`.
         """
-        rest = [itertools.repeat(None) if of is None else of for of in (keys, seed_time, exclude)]
-        return map(self.finish, self._draw_many(map(self.prepare, seeds, *rest)))
+        call_key = 0 if keys is not None else self._number(None)
+        calls = align_batches(seeds, keys, call_key, seed_time=seed_time, exclude=exclude)
+        return map(self.finish, self._draw_many(itertools.starmap(self.prepare, calls)))
 
     def prepare(
         self,
@@ -192,19 +194,24 @@ class HeteroNeighborSampler(SamplerBase):
         key: int | None = None,
         seed_time: Mapping[str, ArrayLike] | None = None,
         exclude: Mapping[EdgeType, ArrayLike] | None = None,
+        place: str = "",
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``."""
-        check_types(seeds, "seeds", self._types)
-        check_types(seed_time or {}, "seed_time", self._types)
-        ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
+        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``.
+
+        ``place`` tells in messages which of several calls it is: ``"[2]"`` of the third.
+        """
+        check_types(seeds, f"seeds{place}", self._types)
+        check_types(seed_time or {}, f"seed_time{place}", self._types)
+        ids = [as_ids(seeds.get(name, ()), f"seeds{place}[{name!r}]") for name in self._types]
         for name, own in zip(self._types, ids, strict=True):
-            check_ids(own, self._counts[name], f"seeds[{name!r}]")
+            check_ids(own, self._counts[name], f"seeds{place}[{name!r}]")
         bounds = [
-            self.bounds(name, own, (seed_time or {}).get(name))
+            self.bounds(name, own, (seed_time or {}).get(name), place)
             for name, own in zip(self._types, ids, strict=True)
         ]
         since, until = [b.since for b in bounds], [b.until for b in bounds]
-        return native.NativeBatch(ids, self._number(key), since, until, self._excluded(exclude))
+        out = self._excluded(exclude, place)
+        return native.NativeBatch(ids, self._number(key), since, until, out)
 
     @property
     def times_dtype(self) -> np.dtype[Any] | None:
@@ -217,27 +224,34 @@ class HeteroNeighborSampler(SamplerBase):
         """The times of the nodes of a type, or None."""
         return self._seed_times.get(name)
 
-    def bounds(self, name: str, seeds: Ids, seed_time: ArrayLike | None) -> Bounds:
+    def bounds(self, name: str, seeds: Ids, seed_time: ArrayLike | None, place: str = "") -> Bounds:
         """What the trees of seeds of type ``name`` may see, as int64 keys."""
+        label = f"seed_time{place}[{name!r}]"
         if not len(seeds):
             return Bounds(None, None)
         times = self._seed_times.get(name)
         if times is None and self._edge_times is not None and seed_time is None:
-            raise InvalidArgumentError(f"seed_time[{name!r}] is needed: these seeds have no time")
+            raise InvalidArgumentError(f"{label} is needed: these seeds have no time")
         if times is None and self._edge_times is not None:
             times = Values(self._edge_times, None)
-        return seed_bounds(times, seeds, seed_time, strict=self.strict, window=self.window)
+        return seed_bounds(
+            times, seeds, seed_time, strict=self.strict, window=self.window, name=label
+        )  # fmt: skip
 
-    def _excluded(self, exclude: Mapping[EdgeType, ArrayLike] | None) -> list[Ids | None] | None:
+    def _excluded(
+        self, exclude: Mapping[EdgeType, ArrayLike] | None, place: str
+    ) -> list[Ids | None] | None:
         if not exclude:
             return None
         for kind in exclude:
             if kind not in self._kinds:
                 known = ", ".join(map(repr, self._kinds)) or "none"
-                raise InvalidArgumentError(f"exclude: {kind!r} is no edge type; there are: {known}")
+                raise InvalidArgumentError(
+                    f"exclude{place}: {kind!r} is no edge type; there are: {known}"
+                )
         counts = self.graph.num_edges
         return [
-            as_excluded(exclude[kind], counts[kind], f"exclude[{kind!r}]")
+            as_excluded(exclude[kind], counts[kind], f"exclude{place}[{kind!r}]")
             if kind in exclude
             else None
             for kind in self._kinds

@@ -20,6 +20,7 @@ from aethergraph.sampling.base import (
     as_excluded,
     as_fanouts,
 )
+from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
 
@@ -159,13 +160,19 @@ class NeighborSampler(SamplerBase):
 
         Args:
             seeds: the seeds of each batch; read as far ahead as batches are made at once.
-            keys, seed_time, exclude: for each batch what :meth:`sample` takes; None: as there.
+            keys: for each batch what :meth:`sample` takes. None: the call counts as one call of
+                :meth:`sample` without a key, and its batches draw by that and by their place.
+            seed_time, exclude: for each batch what :meth:`sample` takes; None: as there.
 
         Raises:
-            OutOfRangeError: as :meth:`sample`, before the first batch of a group is handed out.
+            InvalidArgumentError: keys, seed_time or exclude are not one for each batch (iterators
+                may go on).
+            OutOfRangeError: as :meth:`sample`, with the number of the batch first
+                (``seeds[2][0]``), before the first batch of a group is handed out.
         """
-        rest = [itertools.repeat(None) if of is None else of for of in (keys, seed_time, exclude)]
-        return map(self.finish, self._draw_many(map(self.prepare, seeds, *rest)))
+        call_key = 0 if keys is not None else self._number(None)
+        calls = align_batches(seeds, keys, call_key, seed_time=seed_time, exclude=exclude)
+        return map(self.finish, self._draw_many(itertools.starmap(self.prepare, calls)))
 
     def prepare(
         self,
@@ -173,14 +180,21 @@ class NeighborSampler(SamplerBase):
         key: int | None = None,
         seed_time: ArrayLike | None = None,
         exclude: ArrayLike | None = None,
+        place: str = "",
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``."""
-        ids = as_ids(seeds, "seeds")
-        check_ids(ids, self._num_nodes, "seeds")
-        bounds = seed_bounds(self._times, ids, seed_time, strict=self.strict, window=self.window)
+        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``.
+
+        ``place`` tells in messages which of several calls it is: ``"[2]"`` of the third.
+        """
+        ids = as_ids(seeds, f"seeds{place}")
+        check_ids(ids, self._num_nodes, f"seeds{place}")
+        bounds = seed_bounds(
+            self._times, ids, seed_time,
+            strict=self.strict, window=self.window, name=f"seed_time{place}",
+        )  # fmt: skip
         out = None
         if exclude is not None:
-            out = [as_excluded(exclude, self.graph.num_edges, "exclude")]
+            out = [as_excluded(exclude, self.graph.num_edges, f"exclude{place}")]
         return native.NativeBatch([ids], self._number(key), [bounds.since], [bounds.until], out)
 
     def finish(self, sample: native.NativeSample) -> Subgraph:

@@ -212,52 +212,56 @@ def seed_bounds(
     *,
     strict: bool,
     window: float | int | None,
+    name: str = "seed_time",
 ) -> Bounds:
-    """The bounds of every seed: ``seed_time``, by default the time of the seed node itself."""
+    """The bounds of every seed: ``seed_time``, by default the time of the seed node itself.
+
+    Messages call the times ``name``.
+    """
     if times is None:
         if seed_time is not None:
-            raise InvalidArgumentError("seed_time needs a sampler with time_attr")
+            raise InvalidArgumentError(f"{name} needs a sampler with time_attr")
         return Bounds(None, None)
-    own = _seed_times(times, seeds, seed_time)
+    own = _seed_times(times, seeds, seed_time, name)
     until = native.time_keys(own)
     if strict:  # up to the largest time below
         earliest = until == np.iinfo(np.int64).min
         if earliest.any():
             at = int(earliest.argmax())
-            raise InvalidArgumentError(
-                f"seed_time[{at}] = {own[at]}: no time is below", position=at
-            )
+            raise InvalidArgumentError(f"{name}[{at}] = {own[at]}: no time is below", position=at)
         until = until - 1
     if window is None:
         return Bounds(None, until)
     return Bounds(native.time_keys(_minus(own, window)), until)
 
 
-def _seed_times(times: Values, seeds: Ids, seed_time: ArrayLike | None) -> NDArray[Any]:
+def _seed_times(
+    times: Values, seeds: Ids, seed_time: ArrayLike | None, name: str
+) -> NDArray[Any]:  # fmt: skip
     if seed_time is None:
         if not times.of_nodes:
-            raise InvalidArgumentError("seed_time is needed: the times are those of edges")
+            raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
         store = FeatureStore.from_mapped(times.array, times.guard)
         try:
             return store.gather(seeds)
         except OutOfRangeError as error:
             raise name_id(error, "seeds", len(times.array)) from None
-    own = to_array(seed_time, "seed_time")
+    own = to_array(seed_time, name)
     if own.size == 0 and len(seeds) == 0:
         return np.empty(0, times.array.dtype)
     if own.ndim != 1 or own.dtype.kind not in "iuf":
         raise InvalidArgumentError(
-            f"seed_time must be a vector of numbers, got shape {own.shape} of {own.dtype}"
+            f"{name} must be a vector of numbers, got shape {own.shape} of {own.dtype}"
         )
-    check_length(own, len(seeds), "seed_time", "the number of seeds")
+    check_length(own, len(seeds), name, "the number of seeds")
     if times.array.dtype == np.int64:
         if own.dtype.kind == "f":
             raise InvalidArgumentError(
-                f"seed_time is {own.dtype}, but the times are int64: give integers"
+                f"{name} is {own.dtype}, but the times are int64: give integers"
             )
         return own.astype(np.int64)
     wide = own.astype(np.float64)
-    check_times(wide, "seed_time")
+    check_times(wide, name)
     return wide
 
 

@@ -223,13 +223,14 @@ def test_graphs_in_memory_have_sample_many_too(path: Path) -> None:
     sampler = ag.NeighborSampler(ag.Graph.load(path), [3, 2], seed=9)
     again = ag.NeighborSampler(ag.Graph.load(path), [3, 2], seed=9)
     seeds = [np.arange(5), np.arange(7)]
-    for found, own in zip(sampler.sample_many(seeds), seeds, strict=True):
-        assert_same(found, again.sample(own))
+    for found, own, key in zip(sampler.sample_many(seeds, [5, 6]), seeds, [5, 6], strict=True):
+        assert_same(found, again.sample(own, key))
 
 
-def test_a_seed_that_is_no_node_is_named_before_its_group_is_made(path: Path) -> None:
-    sampler = ag.NeighborSampler(paged(path), [3])
-    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 3000 "):
+@pytest.mark.parametrize("storage", ["mmap", "uring"])
+def test_a_seed_that_is_no_node_is_named_before_its_group_is_made(path: Path, storage: Any) -> None:
+    sampler = ag.NeighborSampler(ag.Graph.load(path, storage=storage), [3])
+    with pytest.raises(errors.OutOfRangeError, match=r"^seeds\[1\]\[1\] = 3000 "):
         list(sampler.sample_many([[1], [2, 3000]], [0, 1]))
     assert len(next(sampler.sample_many([[1]], [0])).node) >= 1
 

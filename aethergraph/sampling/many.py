@@ -1,0 +1,60 @@
+"""Arguments of many batches side by side, for ``sample_many``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any
+
+from aethergraph._arrays import as_integer
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["align_batches"]
+
+
+def align_batches(
+    seeds: Iterable[Any],
+    keys: Iterable[int] | None,
+    call_key: int,
+    **options: Iterable[Any] | None,
+) -> Iterator[tuple[Any, ...]]:
+    """``(seeds, key, *options, "[i]")`` of batch i; the last is for the names in messages.
+
+    Args:
+        seeds: of each batch.
+        keys: of each batch; None: made of ``call_key`` and i, so that how far ahead batches are
+            made does not show in later calls.
+        options: for each batch; None: None for all of them. They may be endless.
+
+    Raises:
+        InvalidArgumentError: keys or an option are for another number of batches.
+    """
+    others = {"keys": keys, **options}
+    for name, of in others.items():
+        if isinstance(of, Sized) and isinstance(seeds, Sized) and len(of) != len(seeds):
+            raise InvalidArgumentError(
+                f"{name} has {len(of)} items for {len(seeds)} batches of seeds: give one for each"
+            )
+    return _align(seeds, others, call_key)
+
+
+def _align(
+    seeds: Iterable[Any], others: dict[str, Iterable[Any] | None], call_key: int
+) -> Iterator[tuple[Any, ...]]:
+    rest = {name: None if of is None else iter(of) for name, of in others.items()}
+    for number, batch in enumerate(seeds):
+        given = []
+        for name, of in rest.items():
+            try:
+                given.append(None if of is None else next(of))
+            except StopIteration:
+                raise InvalidArgumentError(
+                    f"{name} ends after {number} batches, seeds goes on: give one for each",
+                    position=number,
+                ) from None
+        place = f"[{number}]"
+        if rest["keys"] is None:
+            given[0] = mix_key(call_key, number)
+        else:
+            given[0] = as_integer(given[0], f"keys{place}")
+        yield (batch, *given, place)
