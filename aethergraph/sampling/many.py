@@ -30,12 +30,19 @@ def align_batches(
         InvalidArgumentError: keys or an option are for another number of batches.
     """
     others = {"keys": keys, **options}
+    batches = _length(seeds)
     for name, of in others.items():
-        if isinstance(of, Sized) and isinstance(seeds, Sized) and len(of) != len(seeds):
+        items = _length(of)
+        if batches is not None and items is not None and items != batches:
             raise InvalidArgumentError(
-                f"{name} has {len(of)} items for {len(seeds)} batches of seeds: give one for each"
+                f"{name} has {items} items for {batches} batches of seeds: give one for each"
             )
     return _align(seeds, others, call_key)
+
+
+def _length(of: object) -> int | None:
+    """Where it is known without iterating."""
+    return len(of) if isinstance(of, Sized) else None
 
 
 def _align(

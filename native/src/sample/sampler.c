@@ -90,8 +90,8 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
         const aether_relation *r = &relations[i];
         s->relations[i] = (ae_relation){
             .topology = r->topology,
-            .weights = {r->weights, r->weight_dtype == AETHER_F64, r->sums},
-            .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES},
+            .weights = {r->weights, r->weight_dtype == AETHER_F64, r->sums, NULL},
+            .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES, NULL},
             .from = r->from,
             .to = r->to,
         };
