@@ -15,6 +15,7 @@ __all__ = ["working_memory"]
 _PARSING = 104 << 20
 _PER_THREAD = 16 << 20
 _LEAST = 32 << 20
+_NAME = "memory_budget (--memory)"
 
 
 def working_memory(budget: int | str, parses: bool, threads: int) -> int:
@@ -31,12 +32,12 @@ def working_memory(budget: int | str, parses: bool, threads: int) -> int:
         with contextlib.suppress(ImportError):  # explained where a file is opened
             import pyarrow.csv
             import pyarrow.parquet  # noqa: F401
-    size, taken = parse_size(budget), _resident()
+    size, taken = parse_size(budget, _NAME), _resident()
     parsing = _PARSING + threads * _PER_THREAD
     least = taken + parsing + _LEAST
     if size < least:
         raise InvalidArgumentError(
-            f"memory_budget = {budget!r} is too small: the least is {-(-least >> 20)}M here "
+            f"{_NAME} = {budget!r} is too small: the least is {-(-least >> 20)}M here "
             f"(this process takes {format_size(taken)} by itself, parsing up to "
             f"{format_size(parsing)}, and buffers need {format_size(_LEAST)})"
         )

@@ -149,9 +149,9 @@ def test_convert_within_a_budget(edges: Path, tmp_path: Path) -> None:
     assert "3 nodes, 5 edges, both" in flat(done.stdout)
     assert (tmp_path / "a.bin").read_bytes() == (tmp_path / "b.bin").read_bytes()
     said = fails("convert", "-i", edges, "-o", tmp_path / "c.bin", "--memory", "1M", code=2)
-    assert "too small: the least is" in said
+    assert "memory_budget (--memory) = '1M' is too small: the least is" in said
     said = fails("convert", "-i", edges, "-o", tmp_path / "c.bin", "--memory", "much", code=2)
-    assert "is not a size such as" in said
+    assert "memory_budget (--memory) = 'much' is not a size such as" in said
     assert "no file matches" in fails("convert", "-i", tmp_path / "x*", "-o", tmp_path / "c.bin")
 
 
@@ -172,6 +172,8 @@ def test_convert_goes_on_and_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(BoundedBuild, "make_lists", lambda self, nodes: 1 / 0)
         ae(*command, "--force", code=1)
+    whole = flat(ae(*command[:-2], "--force").stderr)
+    assert "g.bin.building was left by an interrupted build with --memory" in whole
     assert "going on" not in ae(*command, "--force", "--restart").stderr
 
 
