@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._holdings import Holdings
 from aethergraph._memory import available_memory, format_size, parse_size
 from aethergraph.errors import FileChangedError, InvalidArgumentError
 
@@ -50,6 +51,8 @@ class Paging:
         self._rows = dict[int, native.FileRows]()
         self.index_bytes = 0
         self._topologies = list[native.NativeTopology]()
+        #: What groups of samples hold, of all samplers of the graph.
+        self.groups = Holdings()
         self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
         self.window_bytes -= self.window_bytes % 4096
 
@@ -129,9 +132,21 @@ class Paging:
         return sum(topology.kept for topology in self._topologies)
 
     def sample_room_of(self, shares: int) -> int:
-        """What each of so many users has for samples, which are read into buffers of its own."""
-        rest = self.budget - self.index_bytes - self.kept_bytes - self.value_bytes
-        return max(0, rest // shares - _WINDOWS * self.window_bytes)
+        """What each of so many groups has for samples, which are read into buffers of its own.
+
+        Where more are at work already, the shares are as many as those and one more.
+        """
+        share = self._group_bytes // max(shares, self.groups.num_at_work + 1)
+        return max(0, share - _WINDOWS * self.window_bytes)
+
+    @property
+    def sample_room_left(self) -> int:
+        """What one more group has for samples, beside what all of them hold."""
+        return max(0, self._group_bytes - self.groups.total - _WINDOWS * self.window_bytes)
+
+    @property
+    def _group_bytes(self) -> int:
+        return self.budget - self.index_bytes - self.kept_bytes - self.value_bytes
 
     def check_budget(self) -> None:
         """Call when all lists are open.

@@ -45,28 +45,35 @@ class SampleGroups:
         self._idle_bytes = 0
         self._sample_bytes = 0  # of one sample in the last group; 0: none was made
         self._last = 0  # its size
+        self._expected = 0  # bytes of a sample of the next one
 
     def size(self, num_seeds: int, shares: int = 1) -> int:
         """How many samples of so many seeds to make at once.
 
-        ``shares`` groups are held at the same time, each with its share of the budget.
+        ``shares`` groups are held at the same time, each with its share of the budget; other users
+        of the graph have shares as well. Where nothing is left, a group is one sample.
         """
-        room = self._paging.sample_room_of(shares)
+        paging = self._paging
+        room = min(paging.sample_room_of(shares) - self._idle_bytes, paging.sample_room_left)
         if self._sample_bytes:
-            room -= self._idle_bytes
+            self._expected = self._sample_bytes
             return max(1, min(room // self._sample_bytes, 2 * self._last, MOST))
         edges = _most_edges(self._fanouts, num_seeds)
         if edges is None:
             return 1
+        self._expected = _EDGE_BYTES * edges
         return max(1, min((room - _MAP_BYTES * edges) // (_EDGE_BYTES * edges + 1), MOST))
 
     def sample(self, batches: Sequence[native.NativeBatch]) -> Iterator[native.NativeSample]:
         """Make the samples of a chunk now; the iterator completes and hands out each."""
         group = self._take()
-        before = group.memory
+        before, held = group.memory, self._paging.groups
+        held.note(group, before + self._expected * len(batches), at_work=True)
         samples = group.sample(batches)
+        after = group.memory
+        held.note(group, after, at_work=True)
         self._idle_bytes = before
-        self._sample_bytes = max(1, (group.memory - before) // len(batches))
+        self._sample_bytes = max(1, (after - before) // len(batches))
         self._last = len(batches)
         return self._hand_out(group, samples, len(batches))
 
@@ -75,6 +82,7 @@ class SampleGroups:
     ) -> Iterator[native.NativeSample]:
         for number, sample in enumerate(samples, 1):
             if number == count:  # who takes as many as there are does not ask for the end
+                self._paging.groups.note(group, group.memory, at_work=False)
                 self._idle.append(group)
             yield sample
 
