@@ -91,7 +91,8 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
         s->relations[i] = (ae_relation){
             .topology = r->topology,
             .weights = {r->weights, r->weight_dtype == AETHER_F64, r->sums, NULL},
-            .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES, NULL},
+            .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES, NULL,
+                      NULL},
             .from = r->from,
             .to = r->to,
         };
