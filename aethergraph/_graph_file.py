@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import check_times, check_weights
+from aethergraph._memory import format_size
 from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
@@ -178,11 +179,20 @@ class GraphReader:
             try:
                 self._open_paged(edges, lists, budget, progress)
                 return
-            except (InvalidArgumentError, UnsupportedError) as error:
+            except UnsupportedError as error:  # nothing reads files here
                 if storage != "auto":
                     raise
                 self.storage, self.paging = "mmap", None
-                log.info("%s: storage=auto takes mmap instead (%s)", self.path, error)
+                log.warning(
+                    "%s: storage=auto takes mmap, so memory_budget is not kept (%s)",
+                    self.path, error,
+                )  # fmt: skip
+            except InvalidArgumentError as error:
+                if storage != "auto":
+                    raise
+                raise InvalidArgumentError(
+                    f"{error}; {format_size(size)} would hold all of them in memory"
+                ) from None
         if self.storage == "memory":
             with native.reading(guard):
                 lists = native.run_long(

@@ -12,7 +12,7 @@ from aethergraph._arrays import as_ids, to_array
 from aethergraph._memory import parse_size
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["Numbers", "RowCache", "choose_cache", "hottest", "refuse_words"]
+__all__ = ["Numbers", "RowCache", "check_cache", "choose_cache", "hottest", "refuse_words"]
 
 DEFAULT_BUDGET = 512 << 20
 _CHUNK_ROWS = 1 << 18
@@ -43,6 +43,13 @@ class Table(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of all rows."""
+
+
+def check_cache(storage: str, **options: object) -> None:
+    """Options of a cache need a storage that has one."""
+    for name, value in options.items():
+        if value is not None and storage not in ("uring", "auto"):
+            raise InvalidArgumentError(f"{name} needs storage='uring' or 'auto', not {storage!r}")
 
 
 def choose_cache(

@@ -158,8 +158,9 @@ class Paging:
         if self.budget < least:
             raise InvalidArgumentError(
                 f"memory_budget = {format_size(self.budget)} is too small for {self.reader.path}: "
-                f"the index of its lists takes {format_size(self.index_bytes)}, so at least "
-                f"{-(-least >> 20)}M are needed"
+                f"at least {-(-least >> 20)}M are needed, {format_size(_SAMPLES_LEAST)} for "
+                f"samples at work, {format_size(_WINDOWS * _WINDOW_LEAST)} for read buffers and "
+                f"{format_size(self.index_bytes)} for the index of its lists"
             )
 
     def stats(self) -> dict[str, Any]:

@@ -30,6 +30,11 @@ def choose_storage(storage: str, size: int, budget: int | str | None, what: str)
     """
     check_storage(storage)
     limit = None if budget is None else parse_size(budget)
+    if storage == "mmap" and limit is not None:
+        raise InvalidArgumentError(
+            f"memory_budget = {budget!r} goes with storage='uring' or 'auto': what 'mmap' takes is "
+            "up to the kernel"
+        )
     if storage != "auto":
         if storage == "memory" and limit is not None and size > limit:
             raise InvalidArgumentError(

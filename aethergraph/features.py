@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +25,7 @@ from aethergraph._feature_files import (
 )
 from aethergraph._feature_rows import as_rows, as_tensor
 from aethergraph._feature_table import RowTable
-from aethergraph._hot import Numbers, RowCache, choose_cache, refuse_words
+from aethergraph._hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph._npy import identity
 from aethergraph._storage import (
     Storage,
@@ -42,7 +41,6 @@ from aethergraph.errors import (
 
 __all__ = ["FeatureStore", "Storage"]
 
-log = logging.getLogger("aethergraph")
 
 #: Rows are converted and written in pieces of about this size.
 _PIECE_BYTES = 16 << 20
@@ -132,7 +130,8 @@ class FeatureStore(RowTable):
                 at a time, through a cache of its own: see :meth:`to_uring`. ``"auto"`` copies if
                 they fit ``memory_budget``, else takes uring; without a budget it copies if they
                 fit half of the memory that is available, else maps. It logs what it chose.
-            memory_budget: bytes, or a text such as ``"4G"``.
+            memory_budget: bytes, or a text such as ``"4G"``; not for ``"mmap"``, whose pages the
+                kernel keeps as it likes.
             hot, frequency, hot_share: for ``"uring"``: see :meth:`to_uring`.
             progress: called with (bytes done, bytes in all) while copying, or reading hot rows.
 
@@ -143,21 +142,13 @@ class FeatureStore(RowTable):
         """
         check_storage(storage)
         refuse_words(hot)
-        for name, value in (("hot", hot), ("frequency", frequency)):
-            if value is not None and storage not in ("uring", "auto"):
-                raise InvalidArgumentError(f"{name} needs storage='uring', not {storage!r}")
+        check_cache(storage, hot=hot, frequency=frequency)
         before = identity(path)
         found = find_rows(path, "mmap" if storage == "uring" else storage)
         chosen = choose_storage(storage, found.array.nbytes, memory_budget, found.origin.path)
         if chosen == "uring" and found.is_mapped:
-            try:
-                cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
-                return cls._read(found, before, cache, progress)
-            except InvalidArgumentError as error:
-                if storage != "auto":
-                    raise
-                log.info("%s: storage=auto takes mmap instead (%s)", found.origin.path, error)
-                chosen = "mmap"
+            cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
+            return cls._read(found, before, cache, progress)
         return cls._open(found, chosen, progress)
 
     @classmethod

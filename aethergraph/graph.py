@@ -12,6 +12,7 @@ from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout
 from aethergraph._arrays import as_count, as_ids
 from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
+from aethergraph._hot import check_cache
 from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
@@ -196,13 +197,16 @@ class Graph(Adjacency):
             memory_budget: bytes, or a text such as ``"1G"``. For ``"uring"`` what the index,
                 reading, and samples at work may take in this process (None: 1 GiB, or half of the
                 memory that is available); batches that were handed out come on top. A loader with
-                worker processes has a graph, and a budget, in each of them.
+                worker processes has a graph, and a budget, in each of them. Not for ``"mmap"``,
+                whose pages the kernel keeps as it likes.
             progress: called with (bytes done, bytes in all) while copying.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
             FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
             UnsupportedError: the file has several node or edge types.
+            InvalidArgumentError: the budget is too small (the message has the least), or goes
+                with ``"mmap"``.
         """
         check_storage(storage)
         reader = GraphReader(path)
@@ -285,8 +289,7 @@ class Graph(Adjacency):
         if by_degree and hot != "degree":
             raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
         check_storage(storage)
-        if by_degree and storage not in ("uring", "auto"):
-            raise InvalidArgumentError(f"hot='degree' needs storage='uring', not {storage!r}")
+        check_cache(storage, hot=hot)
         store = FeatureStore.load(
             path,
             storage,

@@ -447,7 +447,7 @@ def test_attached_to_a_graph_by_degree(path: Path, rows: Any, layout: Any) -> No
     with pytest.raises(errors.InvalidArgumentError, match="degree"):
         graph.load_features(path, storage="uring", hot="use")  # type: ignore[arg-type]
     for storage in ("mmap", "memory"):
-        with pytest.raises(errors.InvalidArgumentError, match="hot='degree' needs storage='uring'"):
+        with pytest.raises(errors.InvalidArgumentError, match="hot needs storage='uring'"):
             graph.load_features(path, storage=storage, hot="degree")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="storage = 'disk'"):
         graph.load_features(path, storage="disk", hot="degree")  # type: ignore[arg-type]
@@ -487,3 +487,16 @@ def test_the_loader(path: Path, rows: Any, num_threads: int) -> None:
         np.testing.assert_array_equal(batch.node_attrs["x"], rows[batch.subgraph.node])
         count += 1
     assert count == len(loader)
+
+
+def test_what_mapped_rows_cannot_keep_to_is_refused(path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"memory_budget = '4M' goes with"):
+        FeatureStore.load(path, memory_budget="4M")
+    graph = Graph.from_edges(5000, [0], [1])
+    with pytest.raises(errors.InvalidArgumentError, match=r"^hot needs storage='uring'.*'mmap'"):
+        graph.load_features(path, hot="degree")
+
+
+def test_auto_refuses_a_budget_that_no_storage_keeps(path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"too small"):
+        FeatureStore.load(path, "auto", memory_budget=1000)

@@ -140,16 +140,18 @@ def test_auto_takes_what_fits_and_says_so(
     with caplog.at_level(logging.INFO, "aethergraph"):
         assert Graph.load(path, storage="auto").storage == "memory"
         assert Graph.load(path, storage="auto", memory_budget=size).storage == "memory"
-        assert Graph.load(path, storage="auto", memory_budget=size - 1).storage == "mmap"
-        assert Graph.load(path, storage="auto", memory_budget="1K").storage == "mmap"
+        for small in (size - 1, "1K"):
+            with pytest.raises(errors.InvalidArgumentError, match=r"18M are.*13\.3 KiB would hold"):
+                Graph.load(path, storage="auto", memory_budget=small)
         assert Graph.load(path, storage="auto", memory_budget="1 GiB").storage == "memory"
-    # A budget too small even for reading page by page: mapped, and both decisions are told.
     assert [re.findall(r"takes (\w+)", message)[0] for message in caplog.messages] == [
-        "memory", "memory", "uring", "mmap", "uring", "mmap", "memory",
+        "memory", "memory", "uring", "uring", "memory",
     ]  # fmt: skip
     assert "13.3 KiB" in caplog.messages[0] and "half of the available memory" in caplog.messages[0]
     with pytest.raises(errors.InvalidArgumentError, match=r"more than memory_budget = 1\.0 KiB"):
         Graph.load(path, storage="memory", memory_budget="1K")
+    with pytest.raises(errors.InvalidArgumentError, match=r"'1G' goes with storage='uring'"):
+        Graph.load(path, memory_budget="1G")
     for bad in ("ram", "", None):
         with pytest.raises(errors.InvalidArgumentError, match="storage"):
             Graph.load(path, storage=bad)  # type: ignore[arg-type]

@@ -350,8 +350,12 @@ def test_budgets_that_no_memory_has(path: Path) -> None:
 
 
 def test_a_budget_that_is_too_small_names_the_least(path: Path) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"at least \d+M are needed"):
+    with pytest.raises(
+        errors.InvalidArgumentError,
+        match=r"at least 18M are needed, 16\.0 MiB for samples .* 1\.0 MiB for read buffers and \d",
+    ):
         paged(path, memory_budget="1M")
+    assert paged(path, memory_budget="18M").storage == "uring"
     with pytest.raises(errors.InvalidArgumentError, match="memory_budget"):
         paged(path, memory_budget="lots")
 
@@ -367,6 +371,23 @@ def test_auto_keeps_to_a_budget(path: Path) -> None:
     big.unlink()
 
 
+def test_auto_maps_only_where_nothing_reads(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_reader(*_: Any) -> None:
+        raise errors.UnsupportedError("nothing reads here")
+
+    monkeypatch.setattr("aethergraph._graph_file.Paging", no_reader)
+    found = ag.Graph.load(path, storage="auto", memory_budget="1K")
+    assert found.storage == "mmap"
+    assert found.paging is None
+    assert [(r.levelname, "memory_budget is not kept" in r.message) for r in caplog.records] == [
+        ("WARNING", True)
+    ]
+    with pytest.raises(errors.UnsupportedError, match="nothing reads here"):
+        paged(path)
+
+
 def test_auto_counts_what_compressed_lists_take(tmp_path: Path) -> None:
     ends = np.random.default_rng(6).integers(0, 1 << 20, (2, 8_000_000))
     graph = ag.Graph.from_edges(1 << 20, *ends)
@@ -377,10 +398,11 @@ def test_auto_counts_what_compressed_lists_take(tmp_path: Path) -> None:
     assert sizes[1] < sizes[0]
     chosen = [
         [ag.Graph.load(path, storage="auto", memory_budget=budget).storage for budget in budgets]
-        for path, budgets in ((plain, (*sizes, "24M")), (packed, (*sizes, sizes[1] - 1, "16M")))
+        for path, budgets in ((plain, (*sizes, "24M")), (packed, (*sizes, sizes[1] - 1)))
     ]
-    # In 16 MiB there is no room for samples beside the index.
-    assert chosen == [["memory", "uring", "uring"], ["memory", "memory", "uring", "mmap"]]
+    assert chosen == [["memory", "uring", "uring"], ["memory", "memory", "uring"]]
+    with pytest.raises(errors.InvalidArgumentError, match=r"at least \d+M .*index"):
+        ag.Graph.load(packed, storage="auto", memory_budget="16M")
     found = ag.Graph.load(packed, storage="auto", memory_budget="24M")
     assert (found.storage, found.compressed, found.info()["compressed"]) == ("uring", True, True)
     found.verify()

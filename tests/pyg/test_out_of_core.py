@@ -282,7 +282,7 @@ class Started:
 
 def growth_of_workers(path: Path, storage: str, ours: bool, folder: Path) -> list[int]:
     """By how much each of two workers grows while a loader is iterated."""
-    graph = ag.Graph.load(path, storage=storage, memory_budget=BUDGET)  # type: ignore[arg-type]
+    graph = load(path, storage)
     nodes = torch.arange(0, graph.num_nodes, 10)
     options: dict[str, Any] = {
         "batch_size": 512, "shuffle": True, "num_workers": 2, "worker_init_fn": Started(folder),

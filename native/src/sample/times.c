@@ -156,7 +156,7 @@ static void check_block(void *ctx, uint64_t block, uint32_t worker) {
 int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err) {
     const aether_topology *t = relation->topology;
     check c = {.times = {relation->times, relation->time_dtype == AETHER_F64,
-                         relation->times_of == AETHER_TIMES_OF_NODES},
+                         relation->times_of == AETHER_TIMES_OF_NODES, NULL, NULL},
                .t = t,
                .task = task,
                .worst = UINT64_MAX,
