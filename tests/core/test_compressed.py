@@ -397,6 +397,24 @@ def rewrite(path: Path, target: Path, leave_out: int = 0, shorten: int = 0) -> N
             writer.end()
 
 
+def test_verify_names_the_file_of_a_bad_block_once(path: Path) -> None:
+    """A file of another writer: right in its checksums, wrong in a block."""
+    make_graph(num_edges=6000).save(path, compress=True)
+    bad = path.with_name("bad.aeg")
+    file = native.NativeFile(path)
+    with native.NativeWriter(bad, native.CONTENT_GRAPH) as writer:
+        for section in file.sections():
+            array = file.section_array(section).copy()
+            if section.kind == native.SECTION_CSC_BLOCKS:
+                array[0] = 0xFF
+            writer.begin(section.kind, section.owner, section.dtype)
+            writer.append(array)
+            writer.end()
+    with pytest.raises(errors.CorruptFileError, match=r"bad\.aeg: CSC: block 0") as caught:
+        Graph.load(bad).verify()
+    assert str(caught.value).count("bad.aeg") == 1
+
+
 @pytest.mark.parametrize("kind", [native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX])
 def test_sections_that_do_not_fit(path: Path, kind: int) -> None:
     make_graph().save(path, compress=True)
