@@ -473,6 +473,8 @@ def test_places_that_do_not_exist_are_told(store: FeatureStore, tmp_path: Path) 
 
 def test_memory_stays_within_the_budget(tmp_path: Path, run_python: Any) -> None:
     """Packing 64 MB of rows with 8 MB, and using them with what Packing says."""
+    if os.environ.get("AETHERGRAPH_EXPECT_SANITIZER"):
+        pytest.skip("a sanitizer's allocator keeps what is freed: ./scripts/test.sh python")
     script = """
 import resource, sys
 import numpy as np
