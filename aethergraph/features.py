@@ -41,7 +41,6 @@ from aethergraph.errors import (
 
 __all__ = ["FeatureStore", "Storage"]
 
-
 #: Rows are converted and written in pieces of about this size.
 _PIECE_BYTES = 16 << 20
 

@@ -63,6 +63,17 @@ def check(document: dict[str, Any], name: str) -> None:
         assert all(len(row) == len(table["columns"]) for row in table["rows"]), table["title"]
 
 
+def run_limited(name: str, data: Path, *args: str) -> dict[str, Any]:
+    """One that makes cgroups."""
+    done = run(name, "--quick", "--dir", str(data), "--out", str(data), *args)
+    if "needs to make a cgroup" in done.stderr:
+        pytest.skip("no cgroup can be made here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document: dict[str, Any] = json.loads((data / f"{name}.json").read_text())
+    check(document, name)
+    return document
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -159,26 +170,13 @@ def test_storages_sample_the_same(data: Path) -> None:
 
 
 def test_memory_limit(data: Path) -> None:
-    done = run(
-        "memory_limit", "--quick", "--dir", str(data), "--out", str(data),
-        "--nodes", "20000", "--limit", "3G",
-    )  # fmt: skip
-    if "needs to make a cgroup" in done.stderr:
-        pytest.skip("no cgroup can be made here")
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((data / "memory_limit.json").read_text())
-    check(document, "memory_limit")
+    document = run_limited("memory_limit", data, "--nodes", "20000", "--limit", "3G")
     ours = document["data"]["stock NodeLoader, aethergraph mmap"]
     assert ours["status"] == 0 and ours["batches"] == 5
 
 
 def test_out_of_core(data: Path) -> None:
-    done = run("outofcore", "--quick", "--dir", str(data), "--out", str(data))
-    if "needs to make a cgroup" in done.stderr:
-        pytest.skip("no cgroup can be made here")
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((data / "outofcore.json").read_text())
-    check(document, "outofcore")
+    document = run_limited("outofcore", data)
     (contenders,) = document["data"]["limits"].values()
     for name in ("aethergraph mmap", "ring reader, 4 KiB direct"):
         if contenders[name]["missing"] is None:
@@ -189,12 +187,7 @@ def test_out_of_core(data: Path) -> None:
 
 
 def test_modes_out_of_core(data: Path) -> None:
-    done = run("outofcore_modes", "--quick", "--dir", str(data), "--out", str(data))
-    if "needs to make a cgroup" in done.stderr:
-        pytest.skip("no cgroup can be made here")
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((data / "outofcore_modes.json").read_text())
-    check(document, "outofcore_modes")
+    document = run_limited("outofcore_modes", data)
     assert len(document["data"]["modes"]) == 11
     for mode, runs in document["data"]["modes"].items():
         for storage in ("mmap", "uring"):
@@ -202,12 +195,7 @@ def test_modes_out_of_core(data: Path) -> None:
 
 
 def test_training_beyond_memory(data: Path) -> None:
-    done = run("train_beyond_memory", "--quick", "--dir", str(data), "--out", str(data))
-    if "needs to make a cgroup" in done.stderr:
-        pytest.skip("no cgroup can be made here")
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((data / "train_beyond_memory.json").read_text())
-    check(document, "train_beyond_memory")
+    document = run_limited("train_beyond_memory", data)
     runs = document["data"]["runs"]
     accuracy = []
     for storage in ("mmap", "uring"):
@@ -219,12 +207,7 @@ def test_training_beyond_memory(data: Path) -> None:
 
 
 def test_gathering_out_of_core(data: Path) -> None:
-    done = run("outofcore_gather", "--quick", "--dir", str(data), "--out", str(data))
-    if "needs to make a cgroup" in done.stderr:
-        pytest.skip("no cgroup can be made here")
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((data / "outofcore_gather.json").read_text())
-    check(document, "outofcore_gather")
+    document = run_limited("outofcore_gather", data)
     for contenders in document["data"]["runs"].values():
         for name in ("numpy memmap", "aethergraph mmap", "aethergraph uring"):
             assert contenders[name][0]["rows"] > 0
@@ -235,12 +218,7 @@ def test_gathering_out_of_core(data: Path) -> None:
 
 
 def test_planning(data: Path) -> None:
-    done = run("planning", "--quick", "--dir", str(data), "--out", str(data))
-    if "needs to make a cgroup" in done.stderr:
-        pytest.skip("no cgroup can be made here")
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((data / "planning.json").read_text())
-    check(document, "planning")
+    document = run_limited("planning", data)
     runs = {name: one[0] for name, one in document["data"]["runs"].items()}
     assert runs["all batches"]["hit_rate"] >= runs["no planning"]["hit_rate"]
     assert abs(runs["all batches"]["hit_rate"] - document["data"]["optimum"]) < 0.01
