@@ -14,9 +14,9 @@
 #define BLOCK_IDS     256u         /* addresses on the stack */
 #define CHUNK_WORK    (64u << 10)  /* bytes moved between two looks at the task */
 #define THREAD_WORK   (128u << 10) /* bytes moved that are worth a thread */
-#define AHEAD_BYTES   4096u        /* in flight: enough to fill the miss buffers of a core */
-#define AHEAD_MAX     32u          /* rows */
-#define LINES_MAX     16u          /* per row: beyond, the hardware follows by itself */
+#define AHEAD_BYTES   (16u << 10)  /* in flight: enough to fill the miss buffers of a core's L2 */
+#define AHEAD_MAX     64u          /* rows */
+#define LINES_MAX     32u          /* per row: beyond, the hardware follows by itself */
 #define COPY_CHUNK    (2u << 20)   /* one huge page is first touched by one thread */
 #define NONE          UINT64_MAX
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -44,13 +44,14 @@ struct gather {
 
 /* ---- moving rows ------------------------------------------------------------- */
 
-/* Rows are read once: fetched without pushing other data out of the larger caches. */
+/* Into the L2, which has more misses under way than the L1. Not non-temporally, though rows are read
+ * once: those hints go through the few miss buffers of the L1, and past lines that the L3 holds. */
 ALWAYS_INLINE void prefetch_row(const char *row, uint64_t bytes) {
     uint64_t end = bytes < LINES_MAX * LINE ? bytes : LINES_MAX * LINE;
     for (uint64_t i = 0; i < end; i += LINE)
-        __builtin_prefetch(row + i, 0, 0);
+        __builtin_prefetch(row + i, 0, 2);
     if (end)
-        __builtin_prefetch(row + end - 1, 0, 0); /* rows that start inside a line touch one more */
+        __builtin_prefetch(row + end - 1, 0, 2); /* rows that start inside a line touch one more */
 }
 
 /* `bytes` is a constant in the callers below, except in move_any. */

@@ -93,7 +93,7 @@ static void look_up(ae_row_job *j, const uint64_t *rows, uint64_t place, uint64_
         }
         found[i] += rows[i] % j->group * j->item_bytes;
         for (uint64_t at = 0; at < ae_min_u64(j->item_bytes, 8 * LINE); at += LINE)
-            __builtin_prefetch(found[i] + at, 0, 0);
+            __builtin_prefetch(found[i] + at, 0, 2);
     }
     for (uint64_t i = 0; i < n; i++)
         if (found[i])

@@ -142,7 +142,7 @@ static void copy_found(aether_row_plan *p, const ae_row_job *j, range r) {
     for (uint64_t i = 0; i < r.n; i++) {
         const uint8_t *later = i + AHEAD < r.n ? found_at(p, r.begin + i + AHEAD) : NULL;
         for (uint64_t at = 0; later && at < ae_min_u64(j->item_bytes, 8 * LINE); at += LINE)
-            __builtin_prefetch(later + at, 0, 0);
+            __builtin_prefetch(later + at, 0, 2);
         const uint8_t *row = found_at(p, r.begin + i);
         if (!row)
             continue;
