@@ -104,6 +104,7 @@ from aethergraph._binding.sampling import (
     NativeRelation,
     NativeSampler,
     ValuesInFile,
+    hash_ids,
     rng_draws,
     time_keys,
 )
@@ -203,6 +204,7 @@ __all__ = [
     "ffi",
     "gather",
     "get_num_threads",
+    "hash_ids",
     "id_bounds",
     "id_bytes_for",
     "id_dtype",

@@ -350,3 +350,9 @@ def rng_draws(
     out = np.empty(count, np.uint64)
     lib.aether_rng_draws(key, hop, relation, node, seed, count, ffi.from_buffer("uint64_t[]", out))
     return out
+
+
+def hash_ids(ids: Ids) -> int:
+    """A uint64 hash of contiguous int64, with their order and number."""
+    assert ids.dtype == np.int64
+    return int(lib.aether_hash_ids(ffi.from_buffer("int64_t[]", ids), len(ids)))

@@ -7,10 +7,14 @@ generators", 2014). They are not cryptographic.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hash_ids", "mix64", "mix_key", "permutation"]
+from aethergraph import _binding as native
+
+__all__ = ["hash_ids", "hash_name", "mix64", "mix_key", "permutation"]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -37,13 +41,15 @@ def mix_key(*parts: int) -> int:
 def hash_ids(ids: NDArray[np.int64]) -> int:
     """A uint64 hash of an int64 vector; order, duplicates and length count.
 
-    The sum over i of mix64(ids[i] + mix(i)), mixed with the length: vectorised, one pass each.
+    The sum over i of mix64(ids[i] + (i + 1) * gamma), mixed with the length.
     """
-    count = ids.shape[0]
-    salt = _salts(count)
-    values = ids.view(np.uint64) if ids.flags.c_contiguous else ids.astype(np.uint64)
-    total = int(np.add.reduce(_mix(values + salt), dtype=np.uint64))
-    return mix_key(total, count)
+    return native.hash_ids(np.ascontiguousarray(ids))
+
+
+@functools.cache
+def hash_name(name: str) -> int:
+    """:func:`hash_ids` of the bytes of a name, such as that of a node type."""
+    return hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64))
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -56,22 +62,8 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values
 
 
-_salt_cache: NDArray[np.uint64] = np.empty(0, np.uint64)
-
-
-def _salts(count: int) -> NDArray[np.uint64]:
-    """Distinct odd-step offsets by position; the longest vector so far (up to 1M) is kept."""
-    global _salt_cache
-    cached = _salt_cache
-    if count <= cached.shape[0]:
-        return cached[:count]
-    salts: NDArray[np.uint64] = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
-    if count <= 1 << 20:
-        _salt_cache = salts
-    return salts
-
-
 def permutation(count: int, key: int) -> NDArray[np.int64]:
     """A random order of ``0 .. count - 1``, the same on every platform and numpy version."""
-    values = _salts(count) + np.uint64(mix_key(key, count))
+    values = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
+    values += np.uint64(mix_key(key, count))
     return np.argsort(_mix(values), kind="stable").astype(np.int64, copy=False)

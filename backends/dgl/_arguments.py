@@ -11,7 +11,7 @@ from torch import Tensor
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
-from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.keys import hash_ids, hash_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
     parts = []
     for name in schema.own_ntypes:
         if name in seeds:
-            parts.append(hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64)))
+            parts.append(hash_name(name))
             parts.append(hash_ids(np.ascontiguousarray(seeds[name])))
     return parts
 

@@ -35,7 +35,7 @@ from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling import hetero as core
 from aethergraph.sampling.groups import SampleGroups
-from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.keys import hash_ids, hash_name
 from aethergraph.sampling.subgraph import reverse_name
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         self, loader_key: int | None, kind: Any, times: NDArray[Any] | None, *content: Ids
     ) -> int:
         name = kind if isinstance(kind, str) else repr(kind)
-        parts = [hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64))]
+        parts = [hash_name(name)]
         parts += [hash_ids(ids) for ids in content]
         if times is not None:
             parts.append(hash_ids(native.time_keys(times)))

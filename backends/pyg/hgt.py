@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
@@ -29,7 +28,7 @@ from aethergraph.pyg._loading import NodeMixin, Stores
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg.convert import as_stores
 from aethergraph.sampling import hgt as core
-from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.keys import hash_ids, hash_name
 
 __all__ = ["HGTLoader", "HGTSampler"]
 
@@ -109,8 +108,7 @@ class HGTSampler(KeyedSampler):
                 f"input_nodes of type {name!r}: give (type, ids) with one of {known}"
             )
         seeds = seed_ids(index.node, "input_nodes")
-        letters = np.frombuffer(name.encode(), np.uint8).astype(np.int64)
-        key = self._batch_key(loader_key, hash_ids(letters), hash_ids(seeds))
+        key = self._batch_key(loader_key, hash_name(name), hash_ids(seeds))
         found = self._sampler.sample({name: seeds}, key)
 
         def tensors(arrays: dict[Any, Any]) -> dict[Any, Tensor]:

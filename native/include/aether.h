@@ -557,6 +557,8 @@ int aether_sample_export_offsets(const aether_sampler *s, uint32_t relation, int
  * out[i] = draw i of the stream (key, hop, edge type, node, seed). */
 void aether_rng_draws(uint64_t key, uint32_t hop, uint32_t relation, uint64_t node, uint64_t seed, uint64_t n,
                       uint64_t *out);
+/* A hash of ids, their order and their number, for keys: the same on every platform. */
+uint64_t aether_hash_ids(const int64_t *ids, uint64_t n);
 
 /* ---- random walks ------------------------------------------------------ */
 

@@ -406,6 +406,7 @@ TEST(the_generator_keeps_its_values) {
     CHECK_EQ(draws[0], UINT64_C(0xf0e0e7be2fcf87ed));
     CHECK_EQ(draws[2], UINT64_C(0x477203fc7af79e35));
     CHECK_EQ(seeded[0], UINT64_C(0xf1a535055efb7cf8));
+    CHECK_EQ(aether_hash_ids(NULL, 0), UINT64_C(537811230735318210));
 }
 
 TEST_MAIN()

@@ -54,6 +54,12 @@ def test_hashes_depend_on_values_order_and_length(ids: list[int], random: object
         assert value != hash_ids(array)
 
 
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))
+def test_hashes_are_the_salted_sum(ids: list[int]) -> None:
+    total = sum(mix64(id_ + (i + 1) * 0x9E3779B97F4A7C15) for i, id_ in enumerate(ids))
+    assert hash_ids(np.array(ids, np.int64)) == mix_key(total, len(ids))
+
+
 def test_hashes_of_long_vectors() -> None:
     ids = np.arange(3_000_000)
     value = hash_ids(ids)
