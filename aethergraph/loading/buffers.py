@@ -55,16 +55,21 @@ class _Lease:
 class BufferPool:
     """Makes numpy arrays over recycled memory. Safe to share between threads.
 
+    It never holds more memory than has been in use at once: whoever had room for two large batches
+    has room for the pool.
+
     Args:
         max_idle: bytes of idle blocks that are kept at most (a size or a text like "1G"); what
             comes back beyond that is returned to the system.
     """
 
-    def __init__(self, max_idle: int | str = 512 << 20) -> None:
+    def __init__(self, max_idle: int | str = "2G") -> None:
         self._max_idle = parse_size(max_idle, "max_idle")
         # append and pop of a deque are atomic. A lock could deadlock: the garbage collector may
         # return a lease in the middle of any call, in any thread.
         self._idle: dict[int, deque[_Block]] = {}
+        self._lent = 0  # bytes of blocks in use
+        self._most_lent = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
         """A writable C-contiguous array of any content, 64-byte aligned at least.
@@ -77,29 +82,55 @@ class BufferPool:
         size = math.prod(extents) * item.itemsize
         if size < SMALL_BYTES:
             return np.empty(extents, item)
-        rounded = size_class(size)
-        try:
-            block = self._idle[rounded].pop()
-        except (KeyError, IndexError):
-            block = _Block(rounded)
+        block = self._take(size_class(size))
+        self._lent += block.size
+        if self._lent > self._most_lent:
+            self._most_lent = self._lent
         return native.view_memory(block.address, extents, item, _Lease(self, block), writable=True)
 
+    def _take(self, rounded: int) -> _Block:
+        """An idle block of this size class or of the next two, else a new one."""
+        size = rounded
+        for _ in range(3):
+            try:
+                return self._idle[size].pop()
+            except (KeyError, IndexError):
+                size = size_class(size + 1)
+        self._idle.setdefault(rounded, deque())
+        return _Block(rounded)
+
     def give_back(self, block: _Block) -> None:
-        """Keep an unused block for later, or drop it if enough are idle."""
-        if self.idle_bytes + block.size <= self._max_idle:
-            self._idle.setdefault(block.size, deque()).append(block)
+        """Keep an unused block for later, in the place of idle ones of other sizes if need be."""
+        # The interpreter may be ending: names of modules are gone then.
+        self._lent -= block.size
+        room = self._most_lent - self._lent
+        if room > self._max_idle:
+            room = self._max_idle
+        for size, others in list(self._idle.items()):
+            while size != block.size and others and self.idle_bytes + block.size > room:
+                try:
+                    others.popleft()
+                except IndexError:  # another thread has taken it
+                    break
+        if self.idle_bytes + block.size <= room:
+            self._idle[block.size].append(block)
 
     @property
     def idle_bytes(self) -> int:
         """Bytes of the blocks that no array uses."""
-        return sum(size * len(blocks) for size, blocks in list(self._idle.items()))
+        total = 0
+        for size, blocks in list(self._idle.items()):
+            total += size * len(blocks)
+        return total
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BufferPool, (self._max_idle,)  # memory stays in its process
 
     def clear(self) -> None:
         """Return all idle blocks to the system."""
-        self._idle.clear()
+        for blocks in self._idle.values():
+            blocks.clear()
+        self._most_lent = self._lent
 
 
 def size_class(size: int) -> int:

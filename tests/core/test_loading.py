@@ -277,6 +277,34 @@ def test_idle_memory_is_bounded() -> None:
     assert pool.idle_bytes == 0
 
 
+def test_no_more_is_kept_than_was_in_use_at_once() -> None:
+    pool = BufferPool()
+    for size in range(1, 20):
+        pool.empty(size << 20, np.uint8)
+        assert pool.idle_bytes <= size_class(size << 20), size
+    held = [pool.empty(4 << 20, np.uint8) for _ in range(6)]  # the most so far
+    held.clear()
+    assert pool.idle_bytes == 24 << 20
+
+
+def test_idle_blocks_of_other_sizes_make_room() -> None:
+    pool = BufferPool(max_idle="3M")
+    first, other = pool.empty(1 << 20, np.uint8), pool.empty(3 << 20, np.uint8)
+    del first
+    assert pool.idle_bytes == 1 << 20
+    del other
+    assert pool.idle_bytes == 3 << 20
+    place = address(pool.empty(3 << 20, np.uint8))
+    assert address(pool.empty(3 << 20, np.uint8)) == place
+
+
+def test_a_block_that_is_a_little_larger_will_do() -> None:
+    pool = BufferPool()
+    place = address(pool.empty(9 << 20, np.uint8))
+    assert address(pool.empty(8 << 20, np.uint8)) == place
+    assert address(pool.empty(4 << 20, np.uint8)) != place
+
+
 def test_size_classes_waste_at_most_an_eighth() -> None:
     for size in [SMALL_BYTES, 1 << 20, (1 << 20) + 1, 12_345_678, 10**10]:
         assert size <= size_class(size) <= size * 1.125 + 4096
