@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -13,7 +14,8 @@ from torch import Tensor
 import dgl
 from aethergraph import _binding as native
 from aethergraph.dgl._schema import Schema
-from dgl import heterograph_index, utils
+from dgl import graph_index, heterograph_index, utils
+from dgl._ffi import object_generic
 from dgl.frame import Frame
 from dgl.heterograph import DGLBlock
 
@@ -22,81 +24,9 @@ if TYPE_CHECKING:
 
     from aethergraph.hetero import EdgeType
 
-__all__ = ["BlockEdges", "make_block", "make_blocks", "make_growing_blocks", "offsets_of"]
+__all__ = ["BlockEdges", "BlockMaker", "offsets_of"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-
-
-def make_blocks(
-    schema: Schema, sample: native.NativeLayers, idtype: torch.dtype
-) -> tuple[dict[str, Tensor], list[Any]]:
-    """The source nodes of the first block by type, and the blocks, input layer first.
-
-    Local ids count through the whole sample in order of first appearance, so the sources of every
-    block are a prefix of the nodes, and its destinations a shorter one.
-
-    Tensors of ids in frames and of the adjacency never share memory: a worker process that sends a
-    batch moves the first to shared memory, and DGL would go on reading the second where it was.
-    """
-    spans = []
-    for own, counts in zip(sample.offsets, sample.hop_edges, strict=True):
-        ends = [0, *itertools.accumulate(counts)]
-        spans.append([(slice(*ends[hop : hop + 2]), offsets) for hop, offsets in enumerate(own)])
-    return _assemble(schema, sample, spans, idtype)
-
-
-def make_growing_blocks(
-    schema: Schema, sample: native.NativeSample, idtype: torch.dtype
-) -> tuple[dict[str, Tensor], list[Any]]:
-    """The same of a sample that is not layered: each node keeps the edges that it was first given.
-
-    Block h from the seeds holds the edges of the first h + 1 hops.
-    """
-    ends = {
-        name: list(itertools.accumulate(counts))
-        for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
-    }
-    spans = []
-    for i, kind in enumerate(schema.own_etypes):
-        stops = itertools.accumulate(sample.hop_edges[i])
-        spans.append(
-            [
-                (slice(0, stop), offsets_of(sample.col[i][:stop], ends[kind[2]][hop]))
-                for hop, stop in enumerate(stops)
-            ]
-        )
-    return _assemble(schema, sample, spans, idtype)
-
-
-def _assemble(
-    schema: Schema,
-    sample: native.NativeLayers | native.NativeSample,
-    spans: list[list[tuple[slice, Ids]]],
-    idtype: torch.dtype,
-) -> tuple[dict[str, Tensor], list[Any]]:
-    """Blocks of the edges that each edge type has in each hop, and their offsets."""
-    node = {
-        name: torch.from_numpy(ids).to(idtype)
-        for name, ids in zip(schema.own_ntypes, sample.node, strict=True)
-    }
-    ends = {
-        name: list(itertools.accumulate(counts))
-        for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
-    }
-    edge = {
-        kind: torch.from_numpy(schema.numbers[kind].shown(ids)).to(idtype)
-        for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
-    }
-    blocks: list[Any] = []
-    for hop in range(len(sample.hop_nodes[0]) - 1):
-        parts = {}
-        for i, kind in enumerate(schema.own_etypes):
-            span, offsets = spans[i][hop]
-            parts[kind] = BlockEdges(sample.row[i][span], offsets, edge[kind][span])
-        src = {name: ids[: ends[name][hop + 1]] for name, ids in node.items()}
-        num_dst = {name: ends[name][hop] for name in node}
-        blocks.insert(0, make_block(schema, parts, src, num_dst, idtype))
-    return node, blocks
 
 
 class BlockEdges(NamedTuple):
@@ -108,45 +38,146 @@ class BlockEdges(NamedTuple):
     edge: Tensor
 
 
-def make_block(
-    schema: Schema,
-    edges: Mapping[EdgeType, BlockEdges],
-    src: Mapping[str, Tensor],
-    num_dst: Mapping[str, int],
-    idtype: torch.dtype,
-) -> Any:
-    """A block; the first ``num_dst`` of the sources are its destinations.
+class BlockMaker:
+    """Makes the blocks of one graph.
 
-    What ``dgl.create_block`` makes, put together in its way from its parts: that function looks
-    for the largest id and makes a metagraph each time, which takes longer than sampling does.
+    They are what ``dgl.create_block`` makes, put together in its way from their parts: that
+    function looks for the largest id, makes a metagraph and sorts out the names of types every
+    time, which takes longer than sampling does. Here what all blocks share is made once.
+
+    Tensors of ids in frames and of the adjacency never share memory: a worker process that sends a
+    batch moves the first to shared memory, and DGL would go on reading the second where it was.
+
+    Args:
+        schema: the types.
+        idtype: of all ids in blocks.
     """
-    none = torch.empty(0, dtype=idtype)
-    relations = []
-    for kind in schema.canonical_etypes:
-        offsets, rows = torch.from_numpy(edges[kind].offsets), torch.from_numpy(edges[kind].row)
-        relations.append(
-            heterograph_index.create_unitgraph_from_csr(
-                2, len(src[kind[0]]), num_dst[kind[2]], offsets.to(idtype), rows.to(idtype), none,
-                ["coo", "csr", "csc"], True,
+
+    def __init__(self, schema: Schema, idtype: torch.dtype) -> None:
+        self._schema = schema
+        self._idtype = idtype
+        self._none = torch.empty(0, dtype=idtype)
+        # A list is converted anew by every call that is given one.
+        self._formats = object_generic.convert_to_object(["coo", "csr", "csc"])
+        number = {name: i for i, name in enumerate(schema.ntypes)}
+        self._ends = [(number[kind[0]], number[kind[2]]) for kind in schema.canonical_etypes]
+        self._metagraph = graph_index.from_coo(
+            2 * len(number),
+            [source for source, _ in self._ends],
+            [len(number) + target for _, target in self._ends],
+            True,
+        )
+        self._template = self._make_template()
+
+    def of_layers(self, sample: native.NativeLayers) -> tuple[dict[str, Tensor], list[Any]]:
+        """The source nodes of the first block by type, and the blocks, input layer first.
+
+        Local ids count through the whole sample in order of first appearance, so the sources of
+        every block are a prefix of the nodes, and its destinations a shorter one.
+        """
+        spans = []
+        for own, counts in zip(sample.offsets, sample.hop_edges, strict=True):
+            ends = [0, *itertools.accumulate(counts)]
+            spans.append(
+                [(slice(*ends[hop : hop + 2]), offsets) for hop, offsets in enumerate(own)]
             )
+        return self._assemble(sample, spans)
+
+    def of_growing(self, sample: native.NativeSample) -> tuple[dict[str, Tensor], list[Any]]:
+        """The same of a sample that is not layered: each node keeps the edges that it was first
+        given. Block h from the seeds holds the edges of the first h + 1 hops."""
+        ends = {
+            name: list(itertools.accumulate(counts))
+            for name, counts in zip(self._schema.own_ntypes, sample.hop_nodes, strict=True)
+        }
+        spans = []
+        for i, kind in enumerate(self._schema.own_etypes):
+            stops = itertools.accumulate(sample.hop_edges[i])
+            spans.append(
+                [
+                    (slice(0, stop), offsets_of(sample.col[i][:stop], ends[kind[2]][hop]))
+                    for hop, stop in enumerate(stops)
+                ]
+            )
+        return self._assemble(sample, spans)
+
+    def make(
+        self,
+        edges: Mapping[EdgeType, BlockEdges],
+        src: Mapping[str, Tensor],
+        num_dst: Mapping[str, int],
+    ) -> Any:
+        """A block; the first ``num_dst`` of the sources are its destinations."""
+        schema = self._schema
+        nodes = [src[name] for name in schema.ntypes]
+        num_src = [ids.shape[0] for ids in nodes]
+        counts = [num_dst[name] for name in schema.ntypes]
+        parts = [edges[kind] for kind in schema.canonical_etypes]
+        relations = [
+            self._relation(part, num_src[source], counts[target])
+            for part, (source, target) in zip(parts, self._ends, strict=True)
+        ]
+        nodes += [ids[:count] for ids, count in zip(nodes, counts, strict=True)]
+        # As DGLGraph.to and its like make one graph of another.
+        block = copy.copy(self._template)
+        block._graph = self._index(relations, num_src + counts)
+        block._node_frames = [
+            Frame({dgl.NID: ids}, count) for ids, count in zip(nodes, num_src + counts, strict=True)
+        ]
+        block._edge_frames = [Frame({dgl.EID: p.edge}, p.edge.shape[0]) for p in parts]
+        return block
+
+    # ---- helpers -------------------------------------------------------------------------
+
+    def _assemble(
+        self,
+        sample: native.NativeLayers | native.NativeSample,
+        spans: list[list[tuple[slice, Ids]]],
+    ) -> tuple[dict[str, Tensor], list[Any]]:
+        """Blocks of the edges that each edge type has in each hop, and their offsets."""
+        schema, idtype = self._schema, self._idtype
+        node = {
+            name: torch.from_numpy(ids).to(idtype)
+            for name, ids in zip(schema.own_ntypes, sample.node, strict=True)
+        }
+        ends = {
+            name: list(itertools.accumulate(counts))
+            for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
+        }
+        edge = {
+            kind: torch.from_numpy(schema.numbers[kind].shown(ids)).to(idtype)
+            for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
+        }
+        blocks: list[Any] = []
+        for hop in range(len(sample.hop_nodes[0]) - 1):
+            parts = {}
+            for i, kind in enumerate(schema.own_etypes):
+                span, offsets = spans[i][hop]
+                parts[kind] = BlockEdges(sample.row[i][span], offsets, edge[kind][span])
+            src = {name: ids[: ends[name][hop + 1]] for name, ids in node.items()}
+            num_dst = {name: ends[name][hop] for name in node}
+            blocks.insert(0, self.make(parts, src, num_dst))
+        return node, blocks
+
+    def _relation(self, edges: BlockEdges, num_src: int, num_dst: int) -> Any:
+        offsets, rows = torch.from_numpy(edges.offsets), torch.from_numpy(edges.row)
+        return heterograph_index.create_unitgraph_from_csr(
+            2, num_src, num_dst, offsets.to(self._idtype), rows.to(self._idtype), self._none,
+            self._formats, True,
         )  # fmt: skip
-    counts = [len(src[name]) for name in schema.ntypes] + [num_dst[name] for name in schema.ntypes]
-    index = heterograph_index.create_heterograph_from_relations(
-        schema.metagraph, relations, utils.toindex(counts, "int64")
-    )
-    etypes = [kind[1] for kind in schema.canonical_etypes]
-    nodes = [src[name] for name in schema.ntypes]
-    nodes += [src[name][: num_dst[name]] for name in schema.ntypes]
-    return DGLBlock(
-        index,
-        (schema.ntypes, schema.ntypes),
-        etypes,
-        [Frame({dgl.NID: ids}, len(ids)) for ids in nodes],
-        [
-            Frame({dgl.EID: edges[kind].edge}, len(edges[kind].edge))
-            for kind in schema.canonical_etypes
-        ],
-    )
+
+    def _index(self, relations: list[Any], counts: list[int]) -> Any:
+        return heterograph_index.create_heterograph_from_relations(
+            self._metagraph, relations, utils.toindex(counts, "int64")
+        )
+
+    def _make_template(self) -> Any:
+        """A block without nodes: its types and their names are those of all."""
+        nothing = BlockEdges(np.empty(0, np.int64), np.zeros(1, np.int64), self._none)
+        kinds, names = self._schema.canonical_etypes, self._schema.ntypes
+        relations = [self._relation(nothing, 0, 0) for _ in kinds]
+        index = self._index(relations, [0] * (2 * len(names)))
+        return DGLBlock(index, (names, names), [kind[1] for kind in kinds])
 
 
 def offsets_of(col: Ids, count: int) -> Ids:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,7 +14,6 @@ from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
-from dgl import graph_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,14 +154,6 @@ class Schema:
         else:
             attrs = graph[kind[0]].attrs if of_nodes else graph[kind].attrs
         return None if name in attrs else name
-
-    @functools.cached_property
-    def metagraph(self) -> Any:
-        """DGL's graph of the types of a block: source types, then destination types."""
-        number = {name: i for i, name in enumerate(self.ntypes)}
-        src = [number[kind[0]] for kind in self.canonical_etypes]
-        dst = [len(number) + number[kind[2]] for kind in self.canonical_etypes]
-        return graph_index.from_coo(2 * len(number), src, dst, True)
 
     # ---- names -----------------------------------------------------------------------------
 

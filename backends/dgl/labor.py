@@ -19,7 +19,7 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._blocks import BlockEdges, make_block, offsets_of
+from aethergraph.dgl._blocks import BlockEdges, offsets_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
@@ -162,7 +162,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         src = {name: ids[used[name]] for name, ids in node.items()}
         tensors = {name: torch.from_numpy(ids).to(storage.idtype) for name, ids in src.items()}
         num_dst = {name: len(ids) for name, ids in dst.items()}
-        return src, make_block(schema, edges, tensors, num_dst, storage.idtype)
+        return src, storage.blocks.make(edges, tensors, num_dst)
 
     def _make_walk(self, storage: GraphStorage) -> Walk:
         schema: Schema = storage.schema

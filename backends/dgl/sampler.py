@@ -20,7 +20,6 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._blocks import make_blocks, make_growing_blocks
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
@@ -209,9 +208,9 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         walk, key = self._walk_of(storage), self._batch_key(None, *parts)
         if self.layer_dependency:
             sample = walk.sample(seeds, key, exclude=exclude, seed_time=times)
-            return make_growing_blocks(schema, sample, storage.idtype)
+            return storage.blocks.of_growing(sample)
         layers = walk.sample_layers(seeds, key, exclude=exclude, seed_time=times)
-        return make_blocks(schema, layers, storage.idtype)
+        return storage.blocks.of_layers(layers)
 
     def _times(self, schema: Schema, seeds: Mapping[str, Ids]) -> dict[str, NDArray[Any]] | None:
         """What seeds may see, by type; None: their own times."""

@@ -18,6 +18,7 @@ import dgl
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import check_threads, hop_fanouts, seed_hashes
+from aethergraph.dgl._blocks import BlockMaker
 from aethergraph.dgl._negatives import draw_negatives
 from aethergraph.dgl._queries import Queries
 from aethergraph.dgl._schema import Schema
@@ -113,6 +114,7 @@ class GraphStorage(Keyed, Queries):
         self.canonical_etypes = list(self._schema.canonical_etypes)
         self.etypes = [kind[1] for kind in self.canonical_etypes]
         self.srctypes = self.dsttypes = self.ntypes
+        self._blocks: BlockMaker | None = None
         self._walks: dict[Any, Walk] = {}
         self._lists: dict[Any, Lists] = {}
         self._set_seed(seed)
@@ -127,13 +129,20 @@ class GraphStorage(Keyed, Queries):
         raise AttributeError(f"GraphStorage has no {name!r}: {hint}")
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_walks": {}, "_lists": {}}
+        state = {**self.__dict__, "_blocks": None, "_walks": {}, "_lists": {}}
         state["_schema"] = self.graph
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._schema = Schema(state["_schema"], self._edge_ids)
+
+    @property
+    def blocks(self) -> BlockMaker:
+        """Makes blocks of it (for samplers)."""
+        if self._blocks is None:
+            self._blocks = BlockMaker(self._schema, self.idtype)
+        return self._blocks
 
     # ---- features ------------------------------------------------------------------------
 
