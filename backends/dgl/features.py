@@ -49,10 +49,15 @@ def _threads() -> ThreadPoolExecutor:
 
 
 class Fetch:
-    """Rows on their way."""
+    """Rows on their way.
 
-    def __init__(self, future: Future[Tensor], read: Callable[[], Tensor]) -> None:
-        self._future = future
+    Args:
+        read: reads them.
+        ahead: begin in another thread.
+    """
+
+    def __init__(self, read: Callable[[], Tensor], ahead: bool) -> None:
+        self._future: Future[Tensor] | None = _threads().submit(read) if ahead else None
         self._read = read
 
     def wait(self) -> Tensor:
@@ -61,7 +66,9 @@ class Fetch:
         Raises:
             What reading them raised, such as OutOfRangeError or FileChangedError.
         """
-        return self._read() if self._future.cancel() else self._future.result()
+        if self._future is None or self._future.cancel():
+            return self._read()
+        return self._future.result()
 
 
 class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
@@ -120,7 +127,9 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         ids = seed_ids(indices, "indices")
         pinned = bool(pin_memory) and torch.cuda.is_available()
         read = functools.partial(self._read, ids, torch.device(device), pinned, kwargs)
-        return Fetch(_threads().submit(read), read)
+        # On one core another thread only helps where it waits for a device.
+        in_file = self._column.rows.storage != "memory"
+        return Fetch(read, ahead=in_file or len(os.sched_getaffinity(0)) > 1)
 
     def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
         rows = self._column.live().gather(self._rows_of(ids), BUFFERS)

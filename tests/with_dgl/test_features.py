@@ -156,7 +156,14 @@ def test_the_graphs_own_values_are_data_too() -> None:
     assert batch[2][0].srcdata["node_time"].shape == (3,)
 
 
-def test_fetches_run_beside_the_caller_and_each_other() -> None:
+@pytest.fixture
+def five(tmp_path: Path) -> FeatureStore:
+    """0 to 4, in a file: they are read in the background, however few cores there are."""
+    np.save(tmp_path / "five.npy", np.arange(5.0))
+    return FeatureStore.load(tmp_path / "five.npy")
+
+
+def test_fetches_run_beside_the_caller_and_each_other(five: FeatureStore) -> None:
     """Both reads have begun before either is waited for."""
     begun, go = threading.Barrier(3), threading.Event()
 
@@ -166,13 +173,13 @@ def test_fetches_run_beside_the_caller_and_each_other() -> None:
             assert go.wait(30)
             return ids
 
-    fetches = [Slow(np.arange(5.0)).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
+    fetches = [Slow(five).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
     begun.wait(30)
     go.set()
     assert [float(fetch.wait()) for fetch in fetches] == [3.0, 1.0]
 
 
-def test_who_waits_reads_when_no_thread_is_free() -> None:
+def test_who_waits_reads_when_no_thread_is_free(five: FeatureStore) -> None:
     begun, go = threading.Semaphore(0), threading.Event()
 
     class Slow(FeatureStorage):
@@ -181,16 +188,28 @@ def test_who_waits_reads_when_no_thread_is_free() -> None:
             assert go.wait(30)
             return ids
 
-    slow = [Slow(np.arange(5.0)).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
+    slow = [Slow(five).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
     for _ in slow:  # both threads are taken
         assert begun.acquire(timeout=30)
-    waiting = FeatureStorage(np.arange(5.0)).fetch(torch.tensor([2]), "cpu")
-    bad = FeatureStorage(np.arange(5.0)).fetch(torch.tensor([5]), "cpu")
+    waiting = FeatureStorage(five).fetch(torch.tensor([2]), "cpu")
+    bad = FeatureStorage(five).fetch(torch.tensor([5]), "cpu")
     assert float(waiting.wait()) == 2.0
     with pytest.raises(errors.OutOfRangeError, match="5"):
         bad.wait()
     go.set()
     assert [float(fetch.wait()) for fetch in slow] == [3.0, 1.0]
+
+
+def test_rows_in_memory_need_no_thread_where_there_is_one_core(run_python: Any) -> None:
+    done = run_python("""
+        import os, threading
+        import numpy as np, torch
+        from aethergraph.dgl import FeatureStorage
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        fetch = FeatureStorage(np.arange(5.0)).fetch(torch.tensor([3, 1]), "cpu")
+        print(threading.active_count(), fetch.wait().tolist())
+    """)
+    assert done.stdout.split() == ["1", "[3.0,", "1.0]"], done.stderr
 
 
 def test_batches_do_not_share_memory_that_is_used_again() -> None:
