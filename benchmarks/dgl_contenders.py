@@ -1,8 +1,8 @@
 """The contenders of DGL's stock loaders, one per process (see worker.py); for dgl_loaders.py.
 
 An epoch is a new loader over fresh seeds, timed from ``iter()`` to the last batch. DGL's graphs
-hold 64-bit ids in memory, as its users build them; GraphBolt's returns no edge ids. Ours are files,
-copied to memory or mapped, and return them. Features are one mapped file for all.
+hold 64-bit ids and features in memory, as its users have them; GraphBolt's returns no edge ids.
+Ours return them, and are files, graph and features either both copied to memory or both mapped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DGL, OURS_IN_DGL = "DGL NeighborSampler", "aethergraph NeighborSampler"
 GRAPHBOLT = "GraphBolt sample_neighbor"
 OURS_BY_LAYER, OURS_AT_ONCE = "aethergraph sample_neighbor", "aethergraph sample_neighbor_at_once"
 DATALOADING = (DGL, f"{OURS_IN_DGL} memory", f"{OURS_IN_DGL} mmap")
-PIPES = (GRAPHBOLT, f"{OURS_BY_LAYER} memory", f"{OURS_AT_ONCE} memory", f"{OURS_AT_ONCE} mmap")
+PIPES = (GRAPHBOLT, f"{OURS_BY_LAYER} mmap", f"{OURS_AT_ONCE} memory", f"{OURS_AT_ONCE} mmap")
 
 
 class Source:
@@ -37,35 +37,37 @@ class Source:
         self.mapped: list[Any] = []
 
     def rows(self, ntype: str | None) -> Any:
-        """Features, mapped."""
+        """Features in memory."""
         import torch
 
         name = f"x{self.width}.npy" if ntype is None else f"x{self.width}-{ntype}.npy"
-        # Copy on write, so that torch takes it; nobody writes.
-        rows = np.load(self.folder / name, mmap_mode="c")
-        self.mapped.append(rows)
-        return torch.from_numpy(rows)
+        return torch.from_numpy(np.load(self.folder / name))
 
     def touch(self) -> None:
-        """Have every page of the features in this process's page tables."""
+        """Have every page of mapped features in this process's page tables."""
         for rows in self.mapped:
             rows[:: max(1, 4096 // (4 * self.width)), 0].sum()
 
     def open(self, storage: Any) -> Any:
         """Our graph with its features."""
-        from aethergraph import FeatureStore, Graph, HeteroGraph
+        from aethergraph import Graph, HeteroGraph
 
         if self.seeds_of is None:
             graph = Graph.load(self.folder / "graph.aeg", storage=storage)
-            graph.load_features(self.folder / f"x{self.width}.npy")
-            self.mapped.append(graph.features.array)
+            graph.features = self._load(f"x{self.width}.npy", storage)
             return graph
         typed = HeteroGraph.load(self.folder / "eight.aeg", storage=storage)
         for ntype in typed.node_types:
-            rows = FeatureStore.load(self.folder / f"x{self.width}-{ntype}.npy")
-            typed[ntype].attrs["x"] = rows
-            self.mapped.append(rows.array)
+            typed[ntype].attrs["x"] = self._load(f"x{self.width}-{ntype}.npy", storage)
         return typed
+
+    def _load(self, name: str, storage: Any) -> Any:
+        from aethergraph import FeatureStore
+
+        rows = FeatureStore.load(self.folder / name, storage=storage)
+        if storage == "mmap":
+            self.mapped.append(rows.array)
+        return rows
 
     def csc(self) -> tuple[Any, Any]:
         import torch

@@ -47,11 +47,14 @@ def make_edges(nodes: dict[str, int]) -> dict[tuple[str, str, str], tuple[Ids, I
     }
 
 
-def make_graphs(folder: Path, quick: bool) -> tuple[Path, dict[str, int]]:
-    """``four.aeg`` and ``eight.aeg``, each with its arrays for the peers; and the nodes by type."""
+def make_graphs(folder: Path, quick: bool, *, times: float = 1) -> tuple[Path, dict[str, int]]:
+    """``four.aeg`` and ``eight.aeg``, each with its arrays for the peers; and the nodes by type.
+
+    ``times`` as many as there usually are.
+    """
     from aethergraph import HeteroGraph
 
-    nodes = {name: count // 100 for name, count in NODES.items()} if quick else NODES
+    nodes = {name: count // 100 if quick else int(times * count) for name, count in NODES.items()}
     folder = folder / f"typed-{common.short(sum(nodes.values()))}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, add_reverse in (("four", False), ("eight", True)):
