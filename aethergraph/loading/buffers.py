@@ -82,20 +82,22 @@ class BufferPool:
         size = math.prod(extents) * item.itemsize
         if size < SMALL_BYTES:
             return np.empty(extents, item)
-        block = self._take(size_class(size))
+        block = self._take(size)
         self._lent += block.size
         if self._lent > self._most_lent:
             self._most_lent = self._lent
         return native.view_memory(block.address, extents, item, _Lease(self, block), writable=True)
 
-    def _take(self, rounded: int) -> _Block:
-        """An idle block of this size class or of the next two, else a new one."""
-        size = rounded
-        for _ in range(3):
+    def _take(self, size: int) -> _Block:
+        """An idle block of at most half as much again, else a new one with room for a batch that
+        is a little larger."""
+        rounded = size_class(size)
+        while 2 * rounded <= 3 * size:
             try:
-                return self._idle[size].pop()
+                return self._idle[rounded].pop()
             except (KeyError, IndexError):
-                size = size_class(size + 1)
+                rounded = size_class(rounded + 1)
+        rounded = size_class(size + size // 8)
         self._idle.setdefault(rounded, deque())
         return _Block(rounded)
 
@@ -134,6 +136,6 @@ class BufferPool:
 
 
 def size_class(size: int) -> int:
-    """``size`` rounded up, by an eighth at most, so that batches of like size share blocks."""
+    """``size`` rounded up, by an eighth at most."""
     step = max(_PAGE, 1 << max(0, size.bit_length() - 4))
     return -(-size // step) * step
