@@ -103,33 +103,28 @@ def export_layers(
     """The same for a layered sample; ``sources`` are the node types that relations expand."""
     types, _, hops, _ = shape
     counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    # Offsets: one more than the nodes so far, for every hop.
+    ends = [[0, *accumulate(n + 1 for n in accumulate(own[:hops]))] for own in hop_nodes]
+    total = sum(counts) + sum(counts[types:]) + sum(ends[source][-1] for source in sources)
+    out = empty(total, np.int64, f"a sample of {total} numbers")
+    code = lib.aether_sample_export_layers(handle, ffi.from_buffer("int64_t[]", out), total, err)
+    if code:
+        fail(code)
+    at = 0
+
+    def take(count: int) -> Ids:
+        nonlocal at
+        at += count
+        return out[at - count : at]
+
     node, row, edge, offsets = list[Ids](), list[Ids](), list[Ids](), list[list[Ids]]()
-    for number, count in enumerate(counts[:types]):
-        ids = empty(count, np.int64, f"{count} nodes")
-        code = lib.aether_sample_export_nodes(
-            handle, number, 8, ffi.from_buffer(ids), ffi.NULL, err
-        )
-        if code:
-            fail(code)
-        node.append(ids)
-    for number, count in enumerate(counts[types:]):
-        far, ids = (empty(count, np.int64, f"{count} edges") for _ in range(2))
-        code = lib.aether_sample_export_edges(
-            handle, number, 8, ffi.from_buffer(far), ffi.NULL, ffi.from_buffer(ids), err
-        )
-        if code:
-            fail(code)
-        row.append(far)
-        edge.append(ids)
-        # One more than the nodes so far, for every hop.
-        ends = [0, *accumulate(n + 1 for n in accumulate(hop_nodes[sources[number]][:hops]))]
-        all_offsets = empty(ends[-1], np.int64, f"{ends[-1]} offsets")
-        code = lib.aether_sample_export_offsets(
-            handle, number, ffi.from_buffer("int64_t[]", all_offsets), ends[-1], err
-        )
-        if code:
-            fail(code)
-        offsets.append([all_offsets[ends[hop] : ends[hop + 1]] for hop in range(hops)])
+    for count in counts[:types]:
+        node.append(take(count))
+    for count, source in zip(counts[types:], sources, strict=True):
+        row.append(take(count))
+        edge.append(take(count))
+        own = take(ends[source][-1])
+        offsets.append([own[ends[source][hop] : ends[source][hop + 1]] for hop in range(hops)])
     return NativeLayers(node, row, edge, offsets, hop_nodes, hop_edges)
 
 

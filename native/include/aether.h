@@ -547,11 +547,11 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t 
                                void *batch, aether_error *err);
 int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, void *row,
                                void *col, void *edge, aether_error *err);
-/* Of a layered sample, in the place of col: hop by hop, where among the edges of the
- * hop those of each node begin, and the end of the last: one for every node of type
- * `from` so far, and one more. `count` is how many there are in all. */
-int aether_sample_export_offsets(const aether_sampler *s, uint32_t relation, int64_t *offsets, uint64_t count,
-                                 aether_error *err);
+/* All of a layered sample, one after the other: the nodes of each type; then of each
+ * relation the rows, the edge ids and, in the place of col, hop by hop, where among the
+ * edges of the hop those of each node begin, and the end of the last: one for every node
+ * of type `from` so far, and one more. `count` is how many numbers there are in all. */
+int aether_sample_export_layers(const aether_sampler *s, int64_t *out, uint64_t count, aether_error *err);
 
 /* The generator behind sampling (src/core/rng.h), for oracles and tests:
  * out[i] = draw i of the stream (key, hop, edge type, node, seed). */

@@ -51,16 +51,20 @@ static void check_same(const char *what, const int64_t *actual, const uint64_t *
         }
 }
 
-/* Offsets say what col says, hop by hop. */
-static void check_offsets(const aether_sampler *s, const aether_sample_options *o) {
-    static int64_t offsets[4 * (REF_MAX + 1)];
+/* In compressed form: offsets say what col says, hop by hop. */
+static void check_layers(const aether_sampler *s, const aether_sample_options *o) {
+    static int64_t all[3 * REF_MAX + 4 * (REF_MAX + 1)];
     const bool layered = o->flags & AETHER_SAMPLE_LAYERED && !(o->flags & AETHER_SAMPLE_INDUCED);
-    uint64_t nodes = 0, count = 0, edge = 0;
+    uint64_t nodes = 0, count = expected.num_nodes + 2 * expected.num_edges, edge = 0;
+    const int64_t *rows = all + expected.num_nodes, *offsets = all + count;
     aether_error err = {0};
     for (uint32_t h = 0; layered && h < o->num_hops; h++)
         count += (nodes += expected.hop_nodes[h]) + 1;
-    CHECK_EQ(aether_sample_export_offsets(s, 0, offsets, count + 1, &err), AETHER_E_INVALID);
-    REQUIRE_OK(aether_sample_export_offsets(s, 0, offsets, count, &err), err);
+    CHECK_EQ(aether_sample_export_layers(s, all, count + 1, &err), AETHER_E_INVALID);
+    REQUIRE_OK(aether_sample_export_layers(s, all, count, &err), err);
+    check_same("node", all, expected.node, expected.num_nodes);
+    check_same("row", rows, expected.row, expected.num_edges);
+    check_same("edge", rows + expected.num_edges, expected.edge, expected.num_edges);
     nodes = 0;
     const int64_t *at = offsets;
     for (uint32_t h = 0; layered && h < o->num_hops; h++, at++) {
@@ -96,7 +100,7 @@ static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds
         check_same("batch", out_batch, expected.tree, totals[0]);
     check_same("hop_nodes", (int64_t *)hop_nodes, expected.hop_nodes, o->num_hops + 1);
     check_same("hop_edges", (int64_t *)hop_edges, expected.hop_edges, o->num_hops);
-    check_offsets(s, o);
+    check_layers(s, o);
 }
 
 /* Some positions to exclude: few, many, or nearly all. */

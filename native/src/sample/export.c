@@ -140,22 +140,39 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node
 
 /* The edges of hop i lie between those of the hops around it, so first[] needs no
  * end of its own for each. */
-int aether_sample_export_offsets(const aether_sampler *s, uint32_t relation, int64_t *offsets, uint64_t count,
-                                 aether_error *err) {
-    if (relation >= s->num_relations)
-        return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, s->num_relations);
-    const ae_relation *r = &s->relations[relation];
+static int64_t *put_offsets(const ae_relation *r, int64_t *out) {
     const uint64_t *layers = r->layers.data, *first = ae_relation_first(r);
-    const uint64_t wanted = r->num_layers ? r->num_expanded + r->num_layers : 0;
-    if (count != wanted)
-        return ae_error_set(err, AETHER_E_INVALID,
-                            "%" PRIu64 " offsets of edge type %u: a layered sample has %" PRIu64
-                            " here, any other none",
-                            count, relation, wanted);
     for (uint32_t i = 0; i < r->num_layers; i++) {
         const uint64_t end = i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded;
         for (uint64_t v = layers[i]; v <= end; v++)
-            *offsets++ = (int64_t)(first[v] - first[layers[i]]);
+            *out++ = (int64_t)(first[v] - first[layers[i]]);
+    }
+    return out;
+}
+
+static uint64_t count_layers(const aether_sampler *s) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < s->num_types; i++)
+        count += s->nodes[i].num_nodes;
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        const ae_relation *r = &s->relations[i];
+        count += 2 * r->num_edges + (r->num_layers ? r->num_expanded + r->num_layers : 0);
+    }
+    return count;
+}
+
+int aether_sample_export_layers(const aether_sampler *s, int64_t *out, uint64_t count, aether_error *err) {
+    const uint64_t wanted = count_layers(s);
+    if (count != wanted)
+        return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " numbers, the sample has %" PRIu64,
+                            count, wanted);
+    for (uint32_t i = 0; i < s->num_types; out += s->nodes[i++].num_nodes)
+        put_nodes(s, &s->nodes[i], 8, out);
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        const ae_relation *r = &s->relations[i];
+        put_rows(r, 8, out);
+        put_edges(r, 8, out + r->num_edges);
+        out = put_offsets(r, out + 2 * r->num_edges);
     }
     return AETHER_OK;
 }
