@@ -14,9 +14,9 @@ from torch import Tensor
 import dgl
 from aethergraph import _binding as native
 from aethergraph.dgl._schema import Schema
-from dgl import graph_index, heterograph_index, utils
+from dgl import graph_index, heterograph_index, ndarray, utils
 from dgl._ffi import object_generic
-from dgl.frame import Frame
+from dgl.frame import Column, Frame, Scheme
 from dgl.heterograph import DGLBlock
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class BlockMaker:
     def __init__(self, schema: Schema, idtype: torch.dtype) -> None:
         self._schema = schema
         self._idtype = idtype
-        self._none = torch.empty(0, dtype=idtype)
+        self._scheme = Scheme((), idtype)
+        self._none = self._lend(np.empty(0, np.int64))
         # A list is converted anew by every call that is given one.
         self._formats = object_generic.convert_to_object(["coo", "csr", "csc"])
         number = {name: i for i, name in enumerate(schema.ntypes)}
@@ -159,12 +160,23 @@ class BlockMaker:
             blocks.insert(0, self.make(parts, src, num_dst))
         return node, blocks
 
+    def _lend(self, ids: Ids) -> Any:
+        """DGL's array over the same memory, or a narrower copy."""
+        narrow = ids if self._idtype == torch.int64 else ids.astype(np.int32)
+        return ndarray.from_dlpack(narrow.__dlpack__())
+
     def _relation(self, edges: BlockEdges, num_src: int, num_dst: int) -> Any:
-        offsets, rows = torch.from_numpy(edges.offsets), torch.from_numpy(edges.row)
-        return heterograph_index.create_unitgraph_from_csr(
-            2, num_src, num_dst, offsets.to(self._idtype), rows.to(self._idtype), self._none,
+        """What ``create_unitgraph_from_csr`` makes of tensors."""
+        return heterograph_index._CAPI_DGLHeteroCreateUnitGraphFromCSR(
+            2, num_src, num_dst, self._lend(edges.offsets), self._lend(edges.row), self._none,
             self._formats, True,
         )  # fmt: skip
+
+    def _frame(self, name: str, ids: Tensor) -> Frame:
+        """``Frame({name: ids})``, which would ask the ids for their shape and dtype."""
+        frame = Frame(num_rows=ids.shape[0])
+        frame._columns[name] = Column(ids, self._scheme)
+        return frame
 
     def _index(self, relations: list[Any], counts: list[int]) -> Any:
         return heterograph_index.create_heterograph_from_relations(
@@ -173,7 +185,8 @@ class BlockMaker:
 
     def _make_template(self) -> Any:
         """A block without nodes: its types and their names are those of all."""
-        nothing = BlockEdges(np.empty(0, np.int64), np.zeros(1, np.int64), self._none)
+        none = torch.empty(0, dtype=self._idtype)
+        nothing = BlockEdges(np.empty(0, np.int64), np.zeros(1, np.int64), none)
         kinds, names = self._schema.canonical_etypes, self._schema.ntypes
         relations = [self._relation(nothing, 0, 0) for _ in kinds]
         index = self._index(relations, [0] * (2 * len(names)))
