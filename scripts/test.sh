@@ -253,7 +253,7 @@ stage_dgl() {
     AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip wheel -q --no-deps -w "$DIST/dgl" "$DIST"/aethergraph-*.tar.gz
     install_wheel "$fresh/bin/python" dgl
     export DGLBACKEND=pytorch
-    run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" -k 'dgl or README'
+    run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" -k 'dgl or README'
     run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis"
 }
 
