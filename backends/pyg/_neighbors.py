@@ -126,10 +126,12 @@ class NeighborSamplerBase(KeyedSampler):
         raise NotImplementedError
 
     _expected: Iterator[tuple[native.NativeBatch, native.NativeSample]] | None = None
+    #: Whether the call after :meth:`expect` was for something else.
+    has_missed = False
 
     def expect(self, samples: Iterator[tuple[native.NativeBatch, native.NativeSample]]) -> None:
         """The next of ``samples`` is that of the next call, if it asks for what it was made for."""
-        self._expected = samples
+        self._expected, self.has_missed = samples, False
 
     @property
     def is_expecting(self) -> bool:
@@ -143,6 +145,7 @@ class NeighborSamplerBase(KeyedSampler):
             made, sample = next(expected)
             if made.is_like(batch):
                 return end_steps(steps, sample)
+            self.has_missed = True
         return end_steps(steps, self._draw(batch))
 
     @property

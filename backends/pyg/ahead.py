@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
@@ -29,6 +30,12 @@ __all__ = ["LookAhead"]
 Ids: TypeAlias = "NDArray[np.int64]"
 
 
+_OTHERS = (
+    "LookAhead samples other batches than the loader asks for, and stops: give it the sampler, "
+    "input_nodes and input_time of the loader"
+)
+
+
 class LookAhead(torch.utils.data.Sampler[Any]):
     """The ``batch_sampler`` of a stock loader, which tells our sampler what comes.
 
@@ -52,7 +59,8 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
     Batches are those that the loader makes without it. While those of one group are used, a thread
     samples the next group; each has half of the graph's budget. Where nothing is out of core, and
-    for loaders with worker processes, which sample one batch each, nothing is done ahead.
+    for loaders with worker processes, which sample one batch each, nothing is done ahead. Nor where
+    the loader asks for other batches, after a warning.
 
     Args:
         sampler: the one that the loader has.
@@ -131,7 +139,10 @@ class LookAhead(torch.utils.data.Sampler[Any]):
                 for number, positions in enumerate(chunk):
                     sampler.expect(samples)
                     yield positions
-                    if sampler.is_expecting:  # nobody in this process asks for samples
+                    # Nobody in this process asks for samples, or for others.
+                    if sampler.is_expecting or sampler.has_missed:
+                        if sampler.has_missed:
+                            warnings.warn(_OTHERS, stacklevel=2)
                         made.close()
                         plans.clear()
                         yield from chain(chunk[number + 1 :], *begun, rest)

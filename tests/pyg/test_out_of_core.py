@@ -243,10 +243,26 @@ def test_calls_between_batches_do_not_get_their_samples(path: Path) -> None:
     sampler = pyg.NeighborSampler(stores, [3], seed=1)
     nodes = torch.arange(100)
     ahead = pyg.LookAhead(sampler, nodes, BatchSampler(SequentialSampler(nodes), 10, False))
-    for number, _ in enumerate(ahead):
-        other = torch.arange(500, 520)
-        found = sampler.sample_from_nodes(NodeSamplerInput(None, other))
-        assert torch.equal(found.node[:20], other), number
+    with pytest.warns(UserWarning, match="other batches"):
+        for number, _ in enumerate(ahead):
+            other = torch.arange(500, 520)
+            found = sampler.sample_from_nodes(NodeSamplerInput(None, other))
+            assert torch.equal(found.node[:20], other), number
+    assert number == 9
+
+
+def test_looking_ahead_at_other_nodes_is_told_and_changes_nothing(path: Path) -> None:
+    graph, nodes = load(path, "uring"), torch.arange(0, 400)
+    stores = pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)
+    sampler = pyg.NeighborSampler(stores, [4, 3], seed=1)
+    batches = BatchSampler(SequentialSampler(nodes), 50, drop_last=False)
+    ahead = pyg.LookAhead(sampler, nodes.flip(0), batches)
+    loader = NodeLoader(stores, sampler, nodes, batch_sampler=ahead)
+    with pytest.warns(UserWarning, match="other batches than the loader asks for"):
+        found = list(loader)
+    wanted = list(NodeLoader(stores, sampler, nodes, batch_sampler=batches))
+    assert len(found) == 8
+    assert all(same(one, two) for one, two in zip(found, wanted, strict=True))
 
 
 def test_looking_ahead_needs_a_sampler_of_ours() -> None:
