@@ -84,6 +84,8 @@ class BufferPool:
             return np.empty(extents, item)
         block = self._take(size)
         self._lent += block.size
+        # The most slowly falls, so that one large batch is not remembered for ever.
+        self._most_lent -= self._most_lent >> 10
         if self._lent > self._most_lent:
             self._most_lent = self._lent
         return native.view_memory(block.address, extents, item, _Lease(self, block), writable=True)
@@ -99,7 +101,18 @@ class BufferPool:
                 rounded = size_class(rounded + 1)
         rounded = size_class(size + size // 8)
         self._idle.setdefault(rounded, deque())
+        most = self._lent + rounded
+        self._shrink((self._most_lent if self._most_lent > most else most) - most)
         return _Block(rounded)
+
+    def _shrink(self, room: int, but: int = 0) -> None:
+        """Drop idle blocks of other sizes than ``but`` until ``room`` bytes are left at most."""
+        for size, blocks in list(self._idle.items()):
+            while size != but and blocks and self.idle_bytes > room:
+                try:
+                    blocks.popleft()
+                except IndexError:  # another thread has taken it
+                    break
 
     def give_back(self, block: _Block) -> None:
         """Keep an unused block for later, in the place of idle ones of other sizes if need be."""
@@ -108,14 +121,11 @@ class BufferPool:
         room = self._most_lent - self._lent
         if room > self._max_idle:
             room = self._max_idle
-        for size, others in list(self._idle.items()):
-            while size != block.size and others and self.idle_bytes + block.size > room:
-                try:
-                    others.popleft()
-                except IndexError:  # another thread has taken it
-                    break
-        if self.idle_bytes + block.size <= room:
-            self._idle[block.size].append(block)
+        room -= block.size
+        if room >= 0:
+            self._shrink(room, block.size)
+            if self.idle_bytes <= room:
+                self._idle[block.size].append(block)
 
     @property
     def idle_bytes(self) -> int:

@@ -282,14 +282,35 @@ def test_idle_memory_is_bounded() -> None:
     assert pool.idle_bytes == 0
 
 
-def test_no_more_is_kept_than_was_in_use_at_once() -> None:
+def test_no_more_is_held_than_was_in_use_at_once() -> None:
     pool = BufferPool()
-    for size in range(1, 20):
-        pool.empty(size << 20, np.uint8)
-        assert pool.idle_bytes <= block_bytes(size << 20), size
-    held = [pool.empty(4 << 20, np.uint8) for _ in range(6)]  # the most so far
-    held.clear()
-    assert pool.idle_bytes == 6 * block_bytes(4 << 20)
+    most = 0
+    for sizes in ([100, 100], *([size] * 2 for size in range(60, 3, -7)), [4] * 6, [30]):
+        held: list[Any] = []
+        for size in sizes:
+            held.append(pool.empty(size << 20, np.uint8))
+            lent = sum(block_bytes(array.nbytes) for array in held)
+            most = max(most, lent)
+            assert pool.idle_bytes + lent <= most * 1.01, sizes
+        held.clear()
+    assert 0 < pool.idle_bytes <= most
+
+
+def test_a_large_batch_is_forgotten() -> None:
+    pool = BufferPool()
+    pool.empty(200 << 20, np.uint8)
+    for _ in range(5000):
+        pool.empty(1 << 20, np.uint8)
+    assert pool.idle_bytes < 50 << 20
+
+
+def test_a_block_that_is_not_kept_pushes_no_other_out() -> None:
+    pool = BufferPool(max_idle="2M")
+    large, small = pool.empty(8 << 20, np.uint8), pool.empty(1 << 20, np.uint8)
+    del small
+    assert pool.idle_bytes == block_bytes(1 << 20)
+    del large
+    assert pool.idle_bytes == block_bytes(1 << 20)
 
 
 def test_idle_blocks_of_other_sizes_make_room() -> None:

@@ -1,0 +1,51 @@
+"""Telling calls apart that ask for the same thing.
+
+Draws are a function of a key and of what is asked for. DGL's and GraphBolt's own samplers do not
+say which batch or layer a call is for, so calls are counted where nothing else differs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed
+from torch.utils.data import get_worker_info
+
+__all__ = ["Calls", "Repeats"]
+
+
+class Repeats:
+    """Numbers calls for the same thing in a row, such as the layers over all nodes of a graph."""
+
+    def __init__(self) -> None:
+        self._last: Any = None
+        self._count = 0
+
+    def parts(self, *content: int) -> tuple[int, ...]:
+        """``content``, and a number more for every call but the first of a row."""
+        self._count = self._count + 1 if content == self._last else 0
+        self._last = content
+        return (*content, self._count) if self._count else content
+
+
+class Calls:
+    """Numbers all calls of an epoch, in each process."""
+
+    def __init__(self) -> None:
+        self._epoch: int | None = None
+        self._count = 0
+
+    def parts(self, epoch: int) -> tuple[int, int]:
+        """This process, and the number of the call in it."""
+        self._count = self._count + 1 if epoch == self._epoch else 0
+        self._epoch = epoch
+        return _process(), self._count
+
+
+def _process() -> int:
+    """0 in a process on its own; ranks and worker processes have other numbers."""
+    worker = get_worker_info()
+    rank = 0
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        rank = torch.distributed.get_rank()
+    return rank << 32 | (0 if worker is None else worker.id + 1)
