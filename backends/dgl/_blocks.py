@@ -45,8 +45,9 @@ class BlockMaker:
     function looks for the largest id, makes a metagraph and sorts out the names of types every
     time, which takes longer than sampling does. Here what all blocks share is made once.
 
-    Tensors of ids in frames and of the adjacency never share memory: a worker process that sends a
-    batch moves the first to shared memory, and DGL would go on reading the second where it was.
+    Tensors of ids share no memory with the adjacency, because a worker process that sends a batch
+    moves them to shared memory, where DGL would not look for it; nor with those of other blocks, so
+    that changing or pickling one does not take the others along.
 
     Args:
         schema: the types.
@@ -69,6 +70,9 @@ class BlockMaker:
             True,
         )
         self._template = self._make_template()
+        self._containers = [
+            k for k, v in vars(self._template).items() if isinstance(v, list | dict)
+        ]
 
     def of_layers(self, sample: native.NativeLayers) -> tuple[dict[str, Tensor], list[Any]]:
         """The source nodes of the first block by type, and the blocks, input layer first.
@@ -118,9 +122,11 @@ class BlockMaker:
             self._relation(part, num_src[source], counts[target])
             for part, (source, target) in zip(parts, self._ends, strict=True)
         ]
-        nodes += [ids[:count] for ids, count in zip(nodes, counts, strict=True)]
-        # As DGLGraph.to and its like make one graph of another.
+        nodes += [ids[:count].clone() for ids, count in zip(nodes, counts, strict=True)]
+        # As DGLGraph.to and its like make one graph of another; names are the block's own.
         block = copy.copy(self._template)
+        for name in self._containers:
+            setattr(block, name, getattr(block, name).copy())
         block._graph = self._index(relations, num_src + counts)
         block._node_frames = [
             Frame({dgl.NID: ids}, count) for ids, count in zip(nodes, num_src + counts, strict=True)
@@ -145,17 +151,23 @@ class BlockMaker:
             name: list(itertools.accumulate(counts))
             for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
         }
-        edge = {
-            kind: torch.from_numpy(schema.numbers[kind].shown(ids)).to(idtype)
+        shown = [
+            schema.numbers[kind].shown(ids)
             for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
-        }
+        ]
         blocks: list[Any] = []
-        for hop in range(len(sample.hop_nodes[0]) - 1):
+        last = len(sample.hop_nodes[0]) - 2
+        for hop in range(last + 1):
             parts = {}
             for i, kind in enumerate(schema.own_etypes):
                 span, offsets = spans[i][hop]
-                parts[kind] = BlockEdges(sample.row[i][span], offsets, edge[kind][span])
-            src = {name: ids[: ends[name][hop + 1]] for name, ids in node.items()}
+                edge = torch.from_numpy(shown[i][span]).to(idtype)
+                if span.start == 0 and hop:  # of growing blocks
+                    edge = edge.clone()
+                parts[kind] = BlockEdges(sample.row[i][span], offsets, edge)
+            src = node
+            if hop < last:
+                src = {name: ids[: ends[name][hop + 1]].clone() for name, ids in node.items()}
             num_dst = {name: ends[name][hop] for name in node}
             blocks.insert(0, self.make(parts, src, num_dst))
         return node, blocks

@@ -39,19 +39,25 @@ Ids: TypeAlias = "NDArray[np.int64]"
 class KeyedSampler(Keyed):
     """Walks over the graph that a loader hands in, kept for the next batch."""
 
-    _walk: Walk | None = None
-    _walked: Any = None
+    #: For which graph, and the walk: one attribute, for threads that sample from two graphs.
+    _walked: tuple[Any, Walk] | None = None
 
     def _make_walk(self, storage: GraphStorage) -> Walk:
         raise NotImplementedError
 
     def _walk_of(self, storage: GraphStorage) -> Walk:
-        if self._walk is None or self._walked is not storage.schema:
-            self._walk, self._walked = self._make_walk(storage), storage.schema
-        return self._walk
+        walked = self._walked
+        if walked is None or walked[0] is not storage.schema:
+            walked = self._walked = storage.schema, self._make_walk(storage)
+        return walked[1]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):  # an option
+            super().__setattr__("_walked", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_walk": None, "_walked": None}
+        return {**self.__dict__, "_walked": None}
 
 
 class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[misc]

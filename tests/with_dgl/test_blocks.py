@@ -439,3 +439,48 @@ def test_blocks_are_what_create_block_makes() -> None:
                 assert torch.equal(sums[:, 0].long(), wanted.in_degrees(etype=kind))
             again = pickle.loads(pickle.dumps(block))
             assert again.num_edges() == block.num_edges() and again.is_block
+
+
+def test_options_may_be_changed_between_batches() -> None:
+    storage, sampler = GraphStorage(make_graph()), NeighborSampler([4, 4])
+    for fanouts in ([4, 4], [1, 1], [0, 2]):
+        sampler.fanouts = fanouts
+        _, _, blocks = sampler.sample(storage, torch.arange(20))
+        assert [int(block.in_degrees().max()) for block in blocks] == fanouts
+
+
+@pytest.mark.parametrize("layer_dependency", [False, True])
+def test_blocks_share_nothing_that_can_be_changed(layer_dependency: bool) -> None:
+    storage = GraphStorage(make_typed())
+    sampler = NeighborSampler([2, 2], seed=1, layer_dependency=layer_dependency)
+    seeds = {"post": torch.arange(9)}
+
+    def state(blocks: Any) -> Any:
+        return [
+            ([*b.ntypes], [*b.etypes], [*b.canonical_etypes])
+            + tuple(b.srcnodes[n].data[dgl.NID].tolist() for n in b.srctypes)
+            + tuple(b.dstnodes[n].data[dgl.NID].tolist() for n in b.dsttypes)
+            + tuple(b.edges[k].data[dgl.EID].tolist() for k in b.canonical_etypes)
+            for b in blocks
+        ]
+
+    _, _, blocks = sampler.sample(storage, seeds)
+    before = state(blocks)
+    first = blocks[0]
+    first.etypes.append("x")
+    first.ntypes.append("y")
+    first.canonical_etypes.clear()
+    for frame in (*first._node_frames, *first._edge_frames):
+        for name in frame:
+            frame[name].data.fill_(-1)
+    assert state(blocks[1:]) == before[1:]
+    assert state(sampler.sample(storage, seeds)[2]) == before
+
+
+def test_a_block_is_pickled_without_the_others() -> None:
+    storage, seeds = GraphStorage(make_graph()), torch.arange(2)
+    _, _, blocks = NeighborSampler([-1, -1, 1]).sample(storage, seeds)
+    small, large = (len(pickle.dumps(block)) for block in (blocks[-1], blocks[0]))
+    assert small < large / 4
+    ids = blocks[-1].srcdata[dgl.NID]
+    assert ids.untyped_storage().nbytes() == 8 * len(ids)
