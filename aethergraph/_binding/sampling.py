@@ -354,5 +354,9 @@ def rng_draws(
 
 def hash_ids(ids: Ids) -> int:
     """A uint64 hash of contiguous int64, with their order and number."""
-    assert ids.dtype == np.int64
     return int(lib.aether_hash_ids(ffi.from_buffer("int64_t[]", ids), len(ids)))
+
+
+def hash_id_set(ids: Ids) -> int:
+    """The same whatever their order."""
+    return int(lib.aether_hash_id_set(ffi.from_buffer("int64_t[]", ids), len(ids)))

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["hash_ids", "hash_name", "mix64", "mix_key", "permutation"]
+__all__ = ["hash_id_set", "hash_ids", "hash_name", "mix64", "mix_key", "permutation"]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -42,8 +43,22 @@ def hash_ids(ids: NDArray[np.int64]) -> int:
     """A uint64 hash of an int64 vector; order, duplicates and length count.
 
     The sum over i of mix64(ids[i] + (i + 1) * gamma), mixed with the length.
+
+    Raises:
+        InvalidArgumentError: another dtype or shape.
     """
-    return native.hash_ids(np.ascontiguousarray(ids))
+    return native.hash_ids(_as_ids(ids))
+
+
+def hash_id_set(ids: NDArray[np.int64]) -> int:
+    """The same of ids whose order does not count: of one multiset it is always one number."""
+    return native.hash_id_set(_as_ids(ids))
+
+
+def _as_ids(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    if ids.dtype != np.int64 or ids.ndim != 1:
+        raise InvalidArgumentError(f"ids must be an int64 vector, got {ids.dtype} {ids.shape}")
+    return np.ascontiguousarray(ids)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from torch import Tensor
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
-from aethergraph.sampling.keys import hash_ids, hash_name
+from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,6 +71,18 @@ def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
         if name in seeds:
             parts.append(hash_name(name))
             parts.append(hash_ids(np.ascontiguousarray(seeds[name])))
+    return parts
+
+
+def hop_hashes(schema: Schema, nodes: Mapping[str, Ids]) -> list[int]:
+    """The same for one hop of a sampler that asks hop by hop.
+
+    Without their order, which is that of GraphBolt's threads.
+    """
+    parts = []
+    for name in schema.own_ntypes:
+        if name in nodes:
+            parts += [hash_name(name), hash_id_set(nodes[name])]
     return parts
 
 

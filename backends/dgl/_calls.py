@@ -21,11 +21,11 @@ class Repeats:
         self._last: Any = None
         self._count = 0
 
-    def parts(self, *content: int) -> tuple[int, ...]:
-        """``content``, and a number more for every call but the first of a row."""
-        self._count = self._count + 1 if content == self._last else 0
-        self._last = content
-        return (*content, self._count) if self._count else content
+    def parts(self, epoch: int, content: list[int]) -> list[int]:
+        """``content``, and a number more for every call but the first of a row in an epoch."""
+        self._count = self._count + 1 if (epoch, content) == self._last else 0
+        self._last = epoch, content
+        return [*content, self._count] if self._count else content
 
 
 class Calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -31,20 +32,31 @@ NODE = "_N"
 EDGE = ("_N", "_E", "_N")
 
 
+#: Where the rows of the input are, by edge type: made when it is first asked for, once for a graph.
+_inverses: weakref.WeakKeyDictionary[Any, dict[EdgeType, NDArray[Any]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
 class EdgeNumbers:
     """The edge ids that users see, of one edge type.
 
     Args:
+        graph: whose edges they are.
+        kind: of which type.
         edges: the edges.
         count: how many there are.
         by_input: rows of the edge list that the graph was built from, as DGL numbers edges,
             instead of the graph's own ids, which are positions in its lists.
     """
 
-    def __init__(self, edges: Adjacency, count: int, by_input: bool) -> None:
+    def __init__(
+        self, graph: Any, kind: EdgeType, edges: Adjacency, count: int, by_input: bool
+    ) -> None:
         self._order = edges.edge_order if by_input else None
         self._count = count
-        self._inverse: NDArray[Any] | None = None
+        self._graph = graph
+        self._kind = kind
 
     @property
     def are_input(self) -> bool:
@@ -62,11 +74,13 @@ class EdgeNumbers:
         check_ids(shown, self._count, name)
         if self._order is None:
             return shown
-        if self._inverse is None:
+        tables = _inverses.setdefault(self._graph, {})
+        inverse = tables.get(self._kind)
+        if inverse is None:
             inverse = np.empty(self._count, self._order.dtype)
             inverse[self._order] = np.arange(self._count, dtype=self._order.dtype)
-            self._inverse = inverse
-        return self._inverse[shown].astype(np.int64)
+            tables[self._kind] = inverse
+        return np.asarray(inverse[shown].astype(np.int64))
 
 
 def check_graph(graph: Any) -> None:
@@ -108,7 +122,7 @@ class Schema:
         #: Whether edge ids are rows of the input.
         self.are_input = by_input
         self.numbers = {
-            kind: EdgeNumbers(self.edges(kind), self.num_edges(kind), by_input)
+            kind: EdgeNumbers(graph, kind, self.edges(kind), self.num_edges(kind), by_input)
             for kind in self.own_etypes
         }
 

@@ -17,8 +17,9 @@ from torch import Tensor
 import dgl
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
-from aethergraph.dgl._arguments import check_threads, hop_fanouts, seed_hashes
+from aethergraph.dgl._arguments import check_threads, hop_fanouts, hop_hashes
 from aethergraph.dgl._blocks import BlockMaker
+from aethergraph.dgl._calls import Calls, Repeats
 from aethergraph.dgl._negatives import draw_negatives
 from aethergraph.dgl._queries import Queries
 from aethergraph.dgl._schema import Schema
@@ -68,9 +69,11 @@ class GraphStorage(Keyed, Queries):
     DGL's own ``NeighborSampler``, ``MultiLayerFullNeighborSampler``, ``ShaDowKHopSampler``,
     ``SAINTSampler`` (nodes and edges), negative samplers and ``SpotTarget`` work on it; the
     samplers of this package do the same with one native call per batch. As theirs, the draws of
-    :meth:`sample_neighbors` and :meth:`global_uniform_negative_sampling` are a function of
-    ``seed`` (else of ``torch.initial_seed()``), the epoch (:meth:`set_epoch`) and the arguments:
-    the same call draws the same until the epoch changes.
+    :meth:`sample_neighbors` are a function of ``seed`` (else of ``torch.initial_seed()``), the
+    epoch (:meth:`set_epoch`) and the nodes; and of how often they were just asked for, so that
+    layers over the same nodes differ. Those of :meth:`global_uniform_negative_sampling`, which is
+    not told for what it draws, are a function of seed, epoch, process (rank and worker) and the
+    number of the call.
 
     Args:
         graph: a :class:`aethergraph.Graph` or :class:`aethergraph.HeteroGraph`.
@@ -117,6 +120,7 @@ class GraphStorage(Keyed, Queries):
         self._blocks: BlockMaker | None = None
         self._walks: dict[Any, Walk] = {}
         self._lists: dict[Any, Lists] = {}
+        self._repeats, self._calls = Repeats(), Calls()
         self._set_seed(seed)
 
     # ---- what it is ----------------------------------------------------------------------
@@ -130,7 +134,7 @@ class GraphStorage(Keyed, Queries):
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_blocks": None, "_walks": {}, "_lists": {}}
-        state["_schema"] = self.graph
+        state |= {"_schema": self.graph, "_repeats": Repeats(), "_calls": Calls()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -272,7 +276,8 @@ class GraphStorage(Keyed, Queries):
         excluded = None
         if exclude_edges is not None:
             excluded = self._schema.edge_ids(exclude_edges, "exclude_edges")
-        key = self._batch_key(None, *seed_hashes(self._schema, seeds))
+        content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds))
+        key = self._batch_key(None, *content)
         sample = self._walk(layout, options, prob).sample(seeds, key, exclude=excluded)
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
         ends, shown = {}, {}
@@ -308,10 +313,10 @@ class GraphStorage(Keyed, Queries):
         """
         kind = self._schema.etype(etype)
         content = hash_ids(np.array([num_samples, self.canonical_etypes.index(kind)], np.int64))
+        key = self._batch_key(None, content, *self._calls.parts(self.epoch))
         pairs = draw_negatives(
-            self._schema.edges(kind), kind[0] == kind[2], num_samples,
-            self._batch_key(None, content), exclude_self_loops=exclude_self_loops,
-            replace=replace, redundancy=redundancy,
+            self._schema.edges(kind), kind[0] == kind[2], num_samples, key,
+            exclude_self_loops=exclude_self_loops, replace=replace, redundancy=redundancy,
         )  # fmt: skip
         src, dst = self._tensors(*pairs)
         return src, dst

@@ -559,6 +559,8 @@ void aether_rng_draws(uint64_t key, uint32_t hop, uint32_t relation, uint64_t no
                       uint64_t *out);
 /* A hash of ids, their order and their number, for keys: the same on every platform. */
 uint64_t aether_hash_ids(const int64_t *ids, uint64_t n);
+/* The same whatever their order. */
+uint64_t aether_hash_id_set(const int64_t *ids, uint64_t n);
 
 /* ---- random walks ------------------------------------------------------ */
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph.sampling.keys import hash_ids, mix64, mix_key, permutation
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.keys import hash_id_set, hash_ids, mix64, mix_key, permutation
 
 ints = st.integers(-(2**70), 2**70)
 
@@ -58,6 +61,24 @@ def test_hashes_depend_on_values_order_and_length(ids: list[int], random: object
 def test_hashes_are_the_salted_sum(ids: list[int]) -> None:
     total = sum(mix64(id_ + (i + 1) * 0x9E3779B97F4A7C15) for i, id_ in enumerate(ids))
     assert hash_ids(np.array(ids, np.int64)) == mix_key(total, len(ids))
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), st.randoms())
+def test_hashes_of_sets_do_not_depend_on_order(ids: list[int], random: Any) -> None:
+    array = np.array(ids, np.int64)
+    value = hash_id_set(array)
+    random.shuffle(ids)
+    assert hash_id_set(np.array(ids, np.int64)) == value
+    assert hash_id_set(np.append(array, 0)) != value
+    if ids:
+        array[0] ^= 1
+        assert hash_id_set(array) != value
+
+
+def test_hashes_are_of_vectors_of_ids() -> None:
+    for ids in (np.arange(4, dtype=np.int32), np.zeros((2, 2), np.int64), np.ones(3)):
+        with pytest.raises(InvalidArgumentError, match="int64 vector"):
+            hash_ids(ids)  # type: ignore[arg-type]
 
 
 def test_hashes_of_long_vectors() -> None:

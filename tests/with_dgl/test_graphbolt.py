@@ -357,11 +357,11 @@ def test_layer_neighbours_by_weight() -> None:
     counts = np.zeros((4, 4))
     rounds = 1200
     for seed in range(rounds):
-        sampling = SamplingGraph(graph, seed=seed)
         arguments = torch.tensor([0]), torch.tensor([2]), False
-        for at, (own, name) in enumerate(
-            [(sampling, "w"), (sampling, "n"), (theirs, "w"), (sampling, "mask")]
+        for at, (whose, name) in enumerate(
+            [("ours", "w"), ("ours", "n"), ("theirs", "w"), ("ours", "mask")]
         ):
+            own = SamplingGraph(graph, seed=seed) if whose == "ours" else theirs
             layer = own.sample_layer_neighbors(*arguments, name)
             counts[at, layer.original_edge_ids.numpy()] += 1
     assert (counts.sum(1) == 2 * rounds).all() and (counts[:, 2] == 0).all()
@@ -369,7 +369,9 @@ def test_layer_neighbours_by_weight() -> None:
     assert (counts[3] == [0, rounds, 0, rounds]).all()
     spread = np.sqrt(2 * rounds * 0.25)
     assert np.abs(counts[0] - counts[2]).max() < 5 * spread
-    every = sampling.sample_layer_neighbors(torch.tensor([0, 1]), torch.tensor([-1]), False, "w")
+    every = SamplingGraph(graph).sample_layer_neighbors(
+        torch.tensor([0, 1]), torch.tensor([-1]), False, "w"
+    )
     assert every.original_edge_ids.tolist() == [0, 1, 3]
 
 

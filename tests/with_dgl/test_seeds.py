@@ -108,7 +108,7 @@ def test_torchs_seed_decides(name: str) -> None:
     dgl.seed(9)
     gb.seed(9)
     np.random.seed(9)
-    assert draw() == first == DRAWERS[name](1)[1]()
+    assert first == DRAWERS[name](None)[1]() == DRAWERS[name](1)[1]()
     torch.manual_seed(2)
     assert draw() != first
 
@@ -123,6 +123,50 @@ def test_an_epoch_draws_anew(name: str) -> None:
     assert other != first and DRAWERS[name](6)[1]() not in (first, other)
     drawer.set_epoch(0)
     assert draw() == first
+
+
+def test_layers_over_the_same_nodes_differ() -> None:
+    everything = torch.arange(GRAPH.num_nodes)
+    storage, sampling = GraphStorage(GRAPH, seed=1), SamplingGraph(GRAPH, seed=1)
+    _, _, (first, second) = stock.NeighborSampler([2, 2]).sample(storage, everything)
+    assert block_edges(first) != block_edges(second)
+    for name in ("sample_neighbors", "sample_layer_neighbors"):
+        draw = getattr(sampling, name)
+        assert hop(draw(everything, FANOUT)) != hop(draw(everything, FANOUT)), name
+    # Other nodes in between: as if for the first time.
+    again = hop(SamplingGraph(GRAPH, seed=1).sample_neighbors(everything, FANOUT))
+    sampling.sample_neighbors(NODES, FANOUT)
+    assert hop(sampling.sample_neighbors(everything, FANOUT)) == again
+
+
+def test_the_order_of_nodes_does_not_count_hop_by_hop() -> None:
+    """GraphBolt's threads decide about it."""
+    for name in ("sample_neighbors", "sample_layer_neighbors"):
+        one, other = SamplingGraph(GRAPH, seed=1), SamplingGraph(GRAPH, seed=1)
+        found = hop(getattr(one, name)(NODES, FANOUT))
+        assert sorted(found) == sorted(hop(getattr(other, name)(NODES.flip(0), FANOUT))), name
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_global_negatives_differ_by_batch(workers: int) -> None:
+    sampler = stock.as_edge_prediction_sampler(
+        NeighborSampler([1]), negative_sampler=stock.negative_sampler.GlobalUniform(1)
+    )
+
+    def run() -> list[Any]:
+        loader = DataLoader(
+            GraphStorage(GRAPH, seed=1), torch.arange(100), sampler, batch_size=20,
+            num_workers=workers,
+        )  # fmt: skip
+        pairs = []
+        for _, _, negative, _ in loader:
+            names = negative.ndata[dgl.NID]
+            pairs.append([names[ends].tolist() for ends in negative.edges()])
+        return pairs
+
+    found = run()
+    assert len({str(batch) for batch in found}) == len(found) == 5
+    assert run() == found
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from typing import Any
 
 import dgl
@@ -23,7 +25,7 @@ from with_dgl.common import (
 )
 
 from aethergraph import Graph, errors
-from aethergraph.dgl import GraphStorage
+from aethergraph.dgl import GraphStorage, _schema
 
 LAYOUTS = ["csc", "csr", "both"]
 
@@ -136,7 +138,7 @@ def test_sample_neighbors(edge_dir: str) -> None:
     nodes = torch.tensor([1, 70, 3])
     a, b = (g.sample_neighbors(nodes, -1, edge_dir=edge_dir) for g in (ours, theirs))
     assert a.num_nodes() == NUM_NODES and whole_edges(a) == whole_edges(b)
-    few = ours.sample_neighbors(nodes, 2, edge_dir=edge_dir)
+    few = GraphStorage(graph).sample_neighbors(nodes, 2, edge_dir=edge_dir)
     assert whole_edges(few) < whole_edges(a)
     assert few.num_edges() == int(np.minimum(_degrees(theirs, nodes, edge_dir), 2).sum())
     again = GraphStorage(graph).sample_neighbors(nodes, 2, edge_dir=edge_dir)
@@ -260,3 +262,17 @@ def test_calls_that_cannot_be() -> None:
         storage.get_edge_storage("z")
     with pytest.raises(AttributeError, match=r"no 'adj_external': to_dgl\(graph\)"):
         storage.adj_external()
+
+
+def test_graphs_look_input_ids_up_in_one_table() -> None:
+    graph = make_typed(keep_order=True)
+    storages = GraphStorage(graph), GraphStorage(graph)
+    for kind in storages[0].canonical_etypes:
+        for storage in storages:
+            storage.find_edges(torch.tensor([0]), kind)
+    tables = _schema._inverses[graph]
+    assert len(tables) == len(storages[0].canonical_etypes)
+    kept = weakref.ref(graph)
+    del graph, storages, storage
+    gc.collect()
+    assert kept() is None

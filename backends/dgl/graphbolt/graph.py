@@ -16,8 +16,9 @@ from torch import Tensor
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
-from aethergraph.dgl._arguments import check_threads, seed_hashes
+from aethergraph.dgl._arguments import check_threads, hop_hashes
 from aethergraph.dgl._blocks import offsets_of
+from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Lists, Options, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import (
@@ -63,7 +64,8 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
     them by ``"user"`` or ``"user:votes:post"``. Sampled subgraphs always have original edge ids.
 
     A draw is a function of ``seed`` (else of ``torch.initial_seed()`` of the main process), the
-    epoch (:meth:`set_epoch`), the nodes of the call and the node, of no thread or worker.
+    epoch (:meth:`set_epoch`), the nodes of the call and the node, of no thread or worker; and of
+    how often these nodes were just asked for, so that layers over the same nodes differ.
 
     Args:
         graph: a graph of one type or of many, from a file or in memory.
@@ -89,6 +91,7 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         self.num_threads = check_threads(num_threads)
         self._lists: dict[Any, Lists] = {}
         self._walks: dict[Any, Walk] = {}
+        self._repeats = Repeats()
         self._set_seed(seed)
 
     # ---- what it is ------------------------------------------------------------------------
@@ -133,7 +136,8 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         return f"SamplingGraph({self.graph!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_walks": {}, "_lists": {}, "_schema": self.graph}
+        fresh = {"_walks": {}, "_lists": {}, "_repeats": Repeats()}
+        return {**self.__dict__, **fresh, "_schema": self.graph}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -197,7 +201,7 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._schema.node_ids(nodes, "nodes")
         options = self._options(counts, replace=bool(replace))
-        key = self.batch_key(*seed_hashes(self._schema, seeds))
+        key = self._hop_key(seeds)
         return self._sample(seeds, options, key, prob=probs_name)
 
     def sample_layer_neighbors(
@@ -227,7 +231,7 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
             zip(schema.own_etypes, layer_fanouts(schema, fanouts, "fanouts"), strict=True)
         )
         seeds = schema.node_ids(nodes, "nodes")
-        key = self.batch_key(*seed_hashes(schema, seeds))
+        key = self._hop_key(seeds)
         everything = self._options((-1,) * len(schema.own_etypes))
         whole = self._walk(everything, probs_name, None).sample(seeds, key)
         node = dict(zip(schema.own_ntypes, whole.node, strict=True))
@@ -285,7 +289,7 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
             layer_fanouts(schema, fanouts, "fanouts"), replace=bool(replace), disjoint=True
         )
         parts = [hash_ids(native.time_keys(own)) for own in times.values()]
-        key = self.batch_key(*seed_hashes(schema, seeds), *parts)
+        key = self._hop_key(seeds, *parts)
         return self._sample(
             seeds, options, key, prob=probs_name, time_attr=time_attr, seed_time=times
         )
@@ -336,6 +340,10 @@ class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
         rng = np.random.default_rng(self.batch_key(*parts))
         drawn = rng.integers(0, max(count, 1), len(src) * int(ratio))
         return torch.from_numpy(drawn).to(device=src.device, dtype=src.dtype)
+
+    def _hop_key(self, nodes: Mapping[str, Ids], *more: int) -> int:
+        content = [*hop_hashes(self._schema, nodes), *more]
+        return self.batch_key(*self._repeats.parts(self.epoch, content))
 
     # ---- walks -----------------------------------------------------------------------------
 
