@@ -63,6 +63,8 @@ class BlockMaker:
         self._formats = object_generic.convert_to_object(["coo", "csr", "csc"])
         number = {name: i for i, name in enumerate(schema.ntypes)}
         self._ends = [(number[kind[0]], number[kind[2]]) for kind in schema.canonical_etypes]
+        sources, targets = ({pair[side] for pair in self._ends} for side in (0, 1))
+        self._is_connected = len(sources) == len(targets) == len(number)
         self._metagraph = graph_index.from_coo(
             2 * len(number),
             [source for source, _ in self._ends],
@@ -191,8 +193,10 @@ class BlockMaker:
         return frame
 
     def _index(self, relations: list[Any], counts: list[int]) -> Any:
+        # DGL takes the numbers of nodes from the relations, but of types that are in none.
+        given = None if self._is_connected else utils.toindex(counts, "int64")
         return heterograph_index.create_heterograph_from_relations(
-            self._metagraph, relations, utils.toindex(counts, "int64")
+            self._metagraph, relations, given
         )
 
     def _make_template(self) -> Any:
