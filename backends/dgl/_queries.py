@@ -5,12 +5,16 @@ Source followed: the methods of ``DGLGraph`` of the same names.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import dgl
+from aethergraph._arrays import as_ids
+from aethergraph._parts import check_ids
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -72,11 +76,19 @@ class Queries:
     def find_edges(self, eid: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
         """Source and destination of edges.
 
+        Args:
+            eid: ids [n], a mask [num_edges], or one integer.
+            etype: the edge type, or the name of its relation.
+
+        Returns:
+            Two vectors [n] of ``idtype``, also for one integer, as in DGL.
+
         Raises:
             OutOfRangeError: an edge that does not exist, with its position.
+            InvalidArgumentError: ids that are no integers, or another edge type.
         """
         kind = self._schema.etype(etype)
-        own = self._schema.edge_ids({kind: eid}, "eid")[kind]
+        own = self._schema.edge_ids({kind: _vector(eid)}, "eid")[kind]
         src, dst = self._tensors(*edge_ends(self._schema, kind, own))
         return src, dst
 
@@ -104,41 +116,93 @@ class Queries:
 
     all_edges = edges
 
-    def has_edges_between(self, u: Any, v: Any, etype: Any = None) -> Tensor:
-        """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]."""
+    def has_edges_between(self, u: Any, v: Any, etype: Any = None) -> Tensor | bool:
+        """Whether there is an edge from ``u[i]`` to ``v[i]``.
+
+        Args:
+            u, v: nodes [n] each, or one integer each.
+            etype: the edge type, or the name of its relation.
+
+        Returns:
+            bool [n]; a bool for two integers.
+
+        Raises:
+            OutOfRangeError: a node that does not exist, with its position.
+            InvalidArgumentError: ids that are no integers, or of two lengths.
+        """
         edges = self._schema.edges(self._schema.etype(etype))
-        return torch.from_numpy(edges.has_edges(_numpy(u), _numpy(v)))
+        found = edges.has_edges(_vector(u), _vector(v))
+        return bool(found[0]) if _is_one(u) and _is_one(v) else torch.from_numpy(found)
 
-    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor:
-        """In-degrees of ``v``, by default of all nodes."""
+    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor | int:
+        """In-degrees; layout "csr" counts all edges for them.
+
+        Args:
+            v: nodes [n] of the destination type, or one integer; by default all nodes.
+            etype: the edge type, or the name of its relation.
+
+        Returns:
+            A vector [n] of ``idtype``; an int for one integer.
+
+        Raises:
+            OutOfRangeError: a node that does not exist, with its position.
+            InvalidArgumentError: ids that are no integers, or another edge type.
+        """
         kind = self._schema.etype(etype)
-        edges = self._schema.edges(kind)
+        edges, count = self._schema.edges(kind), self._schema.num_nodes(kind[2])
+        nodes = _some(v, count, "v")
         if edges.layout != "csr":
-            return self._tensors(edges.in_degrees(_some(v)))[0]
-        return self._tensors(_count(edges.csr()[1], self._schema.num_nodes(kind[2]), v))[0]
+            return self._degrees(edges.in_degrees(nodes), v)
+        return self._degrees(_count(edges.csr()[1], count, nodes), v)
 
-    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor:
-        """Out-degrees of ``u``, by default of all nodes; layout "csc" counts all edges for them."""
+    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor | int:
+        """Out-degrees; layout "csc" counts all edges for them.
+
+        Args:
+            u: nodes [n] of the source type, or one integer; by default all nodes.
+            etype: the edge type, or the name of its relation.
+
+        Returns:
+            A vector [n] of ``idtype``; an int for one integer.
+
+        Raises:
+            OutOfRangeError: a node that does not exist, with its position.
+            InvalidArgumentError: ids that are no integers, or another edge type.
+        """
         kind = self._schema.etype(etype)
-        edges = self._schema.edges(kind)
+        edges, count = self._schema.edges(kind), self._schema.num_nodes(kind[0])
+        nodes = _some(u, count, "u")
         if edges.layout != "csc":
-            return self._tensors(edges.out_degrees(_some(u)))[0]
-        return self._tensors(_count(edges.csc()[1], self._schema.num_nodes(kind[0]), u))[0]
+            return self._degrees(edges.out_degrees(nodes), u)
+        return self._degrees(_count(edges.csc()[1], count, nodes), u)
+
+    def _degrees(self, degrees: Ids, nodes: Any) -> Tensor | int:
+        return int(degrees[0]) if _is_one(nodes) else self._tensors(degrees)[0]
 
     def _tensors(self, *arrays: Ids) -> tuple[Tensor, ...]:
         return tuple(torch.from_numpy(np.ascontiguousarray(a)).to(self.idtype) for a in arrays)
 
 
-def _numpy(ids: Any) -> Any:
-    return ids.cpu().numpy() if isinstance(ids, Tensor) else ids
+def _is_one(ids: Any) -> bool:
+    """Whether this is one id, as DGL tells: a tensor without dimensions is a vector of one."""
+    return isinstance(ids, Integral)
 
 
-def _some(nodes: Any) -> Any:
-    return None if isinstance(nodes, str) or nodes is None else _numpy(nodes)
+def _vector(ids: Any) -> Any:
+    array = ids.cpu().numpy() if isinstance(ids, Tensor) else ids
+    return np.atleast_1d(array) if np.ndim(array) == 0 else array
 
 
-def _count(far: NDArray[Any], num_nodes: int, nodes: Any) -> Ids:
+def _some(nodes: Any, count: int, name: str) -> Ids | None:
+    """Checked nodes; None: all."""
+    if nodes is None or (isinstance(nodes, str) and nodes == dgl.ALL):
+        return None
+    ids = as_ids(_vector(nodes), name)
+    check_ids(ids, count, name)
+    return ids
+
+
+def _count(far: NDArray[Any], num_nodes: int, nodes: Ids | None) -> Ids:
     """Degrees on the side that has no lists: counted over all edges."""
     degrees = np.bincount(far, minlength=num_nodes).astype(np.int64)
-    chosen = _some(nodes)
-    return degrees if chosen is None else degrees[chosen]
+    return degrees if nodes is None else degrees[nodes]

@@ -90,6 +90,42 @@ def test_types_and_names() -> None:
     assert GraphStorage(twice).to_canonical_etype("_E") == ("_N", "_E", "_N")
 
 
+@pytest.mark.parametrize("layout", ["csc", "csr", "both"])
+def test_degrees_of_some_nodes(layout: Any) -> None:
+    """In the direction that the layout has lists for and in the other one."""
+    ours, theirs = GraphStorage(make_graph(layout, keep_order=True)), make_dgl()
+    for name, label in (("in_degrees", "v"), ("out_degrees", "u")):
+        own, wanted = getattr(ours, name), getattr(theirs, name)
+        forms: tuple[Any, ...] = (torch.tensor([3, 149, 3]), [3], [], torch.tensor(3))
+        for nodes in forms:
+            assert torch.equal(own(nodes), wanted(nodes))
+        for node in (3, np.int64(149)):
+            assert type(own(node)) is int and own(node) == wanted(node)
+        for nodes, at in (([0, -1], 1), (torch.tensor([150]), 0), (-1, 0), (500, 0)):
+            value = int(np.atleast_1d(nodes)[at])
+            with pytest.raises(
+                errors.OutOfRangeError, match=rf"{label}\[{at}\] = {value}"
+            ) as found:
+                own(nodes)
+            assert (found.value.position, found.value.value) == (at, value)
+        for bad in ([0.5], "user", True):
+            with pytest.raises(errors.InvalidArgumentError, match=f"{label} must hold integers"):
+                own(bad)
+
+
+def test_one_edge() -> None:
+    """An integer instead of a vector, as DGL takes it."""
+    ours, theirs = GraphStorage(make_graph(keep_order=True)), make_dgl()
+    for x, y in zip(ours.find_edges(7), theirs.find_edges(7), strict=True):
+        assert torch.equal(x, y)
+    u, v = (int(end) for end in ours.find_edges(7))
+    assert ours.has_edges_between(u, v) is True is theirs.has_edges_between(u, v)
+    missing = next(node for node in range(150) if not theirs.has_edges_between(u, node))
+    assert ours.has_edges_between(u, missing) is False
+    with pytest.raises(errors.OutOfRangeError, match=r"eid\[0\] = -1"):
+        ours.find_edges(-1)
+
+
 @pytest.mark.parametrize("relabel", [True, False])
 def test_subgraphs_of_nodes(relabel: bool) -> None:
     ours, theirs = GraphStorage(make_graph(keep_order=True)), make_dgl()
