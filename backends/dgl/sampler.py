@@ -13,6 +13,7 @@ from torch import Tensor
 
 import dgl.dataloading
 from aethergraph import _binding as native
+from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import (
     check_fanouts,
@@ -235,6 +236,8 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
                     f"({schema.num_nodes(ntype)},), got {array.shape}"
                 )
             if ntype in seeds:
+                label = "nodes" if len(schema.ntypes) == 1 else f"nodes[{ntype!r}]"
+                check_ids(seeds[ntype], len(array), label)
                 times[ntype] = array[seeds[ntype]]
         return times
 

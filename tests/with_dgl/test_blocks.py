@@ -412,6 +412,31 @@ def test_seeds_that_cannot_be() -> None:
             sampler.sample(graph, seeds)
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_seeds_with_times_that_cannot_be(typed: bool) -> None:
+    """A seed that is no node is named before its time is looked up."""
+    src, dst = np.arange(60), np.arange(60) % 7
+    times = np.arange(60)
+    ends = {("user", "votes", "post"): (src, dst)}
+    graph: Any = (
+        HeteroGraph.from_edges(
+            ends, {"user": 60, "post": 60}, edge_time={("user", "votes", "post"): times}
+        )
+        if typed
+        else Graph.from_edges(60, src, dst, edge_time=times)
+    )
+    until = torch.full((60,), 30)
+    sampler = NeighborSampler(
+        [2], time_attr="edge_time", seed_time={"post": until} if typed else until
+    )
+    name = r"nodes\['post'\]" if typed else "nodes"
+    for value in (60, -1):
+        ids = torch.tensor([3, 59, value])
+        with pytest.raises(errors.OutOfRangeError, match=rf"{name}\[2\] = {value}") as caught:
+            sampler.sample(GraphStorage(graph), {"post": ids} if typed else ids)
+        assert (caught.value.position, caught.value.value) == (2, value)
+
+
 def test_blocks_are_what_create_block_makes() -> None:
     """Types, counts, adjacency in every format, and what models do with them."""
     for graph, seeds in (
