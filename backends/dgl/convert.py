@@ -31,8 +31,8 @@ def from_dgl(
         from_dgl(g).save("graph.aeg")
         graph = GraphStorage(Graph.load("graph.aeg"))
 
-    A graph of the types ``_N`` and ``_E`` becomes a :class:`aethergraph.Graph`, any other one a
-    :class:`aethergraph.HeteroGraph` with the same names. ``g.ndata["x"]`` is
+    A graph of the types ``_N`` and ``_E`` alone becomes a :class:`aethergraph.Graph`, any other one
+    a :class:`aethergraph.HeteroGraph` with the same names. ``g.ndata["x"]`` is
     ``graph.node_attrs["x"]``; data of edges is put into the order of the graph's edge ids. With
     ``keep_order`` a :class:`GraphStorage` over the graph shows DGL's edge ids all the same.
 
@@ -73,7 +73,7 @@ def from_dgl(
         kind: rows.pop("edge_weight").numpy() for kind, rows in edges.items() if _is_weight(rows)
     }
     options: dict[str, Any] = {"layout": layout, "keep_order": keep_order}
-    if list(g.canonical_etypes) == [EDGE]:
+    if g.ntypes == [NODE] and g.canonical_etypes == [EDGE]:
         graph = Graph.from_edges(
             g.num_nodes(), *ends[EDGE], edge_weight=weight.get(EDGE),
             edge_time=edge_time.get(EDGE), node_time=node_time.get(NODE),

@@ -70,6 +70,17 @@ def test_there_and_back(layout: Any, tmp_path: Path) -> None:
         assert_same(to_dgl(GraphStorage(graph)), g)
 
 
+def test_a_node_type_beside_those_of_one_type(tmp_path: Path) -> None:
+    """The names ``_N`` and ``_E`` alone do not make a graph one of one type."""
+    g = dgl.heterograph({("_N", "_E", "_N"): ([0, 1], [1, 2])}, {"_N": 3, "x": 4})
+    g.nodes["x"].data["h"] = torch.rand(4, 2)
+    graph = from_dgl(g)
+    assert isinstance(graph, HeteroGraph) and graph["x"].num_nodes == 4
+    assert_same(to_dgl(graph), g)
+    graph.save(tmp_path / "g")
+    assert_same(to_dgl(tmp_path / "g"), g)
+
+
 def test_edge_ids_are_dgls() -> None:
     g = make()
     storage = GraphStorage(from_dgl(g))
