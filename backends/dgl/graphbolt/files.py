@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-import yaml  # type: ignore[import-untyped]
 from torch import Tensor
 
 import dgl.graphbolt as gb
 from aethergraph._torch.columns import Column
 from aethergraph.dgl._schema import Schema
+from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
-from aethergraph.dgl.graphbolt.export import FLAT
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
@@ -56,30 +55,21 @@ def load_ondisk_dataset(
         time_attr: the name of node data or edge data to sort lists by, to sample in time.
 
     Raises:
-        InvalidArgumentError: no such file, or one that does not say what a graph needs.
+        InvalidArgumentError: no ``metadata.yaml``, or an entry in it that cannot be: without a
+            field that it needs, of a type or domain that the graph does not have, or with the name
+            that other rows have. Names the entry, the value and what to do.
+        MissingFileError: a file that an entry names.
     """
-    folder = Path(path)
-    config = folder / "metadata.yaml"
-    if not config.is_file():
-        raise InvalidArgumentError(f"{folder} is no dataset folder: it has no metadata.yaml")
-    with config.open() as file:
-        described = yaml.safe_load(file)
-    parts = described.get("graph") if isinstance(described, dict) else None
-    if not parts or not parts.get("nodes") or not parts.get("edges"):
-        raise InvalidArgumentError(f"{config} has no graph with nodes and edges")
-    listed = [*(parts.get("feature_data") or []), *(described.get("feature_data") or [])]
+    found = read_metadata(Path(path))
     node_rows: dict[str | None, dict[str, Any]] = {}
     edge_rows: dict[str | None, dict[str, Any]] = {}
-    for entry in listed:
-        groups = {"node": node_rows, "edge": edge_rows}
-        if entry["domain"] not in groups:
-            continue
-        rows = groups[entry["domain"]].setdefault(entry.get("type"), {})
-        mapped = entry["domain"] == "node" and entry.get("in_memory", True) is False
-        rows[entry["name"]] = _read_rows(folder, entry, mapped and entry["name"] != time_attr)
-    counts = {entry.get("type"): int(entry["num"]) for entry in parts["nodes"]}
-    edges = {entry.get("type"): _read_edges(folder, entry) for entry in parts["edges"]}
-    return _build(counts, edges, node_rows, edge_rows, layout, time_attr)
+    for (kind, name), entry in found.node_rows.items():
+        mapped = not entry.in_memory and name != time_attr
+        node_rows.setdefault(kind, {})[name] = _read_rows(entry, mapped)
+    for (kind, name), entry in found.edge_rows.items():
+        edge_rows.setdefault(kind, {})[name] = _read_rows(entry, False)
+    edges = {kind: _read_edges(entry) for kind, entry in found.edges.items()}
+    return _build(found.counts, edges, node_rows, edge_rows, layout, time_attr)
 
 
 def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | HeteroGraph:
@@ -216,29 +206,25 @@ def _pick(rows: Tensor, places: Tensor | None) -> Tensor:
     return rows if places is None else rows[places]
 
 
-def _read_edges(folder: Path, entry: Mapping[str, Any]) -> tuple[Ids, Ids]:
-    path = folder / entry["path"]
-    if entry["format"] == "numpy":
+def _read_edges(entry: Entry) -> tuple[Ids, Ids]:
+    is_numpy = entry.choose("format", ("csv", "numpy")) == "numpy"
+    path = entry.path()
+    if is_numpy:
         pairs = np.load(path)
         if pairs.ndim != 2 or pairs.shape[0] != 2:
             raise InvalidArgumentError(f"{path} has edges of shape {pairs.shape}, not [2, E]")
         return pairs[0], pairs[1]
-    if entry["format"] != "csv":
-        raise InvalidArgumentError(f"{path}: format = {entry['format']!r} is not 'csv' or 'numpy'")
     pairs = np.loadtxt(path, np.int64, delimiter=",", ndmin=2).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _read_rows(folder: Path, entry: Mapping[str, Any], mapped: bool) -> Any:
-    path = folder / entry["path"]
-    if entry.get(FLAT):
+def _read_rows(entry: Entry, mapped: bool) -> Any:
+    is_numpy = entry.choose("format", ("numpy", "torch")) == "numpy"
+    path = entry.path()
+    if entry.flat:
         return np.load(path).reshape(-1)
-    if entry["format"] == "torch":
+    if not is_numpy:
         return torch.load(path)
-    if entry["format"] != "numpy":
-        raise InvalidArgumentError(
-            f"{path}: format = {entry['format']!r} is not 'numpy' or 'torch'"
-        )
     return FeatureStore.load(path) if mapped else np.load(path)
 
 
