@@ -6,7 +6,8 @@ Source followed: ``EdgePredictionSampler`` of ``dgl/dataloading/base.py`` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,10 @@ import torch
 from torch import Tensor
 
 import dgl.dataloading
+from aethergraph._arrays import as_ids, to_array
 from aethergraph._torch.keyed import Keyed
+from aethergraph._torch.tensors import seed_ids
+from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
@@ -50,58 +54,118 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
     ) -> None:
         if isinstance(exclude, str) and exclude not in _MODES:
             raise InvalidArgumentError(f"exclude = {exclude!r} is not one of {', '.join(_MODES)}")
-        if exclude == "reverse_id" and reverse_eids is None:
+        by_mode = isinstance(exclude, str)
+        if by_mode and exclude == "reverse_id" and reverse_eids is None:
             raise InvalidArgumentError("exclude = 'reverse_id' needs reverse_eids")
-        if exclude == "reverse_types" and reverse_etypes is None:
-            raise InvalidArgumentError("exclude = 'reverse_types' needs reverse_etypes")
+        if by_mode and exclude == "reverse_types" and not isinstance(reverse_etypes, Mapping):
+            raise InvalidArgumentError(
+                "exclude = 'reverse_types' needs reverse_etypes, the edge type of the reverses by "
+                f"edge type, got {reverse_etypes!r}"
+            )
+        if exclude is not None and not by_mode and not callable(exclude):
+            exclude = _by_type(exclude, "exclude", _ids_or_mask)
+        if reverse_eids is not None:
+            reverse_eids = _by_type(reverse_eids, "reverse_eids", _table)
         super().__init__(
             sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels
         )
 
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the sampler of nodes and of the negative sampler, where they have one.
+
+        DGL's own samplers have none: they draw by that of the :class:`GraphStorage`.
+        """
+        for part in (self.sampler, self.negative_sampler):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(epoch)
+
     def sample(self, g: GraphStorage, seed_edges: Any) -> tuple[Any, ...]:
-        """``(input_nodes, pair_graph, [negative pair graph,] blocks)``."""
-        storage = storage_of(g)
+        """``(input_nodes, pair_graph, [negative pair graph,] blocks)``.
+
+        Raises:
+            OutOfRangeError: a seed edge, or a reverse, that does not exist.
+            InvalidArgumentError: a seed edge whose reverse is none, or is not said.
+        """
+        storage, call = storage_of(g), self
         if isinstance(self.exclude, str) and self.exclude != "self":
-            self._check_reverses(storage, seed_edges)
-        sampled: tuple[Any, ...] = super().sample(storage, seed_edges)
+            # A copy that leaves out these ids: several threads may be at work in this one.
+            call = copy.copy(self)
+            call.exclude = self._with_reverses(storage.schema, seed_edges)
+        sampled: tuple[Any, ...] = super(EdgePredictionSampler, call).sample(storage, seed_edges)
         return sampled
 
-    def _check_reverses(self, storage: GraphStorage, seed_edges: Any) -> None:
-        schema = storage.schema
-        given = seed_edges
-        if not isinstance(given, Mapping):
-            given = {schema.etype(None): given}
-        for name, ids in given.items():
-            kind = schema.etype(name)
-            back, reverse = self._reverse(storage, kind, ids)
+    def _with_reverses(self, schema: Schema, seed_edges: Any) -> Any:
+        """Seed edges and their reverses, by edge type where the seeds are."""
+        hidden: dict[EdgeType, list[Ids]] = {}
+        for kind, own in schema.edge_ids(seed_edges, "seed_edges").items():
+            ids = schema.numbers[kind].shown(own)
+            hidden.setdefault(kind, []).append(ids)
+            back, reverse = self._reverse(schema, kind, ids)
             if back is not None:
-                _check_ends(storage, kind, ids, back, reverse)
+                _check_ends(schema, kind, own, back, reverse)
+                hidden.setdefault(back, []).append(reverse)
+        found = {kind: torch.from_numpy(np.concatenate(ids)) for kind, ids in hidden.items()}
+        return found if isinstance(seed_edges, Mapping) else found[schema.etype(None)]
 
-    def _reverse(
-        self, storage: GraphStorage, kind: EdgeType, ids: Tensor
-    ) -> tuple[EdgeType | None, Tensor]:
-        schema = storage.schema
+    def _reverse(self, schema: Schema, kind: EdgeType, ids: Ids) -> tuple[EdgeType | None, Ids]:
+        """The edge type of the reverses, None if it has none, and their ids."""
         if self.exclude == "reverse_types":
             types = {schema.etype(a): schema.etype(b) for a, b in self.reverse_etypes.items()}
             return types.get(kind), ids
-        table = self.reverse_eids
-        if isinstance(table, Mapping):
-            table = {schema.etype(a): b for a, b in table.items()}[kind]
-        reverse: Tensor = table[ids.to(torch.int64)]
-        return kind, reverse
+        tables = self.reverse_eids
+        if not isinstance(tables, Mapping):
+            if len(schema.canonical_etypes) > 1:
+                raise InvalidArgumentError(
+                    "reverse_eids must be a dict by edge type: there are "
+                    + ", ".join(map(repr, schema.canonical_etypes))
+                )
+            tables = {kind: tables}
+        tables = {schema.etype(name): table for name, table in tables.items()}
+        if kind not in tables:
+            raise InvalidArgumentError(
+                f"reverse_eids lacks {kind!r}, of which there are seed edges: give the reverse of "
+                "each of its edges"
+            )
+        table = tables[kind]
+        outside = np.flatnonzero(ids >= len(table))
+        if len(outside):
+            at = int(outside[0])
+            raise InvalidArgumentError(
+                f"reverse_eids of {kind!r} has {len(table)} ids, none for edge {ids[at]}: give the "
+                "reverse of every edge",
+                position=at,
+                value=int(ids[at]),
+            )
+        return kind, table[ids]
 
 
-def _check_ends(
-    storage: GraphStorage, kind: EdgeType, ids: Tensor, back: EdgeType, reverse: Tensor
-) -> None:
-    schema = storage.schema
-    own = schema.edge_ids({kind: ids}, "seed_edges")[kind]
+def _by_type(given: Any, name: str, check: Callable[[Any, str], Any]) -> Any:
+    if isinstance(given, Mapping):
+        return {kind: check(ids, f"{name}[{kind!r}]") for kind, ids in given.items()}
+    return check(given, name)
+
+
+def _ids_or_mask(given: Any, name: str) -> Tensor:
+    """A tensor, which DGL takes for ids."""
+    if isinstance(given, Tensor):
+        return given if given.dtype == torch.bool else torch.from_numpy(seed_ids(given, name))
+    array = to_array(given, name)
+    return torch.tensor(array if array.dtype == bool else as_ids(given, name))
+
+
+def _table(given: Any, name: str) -> Ids:
+    """An id per edge; int64 ones stay where they are."""
+    return seed_ids(given, name) if isinstance(given, Tensor) else as_ids(given, name)
+
+
+def _check_ends(schema: Schema, kind: EdgeType, own: Ids, back: EdgeType, reverse: Ids) -> None:
     other = schema.edge_ids({back: reverse}, "the reverses of seed_edges")[back]
     src, dst = edge_ends(schema, kind, own)
     other_src, other_dst = edge_ends(schema, back, other)
     wrong = (src != other_dst) | (dst != other_src)
     if wrong.any():
         at = int(wrong.argmax())
+        ids = schema.numbers[kind].shown(own)
         hint = "" if schema.numbers[kind].are_input else (
             "; edge ids are positions in the graph's lists here: build it with keep_order=True, "
             "then they are rows of its input, as in DGL"
@@ -125,15 +189,16 @@ def as_edge_prediction_sampler(
     """A sampler whose seeds are edges, as DGL's function of that name.
 
     A batch is ``(input_nodes, pair_graph, negative_graph, blocks)``, without the third where there
-    is no negative sampler.
+    is no negative sampler. ``set_epoch`` sets the epoch of ``sampler`` and ``negative_sampler``.
 
     Args:
         sampler: one of this package that takes edges to exclude.
-        exclude: ``"self"``, ``"reverse_id"``, ``"reverse_types"``, None, ids, or a function of the
-            seed edges that gives ids. Nodes draw as if their lists did not have these edges. For
-            the two reverses it is checked that they are: DGL leaves out any edge of that id.
-        reverse_eids: for ``"reverse_id"`` the id of every edge's reverse, by edge type if there are
-            several.
+        exclude: ``"self"``, ``"reverse_id"``, ``"reverse_types"``, None, ids or a mask (a tensor,
+            array or list, by edge type if there are several), or a function of the seed edges that
+            gives ids. Nodes draw as if their lists did not have these edges. For the two reverses
+            it is checked that they are: DGL leaves out any edge of that id.
+        reverse_eids: for ``"reverse_id"`` the id of every edge's reverse, integers [num_edges], by
+            edge type (or the name of its relation) if there are several.
         reverse_etypes: for ``"reverse_types"`` the edge type of the reverses, which have the same
             ids: so in graphs of ``HeteroGraph.from_edges(add_reverse=True, keep_order=True)``.
         negative_sampler: ``PerSourceUniform``, one of ``dgl.dataloading.negative_sampler``, or a
@@ -141,7 +206,8 @@ def as_edge_prediction_sampler(
         prefetch_labels: names of edge data of the pair graph to fetch.
 
     Raises:
-        InvalidArgumentError: an option that cannot be; in a batch an edge whose reverse is none.
+        InvalidArgumentError: an option that cannot be; in a batch an edge whose reverse is none, or
+            of which ``reverse_eids`` says no reverse.
     """
     return EdgePredictionSampler(
         sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels

@@ -11,7 +11,7 @@ import torch
 from dgl.dataloading import DataLoader, negative_sampler
 from with_dgl.common import FOLLOWS, REV_VOTES, VOTES, make_typed
 
-from aethergraph import Graph, errors
+from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.dgl import (
     GraphStorage,
     NeighborSampler,
@@ -101,10 +101,90 @@ def test_reverses_that_are_none_are_refused() -> None:
     assert caught.value.position == 1
 
 
+@pytest.mark.parametrize("name", ["follows", FOLLOWS])
+@pytest.mark.parametrize("form", [torch.tensor, np.array, list])
+def test_tables_of_reverses_by_edge_type(name: Any, form: Any) -> None:
+    """By the name of the relation and by the whole type, in every form."""
+    rng = np.random.default_rng(2)
+    one, other = rng.integers(0, 40, (2, 50))
+    ends = {
+        FOLLOWS: (np.concatenate([one, other]), np.concatenate([other, one])),
+        VOTES: (one, other),
+    }
+    graph = HeteroGraph.from_edges(ends, {"user": 40, "post": 40}, keep_order=True)
+    reverse = [*range(50, 100), *range(50)]
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([-1]), exclude="reverse_id", reverse_eids={name: form(reverse)}
+    )
+    storage, seeds = GraphStorage(graph), torch.tensor([3, 70])
+    _, _, (block,) = sampler.sample(storage, {"follows": seeds})
+    found = set(block.edges[FOLLOWS].data[dgl.EID].tolist())
+    ends_of_seeds = {int(end) for side in storage.find_edges(seeds, FOLLOWS) for end in side}
+    near = {edge for edge, end in enumerate(ends[FOLLOWS][1]) if int(end) in ends_of_seeds}
+    assert found == near - {3, 53, 70, 20}
+    with pytest.raises(errors.InvalidArgumentError, match=r"reverse_eids lacks .*'votes'.* give"):
+        sampler.sample(storage, {"votes": seeds[:1]})
+
+
+def test_tables_of_reverses_that_cannot_be() -> None:
+    graph, reverse = undirected()
+    storage, typed = GraphStorage(graph), GraphStorage(make_typed())
+
+    def with_table(table: Any) -> Any:
+        return as_edge_prediction_sampler(
+            NeighborSampler([2]), exclude="reverse_id", reverse_eids=table
+        )
+
+    with pytest.raises(errors.InvalidArgumentError, match=r"has 9 ids, none for edge 9") as found:
+        with_table(reverse[:9]).sample(storage, torch.tensor([3, 9]))
+    assert (found.value.position, found.value.value) == (1, 9)
+    with pytest.raises(errors.OutOfRangeError, match=r"seed_edges\[1\] = 800"):
+        with_table(reverse).sample(storage, torch.tensor([3, 800]))
+    with pytest.raises(errors.OutOfRangeError, match=r"the reverses of seed_edges\[0\] = 805"):
+        with_table(reverse + 402).sample(storage, torch.tensor([3]))
+    with pytest.raises(errors.InvalidArgumentError, match="must be a dict by edge type"):
+        with_table(reverse).sample(typed, {FOLLOWS: torch.tensor([3])})
+    with pytest.raises(errors.InvalidArgumentError, match="'likes' is no edge type"):
+        with_table({"likes": reverse}).sample(typed, {FOLLOWS: torch.tensor([3])})
+    for seeds in (torch.tensor([3]), {"_E": torch.tensor([3])}):  # one type, with and without it
+        for table in (reverse, {"_E": reverse}):
+            _, pairs, _ = with_table(table).sample(storage, seeds)
+            assert pairs.edata[dgl.EID].tolist() == [3]
+
+
+def test_set_epoch_reaches_both_samplers() -> None:
+    graph, _ = undirected()
+    storage, seeds = GraphStorage(graph), torch.arange(40)
+
+    def drawn(sampler: Any) -> tuple[list[int], list[int]]:
+        _, _, negatives, (block,) = sampler.sample(storage, seeds)
+        ends = negatives.ndata[dgl.NID][negatives.edges()[1]]
+        return block.edata[dgl.EID].tolist(), ends.tolist()
+
+    nodes, negatives = NeighborSampler([2], seed=1), PerSourceUniform(3, seed=1)
+    sampler = as_edge_prediction_sampler(nodes, negative_sampler=negatives)
+    first = drawn(sampler)
+    sampler.set_epoch(5)
+    assert nodes.epoch == negatives.epoch == 5
+    other = drawn(sampler)
+    assert first[0] != other[0] and first[1] != other[1]
+    sampler.set_epoch(0)
+    assert drawn(sampler) == first
+    with pytest.raises(errors.InvalidArgumentError, match="epoch must be an integer"):
+        sampler.set_epoch(0.5)
+    stock = as_edge_prediction_sampler(nodes, negative_sampler=negative_sampler.Uniform(1))
+    stock.set_epoch(7)  # what has no epoch is passed over
+    assert nodes.epoch == 7
+
+
 def test_a_function_and_ids_may_say_what_is_left_out() -> None:
     graph, _ = undirected()
     storage = GraphStorage(graph)
-    for exclude in (lambda ids: ids + 1, torch.tensor([11])):
+    mask = torch.arange(800) == 11
+    for exclude in (
+        lambda ids: ids + 1, torch.tensor([11]), torch.tensor([11], dtype=torch.int32), [11],
+        np.array([11]), mask, mask.numpy(), {"_E": torch.tensor([11])}, {"_E": [11]},
+    ):  # fmt: skip
         sampler = as_edge_prediction_sampler(NeighborSampler([-1]), exclude=exclude)
         _, pairs, blocks = sampler.sample(storage, torch.tensor([10]))
         assert 11 not in blocks[0].edata[dgl.EID] and pairs.edata[dgl.EID].tolist() == [10]
@@ -139,6 +219,17 @@ def test_negatives_are_a_function_of_seed_and_edges() -> None:
         ({"exclude": "all"}, "exclude = 'all' is not one of self, reverse_id, reverse_types"),
         ({"exclude": "reverse_id"}, "needs reverse_eids"),
         ({"exclude": "reverse_types"}, "needs reverse_etypes"),
+        ({"exclude": "reverse_types", "reverse_etypes": "rev_votes"}, "got 'rev_votes'"),
+        ({"exclude": np.array([0.5])}, "exclude must hold integers"),
+        ({"exclude": torch.tensor([0.5])}, "exclude must hold integer ids"),
+        ({"exclude": [[1]]}, "exclude must be one-dimensional"),
+        ({"exclude": 3}, "exclude must be one-dimensional"),
+        ({"exclude": {"votes": "self"}}, r"exclude\['votes'\] must"),
+        ({"exclude": "reverse_id", "reverse_eids": [0.5]}, "reverse_eids must hold integers"),
+        (
+            {"exclude": "reverse_id", "reverse_eids": {"votes": torch.ones(2, 2).long()}},
+            r"reverse_eids\['votes'\] must be one-dimensional",
+        ),
     ],
 )
 def test_options_that_cannot_be(options: Any, text: str) -> None:
