@@ -99,8 +99,19 @@ def test_a_store_of_a_whole_graph() -> None:
     typed = FeatureStore(make_typed())
     assert typed.read("edge", ":".join(VOTES), "w", IDS).shape == (4,)
     assert typed.size("node", "post", "x") == torch.Size([6])
-    with pytest.raises(errors.InvalidArgumentError, match=r"\('node', 'tag', 'x'\) is no feature"):
-        typed.read("node", "tag", "x", IDS)
+    assert typed.metadata("node", "post", "x") == {}
+    with pytest.raises(errors.UnsupportedError, match="update: these rows are a FeatureStore's"):
+        typed.update("node", "post", "x", torch.zeros(60, 6))
+    key = "node", "tag", "x"
+    for call in (
+        lambda: typed.read(*key, IDS),
+        lambda: typed.size(*key),
+        lambda: typed.metadata(*key),
+        lambda: typed.update(*key, torch.zeros(3, 1)),
+    ):
+        text = r"\('node', 'tag', 'x'\) is no feature; there are: .*'post', 'x'"
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            call()
 
 
 def edges_of(graph: Any) -> dict[Any, Any]:

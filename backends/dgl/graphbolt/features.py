@@ -179,7 +179,7 @@ class FeatureStore(gb.BasicFeatureStore):  # type: ignore[misc]
         edge_ids: as in :class:`SamplingGraph`, and the same.
 
     Raises:
-        InvalidArgumentError: no graph of ours; when reading: data that there is not.
+        InvalidArgumentError: no graph of ours; in every method: data that there is not.
     """
 
     def __init__(
@@ -201,12 +201,34 @@ class FeatureStore(gb.BasicFeatureStore):  # type: ignore[misc]
         self, domain: str, type_name: str | None, feature_name: str, ids: Tensor | None = None
     ) -> Tensor:
         """Rows of ``ids``; see :meth:`Feature.read`."""
-        key = domain, type_name, feature_name
+        rows: Tensor = self._feature(domain, type_name, feature_name).read(ids)
+        return rows
+
+    def size(self, domain: str, type_name: str | None, feature_name: str) -> torch.Size:
+        """The shape of a row."""
+        return self._feature(domain, type_name, feature_name).size()
+
+    def metadata(self, domain: str, type_name: str | None, feature_name: str) -> dict[str, Any]:
+        """What the feature says of itself."""
+        return self._feature(domain, type_name, feature_name).metadata()
+
+    def update(
+        self,
+        domain: str,
+        type_name: str | None,
+        feature_name: str,
+        value: Tensor,
+        ids: Tensor | None = None,
+    ) -> None:
+        """Write rows; see :meth:`Feature.update`, which refuses those of a graph."""
+        self._feature(domain, type_name, feature_name).update(value, ids)
+
+    def _feature(self, *key: str | None) -> Feature:
         if key not in self._features:
             known = ", ".join(map(repr, self._features)) or "none"
             raise InvalidArgumentError(f"{key!r} is no feature; there are: {known}")
-        rows: Tensor = self._features[key].read(ids)
-        return rows
+        feature: Feature = self._features[key]
+        return feature
 
 
 def _as_tensor(rows: Any) -> Tensor:
