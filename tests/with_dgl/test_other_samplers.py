@@ -82,10 +82,18 @@ def test_labor_takes_a_source_for_all_or_by_degree() -> None:
 
 
 def test_labor_samples_fewer_nodes_than_neighbour_sampling() -> None:
+    """Far below all nodes, where sources that destinations share make a difference."""
     graph = make_graph()
-    labor = LaborSampler([5, 5], seed=1).sample(GraphStorage(graph), torch.arange(100))[0]
-    plain = NeighborSampler(graph, [5, 5], layered=True).sample(np.arange(100), key=1)
-    assert len(labor) <= len(plain.node)
+    storage, rng = GraphStorage(graph), np.random.default_rng(3)
+    core = NeighborSampler(graph, [3, 3], layered=True)
+    labor, plain = [], []
+    for seed in range(20):
+        seeds = rng.permutation(NUM_NODES)[:12]
+        drawn = LaborSampler([3, 3], seed=seed).sample(storage, torch.from_numpy(seeds))
+        labor.append(len(drawn[0]))
+        plain.append(len(core.sample(seeds, key=seed).node))
+    assert max(plain) < NUM_NODES
+    assert sum(labor) < 0.9 * sum(plain)
 
 
 def test_labor_of_typed_graphs_and_one_number_for_all_layers() -> None:
