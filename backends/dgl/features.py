@@ -112,7 +112,8 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         Args:
             indices: integer vector [n].
             device: where the rows are to be.
-            pin_memory: read into page-locked memory, if there is a CUDA device. None, which DGL
+            pin_memory: copy the rows into page-locked memory once they are read, if there is a CUDA
+                device, and move them to ``device`` from there without waiting. None, which DGL
                 passes for graphs that are no ``DGLGraph``, means no.
             **kwargs: for ``Tensor.to``.
 

@@ -119,9 +119,13 @@ def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
 class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
     """DGL's ``SAINTSampler`` (GraphSAINT; Zeng and others, ICLR 2020) over a graph of ours.
 
-    All arguments are DGL's. ``mode="walk"`` needs a graph that stores out-edges (layout "csr" or
-    "both"); ``"node"`` and ``"edge"`` hold one number per node or edge, as there. As in DGL, draws
-    come from torch's global generator.
+    All arguments are DGL's. Subgraphs need a graph that stores in-edges (layout "csc" or "both");
+    ``mode="walk"`` also follows out-edges, and so needs layout "both". ``"node"`` and ``"edge"``
+    hold one number per node or edge, as there. As in DGL, draws come from torch's global generator.
+
+    Raises:
+        LayoutError (when sampling): the graph does not store a direction; names ``layout``.
+        UnsupportedError (when sampling): walks over a graph of several types.
     """
 
     def walk_sampler(self, g: GraphStorage) -> Tensor:

@@ -194,5 +194,11 @@ def test_walks_stay_on_edges() -> None:
     torch.manual_seed(1)
     sub = SAINTSampler("walk", (1, 6)).sample(storage, torch.tensor([0]))
     assert sub.num_nodes() == 7 and sub.num_edges() == 6
-    with pytest.raises(errors.LayoutError, match="layout='both'"):
-        SAINTSampler("walk", (1, 6)).sample(GraphStorage(make_graph()), None)
+    for layout, modes in (("csc", {"walk"}), ("csr", {"walk", "node", "edge"})):
+        other = GraphStorage(make_graph(layout))
+        for mode, budget in (("walk", (1, 6)), ("node", 5), ("edge", 5)):
+            if mode in modes:
+                with pytest.raises(errors.LayoutError, match="layout='both'"):
+                    SAINTSampler(mode, budget).sample(other, None)
+            else:
+                assert SAINTSampler(mode, budget).sample(other, None).num_nodes() > 0
