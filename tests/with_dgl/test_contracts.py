@@ -17,20 +17,26 @@ from aethergraph.errors import UnsupportedError
 from aethergraph.testing import HeteroSamplerContract, SamplerContract
 
 KEY: ContextVar[int] = ContextVar("key")
+TIMES: ContextVar[dict[str, Any] | None] = ContextVar("times")
 
 
 class KeyedSampler(NeighborSampler):
-    """Takes the key that it is given, not one of seed, epoch and nodes."""
+    """Takes the key that it is given, not one of seed, epoch and nodes, and a time per seed."""
 
     def _batch_key(self, loader_key: int | None, *content: int) -> int:
         return KEY.get()
+
+    def _times(self, schema: Any, seeds: Any) -> dict[str, Any] | None:
+        return TIMES.get()
 
 
 class Blocks:
     """A sampler as the contract calls it: what its blocks hold is the subgraph."""
 
     def __init__(self, graph: Any, fanouts: Any, options: dict[str, Any]) -> None:
-        known = {"replace", "weight_attr"}
+        known = {
+            "replace", "weight_attr", "time_attr", "temporal_strategy", "strict", "window"
+        }  # fmt: skip
         if set(options) - known:
             raise UnsupportedError(f"{sorted(set(options) - known)}")
         self.storage = GraphStorage(graph)
@@ -42,23 +48,29 @@ class Blocks:
         self.sampler = KeyedSampler(
             list(fanouts)[::-1], replace=options.get("replace", False),
             prob=options.get("weight_attr"), layer_dependency=True,
+            time_attr=options.get("time_attr"), strict=options.get("strict", False),
+            temporal_strategy=options.get("temporal_strategy", "uniform"),
+            window=options.get("window"),
         )  # fmt: skip
 
     def sample(self, seeds: Any, key: int, seed_time: Any = None, exclude: Any = None) -> Any:
-        if seed_time is not None:
-            raise UnsupportedError("seed_time")
         KEY.set(key)
+        if seed_time is not None and not isinstance(seed_time, dict):
+            seed_time = {"_N": seed_time}
+        TIMES.set(seed_time)
         given, hide = _tensors(seeds), None if exclude is None else _tensors(exclude)
         _, _, blocks = self.sampler.sample(self.storage, given, hide)
-        if isinstance(self.storage.graph, Graph):
-            return Subgraph(**_part(blocks, "_N", ("_N", "_E", "_N")))
         graph = self.storage.graph
+        trees = None if self.sampler.time_attr is None else _trees(blocks, graph)
+        if isinstance(graph, Graph):
+            batch = None if trees is None else trees["_N"]
+            return Subgraph(**_part(blocks, "_N", ("_N", "_E", "_N")), batch=batch)
         nodes = {name: _nodes(blocks, name) for name in graph.node_types}
         edges = {kind: _edges(blocks, kind) for kind in graph.edge_types}
         return HeteroSubgraph(
             {name: part[0] for name, part in nodes.items()},
             *({kind: part[i] for kind, part in edges.items()} for i in range(3)),
-            None,
+            trees,
             {name: part[1] for name, part in nodes.items()},
             {kind: part[3] for kind, part in edges.items()},
         )
@@ -84,6 +96,23 @@ def _edges(blocks: list[Any], kind: Any) -> tuple[Any, Any, Any, list[int]]:
     return row.numpy(), col.numpy(), blocks[0].edges[kind].data[dgl.EID].numpy(), new
 
 
+def _trees(blocks: list[Any], graph: Any) -> dict[str, Any]:
+    """The tree of every node: that of the node for which it was sampled first."""
+    names = ["_N"] if isinstance(graph, Graph) else graph.node_types
+    trees = {name: np.full(blocks[0].num_src_nodes(name), -1) for name in names}
+    before = 0
+    for name in names:
+        count = blocks[-1].num_dst_nodes(name)
+        trees[name][:count] = np.arange(before, before + count)
+        before += count
+    for block in blocks[::-1]:
+        for source, relation, target in block.canonical_etypes:
+            row, col = (end.numpy() for end in block.edges(etype=(source, relation, target)))
+            new = trees[source][row] < 0
+            trees[source][row[new]] = trees[target][col[new]]
+    return trees
+
+
 def _part(blocks: list[Any], name: str, kind: Any) -> dict[str, Any]:
     node, hop_nodes = _nodes(blocks, name)
     row, col, edge, hop_edges = _edges(blocks, kind)
@@ -94,7 +123,9 @@ def _part(blocks: list[Any], name: str, kind: Any) -> dict[str, Any]:
 
 
 class Ours:
-    supports = {"replace", "weight", "exclude"}
+    supports = {
+        "replace", "weight", "exclude", "time", "node_time", "last", "strict", "window"
+    }  # fmt: skip
     exact = True
 
     def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
