@@ -38,18 +38,19 @@ def from_dgl(
 
     Edge data called ``edge_weight`` or ``edge_time`` and node data called ``node_time`` become the
     graph's own values where they can (a finite number at least 0 each; int64 or float64), and lists
-    are sorted by the times.
+    are sorted by the times. Lists have one order: of times of both kinds, ``time_attr`` names those
+    to sort by, and the others stay attributes.
 
     Args:
         g: the graph, on any device; its data is copied as far as it has to be.
         layout: ``"both"`` to follow out-edges too.
         keep_order: keep DGL's edge ids, an integer per edge.
         time_attr: the name of node or edge data to sort lists by, so that one can sample in time;
-            it becomes ``node_time`` or ``edge_time``.
+            it becomes ``node_time`` or ``edge_time``. None: data of one of these names.
 
     Raises:
-        InvalidArgumentError: no graph of DGL's, a block, data of a dtype that cannot be stored, or
-            a ``time_attr`` that is not there.
+        InvalidArgumentError: no graph of DGL's, a block, data of a dtype that cannot be stored, a
+            ``time_attr`` that is not there, or none where nodes and edges both have times.
     """
     if not isinstance(g, dgl.DGLGraph) or g.is_block:
         what = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
@@ -60,15 +61,7 @@ def from_dgl(
         kind: {k: _rows(v) for k, v in g.edges[kind].data.items()} for kind in g.canonical_etypes
     }
     ends = {kind: tuple(end.numpy() for end in g.edges(etype=kind)) for kind in g.canonical_etypes}
-    _rename_times(nodes, edges, time_attr)
-    node_time = {
-        n: rows.pop("node_time").numpy() for n, rows in nodes.items() if _is_time(rows, "node_time")
-    }
-    edge_time = {
-        kind: rows.pop("edge_time").numpy()
-        for kind, rows in edges.items()
-        if not node_time and _is_time(rows, "edge_time")
-    }
+    node_time, edge_time = _take_times(nodes, edges, time_attr)
     weight = {
         kind: rows.pop("edge_weight").numpy() for kind, rows in edges.items() if _is_weight(rows)
     }
@@ -97,25 +90,58 @@ def _rows(value: Any) -> Tensor:
     return value.detach()
 
 
-def _rename_times(nodes: dict[Any, Any], edges: dict[Any, Any], name: str | None) -> None:
+def _take_times(
+    nodes: dict[Any, Any], edges: dict[Any, Any], name: str | None
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Take the times to sort by out of the data: those of nodes, and those of edges."""
+    groups = {"node_time": nodes, "edge_time": edges}
     if name is None:
-        return
-    for own, groups in (("node_time", nodes), ("edge_time", edges)):
-        found = [rows for rows in groups.values() if name in rows]
-        for rows in found:
-            rows[own] = rows.pop(name)
-            if not _is_time(rows, own):
-                raise InvalidArgumentError(
-                    f"time_attr = {name!r} must be one int64 or float64 each, got shape "
-                    f"{tuple(rows[own].shape)} of {rows[own].dtype}"
-                )
-        if found:
-            return
-    known = sorted({key for group in (nodes, edges) for rows in group.values() for key in rows})
-    names = ", ".join(map(repr, known)) or "none"
-    raise InvalidArgumentError(
-        f"time_attr = {name!r} is no data of nodes or edges; there are: {names}"
-    )
+        found = [
+            own for own, group in groups.items() if any(_is_time(r, own) for r in group.values())
+        ]
+        if len(found) == 2:
+            raise InvalidArgumentError(
+                "nodes have 'node_time' and edges have 'edge_time', and lists are sorted by one of "
+                "them: name it, such as time_attr='edge_time'; the other stays plain data"
+            )
+    else:
+        found = [own for own, group in groups.items() if any(name in r for r in group.values())]
+        _check_named(groups, name, found)
+    taken: dict[str, dict[Any, Any]] = {"node_time": {}, "edge_time": {}}
+    for own in found:
+        key = own if name is None else name
+        taken[own] = {
+            kind: rows.pop(key).numpy() for kind, rows in groups[own].items() if _is_time(rows, key)
+        }
+    return taken["node_time"], taken["edge_time"]
+
+
+def _check_named(groups: dict[str, dict[Any, Any]], name: str, found: list[str]) -> None:
+    if not found:
+        known = sorted(
+            {key for group in groups.values() for rows in group.values() for key in rows}
+        )
+        names = ", ".join(map(repr, known)) or "none"
+        raise InvalidArgumentError(
+            f"time_attr = {name!r} is no data of nodes or edges; there are: {names}"
+        )
+    if len(found) == 2:
+        raise InvalidArgumentError(
+            f"time_attr = {name!r} is the name of node data and of edge data: rename one"
+        )
+    own = found[0]
+    for rows in groups[own].values():
+        if name not in rows:
+            continue
+        if not _is_time(rows, name):
+            raise InvalidArgumentError(
+                f"time_attr = {name!r} must be one int64 or float64 each, got shape "
+                f"{tuple(rows[name].shape)} of {rows[name].dtype}"
+            )
+        if name != own and own in rows:
+            raise InvalidArgumentError(
+                f"time_attr = {name!r} becomes {own!r}, which is the name of other data: rename it"
+            )
 
 
 def _is_time(rows: dict[str, Tensor], name: str) -> bool:

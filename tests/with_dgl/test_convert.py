@@ -140,6 +140,50 @@ def test_values_of_the_graph_itself() -> None:
     assert "edge_weight" in from_dgl(bad).edge_attrs  # type: ignore[union-attr]
 
 
+def make_with_both_times(typed: bool) -> Any:
+    g = make_hetero() if typed else make()
+    for name in g.ntypes:
+        g.nodes[name].data["node_time"] = torch.randint(99, (g.num_nodes(name),))
+    for kind in g.canonical_etypes:
+        g.edges[kind].data["edge_time"] = torch.randint(99, (g.num_edges(kind),))
+    return g
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("name", ["node_time", "edge_time"])
+def test_of_two_times_lists_are_sorted_by_the_one_that_is_named(typed: bool, name: str) -> None:
+    g = make_with_both_times(typed)
+    graph = from_dgl(g, time_attr=name)
+    kind = g.canonical_etypes[0]
+    sorted_by = graph.sorted_by if isinstance(graph, Graph) else graph[kind].sorted_by
+    assert sorted_by == {name}
+    assert_same(to_dgl(graph), g)
+    until = {n: torch.full((g.num_nodes(n),), 50) for n in g.ntypes}
+    sampler = NeighborSampler([-1], time_attr=name, seed_time=until if typed else until["_N"])
+    target = kind[2]
+    _, _, (block,) = sampler.sample(
+        GraphStorage(graph), {target: torch.arange(g.num_nodes(target))}
+    )
+    times = g.edges[kind].data.get(name)
+    if name == "node_time":
+        times = g.nodes[kind[0]].data[name][g.edges(etype=kind)[0]]
+    assert set(block.edges[kind].data[dgl.EID].tolist()) == set(
+        (times < 50).nonzero()[:, 0].tolist()
+    )
+
+
+def test_two_times_without_a_name() -> None:
+    g = make_with_both_times(False)
+    with pytest.raises(errors.InvalidArgumentError, match="name it, such as time_attr='edge_time'"):
+        from_dgl(g)
+    g.edata["stamp"] = g.edata["edge_time"] + 1
+    with pytest.raises(errors.InvalidArgumentError, match="'stamp' becomes 'edge_time', which is"):
+        from_dgl(g, time_attr="stamp")
+    g.ndata["stamp"] = g.ndata["node_time"]
+    with pytest.raises(errors.InvalidArgumentError, match="node data and of edge data: rename one"):
+        from_dgl(g, time_attr="stamp")
+
+
 def test_a_type_alone_keeps_its_name() -> None:
     g = dgl.heterograph({("user", "follows", "user"): ([0, 1], [1, 2])})
     graph = from_dgl(g)
