@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["from_dgl", "to_dgl"]
 
+#: The types that files of :meth:`aethergraph.Graph.save` name, for want of others.
+_PLAIN = ("node", "to", "node")
+
 
 def from_dgl(
     g: Any, *, layout: Layout = "csc", keep_order: bool = True, time_attr: str | None = None
@@ -212,7 +215,7 @@ def to_dgl(
 
 def _load(path: str | os.PathLike[str]) -> Graph | HeteroGraph:
     graph = HeteroGraph.load(path)
-    if len(graph.node_types) == 1 and len(graph.edge_types) == 1:
+    if graph.edge_types == [_PLAIN] and graph.node_types == [_PLAIN[0]]:
         graph.close()
         return Graph.load(path)
     return graph

@@ -184,12 +184,14 @@ def test_two_times_without_a_name() -> None:
         from_dgl(g, time_attr="stamp")
 
 
-def test_a_type_alone_keeps_its_name() -> None:
+def test_a_type_alone_keeps_its_name(tmp_path: Path) -> None:
     g = dgl.heterograph({("user", "follows", "user"): ([0, 1], [1, 2])})
     graph = from_dgl(g)
     assert isinstance(graph, HeteroGraph) and graph.edge_types == [("user", "follows", "user")]
     _, _, (block,) = NeighborSampler([-1]).sample(GraphStorage(graph), torch.tensor([2]))
     assert block.canonical_etypes == [("user", "follows", "user")]
+    graph.save(tmp_path / "typed")
+    assert_same(to_dgl(tmp_path / "typed"), g)
 
 
 @pytest.mark.parametrize(
