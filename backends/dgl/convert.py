@@ -58,7 +58,8 @@ def from_dgl(
     if not isinstance(g, dgl.DGLGraph) or g.is_block:
         what = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
         raise InvalidArgumentError(f"from_dgl takes a DGLGraph, got {what}")
-    g = g.cpu()
+    # A copy: listing edges needs a format that the graph may be restricted not to have.
+    g = g.cpu().formats(["coo", "csr", "csc"])
     nodes = {name: {k: _rows(v) for k, v in g.nodes[name].data.items()} for name in g.ntypes}
     edges = {
         kind: {k: _rows(v) for k, v in g.edges[kind].data.items()} for kind in g.canonical_etypes

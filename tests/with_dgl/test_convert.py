@@ -140,6 +140,15 @@ def test_values_of_the_graph_itself() -> None:
     assert "edge_weight" in from_dgl(bad).edge_attrs  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("formats", [["csc"], ["csr"], ["coo"], ["csr", "csc"]])
+def test_graphs_that_are_restricted_to_formats(formats: list[str]) -> None:
+    for g in (make(), make_hetero()):
+        restricted = g.formats(formats)
+        before = restricted.formats()
+        assert_same(to_dgl(from_dgl(restricted)), g)
+        assert restricted.formats() == before
+
+
 def make_with_both_times(typed: bool) -> Any:
     g = make_hetero() if typed else make()
     for name in g.ntypes:
