@@ -256,6 +256,82 @@ def test_a_graph_becomes_a_dataset_folder(typed: bool, keep_order: bool, tmp_pat
         assert torch.equal(theirs.feature.read(*key), rows if rows.ndim > 1 else rows[:, None])
 
 
+def by_edge_id(fused: Any, name: str) -> dict[Any, Any]:
+    """An attribute of GraphBolt's graph by edge type and original edge id."""
+    values, ids = fused.edge_attributes[name], fused.edge_attributes[gb.ORIGINAL_EDGE_ID].long()
+    if fused.type_per_edge is None:
+        return {None: torch.empty_like(values).scatter_(0, ids, values)}
+    found = {}
+    for kind, number in fused.edge_type_to_id.items():
+        own = values[fused.type_per_edge == number]
+        found[kind] = torch.empty_like(own).scatter_(0, ids[fused.type_per_edge == number], own)
+    return found
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("keep_order", [False, True])
+def test_graphbolt_samples_by_weights_and_times_of_a_folder(
+    typed: bool, keep_order: bool, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(8)
+    counts = {"user": 40, "user-x": 30}
+    # "user-x" sorts behind "user" alone, and before "user:" in GraphBolt's names of edge types.
+    kinds = [("user", "a", "user"), ("user-x", "a", "user"), ("user", "b", "user-x")]
+    ends = {
+        (a, r, b): (rng.integers(0, counts[a], 200), rng.integers(0, counts[b], 200))
+        for a, r, b in kinds
+    }
+    weight = {kind: rng.integers(0, 2, 200).astype(np.float32) for kind in kinds}
+    time = {kind: rng.integers(0, 50, 200) for kind in kinds}
+    if typed:
+        graph: Any = HeteroGraph.from_edges(
+            ends, counts, edge_weight=weight, edge_time=time, keep_order=keep_order
+        )
+        for name, count in counts.items():
+            graph[name].attrs["age"] = np.arange(count)
+    else:
+        kind = kinds[0]
+        graph = Graph.from_edges(
+            40, *ends[kind], edge_weight=weight[kind], edge_time=time[kind], keep_order=keep_order
+        )
+        graph.node_attrs["age"] = np.arange(40)
+    folder = tmp_path / "folder"
+    save_ondisk_dataset(graph, folder, node_attrs=["age"])
+    theirs = gb.OnDiskDataset(str(folder), include_original_edge_id=True).load().graph
+    features = FeatureStore(graph)
+    for name in ("edge_weight", "edge_time"):
+        found = by_edge_id(theirs, name)
+        for own, values in found.items():
+            assert torch.equal(values, features.read("edge", own, name))
+    ages = torch.cat([torch.arange(count) for count in counts.values()])
+    assert torch.equal(theirs.node_attributes["age"], ages if typed else torch.arange(40))
+    users = torch.arange(40, dtype=theirs.indices.dtype)
+    seeds = {"user": users} if typed else users
+    drawn = theirs.sample_neighbors(seeds, torch.tensor([-1]), probs_name="edge_weight")
+    ids = drawn.original_edge_ids if typed else {None: drawn.original_edge_ids}
+    for own, found_ids in ids.items():
+        heavy = features.read("edge", own, "edge_weight").nonzero()[:, 0]
+        ends_there = own is None or own.endswith(":user")
+        assert sorted(found_ids.tolist()) == (heavy.tolist() if ends_there else [])
+    again = load_ondisk_dataset(folder, time_attr="edge_time")
+    assert edges_of(again) == edges_of(graph)
+    for key in list(features.keys()):
+        assert torch.equal(FeatureStore(again).read(*key), features.read(*key))
+
+
+def test_names_of_what_a_folder_is_sampled_by(tmp_path: Path) -> None:
+    graph = make_graph(keep_order=True)
+    save_ondisk_dataset(graph, tmp_path / "mask", edge_attrs=["mask"])
+    theirs = gb.OnDiskDataset(str(tmp_path / "mask"), include_original_edge_id=True).load().graph
+    mask = FeatureStore(graph).read("edge", None, "mask")
+    assert torch.equal(by_edge_id(theirs, "mask")[None], mask)
+    with pytest.raises(errors.InvalidArgumentError, match="'q' is no data of '_N'; there are"):
+        save_ondisk_dataset(graph, tmp_path / "new", node_attrs=["q"])
+    with pytest.raises(errors.InvalidArgumentError, match="'w' is no data of"):
+        save_ondisk_dataset(make_typed(), tmp_path / "new", edge_attrs=["w"])
+    assert not (tmp_path / "new").exists()
+
+
 def test_folders_that_are_not_written(tmp_path: Path) -> None:
     graph = make_graph()
     (tmp_path / "metadata.yaml").write_text("")

@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.features import FeatureStore
+    from aethergraph.hetero import EdgeType
 
-__all__ = ["FLAT", "save_ondisk_dataset"]
+__all__ = ["BY_PLACE", "FLAT", "save_ondisk_dataset"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
 #: A field of ``metadata.yaml``: these rows were one number each, which GraphBolt's are not.
 FLAT = "one_number_per_row"
+#: Another one: these rows are in the order of GraphBolt's lists. The features have them by edge id.
+BY_PLACE = "by_place_in_lists"
 _CHUNK_ROWS = 1 << 16
 
 
@@ -41,6 +44,8 @@ def save_ondisk_dataset(
     path: str | os.PathLike[str],
     *,
     name: str = "graph",
+    node_attrs: list[str] | None = None,
+    edge_attrs: list[str] | None = None,
 ) -> None:
     """Write a graph with its node data and edge data as a folder of ``gb.OnDiskDataset``::
 
@@ -53,13 +58,22 @@ def save_ondisk_dataset(
     as features, in numpy's format, a part at a time; rows of one number each become rows of shape
     ``(1,)``, as GraphBolt's features need it. There are no tasks: add them to ``metadata.yaml``.
 
+    What GraphBolt samples by is written a second time, as attributes of its graph: then
+    ``prob_name="edge_weight"`` and ``edge_timestamp_attr_name="edge_time"`` are there. GraphBolt
+    takes row i of such a file for the edge at place i of its lists, not for edge i, so that is the
+    order of these files; they are made in memory.
+
     Args:
         source: the graph.
         path: the folder, which is made; nothing in it is overwritten.
         name: ``dataset_name``.
+        node_attrs, edge_attrs: names of data to sample by, such as a mask, which every type must
+            have. None: the graph's own ``node_time``, and ``edge_weight`` and ``edge_time``, where
+            every type has them.
 
     Raises:
-        InvalidArgumentError: no graph of ours, or a folder with files in it.
+        InvalidArgumentError: no graph of ours, a folder with files in it, or data that a type does
+            not have.
         UnsupportedError: data of a dtype that numpy's files do not have.
     """
     schema = source.schema if isinstance(source, SamplingGraph) else Schema(source, None)
@@ -67,12 +81,14 @@ def save_ondisk_dataset(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidArgumentError(f"{folder} is there already: name a folder that is new or empty")
     _check_dtypes(schema)
+    nodes_by, edges_by = _sampled_by(schema, node_attrs, edge_attrs)
     folder.mkdir(parents=True, exist_ok=True)
     storage = GraphStorage(schema.graph, edge_ids="input" if schema.are_input else "graph")
     typed = is_typed(schema)
     nodes: list[Any] = []
     edges: list[Any] = []
     features: list[Any] = []
+    targets: dict[EdgeType, Ids] = {}
     for at, ntype in enumerate(schema.ntypes):
         own = {"type": ntype} if typed else {}
         nodes.append({**own, "num": schema.num_nodes(ntype)})
@@ -84,13 +100,18 @@ def save_ondisk_dataset(
         ends = np.stack([end.numpy() for end in storage.edges(etype=kind)])
         edges.append({**own, "format": "numpy", "path": f"edges-{at}.npy"})
         np.save(folder / f"edges-{at}.npy", ends)
+        if edges_by:
+            targets[kind] = ends[1]
         for key, rows in schema.edge_rows(kind).items():
             entry, stem = {"domain": "edge", **own, "name": key}, f"edge-{at}-{len(features)}"
             own_ids = partial(schema.numbers[kind].own, name="ids")
             features.append(_write_rows(folder, stem, entry, rows, own_ids))
+    sampled = _write_node_values(folder, schema, nodes_by)
+    if edges_by:
+        sampled += _write_edge_values(folder, schema, edges_by, targets)
     described = {
         "dataset_name": name,
-        "graph": {"nodes": nodes, "edges": edges},
+        "graph": {"nodes": nodes, "edges": edges, "feature_data": sampled},
         "feature_data": features,
         "tasks": [],
     }
@@ -107,6 +128,74 @@ def _check_dtypes(schema: Schema) -> None:
                     f"{key!r} of {of!r} is bfloat16, which numpy's files do not have: "
                     "store it as float32"
                 )
+
+
+def _sampled_by(
+    schema: Schema, node_attrs: list[str] | None, edge_attrs: list[str] | None
+) -> tuple[list[str], list[str]]:
+    """The names of node data and of edge data that GraphBolt is to sample by, checked."""
+    nodes: dict[Any, Any] = {own: schema.node_rows(own) for own in schema.ntypes}
+    edges: dict[Any, Any] = {kind: schema.edge_rows(kind) for kind in schema.canonical_etypes}
+    if node_attrs is None:
+        node_attrs = _of_all(nodes, ["node_time"])
+    if edge_attrs is None:
+        edge_attrs = _of_all(edges, ["edge_weight", "edge_time"])
+    for names, groups in ((node_attrs, nodes), (edge_attrs, edges)):
+        for name in names:
+            for of, rows in groups.items():
+                if name not in rows:
+                    known = ", ".join(map(repr, rows)) or "none"
+                    raise InvalidArgumentError(f"{name!r} is no data of {of!r}; there are: {known}")
+    return node_attrs, edge_attrs
+
+
+def _of_all(groups: dict[Any, Any], names: list[str]) -> list[str]:
+    return [name for name in names if all(name in rows for rows in groups.values())]
+
+
+def _write_node_values(folder: Path, schema: Schema, names: list[str]) -> list[Any]:
+    written: list[Any] = []
+    for name in names:
+        for at, ntype in enumerate(schema.ntypes):
+            rows = schema.node_rows(ntype)[name]
+            path = f"sampled-node-{at}-{len(written)}.npy"
+            np.save(folder / path, rows.gather(np.arange(rows.num_rows)))
+            own = {"type": ntype} if is_typed(schema) else {}
+            written.append({"domain": "node", **own, "name": name, "format": "numpy", "path": path})
+    return written
+
+
+def _write_edge_values(
+    folder: Path, schema: Schema, names: list[str], targets: dict[EdgeType, Ids]
+) -> list[Any]:
+    """Write values of edges by their place in the lists that GraphBolt makes of all edge types.
+
+    GraphBolt puts the files of all types behind each other, as strings sort their names; so each
+    has a share of the places, whatever the types of the edges there are.
+    """
+    starts = np.cumsum([0, *(schema.num_nodes(ntype) for ntype in schema.ntypes)])
+    first = dict(zip(schema.ntypes, starts.tolist(), strict=False))
+    kinds = sorted(schema.canonical_etypes, key=type_name)
+    places = np.argsort(
+        np.concatenate([targets[kind] + first[kind[2]] for kind in kinds]), kind="stable"
+    )
+    ends = np.cumsum([schema.num_edges(kind) for kind in kinds])[:-1]
+    written: list[Any] = []
+    for name in names:
+        values = [
+            schema.edge_rows(kind)[name].gather(
+                schema.numbers[kind].own(np.arange(schema.num_edges(kind)), "ids")
+            )
+            for kind in kinds
+        ]
+        shares = np.split(np.concatenate(values)[places], ends)
+        for at, (kind, share) in enumerate(zip(kinds, shares, strict=True)):
+            path = f"sampled-edge-{at}-{len(written)}.npy"
+            np.save(folder / path, share)
+            own = {"type": type_name(kind)} if is_typed(schema) else {}
+            entry = {"domain": "edge", **own, "name": name, "format": "numpy", "path": path}
+            written.append({**entry, BY_PLACE: True})
+    return written
 
 
 def _write_rows(
