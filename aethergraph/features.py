@@ -70,6 +70,7 @@ class FeatureStore(RowTable):
 
     _origin: Origin | None
     _storage: str
+    _is_writable: bool
 
     @classmethod
     def _make(
@@ -84,6 +85,7 @@ class FeatureStore(RowTable):
         self = cls._over(native.NativeRows(array, code, guard), array.shape, origin, storage)
         self._array = read_only(array)
         self._guard = guard
+        self._is_writable = origin is None and guard is None and bool(array.flags.writeable)
         return self
 
     @classmethod
@@ -101,6 +103,7 @@ class FeatureStore(RowTable):
         self._guard = None
         self._origin = origin
         self._storage = storage
+        self._is_writable = False
         self._row_shape = shape[1:]
         self._num_rows = shape[0]
         self._dtype = native.ARRAY_DTYPES[rows.code]
@@ -238,6 +241,15 @@ class FeatureStore(RowTable):
         return self._storage
 
     @property
+    def is_writable(self) -> bool:
+        """Whether the rows are memory of this process that may be written to, such as an array's.
+
+        Not those of a file (copied into memory they are still the file's), and not those of a
+        read-only array. Who writes does it through :meth:`tensor`.
+        """
+        return self._is_writable
+
+    @property
     def guard(self) -> native.FileGuard | None:
         """Watches the file that the rows are mapped from; None if they are not mapped."""
         return self._guard
@@ -254,9 +266,10 @@ class FeatureStore(RowTable):
         the mapping alive: after :meth:`close`, after the file is unlinked, after this store is
         collected. bfloat16 rows are ``torch.bfloat16``.
 
-        torch has no read-only tensors: do not write to it in place (``t += 1``, ``out=t``). Where
-        rows are mapped, memory is write-protected and such a write ends the process; clone first.
-        If the file is made shorter, missing pages read as zeros, as with :attr:`array`.
+        torch has no read-only tensors: do not write to it in place (``t += 1``, ``out=t``) unless
+        rows are :attr:`is_writable`. Where they are mapped, memory is write-protected and such a
+        write ends the process; clone first. If the file is made shorter, missing pages read as
+        zeros, as with :attr:`array`.
 
         Returns:
             torch.Tensor of :attr:`shape` on the CPU.

@@ -414,6 +414,21 @@ def test_views_outlive_the_store_and_the_file(tmp_path: Path, name: str) -> None
     assert name not in Path("/proc/self/maps").read_text()
 
 
+def test_which_rows_may_be_written(tmp_path: Path) -> None:
+    rows = table("float32")
+    store = FeatureStore.from_array(rows)
+    assert store.is_writable and pickle.loads(pickle.dumps(store)).is_writable
+    fixed = rows[:20]
+    fixed.flags.writeable = False
+    assert not FeatureStore.from_array(fixed).is_writable
+    store.save(tmp_path / "rows.bin")
+    mapped = FeatureStore.load(tmp_path / "rows.bin")
+    assert not mapped.is_writable and not mapped.to_memory().is_writable
+    graph = Graph.from_edges(2, [0, 1], [1, 0], edge_weight=[1.0, 2.0], edge_attrs={"w": [3, 4]})
+    assert graph.edge_attrs["w"].is_writable
+    assert not graph.value_stores("edge")["edge_weight"].is_writable
+
+
 def test_a_closed_store_says_so() -> None:
     with FeatureStore.from_array([1.0, 2.0]) as store:
         assert store.gather([1]).tolist() == [2.0]

@@ -77,8 +77,60 @@ def test_update() -> None:
         feature.update(torch.ones(2, 3), torch.tensor([0, 100]))
     assert (caught.value.position, caught.value.value) == (1, 100)
     assert not feature.read().any()
-    with pytest.raises(errors.UnsupportedError, match="update: these rows are a FeatureStore's"):
-        Feature(Rows.from_array(ROWS)).update(torch.ones(1, 3), IDS[:1])
+    fixed = ROWS[:50]  # a view of an array that may be written to
+    fixed.flags.writeable = False
+    with pytest.raises(errors.UnsupportedError, match="update: these rows are not written"):
+        Feature(Rows.from_array(fixed)).update(torch.ones(1, 3), IDS[:1])
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("keep_order", [False, True])
+def test_update_of_a_graphs_attributes(typed: bool, keep_order: bool) -> None:
+    graph: Any = make_typed(keep_order) if typed else make_graph(keep_order=keep_order)
+    if not typed:
+        graph.node_attrs["half"] = torch.zeros(NUM_NODES, 2, dtype=torch.bfloat16)
+    store = FeatureStore(graph)
+    ids = torch.tensor([2, 7, 39])
+    for key in list(store.keys()):
+        rows = store.read(*key)
+        value = 1 - rows[ids] if rows.dtype != torch.bool else ~rows[ids]
+        store.update(*key, value, ids)
+        rows[ids] = value
+        assert torch.equal(store.read(*key), rows)
+        assert torch.equal(FeatureStore(graph).read(*key), rows)
+        back = rows.flip(0)
+        store.update(*key, back)
+        assert torch.equal(store.read(*key), back)
+    with pytest.raises(errors.InvalidArgumentError, match="is no feature; there are"):
+        store.update("node", None, "q", torch.ones(1))
+
+
+def test_what_of_a_graph_is_not_updated(tmp_path: Path) -> None:
+    ones = np.ones(1500, np.float32)
+    make_graph(edge_weight=ones, keep_order=True).save(tmp_path / "graph")
+    graph = Graph.load(tmp_path / "graph")
+    graph.node_attrs["copied"] = graph.node_attrs["x"].to_memory()
+    weighted = make_graph(edge_weight=ones)
+    for store, key in (
+        (FeatureStore(graph), ("node", None, "x")),
+        (FeatureStore(graph), ("node", None, "copied")),
+        (FeatureStore(graph), ("edge", None, "p")),
+        (FeatureStore(weighted), ("edge", None, "edge_weight")),
+    ):
+        with pytest.raises(errors.UnsupportedError, match="update: these rows are not written"):
+            store.update(*key, store.read(*key))
+    graph.edge_attrs["p"] = graph.edge_attrs["p"].tensor().clone()  # as the message says
+    store = FeatureStore(graph)
+    store.update("edge", None, "p", torch.tensor([7.0]), torch.tensor([3]))
+    assert store.read("edge", None, "p", torch.tensor([3])).item() == 7
+
+
+def test_devices() -> None:
+    graph = make_graph()
+    store, feature = FeatureStore(graph), Feature(torch.tensor(ROWS))
+    assert store.to("cpu") is store and feature.to(torch.device("cpu")) is feature
+    assert not store.is_pinned() and not feature.is_pinned()
+    assert not Feature(Rows.from_array(ROWS)).is_pinned()
 
 
 def test_a_store_of_a_whole_graph() -> None:

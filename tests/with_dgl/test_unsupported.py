@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import dgl.dataloading as stock
+import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader
@@ -23,6 +25,7 @@ from aethergraph.dgl import (
     SAINTSampler,
 )
 from aethergraph.dgl.graphbolt import Feature, SamplingGraph, save_ondisk_dataset
+from aethergraph.dgl.graphbolt import FeatureStore as BoltFeatures
 
 NODES = torch.arange(10)
 USERS = {"user": NODES}
@@ -56,6 +59,12 @@ def half_precision() -> Any:
     graph = make_graph()
     graph.node_attrs["half"] = torch.zeros(150, 2, dtype=torch.bfloat16)
     return graph
+
+
+def file_rows() -> Rows:
+    with TemporaryDirectory() as folder:
+        np.save(f"{folder}/x.npy", np.zeros((5, 2), np.float32))
+        return Rows.load(f"{folder}/x.npy")
 
 
 def temporal(graph: SamplingGraph, **names: str) -> Any:
@@ -162,8 +171,17 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "pinned": (lambda: bolt().to("pinned"), "device = 'pinned'", "copy_to"),
     "shared memory": (lambda: shared(bolt()), "shared_memory_name = 'name'", "save it to a file"),
     "update of files": (
-        lambda: Feature(Rows.from_array(torch.zeros(5, 2).numpy())).update(torch.zeros(5, 2)),
+        lambda: Feature(file_rows()).update(torch.zeros(5, 2)),
         "update", "Feature(feature.read())",
+    ),
+    "pinned features": (
+        lambda: Feature(torch.zeros(5, 2)).pin_memory_(), "pin_memory_", "gb.TorchBasedFeature"
+    ),
+    "features on a GPU": (
+        lambda: Feature(torch.zeros(5, 2)).to("cuda"), "device = 'cuda'", "gb.TorchBasedFeature"
+    ),
+    "pinned stores": (
+        lambda: BoltFeatures(make_graph()).to("pinned"), "device = 'pinned'", "copy_to"
     ),
     "bfloat16 in numpy's files": (
         lambda: save_ondisk_dataset(half_precision(), Path("never")), "'half'", "as float32"

@@ -31,7 +31,31 @@ __all__ = ["EdgeFeature", "Feature", "FeatureStore"]
 Ids: TypeAlias = "NDArray[np.int64]"
 
 
-class Feature(gb.Feature):  # type: ignore[misc]
+class _OnCpu:
+    """What GraphBolt's features in memory can do about devices, as far as it goes here."""
+
+    def pin_memory_(self) -> Any:
+        """Refused: rows are read by the CPU, wherever they are."""
+        raise UnsupportedError(
+            "pin_memory_ is not supported: rows are read by the CPU and batches move with copy_to; "
+            "rows that fit in memory can be a gb.TorchBasedFeature(feature.read()), which has it"
+        )
+
+    def to(self, device: Any) -> Any:
+        """Itself for the CPU.
+
+        Raises:
+            UnsupportedError: another device, or "pinned".
+        """
+        if str(device) != "cpu":
+            raise UnsupportedError(
+                f"device = {str(device)!r}: rows are read by the CPU, batches move with copy_to; "
+                "rows that fit there can be a gb.TorchBasedFeature(feature.read()), which has to()"
+            )
+        return self
+
+
+class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
     """Rows that GraphBolt's ``fetch_feature`` reads, in memory or in a file.
 
     ::
@@ -84,21 +108,29 @@ class Feature(gb.Feature):  # type: ignore[misc]
     def update(self, value: Tensor, ids: Tensor | None = None) -> None:
         """Write rows; those of a tensor or an array are written where they are.
 
+        So are those of attributes that a graph was given as such. A sampler that has begun to draw
+        by them goes on with what it has read.
+
         Args:
             value: rows [n, ...] of the same shape and dtype.
             ids: [n] which; None: all of them.
 
         Raises:
-            UnsupportedError: rows of a :class:`aethergraph.FeatureStore`, which are not written.
+            UnsupportedError: rows of a file, of a read-only array, or a graph's own weights and
+                times, which are not written.
             InvalidArgumentError: another shape or dtype.
             OutOfRangeError: an id that is no row, with its position.
         """
         column = self._column.live()
         rows = column.tensor
+        if rows is None and column.rows.is_writable:
+            rows = column.rows.tensor()
         if rows is None:
             raise UnsupportedError(
-                "update: these rows are a FeatureStore's, which is read only; make the feature of "
-                "a tensor, such as Feature(feature.read())"
+                "update: these rows are not written, as those of files, of read-only arrays and of "
+                "a graph's own weights and times; make a feature of a copy in memory, "
+                "Feature(feature.read()), or give the graph one before FeatureStore(graph), as "
+                "graph.node_attrs[name] = graph.node_attrs[name].tensor().clone()"
             )
         count = len(rows) if ids is None else len(ids)
         if value.dtype != rows.dtype or tuple(value.shape) != (count, *rows.shape[1:]):
@@ -116,6 +148,11 @@ class Feature(gb.Feature):  # type: ignore[misc]
                 value=int(own[at]),
             )
         rows[torch.from_numpy(self._rows_of(own))] = value.detach().to(rows.device)
+
+    def is_pinned(self) -> bool:
+        """Whether they are a tensor in page-locked memory."""
+        tensor = self._column.tensor
+        return tensor is not None and tensor.is_pinned()
 
     def metadata(self) -> dict[str, Any]:
         """What was given, else nothing."""
@@ -163,7 +200,7 @@ class EdgeFeature(Feature):
         return self._numbers.own(ids, "ids")
 
 
-class FeatureStore(gb.BasicFeatureStore):  # type: ignore[misc]
+class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
     """All node data and edge data of a graph, by name, for ``fetch_feature``.
 
     ::
@@ -220,8 +257,12 @@ class FeatureStore(gb.BasicFeatureStore):  # type: ignore[misc]
         value: Tensor,
         ids: Tensor | None = None,
     ) -> None:
-        """Write rows; see :meth:`Feature.update`, which refuses those of a graph."""
+        """Write rows of ``ids``; see :meth:`Feature.update`."""
         self._feature(domain, type_name, feature_name).update(value, ids)
+
+    def is_pinned(self) -> bool:
+        """Whether all features are, as those of GraphBolt."""
+        return all(feature.is_pinned() for feature in self._features.values())
 
     def _feature(self, *key: str | None) -> Feature:
         if key not in self._features:
