@@ -222,7 +222,7 @@ class Adjacency(NoStrayAttributes):
         """
         ids = as_ids(edges, "edges")
         parts = self._edges()
-        check_ids(ids, parts.num_edges, "edges")
+        check_ids(ids, parts.num_edges, "edges", "edges")
         lists = parts.any_lists
         minor = lists.topology.ids_at(ids)
         found = np.searchsorted(lists.indptr, ids.astype(np.uint64), side="right") - 1

@@ -118,11 +118,11 @@ def as_node(value: Any, num_nodes: int, name: str) -> int:
     return node
 
 
-def describe_range(num_nodes: int) -> str:
-    """The end of a message about an id that does not exist."""
-    if num_nodes == 0:
-        return "out of range: the graph has no nodes"
-    return f"not in 0..{num_nodes - 1} (num_nodes={num_nodes})"
+def describe_range(count: int, what: str = "nodes") -> str:
+    """The end of a message about an id that does not exist, of nodes or of edges."""
+    if count == 0:
+        return f"out of range: the graph has no {what}"
+    return f"not in 0..{count - 1} (num_{what}={count})"
 
 
 def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None:

@@ -311,16 +311,16 @@ def _value_stores(
     }
 
 
-def name_id(error: OutOfRangeError, name: str, num_nodes: int) -> OutOfRangeError:
+def name_id(error: OutOfRangeError, name: str, count: int, what: str = "nodes") -> OutOfRangeError:
     """A native range error, told with the argument's name, position and value."""
     if error.position is None:
         return error
-    message = f"{name}[{error.position}] = {error.value} is {describe_range(num_nodes)}"
+    message = f"{name}[{error.position}] = {error.value} is {describe_range(count, what)}"
     return OutOfRangeError(message, position=error.position, value=error.value)
 
 
-def check_ids(ids: Ids, count: int, name: str) -> None:
-    """Check that ids are in ``0 .. count - 1``.
+def check_ids(ids: Ids, count: int, name: str, what: str = "nodes") -> None:
+    """Check that ids, of nodes or of ``what``, are in ``0 .. count - 1``.
 
     Raises:
         OutOfRangeError: names the first that is not, and its position.
@@ -328,7 +328,7 @@ def check_ids(ids: Ids, count: int, name: str) -> None:
     low, high = native.id_bounds(ids)
     if len(ids) and (low < 0 or high >= count):
         at = int(((ids < 0) | (ids >= count)).argmax())
-        raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count)
+        raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count, what)
 
 
 # ---- building --------------------------------------------------------------------------------

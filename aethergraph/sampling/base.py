@@ -180,7 +180,7 @@ def as_window(window: Any) -> float | int | None:
 def as_excluded(edges: ArrayLike, num_edges: int, name: str) -> Ids:
     """Edge ids to leave out, checked, ascending and distinct."""
     ids = as_ids(edges, name)
-    check_ids(ids, num_edges, name)
+    check_ids(ids, num_edges, name, "edges")
     return np.unique(ids)
 
 

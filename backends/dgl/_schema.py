@@ -71,7 +71,7 @@ class EdgeNumbers:
 
     def own(self, shown: Ids, name: str) -> Ids:
         """The graph's ids of those that users give, checked."""
-        check_ids(shown, self._count, name)
+        check_ids(shown, self._count, name, "edges")
         if self._order is None:
             return shown
         tables = _inverses.setdefault(self._graph, {})
