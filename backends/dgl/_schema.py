@@ -86,10 +86,18 @@ class EdgeNumbers:
 def check_graph(graph: Any) -> None:
     """Whether this is a graph of ours."""
     if not isinstance(graph, (Graph, HeteroGraph)):
-        hint = ": from_dgl(graph) makes one" if hasattr(graph, "canonical_etypes") else ""
         raise InvalidArgumentError(
-            f"graph must be an aethergraph Graph or HeteroGraph, got {type(graph).__name__}{hint}"
+            f"graph must be an aethergraph Graph or HeteroGraph, got {type(graph).__name__}"
+            f"{_where_it_is(graph)}"
         )
+
+
+def _where_it_is(graph: Any) -> str:
+    if isinstance(getattr(graph, "graph", None), (Graph, HeteroGraph)):
+        return ", whose .graph is one"
+    if hasattr(graph, "csc_indptr"):
+        return ": from_fused_csc(graph) makes one"
+    return ": from_dgl(graph) makes one" if hasattr(graph, "canonical_etypes") else ""
 
 
 class Schema:

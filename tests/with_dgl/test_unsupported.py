@@ -24,7 +24,7 @@ from aethergraph.dgl import (
     NeighborSampler,
     SAINTSampler,
 )
-from aethergraph.dgl.graphbolt import Feature, SamplingGraph, save_ondisk_dataset
+from aethergraph.dgl.graphbolt import Feature, SamplingGraph, save_ondisk_dataset, to_fused_csc
 from aethergraph.dgl.graphbolt import FeatureStore as BoltFeatures
 
 NODES = torch.arange(10)
@@ -146,6 +146,28 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         lambda: one().subgraph(NODES, store_ids=False), "store_ids = False", "leave it out"
     ),
     # GraphBolt
+    "a graph to sample at once": (
+        lambda: at_once(make_graph(), [3]), "got Graph", ": SamplingGraph(graph) is one"
+    ),
+    "a storage to sample at once": (
+        lambda: at_once(one(), [3]), "got GraphStorage", ": SamplingGraph(storage.graph) is one"
+    ),
+    "GraphBolt's graph to sample at once": (
+        lambda: at_once(to_fused_csc(make_graph()), [3]),
+        "got FusedCSCSamplingGraph", ": SamplingGraph(from_fused_csc(graph)) is one",
+    ),
+    "a storage as a graph": (
+        lambda: save_ondisk_dataset(one(), Path("never")),  # type: ignore[arg-type]
+        "got GraphStorage", "whose .graph is one",
+    ),
+    "a sampling graph as a graph": (
+        lambda: GraphStorage(bolt()),  # type: ignore[arg-type]
+        "got SamplingGraph", "whose .graph is one",
+    ),
+    "GraphBolt's graph as a graph": (
+        lambda: BoltFeatures(to_fused_csc(make_graph())),
+        "got FusedCSCSamplingGraph", "from_fused_csc(graph) makes one",
+    ),
     "not deduplicated": (
         lambda: at_once(bolt(), [3], deduplicate=False), "deduplicate = False", "sample_neighbor"
     ),

@@ -19,7 +19,10 @@ from aethergraph.dgl._arguments import seed_hashes
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
+from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
@@ -80,7 +83,7 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
         if not isinstance(graph, SamplingGraph):
             raise InvalidArgumentError(
                 f"graph must be a SamplingGraph of aethergraph.dgl.graphbolt, got "
-                f"{type(graph).__name__}: from_fused_csc(graph) makes a graph for one"
+                f"{type(graph).__name__}{_how_to_make(graph)}"
             )
         if not deduplicate:
             raise UnsupportedError(
@@ -136,6 +139,16 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             # GraphBolt lays the ends out pair by pair, but their times end by end.
             minibatch._seeds_timestamp = times.view(2, -1).T.reshape(-1)
         return minibatch
+
+
+def _how_to_make(graph: Any) -> str:
+    if isinstance(graph, (Graph, HeteroGraph)):
+        return ": SamplingGraph(graph) is one"
+    if isinstance(graph, GraphStorage):
+        return ": SamplingGraph(storage.graph) is one"
+    if isinstance(graph, gb.FusedCSCSamplingGraph):
+        return ": SamplingGraph(from_fused_csc(graph)) is one"
+    return ""
 
 
 class _Layers:
