@@ -44,7 +44,9 @@ _KEPT_WALKS = 16
 
 #: What code looks for that needs a DGLGraph, and what to take instead.
 _HINTS = {
-    "_graph": "take ClusterGCNSampler and SAINTSampler of aethergraph.dgl, or to_dgl(graph)",
+    "_graph": "DGL's functions in C++ need a DGLGraph: for random walks take RandomWalker of "
+    "aethergraph, for these samplers ClusterGCNSampler and SAINTSampler of aethergraph.dgl, for "
+    "all else to_dgl(graph)",
     "_node_frames": "gpu_cache= is for a DGLGraph: leave it out",
     "pin_memory_": "use_uva= is for a DGLGraph: leave it out",
     "create_formats_": "use_uva= is for a DGLGraph: leave it out",

@@ -128,6 +128,19 @@ class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
         UnsupportedError (when sampling): walks over a graph of several types.
     """
 
+    def sample(self, g: GraphStorage, indices: Any) -> Any:
+        """A subgraph of the nodes that are drawn.
+
+        Raises:
+            UnsupportedError: a graph of several types.
+        """
+        if isinstance(g, GraphStorage) and not g.is_homogeneous:
+            raise UnsupportedError(
+                "SAINTSampler is for graphs with one type of nodes and edges: take NeighborSampler "
+                "or ShaDowKHopSampler for many"
+            )
+        return super().sample(g, indices)
+
     def walk_sampler(self, g: GraphStorage) -> Tensor:
         """The nodes that random walks visit."""
         graph = storage_of(g).graph

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import dgl
 import dgl.dataloading as stock
 import numpy as np
 import pytest
@@ -122,12 +123,24 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "walks of types": (
         lambda: SAINTSampler("walk", (2, 2)).sample(many(), NODES),
-        "mode = 'walk'", "ShaDowKHopSampler for many",
+        "SAINTSampler", "ShaDowKHopSampler for many",
+    ),
+    "SAINT's nodes of types": (
+        lambda: SAINTSampler("node", 5).sample(many(), NODES),
+        "SAINTSampler", "ShaDowKHopSampler for many",
+    ),
+    "SAINT's edges of types": (
+        lambda: SAINTSampler("edge", 5).sample(many(), NODES),
+        "SAINTSampler", "ShaDowKHopSampler for many",
     ),
     "DGL's walks": (
         lambda: stock.SAINTSampler("walk", (2, 2)).sample(one(layout="both"), NODES),
         "_graph", "SAINTSampler",
     ),
+    "DGL's random walks": (
+        lambda: dgl.sampling.random_walk(one(), NODES, length=2), "_graph", "RandomWalker"
+    ),
+    "DGL's subgraphs": (lambda: dgl.in_subgraph(one(), NODES), "_graph", "else to_dgl(graph)"),
     # dgl.dataloading: the loader and the graph
     "use_uva": (lambda: one().pin_memory_, "use_uva", "leave it out"),
     "gpu_cache": (
