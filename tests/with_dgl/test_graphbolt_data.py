@@ -406,6 +406,8 @@ def test_a_fused_graph_and_back(typed: bool, tmp_path: Path) -> None:
     fused = torch.load(tmp_path / "fused.pt")
     sampling = SamplingGraph(graph)
     assert fused.num_nodes == sampling.num_nodes and fused.num_edges == sampling.num_edges
+    assert fused.total_num_nodes == sampling.total_num_nodes
+    assert fused.total_num_edges == sampling.total_num_edges
     assert fused.node_type_to_id == sampling.node_type_to_id
     assert fused.edge_type_to_id == sampling.edge_type_to_id
     again = from_fused_csc(fused)

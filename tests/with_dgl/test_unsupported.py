@@ -202,6 +202,18 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         lambda: temporal(named_twice(), edge_timestamp_attr_name="p"),
         "edge_timestamp_attr_name = 'p'", "rename one",
     ),
+    "lists": (lambda: bolt().csc_indptr, "csc_indptr", ".graph.csc()"),
+    "sources": (lambda: typed_bolt().indices, "indices", "to_fused_csc(graph)"),
+    "attributes of edges": (
+        lambda: bolt().edge_attributes, "edge_attributes", ".graph.edge_attrs"
+    ),
+    "attributes of nodes": (
+        lambda: bolt().node_attributes, "node_attributes", ".graph.node_attrs"
+    ),
+    "a pinned graph": (lambda: bolt().pin_memory_(), "pin_memory_", "leave it out"),
+    "another method of GraphBolt's": (
+        lambda: bolt().metadata, "metadata", "to_fused_csc(graph)"
+    ),
     "on a GPU": (lambda: bolt().to("cuda"), "device = 'cuda'", "copy_to"),
     "pinned": (lambda: bolt().to("pinned"), "device = 'pinned'", "copy_to"),
     "shared memory": (lambda: shared(bolt()), "shared_memory_name = 'name'", "save it to a file"),

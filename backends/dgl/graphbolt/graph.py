@@ -21,6 +21,7 @@ from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Lists, Options, Walk, make_lists
+from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._parts import (
     edge_type,
     is_typed,
@@ -49,7 +50,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 _KEPT_WALKS = 16
 
 
-class SamplingGraph(Keyed, StockSamplingGraph):  # type: ignore[misc]
+class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc]
     """A graph that GraphBolt's stock samplers take in the place of a ``FusedCSCSamplingGraph``.
 
     ::
