@@ -124,6 +124,10 @@ def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.Mo
     folder = tmp_path / "work"
     shutil.copytree(prepared, folder)
     monkeypatch.chdir(folder)
+    run_blocks(page, found)
+
+
+def run_blocks(page: Path, found: list[Block]) -> None:
     name = str(page.relative_to(ROOT))
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in found:
@@ -132,6 +136,23 @@ def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.Mo
             exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
         elif block.kind == "console":
             run_console(block, name)
+
+
+def test_the_page_of_dgl_over_a_graph_that_kept_its_order(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
+    from aethergraph import Graph
+
+    folder = tmp_path / "work"
+    shutil.copytree(prepared, folder)
+    src, dst = np.loadtxt(folder / "edges.csv", np.int64, delimiter=",", skiprows=1).T
+    graph = Graph.from_edges(2000, src, dst, keep_order=True)
+    assert graph.edge_order is not None and (np.diff(graph.edge_order.astype(np.int64)) < 0).any()
+    graph.save(folder / "graph.bin")
+    monkeypatch.chdir(folder)
+    page = ROOT / "docs" / "dgl.md"
+    run_blocks(page, [b for b in blocks(page) if b.skip is None and b.kind == "python"])
 
 
 def is_there(module: str | None) -> bool:
