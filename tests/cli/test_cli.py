@@ -59,6 +59,16 @@ def graph_file(edges: Path, tmp_path: Path) -> Path:
     return path
 
 
+def test_the_module_is_the_command(graph_file: Path) -> None:
+    command = [sys.executable, "-m", "aethergraph", "info", graph_file.name]
+    done = subprocess.run(command, cwd=graph_file.parent, capture_output=True, text=True)
+    assert done.returncode == 0 and "graph.bin" in done.stdout, done.stderr
+    wrong = subprocess.run([*command[:3], "nothing"], capture_output=True, text=True)
+    assert (
+        wrong.returncode == 2 and "aethergraph" in wrong.stderr and "__main__" not in wrong.stderr
+    )
+
+
 # ---- convert ---------------------------------------------------------------------------------
 
 

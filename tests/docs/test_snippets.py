@@ -94,7 +94,8 @@ def run_console(block: Block, page: str) -> None:
     for offset, line in enumerate(block.text.splitlines()):
         if not line.startswith("$ "):
             continue
-        for output in re.findall(r"convert .*-o (\S+)", line):
+        outputs = re.findall(r" (?:-o|--features-out) (\S+)", line) if "convert " in line else []
+        for output in outputs:
             Path(output).unlink(missing_ok=True)  # convert overwrites nothing
         done = subprocess.run(
             ["bash", "-c", line[2:]],
@@ -153,6 +154,27 @@ def test_the_page_of_dgl_over_a_graph_that_kept_its_order(
     monkeypatch.chdir(folder)
     page = ROOT / "docs" / "dgl.md"
     run_blocks(page, [b for b in blocks(page) if b.skip is None and b.kind == "python"])
+
+
+def test_the_commands_of_the_readme_make_what_its_snippets_load(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("typer")
+    for name in ("edges.csv", "features.npy", "labels.npy"):
+        shutil.copy(prepared / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found = list(blocks(ROOT / "README.md"))
+    wanted = {
+        name
+        for block in found
+        if block.kind == "python"
+        for name in re.findall(r"load(?:_features)?\(\"([^\"]+)", block.text)
+    }
+    assert {"graph.bin", "features.bin"} <= wanted
+    for block in found:
+        if block.kind == "console" and block.skip is None:
+            run_console(block, "README.md")
+    assert [name for name in sorted(wanted) if not Path(name).exists()] == []
 
 
 def is_there(module: str | None) -> bool:
