@@ -29,6 +29,8 @@ __all__ = [
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
+_LARGEST = (1 << 63) - 1
+
 
 def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
     """The fanouts of one hop, by edge type in the graph's order.
@@ -49,15 +51,20 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
 
 
 def check_fanout(fanout: Any, name: str) -> int:
-    """An integer of at least -1."""
+    """An integer of at least -1, and of 64 bits."""
     if isinstance(fanout, Tensor) and fanout.ndim == 0:
         fanout = fanout.item()
     if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
         raise InvalidArgumentError(f"{name} = {fanout!r} is no integer")
     count = int(fanout.__index__())
-    if not -1 <= count < 1 << 63:
+    if count < -1:
         raise InvalidArgumentError(
             f"{name} = {count}: a fanout is >= 0, or -1 for all neighbours", value=count
+        )
+    if count > _LARGEST:
+        raise InvalidArgumentError(
+            f"{name} = {count}: the largest fanout is {_LARGEST}; -1 takes all neighbours",
+            value=count,
         )
     return count
 

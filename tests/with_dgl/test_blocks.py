@@ -391,6 +391,20 @@ def test_options_that_cannot_be(options: Any, text: str) -> None:
         NeighborSampler([5], **options)
 
 
+def test_fanouts_that_are_too_large_or_too_small() -> None:
+    storage = GraphStorage(make_graph())
+    NeighborSampler([2**63 - 1]).sample(storage, torch.tensor([3]))
+    for fanout, text in (
+        (2**63, r"the largest fanout is 9223372036854775807; -1 takes all"),
+        (-2, r"a fanout is >= 0, or -1 for all neighbours"),
+    ):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=rf"fanouts\[0\] = {fanout}: {text}"
+        ) as caught:
+            NeighborSampler([fanout])
+        assert caught.value.value == fanout
+
+
 def test_seeds_that_cannot_be() -> None:
     storage, typed = GraphStorage(make_graph()), GraphStorage(make_typed())
     sampler = NeighborSampler([5])
