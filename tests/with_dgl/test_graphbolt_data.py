@@ -152,8 +152,8 @@ def test_a_store_of_a_whole_graph() -> None:
     assert typed.read("edge", ":".join(VOTES), "w", IDS).shape == (4,)
     assert typed.size("node", "post", "x") == torch.Size([6])
     assert typed.metadata("node", "post", "x") == {}
-    with pytest.raises(errors.UnsupportedError, match="update: these rows are a FeatureStore's"):
-        typed.update("node", "post", "x", torch.zeros(60, 6))
+    typed.update("node", "post", "x", torch.zeros(60, 6))
+    assert not typed.read("node", "post", "x").any()
     key = "node", "tag", "x"
     for call in (
         lambda: typed.read(*key, IDS),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
 
-from aethergraph.dgl.graphbolt.export import BY_PLACE, FLAT
+from aethergraph.dgl.graphbolt.export import COPY, FLAT
 from aethergraph.errors import InvalidArgumentError, MissingFileError
 
 __all__ = ["Entry", "Metadata", "read_metadata"]
@@ -52,9 +52,9 @@ class Entry:
         return self._fields.get("in_memory", True) is not False
 
     @property
-    def by_place(self) -> bool:
-        """Whether the rows are by place in GraphBolt's lists: the same are there by edge."""
-        return bool(self._fields.get(BY_PLACE))
+    def is_copy(self) -> bool:
+        """Whether the same rows are there once more."""
+        return bool(self._fields.get(COPY))
 
     def need(self, field: str) -> Any:
         """What a field says that must be there."""
@@ -134,7 +134,7 @@ def read_metadata(folder: Path) -> Metadata:
     edge_rows: dict[tuple[str | None, str], Entry] = {}
     for entry in listed:
         of_nodes = entry.choose("domain", ("node", "edge")) == "node"
-        if entry.by_place:
+        if entry.is_copy:
             continue
         _add_rows(node_rows if of_nodes else edge_rows, nodes if of_nodes else edges, entry)
     counts = {name: entry.count() for name, entry in nodes.items()}

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
 
-__all__ = ["BY_PLACE", "FLAT", "save_ondisk_dataset"]
+__all__ = ["COPY", "FLAT", "save_ondisk_dataset"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
 #: A field of ``metadata.yaml``: these rows were one number each, which GraphBolt's are not.
 FLAT = "one_number_per_row"
-#: Another one: these rows are in the order of GraphBolt's lists. The features have them by edge id.
-BY_PLACE = "by_place_in_lists"
+#: Another one: a copy for GraphBolt's sampling, of edges by their place in its lists; the features
+#: have the rows by id.
+COPY = "copy_for_sampling"
 _CHUNK_ROWS = 1 << 16
 
 
@@ -161,8 +162,12 @@ def _write_node_values(folder: Path, schema: Schema, names: list[str]) -> list[A
             path = f"sampled-node-{at}-{len(written)}.npy"
             np.save(folder / path, rows.gather(np.arange(rows.num_rows)))
             own = {"type": ntype} if is_typed(schema) else {}
-            written.append({"domain": "node", **own, "name": name, "format": "numpy", "path": path})
+            written.append(_describe_copy("node", own, name, path))
     return written
+
+
+def _describe_copy(domain: str, own: dict[str, str], name: str, path: str) -> dict[str, Any]:
+    return {"domain": domain, **own, "name": name, "format": "numpy", "path": path, COPY: True}
 
 
 def _write_edge_values(
@@ -193,8 +198,7 @@ def _write_edge_values(
             path = f"sampled-edge-{at}-{len(written)}.npy"
             np.save(folder / path, share)
             own = {"type": type_name(kind)} if is_typed(schema) else {}
-            entry = {"domain": "edge", **own, "name": name, "format": "numpy", "path": path}
-            written.append({**entry, BY_PLACE: True})
+            written.append(_describe_copy("edge", own, name, path))
     return written
 
 
