@@ -130,10 +130,8 @@ class BlockMaker:
         for name in self._containers:
             setattr(block, name, getattr(block, name).copy())
         block._graph = self._index(relations, num_src + counts)
-        block._node_frames = [
-            Frame({dgl.NID: ids}, count) for ids, count in zip(nodes, num_src + counts, strict=True)
-        ]
-        block._edge_frames = [Frame({dgl.EID: p.edge}, p.edge.shape[0]) for p in parts]
+        block._node_frames = [self._frame(dgl.NID, ids) for ids in nodes]
+        block._edge_frames = [self._frame(dgl.EID, part.edge) for part in parts]
         return block
 
     # ---- helpers -------------------------------------------------------------------------
