@@ -174,9 +174,9 @@ def draw(report: Report, cases: Sequence[Case]) -> None:
             axis.set_yticks([n + 0.4 - high / 2 for n in range(len(own))], labels, fontsize=6)
             axis.invert_yaxis()
             axis.axvline(1, color="k", linewidth=0.8)
-            axis.set_xlabel(f"times as fast as {base}, processor time")
+            axis.set_xlabel(f"times as fast as {base}, processor time", fontsize=7)
             axis.set_title(family, fontsize=9)
-            axis.legend(fontsize=6)
+            axis.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.3, -0.17))
 
     common.plot(report, len(FAMILIES), panels)
 
