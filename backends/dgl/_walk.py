@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
 
-__all__ = ["Lists", "Options", "Walk", "edge_ends", "make_lists"]
+__all__ = ["Lists", "Options", "Walk", "Walks", "edge_ends", "make_lists"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
 _NONE = np.empty(0, np.int64)
+
+#: Walks that are kept for calls with the same options.
+_KEPT_WALKS = 16
 
 
 class Options(NamedTuple):
@@ -286,6 +289,44 @@ class Walk:
                 label = "nodes" if len(schema.ntypes) == 1 else f"nodes[{name!r}]"
                 return name_id(OutOfRangeError("", position=at, value=int(own[at])), label, count)
         return error
+
+
+class Walks:
+    """Makes walks over a graph and keeps them for the next call with the same options.
+
+    Args:
+        schema: the graph.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._lists: dict[Any, Lists] = {}
+        self._walks: dict[Any, Walk] = {}
+
+    def get(
+        self,
+        options: Options,
+        layout: Literal["csc", "csr"] = "csc",
+        *,
+        prob: str | None = None,
+        time_attr: str | None = None,
+    ) -> Walk:
+        """Return a walk, made at its first use.
+
+        Raises:
+            LayoutError, InvalidArgumentError: as :func:`make_lists`.
+        """
+        drawn_by = layout, prob, time_attr
+        walk = self._walks.get((options, drawn_by))
+        if walk is None:
+            if drawn_by not in self._lists:
+                self._lists[drawn_by] = make_lists(
+                    self._schema, layout, prob=prob, time_attr=time_attr
+                )
+            if len(self._walks) >= _KEPT_WALKS:
+                self._walks.clear()
+            walk = self._walks[options, drawn_by] = Walk(self._lists[drawn_by], options)
+        return walk
 
 
 def edge_ends(schema: Schema, kind: EdgeType, edges: Ids) -> tuple[Ids, Ids]:

@@ -23,7 +23,7 @@ from aethergraph.dgl._calls import Calls, Repeats
 from aethergraph.dgl._negatives import draw_negatives
 from aethergraph.dgl._queries import Queries
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Lists, Options, Walk, edge_ends, make_lists
+from aethergraph.dgl._walk import Options, Walks, edge_ends
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["GraphStorage"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-
-#: Native samplers that are kept for calls of :meth:`GraphStorage.sample_neighbors`.
-_KEPT_WALKS = 16
 
 #: What code looks for that needs a DGLGraph, and what to take instead.
 _HINTS = {
@@ -120,8 +117,7 @@ class GraphStorage(Keyed, Queries):
         self.etypes = [kind[1] for kind in self.canonical_etypes]
         self.srctypes = self.dsttypes = self.ntypes
         self._blocks: BlockMaker | None = None
-        self._walks: dict[Any, Walk] = {}
-        self._lists: dict[Any, Lists] = {}
+        self._walks = Walks(self._schema)
         self._repeats, self._calls = Repeats(), Calls()
         self._set_seed(seed)
 
@@ -135,13 +131,14 @@ class GraphStorage(Keyed, Queries):
         raise AttributeError(f"GraphStorage has no {name!r}: {hint}")
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_blocks": None, "_walks": {}, "_lists": {}}
+        state = {**self.__dict__, "_blocks": None, "_walks": None}
         state |= {"_schema": self.graph, "_repeats": Repeats(), "_calls": Calls()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._schema = Schema(state["_schema"], self._edge_ids)
+        self._walks = Walks(self._schema)
 
     @property
     def blocks(self) -> BlockMaker:
@@ -218,7 +215,7 @@ class GraphStorage(Keyed, Queries):
                 raise InvalidArgumentError(f"nodes of {ntype!r} hold an id twice: give each once")
         kinds = len(self._schema.own_etypes)
         options = Options(((),) * kinds, induced=True, num_threads=self.num_threads)
-        sample = self._walk("csc", options, None).sample(seeds, 0)
+        sample = self._walks.get(options).sample(seeds, 0)
         return _move(self.induced(sample, relabel_nodes), output_device)
 
     def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
@@ -280,7 +277,7 @@ class GraphStorage(Keyed, Queries):
             excluded = self._schema.edge_ids(exclude_edges, "exclude_edges")
         content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds))
         key = self._batch_key(None, *content)
-        sample = self._walk(layout, options, prob).sample(seeds, key, exclude=excluded)
+        sample = self._walks.get(options, layout, prob=prob).sample(seeds, key, exclude=excluded)
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
         ends, shown = {}, {}
         for i, kind in enumerate(self._schema.own_etypes):
@@ -324,16 +321,6 @@ class GraphStorage(Keyed, Queries):
         return src, dst
 
     # ---- helpers -------------------------------------------------------------------------
-
-    def _walk(self, layout: Literal["csc", "csr"], options: Options, prob: str | None) -> Walk:
-        key = layout, options, prob
-        if key not in self._walks:
-            if (layout, prob) not in self._lists:
-                self._lists[layout, prob] = make_lists(self._schema, layout, prob=prob)
-            if len(self._walks) >= _KEPT_WALKS:
-                self._walks.clear()
-            self._walks[key] = Walk(self._lists[layout, prob], options)
-        return self._walks[key]
 
     def _counts(self) -> dict[str, int]:
         return {name: self._schema.num_nodes(name) for name in self.ntypes}

@@ -20,7 +20,7 @@ from aethergraph.dgl._arguments import check_threads, hop_hashes
 from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Lists, Options, Walk, make_lists
+from aethergraph.dgl._walk import Options, Walks
 from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._parts import (
     edge_type,
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["SamplingGraph", "check_times"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-
-#: Native samplers that are kept for calls with other options.
-_KEPT_WALKS = 16
 
 
 class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc]
@@ -90,8 +87,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         self._schema = Schema(graph, edge_ids)
         self._edge_ids = edge_ids
         self.num_threads = check_threads(num_threads)
-        self._lists: dict[Any, Lists] = {}
-        self._walks: dict[Any, Walk] = {}
+        self._walks = Walks(self._schema)
         self._repeats = Repeats()
         self._set_seed(seed)
 
@@ -137,12 +133,13 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         return f"SamplingGraph({self.graph!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        fresh = {"_walks": {}, "_lists": {}, "_repeats": Repeats()}
+        fresh = {"_walks": None, "_repeats": Repeats()}
         return {**self.__dict__, **fresh, "_schema": self.graph}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._schema = Schema(state["_schema"], self._edge_ids)
+        self._walks = Walks(self._schema)
 
     def to(self, device: Any) -> SamplingGraph:
         """This graph for the CPU.
@@ -234,7 +231,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         seeds = schema.node_ids(nodes, "nodes")
         key = self._hop_key(seeds)
         everything = self._options((-1,) * len(schema.own_etypes))
-        whole = self._walk(everything, probs_name, None).sample(seeds, key)
+        whole = self._walks.get(everything, prob=probs_name).sample(seeds, key)
         node = dict(zip(schema.own_ntypes, whole.node, strict=True))
         keep = [
             choose_fewest(
@@ -362,7 +359,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         time_attr: str | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
-        walk = self._walk(options, prob, time_attr)
+        walk = self._walks.get(options, prob=prob, time_attr=time_attr)
         found = walk.sample_layers(seeds, key, seed_time=seed_time)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
@@ -371,17 +368,6 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """Of edges that are drawn from; None: all alike."""
         rows = None if name is None else self._schema.edge_rows(kind).get(name)
         return None if rows is None or rows.dtype_name == "bool" else rows.gather(edges)
-
-    def _walk(self, options: Options, prob: str | None, time_attr: str | None) -> Walk:
-        named = options, prob, time_attr
-        if named not in self._walks:
-            if len(self._walks) >= _KEPT_WALKS:
-                self._walks.clear()
-            if (prob, time_attr) not in self._lists:
-                found = make_lists(self._schema, prob=prob, time_attr=time_attr)
-                self._lists[prob, time_attr] = found
-            self._walks[named] = Walk(self._lists[prob, time_attr], options)
-        return self._walks[named]
 
 
 def check_times(schema: Schema, seeds: Mapping[str, Ids], times: Any) -> dict[str, NDArray[Any]]:
