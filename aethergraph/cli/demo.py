@@ -17,6 +17,7 @@ __all__ = ["demo_command"]
 class Storage(str, Enum):
     mmap = "mmap"
     memory = "memory"
+    uring = "uring"
     auto = "auto"
 
 
@@ -41,14 +42,24 @@ def demo_command(
     hidden: Annotated[int, typer.Option(min=1, help="Width of the hidden layer.")] = 64,
     learning_rate: Annotated[float, typer.Option(min=0)] = 0.003,
     storage: Annotated[
-        Storage, typer.Option(help="Where our runs keep the adjacency.")
+        Storage, typer.Option(help="Where our runs keep graph and features.")
     ] = Storage.mmap,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="With uring or auto: budget of graph and features, half each, such as 512M.",
+        ),
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Also run PyG on in-memory data.")
     ] = True,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small graph and little training: some seconds.")
+        bool,
+        typer.Option(
+            "--quick", help="A small graph and little training: half a minute, most of it imports."
+        ),
     ] = False,
 ) -> None:
     """Train GraphSAGE on a graph that stays on disk, beside the in-memory way."""
@@ -76,6 +87,7 @@ def demo_command(
         hidden=hidden,
         learning_rate=learning_rate,
         storage=storage.value,
+        memory_budget=memory,
         compare=compare,
         seed=seed,
     )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aethergraph._memory import available_memory, format_size
+from aethergraph._memory import available_memory, format_size, parse_size
 from aethergraph.build.source import ProgressFn
 from aethergraph.demo.dataset import Dataset, prepare
 from aethergraph.demo.options import DemoOptions
@@ -42,11 +42,14 @@ def run_demo(options: DemoOptions) -> list[RunResult]:
     Writes ``report.json`` and ``demo.png`` into ``options.folder``.
 
     Errors:
-        UnsupportedError: torch or torch_geometric is missing.
+        UnsupportedError: torch or torch_geometric is missing, or a budget was given for storage
+            that keeps none.
+        InvalidArgumentError: the budget is no size.
         StorageError, InputError: the files cannot be made or read.
         RunFailed: a run ended with an error.
     """
     _require("torch", "torch_geometric")
+    _check_budget(options)
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
     dataset = _prepare(options, console)
     console.print()
@@ -74,6 +77,18 @@ def _require(*modules: str) -> None:
     if missing:
         raise UnsupportedError(
             f"the demonstration needs {' and '.join(missing)}: pip install 'aethergraph[pyg]'"
+        )
+
+
+def _check_budget(options: DemoOptions) -> None:
+    """Refuse a budget before minutes are spent on making files."""
+    if options.memory_budget is None:
+        return
+    parse_size(options.memory_budget)
+    if options.storage not in ("uring", "auto"):
+        raise UnsupportedError(
+            f"storage {options.storage!r} keeps no memory budget: --memory goes with --storage "
+            "uring or auto"
         )
 
 
@@ -133,6 +148,7 @@ def _spec(mode: str, options: DemoOptions, dataset: Dataset) -> RunSpec:
         hidden=options.hidden,
         learning_rate=options.learning_rate,
         storage=options.storage,
+        memory_budget=options.memory_budget,
         seed=options.seed,
     )
 

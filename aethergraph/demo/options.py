@@ -13,7 +13,8 @@ class DemoOptions:
     """Options of :func:`aethergraph.demo.run_demo`; see ``aethergraph demo --help``.
 
     ``edges``, ``features`` and ``labels`` are the user's own files; without them a graph of
-    ``num_nodes`` nodes and ``num_edges`` edges is generated.
+    ``num_nodes`` nodes and ``num_edges`` edges is generated. ``memory_budget`` is that of our runs:
+    one half for the graph, one for the features; only with storage that keeps one.
     """
 
     folder: Path
@@ -31,11 +32,12 @@ class DemoOptions:
     learning_rate: float = 0.003
     eval_nodes: int = 2048
     storage: str = "mmap"
+    memory_budget: str | None = None
     compare: bool = True
     seed: int = 0
 
     def quick(self) -> DemoOptions:
-        """The same in some seconds: a small graph, two short epochs."""
+        """Return these options cut down to a small graph and two short epochs."""
         return replace(
             self,
             num_nodes=min(self.num_nodes, 20_000),

@@ -24,6 +24,9 @@ NAMES = {
 }
 
 
+#: Fewer batches last a second or less: the ratio of two such runs says nothing.
+ENOUGH_BATCHES = 100
+
 _COLUMNS = (
     "batches/s",
     "wait",
@@ -78,9 +81,14 @@ EXPLANATION = (
 
 
 def speed_lines(results: list[RunResult]) -> list[str]:
-    """Ratios to the in-memory way, if that ran."""
+    """Compare speeds with the in-memory way, if that ran and enough was trained to tell."""
     ran = {one.mode: one for one in results if one.skipped is None}
     base = ran.get("pyg")
+    if base is not None and base.settled_batches < ENOUGH_BATCHES:
+        return [
+            f"Speeds are not compared: {base.settled_batches} batches after the first epoch are "
+            f"too few to tell, {ENOUGH_BATCHES} would do (--epochs, --batches)."
+        ]
     lines = []
     for mode in ("stock", "native"):
         if base is None or mode not in ran:
@@ -118,6 +126,7 @@ def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | N
 
         mpl.use("Agg")
         import matplotlib.pyplot as plt
+        from matplotlib.ticker import MultipleLocator
     except ImportError as error:
         return f"no plot: matplotlib cannot be imported ({error}): pip install 'aethergraph[plot]'"
     ran = [one for one in results if one.skipped is None and one.epochs]
@@ -137,7 +146,9 @@ def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | N
     left.set(
         xlabel="epoch", ylabel="accuracy on held-out nodes, %", title="Accuracy", ylim=(0, 100)
     )
-    left.xaxis.get_major_locator().set_params(integer=True)
+    most = max((len(one.epochs) for one in ran), default=1)
+    left.set_xlim(0.5, most + 0.5)  # also of one epoch: it would be an axis from 0.95 to 1.05
+    left.xaxis.set_major_locator(MultipleLocator(-(-most // 10)))
     left.legend(fontsize=8)
     left.grid(alpha=0.3)
     graphs = [one for one in ran if one.mode != "mlp"]

@@ -63,6 +63,11 @@ class RunResult:
         return self.epochs[1:] or self.epochs
 
     @property
+    def settled_batches(self) -> int:
+        """Training batches after the first epoch."""
+        return sum(epoch.batches for epoch in self.epochs[1:])
+
+    @property
     def batches_per_second(self) -> float:
         seconds = sum(e.seconds for e in self._settled())
         return sum(e.batches for e in self._settled()) / seconds if seconds else 0.0

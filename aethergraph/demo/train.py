@@ -20,6 +20,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from aethergraph._memory import parse_size
 from aethergraph.demo.memory import MemoryWatch
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
@@ -45,6 +46,7 @@ class RunSpec:
     hidden: int
     learning_rate: float
     storage: str
+    memory_budget: str | None
     seed: int
 
     def encode(self) -> str:
@@ -125,8 +127,9 @@ class _GraphSource:
 
 def _open_graph(spec: RunSpec) -> Graph:
     storage: Any = spec.storage
-    graph = Graph.load(spec.graph, storage=storage)
-    graph.load_features(spec.features)
+    half = None if spec.memory_budget is None else parse_size(spec.memory_budget) // 2
+    graph = Graph.load(spec.graph, storage=storage, memory_budget=half)
+    graph.load_features(spec.features, storage=storage, memory_budget=half)
     graph.node_attrs["y"] = FeatureStore.load(spec.labels)
     return graph
 

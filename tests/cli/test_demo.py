@@ -19,7 +19,7 @@ from aethergraph.cli.app import app
 from aethergraph.demo import DemoOptions, dataset, main, report, runs
 from aethergraph.demo.memory import MemoryWatch, resident
 from aethergraph.demo.train import RunSpec, Skipped, split_nodes
-from aethergraph.errors import StorageError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 
 TINY = {"num_nodes": 3000, "num_edges": 30_000, "num_features": 16}
 
@@ -43,6 +43,7 @@ def spec_for(made: dataset.Dataset, mode: str, **changes: Any) -> RunSpec:
         "hidden": 8,
         "learning_rate": 0.01,
         "storage": "mmap",
+        "memory_budget": None,
         "seed": 0,
     }
     return RunSpec(**{**values, **changes})
@@ -137,7 +138,7 @@ def fake_child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(runs.subprocess, "Popen", start)
 
 
-SPEC = RunSpec("stock", "g", "x", "y", 2, (2,), 1, 2, 1, 1, 1, 0.1, "mmap", 0)
+SPEC = RunSpec("stock", "g", "x", "y", 2, (2,), 1, 2, 1, 1, 1, 0.1, "mmap", None, 0)
 
 EVENTS = """
 import json, sys
@@ -202,8 +203,11 @@ def test_memory_is_told_apart() -> None:
 # ---- the report ------------------------------------------------------------------------------
 
 
-def results() -> list[runs.RunResult]:
-    epochs = [runs.Epoch(1.0, 0.5, 10, 2.0, 1.0), runs.Epoch(0.5, 0.8, 10, 1.0, 0.1)]
+def results(batches: int = 100) -> list[runs.RunResult]:
+    epochs = [
+        runs.Epoch(1.0, 0.5, batches, 20.0, 1.0),
+        runs.Epoch(0.5, 0.8, batches, batches / 10, 0.1),
+    ]
     return [
         runs.RunResult("mlp", None, 0.1, 100, 100, 50, 900.0, epochs),
         runs.RunResult("stock", None, 0.1, 200, 100, 50, 60.0, epochs),
@@ -217,6 +221,10 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.speed_lines(results())[0].endswith(
         "training 1.00 times as fast, loading only 2.00 times"
     )
+    # One second of training tells nothing of speed.
+    assert [line[:24] for line in report.speed_lines(results(batches=99))] == [
+        "Speeds are not compared:"
+    ]
     skipped = [*results()[:3], runs.RunResult("pyg", "no sampler")]
     assert report.speed_lines(skipped) == []
     report.save_json(tmp_path / "r.json", made, skipped)
@@ -235,6 +243,29 @@ def test_the_comparison_needs_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main._why_not("stock", options, made) is None
     off = DemoOptions(tmp_path, compare=False)
     assert "--no-compare" in str(main._why_not("pyg", off, made))
+
+
+def test_a_plot_of_one_epoch_has_whole_epochs_on_its_axis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    made = dataset.Dataset("g", "x", "y", 10, 20, 4, 2, 160)
+    one = [runs.RunResult("stock", epochs=[runs.Epoch(1.0, 0.5, 10, 2.0, 1.0)])]
+    figures: list[Any] = []
+    monkeypatch.setattr(plt, "close", figures.append)
+    assert report.save_plot(tmp_path / "one.png", made, one) is None
+    left = figures[0].axes[0]
+    shown = [tick for tick in left.get_xticks() if 0.5 <= tick <= 1.5]
+    assert left.get_xlim() == (0.5, 1.5) and shown == [1.0]
+
+
+def test_a_budget_goes_with_storage_that_keeps_one(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(UnsupportedError, match="'mmap' keeps no memory budget: --memory goes with"):
+        main.run_demo(DemoOptions(tmp_path, memory_budget="1G"))
+    with pytest.raises(InvalidArgumentError, match="many"):
+        main.run_demo(DemoOptions(tmp_path, storage="uring", memory_budget="many"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_missing_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,6 +298,20 @@ def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stock["accuracy"] > 0.5 > mlp["accuracy"]
     assert stock["anon_bytes"] > stock["base_bytes"] > 0
     assert (tmp_path / "demo.png").exists()
+
+
+@pytest.mark.pyg
+@pytest.mark.parametrize("mode", ["stock", "native"])
+def test_runs_within_a_budget(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    made = dataset.prepare(DemoOptions(tmp_path, **TINY), no_stages)
+    within = runs.run(
+        spec_for(made, mode, storage="uring", memory_budget="64M"), lambda event: None
+    )
+    mapped = runs.run(spec_for(made, mode), lambda event: None)
+    # The samples are the same, so is what is learnt.
+    assert [e.accuracy for e in within.epochs] == [e.accuracy for e in mapped.epochs]
 
 
 @pytest.mark.pyg
