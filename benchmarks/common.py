@@ -377,9 +377,12 @@ PEER_COLORS = ("#c1121f", "#3d5a80", "#e07a5f", "#98c1d9", "#7b2cbf")
 
 
 def plot(
-    report: Report, columns: int, draw: Callable[[Sequence[Any]], None], suffix: str = ""
+    report: Report, panels: int, draw: Callable[[Sequence[Any]], None], suffix: str = ""
 ) -> None:
-    """``draw(axes)`` into NAME[suffix].png; skipped with a note if matplotlib is absent."""
+    """Draw ``panels`` axes into NAME[suffix].png, at most two beside each other.
+
+    Without matplotlib a note says that there is no plot.
+    """
     if not importable("matplotlib"):
         report.note("no plot: matplotlib is not installed")
         return
@@ -388,9 +391,14 @@ def plot(
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, columns, figsize=(5.6 * columns, 4.2), squeeze=False)
-    draw(list(axes[0]))
-    for axis in axes[0]:
+    columns = min(panels, 2)  # pages are not wider
+    rows = -(-panels // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(5.6 * columns, 4.2 * rows), squeeze=False)
+    axes = list(grid.flat)
+    for unused in axes[panels:]:
+        unused.remove()
+    draw(axes[:panels])
+    for axis in axes[:panels]:
         axis.grid(True, which="major", alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     figure.text(0.995, 0.005, report.caption, ha="right", va="bottom", fontsize=6, color="#666666")
@@ -425,7 +433,8 @@ def lines(
     axis.set_yscale("log")
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
-    axis.legend(fontsize=7)
+    # Below the panel: inside, a box covers the points of one line or another.
+    axis.legend(fontsize=7, ncols=4, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))
 
 
 # ---- running things ----------------------------------------------------------------------------

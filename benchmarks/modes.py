@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     num_nodes = 2_000 if args.quick else 1_000_000
     graphs = make_graphs(args.dir, num_nodes)
     found = comparison.contenders(args, report)
-    if common.pyg_sampler() is not None:  # which needs torch
+    if common.pyg_sampler() == "torch_sparse":  # stands in for pyg-lib's weights
         found["torch.multinomial"] = sys.executable
     report.parameters |= {"nodes": num_nodes, "edges": 10 * num_nodes, "batch": BATCH}
     cases = []
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
                         )
                     )  # fmt: skip
     comparison.add_tables(report, ("mode", "graph", "fanouts"), cases, list(found))
-    add_notes(report, num_nodes)
+    add_notes(report, num_nodes, list(found))
     shown = [one for one in cases if one.label[1:] == (SHAPES[0], str(FANOUTS[0]))]
     panels = {
         f"{title}, {SHAPES[0]} graph, fanouts {FANOUTS[0]}": [
@@ -101,26 +101,26 @@ def run(args: argparse.Namespace, report: Report) -> None:
     comparison.draw(report, panels, list(found))
 
 
-def add_notes(report: Report, num_nodes: int) -> None:
+def add_notes(report: Report, num_nodes: int, names: Sequence[str]) -> None:
     size = f"{common.short(num_nodes)} nodes, {common.short(10 * num_nodes)} edges"
     report.note(f"{size}, batch {BATCH}. A dash: the contender has no such mode.")
-    report.note(
-        "torch.multinomial: the call that pyg-lib's weighted sampler makes for every list, with "
-        "hardly anything around it; pyg-lib does more."
-    )
-    report.note("Without pyg-lib no peer draws the last by time: GraphBolt draws any there.")
-    report.note(
-        "disjoint: torch-sparse has it in its temporal sampler only, which runs here with one time "
-        "for all nodes; GraphBolt has none, and its operators are put together for it here."
-    )
-    report.note(
-        "Times: GraphBolt's temporal sampler keeps a slot per edge, ours and torch-sparse's merge "
-        "the nodes of each tree."
-    )
-    report.note(
-        "Times of nodes: torch-sparse draws first and drops what is too late then, hence its fewer "
-        "edges; it is left out of the check."
-    )
+    if "torch.multinomial" in names:
+        report.note(
+            "torch.multinomial: the call that pyg-lib's weighted sampler makes for every list, "
+            "with hardly anything around it; pyg-lib does more."
+        )
+    if "torch-sparse" in names:
+        report.note(
+            "torch-sparse is disjoint in its temporal sampler only, which runs here with one time "
+            "for all nodes. With times it draws first and drops what is too late then, hence its "
+            "fewer edges; it is left out of the check."
+        )
+    if "GraphBolt" in names:
+        report.note(
+            "GraphBolt's temporal sampler keeps a slot per edge, the others merge the nodes of "
+            "each tree; it never draws the last. It is not disjoint: its operators are put "
+            "together for that here."
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -31,15 +31,6 @@ CASES = (([15, 10], 128), ([20, 15, 10], 1024))
 TURN_SECONDS = 0.3  # a turn is long enough to time, short enough to interleave
 OURS = "aethergraph memory"
 
-# pyg-lib 0.9, one thread, on a virtual machine of the kind these benchmarks were written on, on
-# another power-law graph of the same size and degree: (nodes, fanouts) -> ns per edge.
-PUBLISHED = {
-    (10_000, (15, 10)): 39.0,
-    (10_000, (20, 15, 10)): 27.0,
-    (10_000_000, (15, 10)): 213.0,
-    (10_000_000, (20, 15, 10)): 242.0,
-}
-
 
 @dataclass(frozen=True)
 class Case:
@@ -71,10 +62,6 @@ class Case:
         return Ratio.paired(self.ns_per_edge(name), self.ns_per_edge(OURS))
 
     @property
-    def published(self) -> float | None:
-        return PUBLISHED.get((self.files.num_nodes, tuple(self.fanouts)))
-
-    @property
     def label(self) -> list[common.Cell]:
         return [common.short(self.files.num_nodes), f"{self.fanouts} x {self.batch}"]
 
@@ -85,7 +72,6 @@ class Case:
             "fanouts": self.fanouts,
             "batch": self.batch,
             "lower_bound": self.lower_bound,
-            "published_pyg_lib_ns_per_edge": self.published,
             "contenders": {
                 name: {
                     "ns_per_edge": self.median(name),
@@ -244,10 +230,10 @@ def report_cases(report: Report, cases: list[Case], names: list[str]) -> None:
     peers = [name for name in names if "aethergraph" not in name]
     report.table(
         "ns per sampled edge, medians",
-        ["nodes", "fanouts x batch", "edges/batch", "floor", *names, "pyg-lib 0.9, published"],
+        ["nodes", "fanouts x batch", "edges/batch", "floor", *names],
         [
             [*case.label, round(case.edges(OURS)), case.lower_bound["ns_per_edge"],
-             *(case.median(name) for name in names), case.published or "-"]
+             *(case.median(name) for name in names)]
             for case in cases
         ],
     )  # fmt: skip
@@ -258,10 +244,9 @@ def report_cases(report: Report, cases: list[Case], names: list[str]) -> None:
     )
     report.table(
         "times slower per edge than aethergraph memory: median (range over rounds)",
-        ["nodes", "fanouts x batch", *peers, "aethergraph mmap", "pyg-lib 0.9, published"],
+        ["nodes", "fanouts x batch", *peers, "aethergraph mmap"],
         [
-            [*case.label, *(str(case.ratio(name)) for name in [*peers, "aethergraph mmap"]),
-             case.published / (case.median(OURS) or 1) if case.published else "-"]
+            [*case.label, *(str(case.ratio(name)) for name in [*peers, "aethergraph mmap"])]
             for case in cases
         ],
     )  # fmt: skip
@@ -285,10 +270,6 @@ def report_cases(report: Report, cases: list[Case], names: list[str]) -> None:
         "leaves out all computing, random numbers and the writing of the result (given beside it), "
         "and assumes uniform access: skewed graphs hit caches more often."
     )
-    report.note(
-        "The published column is pyg-lib 0.9 measured earlier on a machine of this kind, on a "
-        "graph of the same size and degree but not the same graph: a reference, not a run."
-    )
     report.note("DGL expands earlier hops' nodes again, hence more edges per batch: compare ns.")
     if "torch-sparse" in names:
         report.note("torch-sparse 0.6 makes a tensor for every random number: hence its times.")
@@ -303,11 +284,6 @@ def draw(axes: Sequence[Any], cases: list[Case], names: list[str]) -> None:
         }
         series["floor"] = [(c.files.num_nodes, c.lower_bound["ns_per_edge"]) for c in mine]
         common.lines(axis, series, "nodes (10 edges each)", "ns per sampled edge, one thread")
-        points = [(c.files.num_nodes, c.published) for c in mine if c.published]
-        if points:
-            label = "pyg-lib 0.9, published"
-            axis.plot(*zip(*points, strict=True), "kx", label=label, markersize=7)
-            axis.legend(fontsize=7)
         axis.set_title(f"fanouts {fanouts}, batch {batch}", fontsize=10)
 
 

@@ -233,16 +233,20 @@ def _plot(path: Path, title: str, inward: Counts, outward: Counts) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for degrees, name, color in ((inward, "in-degree", "C0"), (outward, "out-degree", "C1")):
+    # The second curve is thin and dashed: where both are equal, the first shows around it.
+    for degrees, name, style in (
+        (inward, "in-degree", {"color": "C0", "linewidth": 4, "alpha": 0.5}),
+        (outward, "out-degree", {"color": "C1", "linewidth": 1.5, "linestyle": "--"}),
+    ):
         bins = _histogram(degrees) if degrees.size else []
         shown = [b for b in bins if b["nodes"] and b["from"] > 0]
         middle = [(b["from"] + b["to"]) / 2 for b in shown]
         density = [b["nodes"] / (b["to"] - b["from"] + 1) for b in shown]
-        axes[0].loglog(middle, density, "o-", label=name, color=color)
+        axes[0].loglog(middle, density, marker="o", label=name, **style)
         values, nodes = np.unique(degrees, return_counts=True)
         above = nodes[::-1].cumsum()[::-1] / max(degrees.size, 1)
         positive = values > 0
-        axes[1].loglog(values[positive], above[positive], label=name, color=color)
+        axes[1].loglog(values[positive], above[positive], label=name, **style)
     axes[0].set(xlabel="degree d", ylabel="nodes per degree", title=f"{title}: distribution")
     axes[1].set(xlabel="degree d", ylabel="share of nodes with degree >= d", title="tail")
     for one in axes:
