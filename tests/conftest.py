@@ -7,12 +7,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aethergraph
 from aethergraph import Graph
+from aethergraph import _binding as native
 
 try:
     from hypothesis import HealthCheck, settings
@@ -46,6 +48,24 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
         return done
 
     return run
+
+
+@pytest.fixture
+def rewrite_container() -> Callable[..., None]:
+    """Copies a container with other content and checksums that are right for it."""
+
+    def rewrite(
+        source: Path, target: Path, change: Callable[[native.Section, np.ndarray], np.ndarray]
+    ) -> None:
+        file = native.NativeFile(source)
+        sections = [(s, change(s, file.section_array(s).copy())) for s in file.sections()]
+        with native.NativeWriter(target, file.content) as writer:
+            for section, array in sections:
+                writer.begin(section.kind, section.owner, section.dtype)
+                writer.append(np.ascontiguousarray(array))
+                writer.end()
+
+    return rewrite
 
 
 @pytest.fixture(params=[1, 2, 8])

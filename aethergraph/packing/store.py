@@ -85,6 +85,7 @@ class _PackedFile:
         self.hot_offset = self.file.offset_of(hot) if hot.size else 0
         self.batches_offset = self.file.offset_of(batches) if batches.size else 0
         self.index = self._check_index(index, batches)
+        self._batches = batches
         try:
             self.source: dict[str, Any] = json.loads(source.tobytes())
             self.num_rows = as_count(self.source["num_rows"], "num_rows")
@@ -115,6 +116,39 @@ class _PackedFile:
             raise CorruptFileError(f"{self.path}: the index of the packed batches is damaged")
         return index
 
+    def verify(self, task: native.Task | None) -> None:
+        """Compare checksums, then what the index says of the batches with what they hold."""
+        self.file.verify(task)
+        self._check_counts()
+        first = hot_room(self.num_hot, self.row_bytes)
+        with native.reading(self.file.guard()):
+            for number, (begin, num_rows, num_ids) in enumerate(self.index[:, :3].tolist()):
+                if task is not None:
+                    task.check()
+                at = begin + places_at(num_rows, self.row_bytes)
+                places = self._batches[at : at + 4 * num_ids].view(np.uint32)
+                bad = (places >= self.num_hot) & (places < first) | (places >= first + num_rows)
+                if bad.any():
+                    at = int(bad.argmax())
+                    raise CorruptFileError(
+                        f"{self.path}: batches: batch {number} takes row {places[at]} for id "
+                        f"{at}, which is neither one of the {self.num_hot} hot rows nor one of its "
+                        f"own {num_rows}: pack it again",
+                        position=at, value=int(places[at]),
+                    )  # fmt: skip
+
+    def _check_counts(self) -> None:
+        """Equal fingerprints are those of equal ids, hence of equally many."""
+        known = dict[bytes, int]()
+        for number, one in enumerate(self.index):
+            other = known.setdefault(one[3:].tobytes(), number)
+            if self.index[other, 2] != one[2]:
+                raise CorruptFileError(
+                    f"{self.path}: index: batches {other} and {number} have the same fingerprint, "
+                    f"but {self.index[other, 2]} and {one[2]} ids: pack it again",
+                    position=number, value=int(one[2]),
+                )  # fmt: skip
+
 
 class _PackedRows:
     """Gathers batches by one read each; stands where a store has its native rows."""
@@ -139,7 +173,7 @@ class _PackedRows:
         dtype = native.ARRAY_DTYPES[found.code]
         whole = len(room) // found.row_bytes
         rows = room[: whole * found.row_bytes].view(dtype).reshape(whole, *found.row_shape)
-        self._rows = native.NativeRows(rows, found.code)
+        self._room, self._first = rows, first // found.row_bytes
         self._batch = room[first:]
         self._lock, self._process = threading.Lock(), os.getpid()
         self.batches = self.rows = self.others = 0
@@ -154,6 +188,7 @@ class _PackedRows:
         """As ``FileRows.gather``, of a packed batch or of ``features``."""
         number = self.find(as_ids(ids, "ids"))
         if number is not None:
+            self.check_count(number, len(ids))
             self.read(number, out, out_code, task)
             return
         if self.features is None:
@@ -166,10 +201,24 @@ class _PackedRows:
         self.others += 1
         self.features.native_rows().gather(ids, out, out_code, task)
 
+    def check_count(self, number: int, count: int) -> None:
+        """Raise CorruptFileError if the file has another number of ids for this batch.
+
+        The ids are known by their fingerprint alone, so a damaged or crafted index may pair it
+        with any count.
+        """
+        found = int(self.index[number, 2])
+        if found != count:
+            raise CorruptFileError(
+                f"{self.path}: batch {number} has places for {found} ids, but its fingerprint is "
+                f"that of {count}: pack it again",
+                position=number, value=found,
+            )  # fmt: skip
+
     def read(
         self, number: int, out: NDArray[Any], out_code: int, task: native.Task | None = None
     ) -> None:
-        """The rows of batch ``number``."""
+        """Gather the rows of batch ``number``, as many as the index says, into ``out``."""
         begin, num_rows, num_ids = self.index[number, :3].tolist()
         size = batch_bytes(num_rows, num_ids, self._row_bytes)
         if self._process != os.getpid():  # the lock may have been taken when we were forked
@@ -178,8 +227,10 @@ class _PackedRows:
             self.reader.read([self._offset + begin], [size], self._batch[:size], task=task)
             at = places_at(num_rows, self._row_bytes)
             places = self._batch[at : at + 4 * num_ids].view(np.uint32)
+            # What lies behind is left from other batches.
+            rows = native.NativeRows(self._room[: self._first + num_rows], self.code)
             try:
-                self._rows.gather(places, out, out_code, task)
+                rows.gather(places, out, out_code, task)
             except OutOfRangeError as error:
                 raise CorruptFileError(
                     f"{self.path}: batch {number} is damaged: pack it again"
@@ -292,6 +343,7 @@ class PackedFeatures(FeatureStore):
                 raise InvalidArgumentError(
                     f"{self.path}: the ids are those of {where}, not of batch {number}"
                 )
+            self._packed.check_count(number, np.size(ids))
         count = int(self._packed.index[number, 2])
         result, code = self._result(rows, count, out, dtype)
         if result.nbytes < native.LONG_CALL_BYTES:
@@ -312,16 +364,20 @@ class PackedFeatures(FeatureStore):
         )  # fmt: skip
 
     def verify(self, progress: native.Progress | None = None) -> None:
-        """Read the whole file and compare its checksums.
+        """Read the whole file: compare its checksums, and the batches with their index.
+
+        The ids of a batch are not in the file, their fingerprint is. So a wrong number of ids
+        shows here only where another batch has the same fingerprint; otherwise gathering the
+        batch finds it.
 
         Raises:
-            CorruptFileError: names the first section that is damaged.
+            CorruptFileError: names the first section that is damaged, or the batch.
             FileChangedError: the file is another one than was opened.
         """
         self.native_rows()
         found = _PackedFile(self._packed.path)
         check_fingerprint(found.path, self._found[0], found.fingerprint)
-        native.run_long(found.file.verify, progress, found.file.size)
+        native.run_long(found.verify, progress, found.file.size)
         found.file.check()
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:

@@ -24,6 +24,7 @@ from aethergraph import FeatureStore, Graph, errors
 from aethergraph import _binding as native
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, Packing, pack
+from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
 
 Lists = list[Any]
 
@@ -469,6 +470,78 @@ def test_places_that_do_not_exist_are_told(store: FeatureStore, tmp_path: Path) 
         packed.batch(0)
     with pytest.raises(errors.CorruptFileError):
         packed.verify()
+
+
+@pytest.mark.parametrize("count", [1, 7, 9, 900])
+def test_another_count_of_ids_than_those_packed_is_told(
+    store: FeatureStore, tmp_path: Path, rewrite_container: Any, count: int
+) -> None:
+    """Checksums are right: what is gathered is of the size that the caller's ids ask for."""
+    where, ids = tmp_path / "epoch", np.arange(8)
+    pack([np.arange(3), ids], store, where, hot_budget=0)
+
+    def change(section: native.Section, array: Any) -> Any:
+        if section.kind == native.SECTION_ARRAY and section.owner == NAMES.index("index"):
+            array.reshape(-1, INDEX_COLUMNS)[1, 2] = count
+        return array
+
+    rewrite_container(where, tmp_path / "bad", change)
+    packed = PackedFeatures.load(tmp_path / "bad")
+    out = np.full((8, 128), 7, np.float32)
+    uses: Any = (
+        lambda: packed.gather(ids), lambda: packed.gather(ids, out),
+        lambda: packed.batch(1, ids=ids), lambda: packed.batch(1, out, ids=ids),
+    )  # fmt: skip
+    for use in uses:
+        with pytest.raises(errors.CorruptFileError, match=rf"bad: batch 1 has .* {count} ids"):
+            use()
+    assert (out == 7).all()
+    assert packed.gather(np.arange(3)).shape == (3, 128)
+    # Without ids the file alone says how many there are.
+    assert packed.batch(1).shape == (count, 128)
+
+
+def test_verify_compares_batches_with_their_index(
+    store: FeatureStore, tmp_path: Path, rewrite_container: Any
+) -> None:
+    """Checksums are right, but the parts of the file contradict each other."""
+    where, ids = tmp_path / "epoch", np.arange(8)
+    pack([ids, np.arange(90, 100), ids], store, where, hot_budget=2 * 512)
+    PackedFeatures.load(where).verify()
+
+    def change(section: native.Section, array: Any) -> Any:
+        if section.kind == native.SECTION_ARRAY and NAMES[section.owner] == name:
+            edit(array)
+        return array
+
+    def other_count(index: Any) -> None:
+        index.reshape(-1, INDEX_COLUMNS)[2, 2] = 9
+
+    def place(value: int) -> Any:
+        def edit(batches: Any) -> None:
+            # Batch 0: 6 rows that are not hot, then its places
+            batches[6 * 512 : 6 * 512 + 32].view(np.uint32)[5] = value
+
+        return edit
+
+    name, edit = "index", other_count
+    rewrite_container(where, tmp_path / "bad", change)
+    with pytest.raises(errors.CorruptFileError, match="index: batches 0 and 2 have the same"):
+        PackedFeatures.load(tmp_path / "bad").verify()
+    name = "batches"
+    # Hot rows are 0 and 1, a page is 8 rows, those of the batch are 8 to 13.
+    for value, there in [(1, True), (2, False), (7, False), (13, True), (14, False), (99, False)]:
+        edit = place(value)
+        rewrite_container(where, tmp_path / "bad", change)
+        packed = PackedFeatures.load(tmp_path / "bad")
+        if there:
+            packed.verify()
+            continue
+        with pytest.raises(errors.CorruptFileError, match=f"batch 0 takes row {value} for id 5"):
+            packed.verify()
+        if value > 13:
+            with pytest.raises(errors.CorruptFileError, match="batch 0 is damaged"):
+                packed.batch(0)
 
 
 def test_memory_stays_within_the_budget(tmp_path: Path, run_python: Any) -> None:

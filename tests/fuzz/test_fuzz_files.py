@@ -25,6 +25,8 @@ from aethergraph import FeatureStore, Graph
 from aethergraph import _binding as native
 from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType
 from aethergraph.errors import AetherError, InvalidArgumentError
+from aethergraph.packing import PackedFeatures, pack
+from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
 from aethergraph.sampling import NeighborSampler
 
 EXAMPLES = int(os.environ.get("AETHERGRAPH_FUZZ_EXAMPLES", "60"))
@@ -341,3 +343,79 @@ def test_graph_file_whose_lists_lie(indptr: list[int], indices: list[int], tmp_p
     )
     with contextlib.suppress(AetherError):
         use_graph(path)
+
+
+# ---- packed batches ------------------------------------------------------------------------------
+
+LISTS = [np.arange(8), np.arange(4, 30).repeat(2), np.array([39]), np.arange(8)]
+ROWS = np.arange(40 * 32, dtype=np.float32).reshape(40, 32)
+
+
+def use_packed(path: Path) -> None:
+    """Whatever the file says, a gather fills ``out`` and nothing behind it."""
+    with PackedFeatures.load(path, features=FeatureStore.from_array(ROWS)) as packed:
+        for ids in LISTS:
+            guarded = np.full((len(ids) + 8, 32), -1, np.float32)
+            with contextlib.suppress(AetherError):
+                packed.gather(ids, guarded[: len(ids)])
+            assert (guarded[len(ids) :] == -1).all()
+        for number in range(packed.num_batches):
+            with contextlib.suppress(AetherError):
+                packed.batch(number, ids=LISTS[number % len(LISTS)])
+        packed.verify()
+
+
+PAGES = st.integers(0, 20).map(lambda n: 4096 * n)
+INDEX_WORDS = st.integers(0, 40) | PAGES | st.integers(0, 2**64)
+
+
+@fuzz
+@given(
+    damage=damages(),
+    kind=st.sampled_from([native.SECTION_META, *range(100, 100 + len(NAMES))]),
+)
+def test_packed_file_whose_content_is_damaged(
+    damage: Callable[[bytes], bytes], kind: int, tmp_path: Path, rewrite_container: Any
+) -> None:
+    """Right checksums over damaged sections."""
+    pack(LISTS, FeatureStore.from_array(ROWS), tmp_path / "good", hot_budget=512)
+
+    def change(section: native.Section, array: np.ndarray) -> np.ndarray:
+        chosen = 100 + section.owner if section.kind == native.SECTION_ARRAY else section.kind
+        if chosen != kind:
+            return array
+        data = damage(array.tobytes())
+        size = len(data) // array.itemsize * array.itemsize
+        return np.frombuffer(data[:size], array.dtype)
+
+    rewrite_container(tmp_path / "good", tmp_path / "bad", change)
+    with contextlib.suppress(AetherError):
+        use_packed(tmp_path / "bad")
+
+
+@fuzz
+@given(
+    edits=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, INDEX_COLUMNS - 1), INDEX_WORDS),
+        min_size=1, max_size=4,
+    )
+)  # fmt: skip
+@example(edits=[(0, 2, 30)])
+@example(edits=[(0, 2, 3)])
+@example(edits=[(1, 2, 1)])
+@example(edits=[(1, 1, 1)])
+def test_packed_file_whose_index_lies(
+    edits: list[tuple[int, int, int]], tmp_path: Path, rewrite_container: Any
+) -> None:
+    """Right checksums, other numbers of rows and ids than the batches have."""
+    pack(LISTS, FeatureStore.from_array(ROWS), tmp_path / "good", hot_budget=512)
+
+    def change(section: native.Section, array: np.ndarray) -> np.ndarray:
+        if section.kind == native.SECTION_ARRAY and NAMES[section.owner] == "index":
+            for batch, column, value in edits:
+                array.reshape(-1, INDEX_COLUMNS)[batch, column] = value % 2**64
+        return array
+
+    rewrite_container(tmp_path / "good", tmp_path / "bad", change)
+    with contextlib.suppress(AetherError):
+        use_packed(tmp_path / "bad")
