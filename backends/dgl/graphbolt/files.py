@@ -17,6 +17,7 @@ from torch import Tensor
 
 import dgl.graphbolt as gb
 from aethergraph._torch.columns import Column
+from aethergraph._torch.saved import read_tensor
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
@@ -224,7 +225,7 @@ def _read_rows(entry: Entry, mapped: bool) -> Any:
     if entry.flat:
         return np.load(path).reshape(-1)
     if not is_numpy:
-        return torch.load(path)
+        return read_tensor(path)
     return FeatureStore.load(path) if mapped else np.load(path)
 
 

@@ -1,0 +1,211 @@
+"""Dataset folders that are out to do harm: nothing in them runs, nothing outside them is read."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from aethergraph import errors
+from aethergraph.dgl.graphbolt import load_ondisk_dataset
+
+NUM_NODES = 5
+
+
+class Touch:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.marker}",)
+
+
+def write_folder(folder: Path, **entry: Any) -> None:
+    """A folder whose one table of features is the entry."""
+    np.save(folder / "e.npy", np.array([[0, 1], [1, 2]]))
+    config = {
+        "graph": {
+            "nodes": [{"num": NUM_NODES}],
+            "edges": [{"format": "numpy", "path": "e.npy"}],
+        },
+        "feature_data": [{"domain": "node", "name": "x", **entry}],
+    }
+    (folder / "metadata.yaml").write_text(yaml.safe_dump(config))
+
+
+def plain_pickle(path: Path, marker: Path) -> None:
+    path.write_bytes(pickle.dumps(Touch(marker)))
+
+
+def saved_object(path: Path, marker: Path) -> None:
+    torch.save(Touch(marker), path)
+
+
+def saved_long_ago(path: Path, marker: Path) -> None:
+    torch.save(Touch(marker), path, _use_new_zipfile_serialization=False)
+
+
+def beside_a_tensor(path: Path, marker: Path) -> None:
+    torch.save((torch.zeros(NUM_NODES, 1), Touch(marker)), path)
+
+
+def instead_of_the_hooks(path: Path, marker: Path) -> None:
+    """A good tensor; the pickle of its hooks, which nobody looks at, runs a command."""
+    torch.save(torch.zeros(NUM_NODES, 1), path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    harm = pickle.dumps(Touch(marker), 2)[2:-1]
+    name = next(name for name in members if name.endswith("/data.pkl"))
+    hooks = b"ccollections\nOrderedDict\n"
+    head, _, tail = members[name].partition(hooks)
+    members[name] = head + harm + tail[tail.index(b")R") + 2 :]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    # Proof that it is a trap: torch's own reader falls into it.
+    assert torch.load(path, weights_only=False).shape == (NUM_NODES, 1)
+    assert marker.exists()
+    marker.unlink()
+
+
+class Module(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def torch_script(path: Path, marker: Path) -> None:
+    """What torch 2.2 gives to ``torch.jit.load`` even with ``weights_only=True``."""
+    torch.jit.save(torch.jit.script(Module()), str(path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert isinstance(torch.load(path, weights_only=True), torch.jit.ScriptModule)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        plain_pickle, saved_object, saved_long_ago, beside_a_tensor, instead_of_the_hooks,
+        torch_script,
+    ],
+)  # fmt: skip
+def test_no_torch_file_is_executed(write: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    write(tmp_path / "x.pt", marker)
+    write_folder(tmp_path, format="torch", path="x.pt")
+    with pytest.raises(errors.FormatError, match=r"x\.pt: "):
+        load_ondisk_dataset(tmp_path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_no_array_of_objects_is_unpickled(in_memory: bool, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    np.save(tmp_path / "x.npy", np.array([Touch(marker)], object), allow_pickle=True)
+    write_folder(tmp_path, format="numpy", path="x.npy", in_memory=in_memory)
+    with pytest.raises((errors.AetherError, ValueError)):
+        load_ondisk_dataset(tmp_path)
+    assert not marker.exists()
+
+
+def test_no_tag_of_yaml_is_called(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    write_folder(tmp_path, format="numpy", path="e.npy")
+    with (tmp_path / "metadata.yaml").open("a") as file:
+        file.write(f"more: !!python/object/apply:os.system ['touch {marker}']\n")
+    with pytest.raises(errors.InvalidArgumentError, match=r"metadata\.yaml"):
+        load_ondisk_dataset(tmp_path)
+    assert not marker.exists()
+
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_good_tensors_are_read(dtype: torch.dtype, protocol: int, tmp_path: Path) -> None:
+    from aethergraph._torch.saved import read_tensor
+
+    whole = torch.arange(24).reshape(4, 6).to(dtype)
+    for tensor in (whole, whole[:, 1::2].T, whole[0, 0], whole[:0], whole[:1].expand(3, 6)):
+        torch.save(tensor, tmp_path / "x.pt", pickle_protocol=protocol)
+        found = read_tensor(tmp_path / "x.pt")
+        assert found.dtype == dtype and torch.equal(found, tensor)
+    if dtype.is_floating_point:
+        torch.save(torch.nn.Parameter(whole), tmp_path / "x.pt", pickle_protocol=protocol)
+        assert torch.equal(read_tensor(tmp_path / "x.pt"), whole)
+
+
+def edit_pickle(path: Path, edit: Callable[[bytes], bytes]) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, edit(content) if name.endswith("/data.pkl") else content)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"K\x04K\x06\x86", b"K\x40K\x06\x86"),  # 64 rows of the 4 that are there
+        (b"K\x04K\x06\x86", b"J\xff\xff\xff\x7fK\x06\x86"),
+        (b"K\x04K\x06\x86", b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00K\x06\x86"),
+        (b"K\x04K\x06\x86", b"J\xff\xff\xff\xffK\x06\x86"),  # -1 rows
+        (b"K\x06K\x01\x86", b"K\x60K\x01\x86"),  # wide strides
+        (b"K\x06K\x01\x86", b"K\x06\x85"),  # a stride too few
+        (b"torch FloatStorage", b"torch Storage"),
+        (b"torch\nFloatStorage", b"torch\nDoubleStorage"),
+        (b"_rebuild_tensor_v2", b"_rebuild_qtensor"),
+    ],
+    ids=range(9),
+)
+def test_tensors_that_lie(old: bytes, new: bytes, tmp_path: Path) -> None:
+    from aethergraph._torch.saved import read_tensor
+
+    path = tmp_path / "x.pt"
+    torch.save(torch.rand(4, 6), path)
+
+    def edit(pickled: bytes) -> bytes:
+        old_here = old.replace(b" ", b"\n")
+        assert old_here in pickled
+        return pickled.replace(old_here, new.replace(b" ", b"\n"))
+
+    edit_pickle(path, edit)
+    with pytest.raises(errors.FormatError, match=r"x\.pt: "):
+        read_tensor(path)
+
+
+def test_a_torch_file_of_something_else(tmp_path: Path) -> None:
+    from aethergraph._torch.saved import read_tensor
+
+    path = tmp_path / "x.pt"
+    for content, text in (
+        ({"x": torch.zeros(3)}, "holds more than one dense tensor"),
+        ([torch.zeros(3)], "holds more than one dense tensor"),
+        (torch.zeros(3, 3).to_sparse(), "holds more than one dense tensor"),
+        ("text", "holds more than one dense tensor"),
+    ):
+        torch.save(content, path)
+        with pytest.raises(errors.FormatError, match=rf"x\.pt: {text}"):
+            read_tensor(path)
+    stream = io.BytesIO()
+    torch.save(torch.zeros(3), stream, _use_new_zipfile_serialization=False)
+    path.write_bytes(stream.getvalue())
+    with pytest.raises(errors.FormatError, match=r"save it with torch 1\.6 or newer"):
+        read_tensor(path)
+    with pytest.raises(errors.MissingFileError, match="no such file"):
+        read_tensor(tmp_path / "y.pt")
