@@ -259,8 +259,10 @@ class LoaderMixin:
         )
 
     def _fetch_ahead(self, out: Any) -> Any:
-        if self.transform_sampler_output is None and isinstance(self.data[0], FeatureStore):
-            out._fetched = fetch(self.data[0], out)
+        store = self.data[0]
+        ours = isinstance(store, FeatureStore) and not store.is_learnable
+        if self.transform_sampler_output is None and ours:
+            out._fetched = fetch(store, out)
         return out
 
     def filter_fn(self, out: Any) -> Any:

@@ -58,7 +58,7 @@ def _source_of_pair(features: _PyGFeatureStore, store: _PyGGraphStore) -> Source
     rows = [
         features.get_tensor_size(attr)
         for attr in features.get_all_tensor_attrs()
-        if attr.group_name is None
+        if not isinstance(attr.group_name, tuple)
     ]
     num_nodes = max((size[0] for size in rows if size), default=0)
     if isinstance(features, Data):  # which as a store does not tell nodes from edges

@@ -44,7 +44,7 @@ def find_times(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
     nodes = _find(stores, None, name, label)
     edges = None if nodes is not None else _find(stores, EDGE_GROUP, name, label)
     if nodes is None and edges is None:
-        raise _unknown(label, "node or edge", stores, (None, EDGE_GROUP))
+        raise _unknown(label, "node or edge", stores, of_nodes=True)
     found = values.find_times(
         name,
         {} if edges is None else {name: edges},
@@ -65,7 +65,7 @@ def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
     label = f"weight_attr = {name!r}"
     edges = _find(stores, EDGE_GROUP, name, label)
     if edges is None:
-        raise _unknown(label, "edge", stores, (EDGE_GROUP,))
+        raise _unknown(label, "edge", stores, of_nodes=False)
     found = values.find_weights(name, {name: edges})
     if found.guard is None:
         check_weights(found.array, name)
@@ -125,14 +125,20 @@ def _find_typed(
 def _find(
     stores: Sequence[_PyGFeatureStore], group: Any, name: str, label: str
 ) -> core.FeatureStore | None:
-    """The rows of the first store that has them; rows of a file stay there."""
+    """The rows of the first store that has them; rows of a file stay there.
+
+    Group None stands for the nodes of a homogeneous graph, whatever a store calls their group.
+    """
     for store in stores:
         if not isinstance(store, FeatureStore):
             tensor = _foreign_tensor(store, group, name)
             if tensor is not None:
                 return _snapshot(tensor, label)
             continue
-        column = dict(store.columns()).get((group, name))
+        if group is None:
+            column = store.find_node_column(name)
+        else:
+            column = dict(store.columns()).get((group, name))
         if column is not None:
             return column.rows if column.tensor is None else _snapshot(column.tensor, label)
     return None
@@ -142,12 +148,14 @@ def _foreign_tensor(store: _PyGFeatureStore, group: Any, name: str) -> Any:
     # Some stores give a tensor by its name whatever the group, so ask which are those of nodes.
     # PyG's loaders want only these listed.
     if group is None:
-        listed = any(
-            attr.group_name is None and attr.attr_name == name
+        listed = [
+            attr.group_name
             for attr in store.get_all_tensor_attrs()
-        )
+            if attr.attr_name == name and not isinstance(attr.group_name, tuple)
+        ]
         if not listed:
             return None
+        group = None if None in listed else listed[0]
     try:
         return store.get_tensor(group_name=group, attr_name=name, index=None)
     except KeyError:
@@ -163,15 +171,19 @@ def _snapshot(tensor: Any, label: str) -> core.FeatureStore:
 
 
 def _unknown(
-    label: str, what: str, stores: Sequence[_PyGFeatureStore], groups: tuple[Any, ...]
+    label: str, what: str, stores: Sequence[_PyGFeatureStore], *, of_nodes: bool
 ) -> InvalidArgumentError:
     names: set[str] = set()
     for store in stores:
         if isinstance(store, FeatureStore):
-            names.update(key[1] for key, _ in store.columns() if key[0] in groups)
+            keys = [key for key, _ in store.columns()]
         else:
-            attrs = store.get_all_tensor_attrs()
-            names.update(attr.attr_name for attr in attrs if attr.group_name in groups)
+            keys = [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()]
+        names.update(
+            name
+            for group, name in keys
+            if group == EDGE_GROUP or (of_nodes and not isinstance(group, tuple))
+        )
     known = ", ".join(sorted(map(repr, names))) or "none"
     return InvalidArgumentError(f"{label} is no {what} attribute; there are: {known}")
 

@@ -28,12 +28,14 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 
 from aethergraph import features as core
+from aethergraph._parts import check_ids
 from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 from aethergraph.loading.buffers import BufferPool
+from aethergraph.pyg._learnable import LearnableColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,8 +96,13 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     Single ints and slices count from the end if negative; ids in tensors must not be negative.
 
     Writing a whole tensor keeps a reference to it and copies only what is not contiguous.
-    Writing with an index replaces those rows in place; rows that belong to a graph or a file are
-    read-only. Torch dtypes of any kind are kept as they are (bfloat16, complex, float8, ...).
+    Writing with an index replaces those rows. The first time, the store takes a copy of the tensor
+    that was put in, which stays as it is; rows that belong to a graph or a file are read-only. A
+    tensor that is not there yet is made if the index names each of its rows once. Torch dtypes of
+    any kind are kept as they are (bfloat16, complex, float8, ...).
+
+    A tensor that requires grad is served by torch, so that gradients of a batch reach it. That
+    takes the process that trains: ``num_workers=0`` or ``filter_per_worker=False``.
 
     Edge tensors of a homogeneous graph (group ``(None, None)``) are served by ``get_tensor`` but
     not listed by ``get_all_tensor_attrs``: PyG's loaders index whatever is listed with node ids
@@ -117,6 +124,8 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         super().__init__(tensor_attr_cls=_Attr)
         self._graph: Graph | HeteroGraph | None = None
         self._columns: dict[Key, Column] = {}
+        #: Tensors whose memory is the store's own, so that rows can be written to.
+        self._own: set[Key] = set()
         self._from_graph: dict[Key, Column] = {}
         self._values: dict[Key, core.FeatureStore] = {}
         self._hidden: set[Key] = set()
@@ -179,7 +188,34 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
                 f"{name!r} is both a node and an edge attribute, and a homogeneous batch has one "
                 "place for it: give one of them another name"
             )
+        if len({name for name, _ in nodes}) < len(nodes):
+            for name, _ in nodes:
+                self.find_node_column(name)  # which says what is there twice
         return nodes, edges
+
+    def find_node_column(self, name: str) -> Column | None:
+        """The node tensor of a homogeneous graph, whatever its group is called.
+
+        Raises:
+            InvalidArgumentError: several groups have a tensor of that name.
+        """
+        found = {
+            group: column
+            for (group, own), column in self.columns()
+            if own == name and not isinstance(group, tuple)
+        }
+        if len(found) > 1:
+            groups = " and ".join(map(repr, found))
+            raise InvalidArgumentError(
+                f"{name!r} is in the groups {groups}, and a homogeneous batch has one place for "
+                "it: give one of them another name"
+            )
+        return next(iter(found.values()), None)
+
+    @property
+    def is_learnable(self) -> bool:
+        """Whether a tensor requires grad, so that batches are to be gathered when they are used."""
+        return any(isinstance(column, LearnableColumn) for column in self._columns.values())
 
     def _listed(self) -> list[tuple[Key, Column]]:
         items = list(self.columns())
@@ -264,19 +300,36 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         tensor = _as_tensor(tensor)
         key = _key(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
-            _check_name(key)
-            self._check_rows(key, tensor)
-            self._columns[key] = Column.of_tensor(tensor)
-            self._hidden.discard(key)
+            self._put_whole(key, tensor)
             return True
-        column = self._require(attr)
+        column = self._find(attr)
+        if column is None:
+            self._put_whole(key, _in_row_order(key, tensor, attr.index))
+            return True
         if column.tensor is None:
             raise UnsupportedError(
                 f"{key!r} is read-only (it belongs to a graph or a file), so its rows cannot be "
                 "replaced; put a whole tensor to shadow it"
             )
-        _write_rows(column, tensor, attr.index)
+        if isinstance(column, LearnableColumn):
+            raise UnsupportedError(
+                f"{key!r} requires grad, so its rows are the optimizer's: change them in the "
+                "tensor itself, under torch.no_grad()"
+            )
+        ids, rows = _rows_to_write(column.tensor, tensor, attr.index)
+        if key not in self._own:
+            column = self._columns[key] = Column.of_tensor(column.tensor.clone())
+            self._own.add(key)
+        assert column.tensor is not None
+        column.tensor[ids] = rows
         return True
+
+    def _put_whole(self, key: Key, tensor: Tensor) -> None:
+        _check_name(key)
+        self._check_rows(key, tensor)
+        self._columns[key] = _make_column(tensor)
+        self._own.discard(key)
+        self._hidden.discard(key)
 
     def _check_rows(self, key: Key, tensor: Tensor) -> None:
         if tensor.ndim == 0:
@@ -317,6 +370,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
             return False
         key = _key(attr)
         self._columns.pop(key, None)
+        self._own.discard(key)
         self._hidden.add(key)
         return True
 
@@ -363,7 +417,8 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._columns = {key: Column.of_tensor(t) for key, t in state["_columns"].items()}
+        self._columns = {key: _make_column(t) for key, t in state["_columns"].items()}
+        self._own = set()  # torch may share the memory of tensors with the process they came from
         if self._graph is not None:
             self._values = _graph_values(self._graph)
         self._pool = BufferPool() if self._recycle else None
@@ -375,10 +430,13 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         """
         for key, column in list(self._columns.items()):
             tensor = column.tensor
+            if isinstance(column, LearnableColumn):  # the optimizer has this very tensor
+                continue
             if tensor is not None and tensor.numel() and not is_shared(tensor):
                 self._columns[key] = Column.of_tensor(
                     shared_empty(tuple(tensor.shape), tensor.dtype).copy_(tensor)
                 )
+                self._own.add(key)
 
 
 def _graph_tables(graph: Graph | HeteroGraph) -> list[tuple[Any, AttributeTable]]:
@@ -441,27 +499,50 @@ def _as_tensor(values: Any) -> Tensor:
         )
     if values.device.type != "cpu":
         raise InvalidArgumentError(f"the tensor must be on the CPU, it is on {values.device}")
-    if values.requires_grad:
-        raise InvalidArgumentError(
-            "the tensor requires grad, which a store of rows cannot carry: put tensor.detach(), "
-            "or look learnable rows up in the model, embedding(batch.n_id)"
-        )
     if values.layout != torch.strided or values.is_quantized:
         raise InvalidArgumentError("sparse and quantized tensors cannot be stored")
     return values
 
 
-def _write_rows(column: Column, rows: Tensor, index: Any) -> None:
-    """``column[index] = rows`` with ids checked, shapes and dtypes equal."""
-    target = column.tensor
-    assert target is not None
+def _make_column(tensor: Tensor) -> Column:
+    return LearnableColumn(tensor) if tensor.requires_grad else Column.of_tensor(tensor)
+
+
+def _in_row_order(key: Key, rows: Tensor, index: Any) -> Tensor:
+    """The tensor that an index puts together from ``rows``; it must name each row once."""
+    count = len(rows) if rows.ndim else 0
+    ids = _index_ids(index, count)
+    named = np.zeros(count, bool)
+    named[ids[(ids >= 0) & (ids < count)]] = True
+    if len(ids) != count or not named.all():
+        lacks = f"row {int(named.argmin())} is missing"
+        if len(ids) != count:
+            lacks = f"it has {len(ids)} ids for {count} rows"
+        raise InvalidArgumentError(
+            f"{key!r} is not in the store yet, so the index must name each row of the tensor once: "
+            f"{lacks}; put a whole tensor first to replace some of its rows"
+        )
+    if (ids == np.arange(count)).all():
+        return rows
+    ordered = torch.empty_like(rows)
+    ordered[torch.from_numpy(ids)] = rows
+    return ordered
+
+
+def _index_ids(index: Any, count: int) -> Ids:
+    """The row numbers of an index into ``count`` rows, not checked."""
     if isinstance(index, slice):
-        ids = np.arange(*index.indices(len(target)))
-    elif (row := as_row(index)) is not None:
-        ids = np.array([wrap_row(row, len(target))])
-        rows = rows.unsqueeze(0) if rows.ndim == target.ndim - 1 else rows
-    else:
-        ids = as_ids(index, len(target)).reshape(-1)
+        return np.arange(*index.indices(count))
+    if (row := as_row(index)) is not None:
+        return np.array([wrap_row(row, count)])
+    return as_ids(index, count).reshape(-1)
+
+
+def _rows_to_write(target: Tensor, rows: Tensor, index: Any) -> tuple[Tensor, Tensor]:
+    """Ids and rows for ``target[ids] = rows``: ids checked, shapes and dtypes equal."""
+    ids = _index_ids(index, len(target))
+    if not isinstance(index, slice) and as_row(index) is not None and rows.ndim == target.ndim - 1:
+        rows = rows.unsqueeze(0)
     if tuple(rows.shape) != (len(ids), *target.shape[1:]):
         raise InvalidArgumentError(
             f"{len(ids)} rows of shape {list(target.shape[1:])} are to be replaced, got a tensor "
@@ -469,12 +550,10 @@ def _write_rows(column: Column, rows: Tensor, index: Any) -> None:
         )
     if rows.dtype != target.dtype:
         raise InvalidArgumentError(f"the rows are {target.dtype}, got {rows.dtype}")
-    bad = (ids < 0) | (ids >= len(target))
-    if bad.any():
-        at = int(bad.argmax())
-        raise OutOfRangeError(
-            f"index[{at}] = {ids[at]} is not in 0..{len(target) - 1}",
-            position=at,
-            value=int(ids[at]),
+    if rows.requires_grad:
+        raise InvalidArgumentError(
+            "the rows require grad, which cannot be written into a tensor: give rows.detach(), or "
+            "put the whole tensor"
         )
-    target[torch.from_numpy(ids)] = rows
+    check_ids(ids, len(target), "index", "rows")
+    return torch.from_numpy(ids), rows

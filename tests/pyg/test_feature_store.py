@@ -13,13 +13,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyg.common import make_graph
+from pyg.common import NUM_NODES, make_graph
 from torch import Tensor
 from torch_geometric.data import TensorAttr
+from torch_geometric.loader import NodeLoader
 
 from aethergraph import FeatureStore as Rows
 from aethergraph import errors
-from aethergraph.pyg import FeatureStore
+from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 
 pytestmark = pytest.mark.pyg
 
@@ -163,7 +164,8 @@ def test_what_is_put_shadows_the_graph() -> None:
     assert store[None, "x", None] is not None
     assert store.get_tensor_size(None, "x") == (graph.num_nodes, 2)
     store[None, "x", torch.tensor([1])] = torch.ones(1, 2)
-    assert other[1].tolist() == [1, 1]
+    assert store[None, "x", 1].tolist() == [1, 1]
+    assert not other.any()
     assert graph.features is not None
     assert graph.features.shape[1] == 8
     assert store.remove_tensor(None, "x", None)
@@ -252,8 +254,6 @@ def test_a_bad_value_is_named() -> None:
             store["g", "x", None] = value
     with pytest.raises(KeyError, match="holds nothing"):
         store["g", "x", None]
-    with pytest.raises(KeyError):
-        store["g", "x", torch.tensor([1])] = torch.zeros(1, 3)
     store["g", "x", None] = table()
     index = torch.tensor([1])
     with pytest.raises(errors.InvalidArgumentError, match="float64"):
@@ -347,6 +347,85 @@ def test_names_of_the_graph_itself_are_refused() -> None:
         FeatureStore()["paper", name, None] = table()  # typed batches have a place of their own
 
 
-def test_a_tensor_that_requires_grad_is_refused() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="detach"):
-        FeatureStore()[None, "x", None] = torch.rand(3, 2, requires_grad=True)
+def test_a_tensor_that_requires_grad_is_learned() -> None:
+    """Gradients of batches reach it, and batches see what the optimizer made of it."""
+    graph = make_graph()
+    x = torch.rand(NUM_NODES, 4).requires_grad_()
+    stores = FeatureStore.from_graph(graph), GraphStore(graph)
+    stores[0][None, "x", None] = x
+    assert stores[0][None, "x", None] is x
+    seeds = torch.arange(12)
+    optimizer = torch.optim.SGD([x], lr=1.0)
+    sampler = NeighborSampler(stores, [3])
+    for loader in (
+        NeighborLoader(stores, [3], seeds, batch_size=4, prefetch_batches=3),
+        NodeLoader(stores, sampler, seeds, batch_size=4),
+        NeighborLoader(stores, [3], seeds, batch_size=4, num_workers=1, filter_per_worker=False),
+    ):
+        for batch in loader:
+            optimizer.zero_grad()
+            assert torch.equal(batch.x, x[batch.n_id])  # after the step of the batch before
+            batch.x.sum().backward()
+            wanted = torch.zeros(NUM_NODES).index_add(0, batch.n_id, torch.ones(batch.num_nodes))
+            assert x.grad is not None and torch.equal(x.grad, wanted[:, None].expand(-1, 4))
+            optimizer.step()
+    with pytest.raises(errors.UnsupportedError, match="filter_per_worker=False"):
+        next(iter(NeighborLoader(stores, [3], seeds, batch_size=4, num_workers=1)))
+    with pytest.raises(errors.OutOfRangeError, match=r"ids\[1\] = 150"):
+        stores[0][None, "x", torch.tensor([0, NUM_NODES])]
+    assert torch.equal(stores[0][None, "x", 2:5], x[2:5])
+    with pytest.raises(errors.UnsupportedError, match="optimizer"):
+        stores[0][None, "x", torch.tensor([1])] = torch.zeros(1, 4)
+
+
+def test_a_tensor_is_made_of_rows_that_an_index_puts_in_order() -> None:
+    values = table()
+    store = FeatureStore()
+    for number, index in enumerate((
+        torch.arange(SIZE), torch.arange(SIZE).flip(0), slice(0, SIZE), torch.ones(SIZE).bool(),
+        np.arange(SIZE)[::-1].copy(), torch.arange(SIZE).int(),
+    )):  # fmt: skip
+        store["g", f"x{number}", index] = values
+        wanted = torch.empty_like(values)
+        wanted[index.copy() if isinstance(index, np.ndarray) else index] = values
+        assert torch.equal(store["g", f"x{number}", None], wanted)
+        assert torch.equal(store["g", f"x{number}", index], values)
+    for index, text in (
+        (torch.tensor([0, 1, 1]), "row 2 is missing"),
+        (torch.tensor([0, 1, 3]), "row 2 is missing"),
+        (torch.tensor([0, 1]), "2 ids for 3 rows"),
+        (torch.tensor([0, -1, 2]), "row 1 is missing"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            store["g", "other", index] = values[:3]
+
+
+def test_writing_rows_leaves_the_tensor_that_was_put_as_it_is() -> None:
+    values = table()
+    before = values.clone()
+    store = FeatureStore()
+    store["g", "x", None] = values
+    with pytest.raises(errors.OutOfRangeError):
+        store["g", "x", torch.tensor([SIZE])] = torch.zeros(1, 3)
+    assert store["g", "x", None].data_ptr() == values.data_ptr()  # nothing was copied for that
+    store["g", "x", torch.tensor([1])] = torch.full((1, 3), -1.0)
+    assert torch.equal(values, before)
+    assert store["g", "x", 1].tolist() == [-1.0] * 3
+    place = store["g", "x", None].data_ptr()
+    store["g", "x", torch.tensor([2])] = torch.full((1, 3), -2.0)
+    assert store["g", "x", None].data_ptr() == place  # copied once
+    again = pickle.loads(pickle.dumps(store))
+    again["g", "x", torch.tensor([2])] = torch.zeros(1, 3)
+    assert store["g", "x", 2].tolist() == [-2.0] * 3
+    array = np.zeros((SIZE, 2))
+    store["g", "y", None] = array
+    store["g", "y", torch.tensor([0])] = torch.ones(1, 2, dtype=torch.float64)
+    assert not array.any()
+
+
+def test_names_in_two_groups_of_nodes_are_refused() -> None:
+    store = FeatureStore()
+    store["a", "x", None] = table()
+    store[None, "x", None] = table()
+    with pytest.raises(errors.InvalidArgumentError, match="groups 'a' and None"):
+        store.batch_columns()

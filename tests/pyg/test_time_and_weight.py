@@ -494,6 +494,32 @@ def test_nodes_come_before_edges_and_stores_before_the_graph() -> None:
     NeighborSampler((Plain(), stores[1]), [2], time_attr="edge_time")
 
 
+def test_times_and_weights_in_a_named_group() -> None:
+    """Stores may call the nodes of a homogeneous graph what they like, as PyG's own tests do."""
+    src, dst = make_edges()
+    times = torch.arange(N) % 7
+    found = []
+    for group in (None, "paper"):
+        features, topology = FeatureStore(), GraphStore()
+        features[group, "x", None] = torch.rand(N, 2)
+        features[group, "stamp", None] = times
+        ends = torch.from_numpy(src), torch.from_numpy(dst)
+        topology.put_edge_index(ends, edge_type=None, layout="coo")
+        loader = NeighborLoader(
+            (features, topology), [4, 4], torch.arange(40), time_attr="stamp", seed=3, batch_size=40
+        )
+        (batch,) = loader
+        assert (times[batch.n_id] <= times[batch.n_id[:40]][batch.batch]).all()
+        assert batch.x.shape == (batch.num_nodes, 2)
+        found.append(batch)
+    assert torch.equal(found[0].n_id, found[1].n_id)
+    features["author", "stamp", None] = times
+    with pytest.raises(errors.InvalidArgumentError, match="groups 'paper' and 'author'"):
+        NeighborSampler((features, topology), [4], time_attr="stamp")
+    with pytest.raises(errors.InvalidArgumentError, match=r"there are: 'stamp', 'x'"):
+        NeighborSampler((features, topology), [4], time_attr="other")
+
+
 def test_a_tensor_that_changes_later_does_not_change_the_sampler() -> None:
     data, name = make_source("attribute", "node", make_times("node", False))
     when = torch.from_numpy(make_times("node", False))
