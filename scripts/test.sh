@@ -23,7 +23,7 @@ STAGES=(
     "environment|virtual environment with torch, torch_geometric and the test tools"
     "build|source archive; compiled and interpreted wheels built from it"
     "lint|ruff, mypy --strict, clang-format, clang-tidy, shellcheck"
-    "c-tests|unit tests of the C core"
+    "c-tests|unit tests of the C core; its examples, compiled as users do"
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
     "c-tsan|the same under ThreadSanitizer"
     "c-no-uring|unit tests of reading in a build without liburing"
@@ -54,6 +54,7 @@ stage_system() {
     has make || missing+=(make)
     has clang || missing+=(clang)
     has clang-tidy || missing+=(clang-tidy)
+    has pkg-config || missing+=(pkg-config)
     has setarch || missing+=(util-linux)
     [ ${#missing[@]} -eq 0 ] || { note "installing: ${missing[*]}"; apt_install "${missing[@]}"; }
     if ! clang_can_fuzz; then
@@ -133,7 +134,7 @@ stage_lint() {
 
 native_make() { run make -C native BUILD="$NATIVE" -j "$(nproc)" "$@"; }
 
-stage_c_tests() { native_make test; }
+stage_c_tests() { native_make test && native_make examples; }
 stage_c_asan() { native_make asan; }
 stage_c_tsan() { native_make tsan; }
 stage_c_no_uring() { native_make test URING=0 BUILD="$NATIVE-no-uring" T='io*'; }

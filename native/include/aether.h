@@ -57,7 +57,17 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+#define AETHER_MAKE_VERSION(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
+#define AETHER_VERSION_NUMBER                                                                                \
+    AETHER_MAKE_VERSION(AETHER_VERSION_MAJOR, AETHER_VERSION_MINOR, AETHER_VERSION_PATCH)
+
 /* CFFI BEGIN */
+
+/* The version of this header; aether_version() is that of the library. Until 1.0 a new
+ * minor version may change any declaration, a new patch version none. */
+#define AETHER_VERSION_MAJOR 0
+#define AETHER_VERSION_MINOR 1
+#define AETHER_VERSION_PATCH 0
 
 /* ---- errors ------------------------------------------------------------ */
 
@@ -94,7 +104,7 @@ const aether_error_entry *aether_error_table(uint32_t i);
 
 /* ---- library ----------------------------------------------------------- */
 
-const char *aether_version(void);
+const char *aether_version(void);    /* "major.minor.patch" */
 const char *aether_build_info(void); /* compiler, sanitizers, CPU dispatch */
 
 /* Threads the pool uses: AETHERGRAPH_NUM_THREADS, else the cores this process

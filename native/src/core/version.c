@@ -2,9 +2,9 @@
 
 #include "core/simd.h"
 
-#ifndef AETHER_VERSION
-#define AETHER_VERSION "0.1.0"
-#endif
+#define TEXT(number)     #number
+#define DOTTED(a, b, c)  TEXT(a) "." TEXT(b) "." TEXT(c)
+#define VERSION(a, b, c) DOTTED(a, b, c) /* expands its arguments first */
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -37,7 +37,7 @@
 #endif
 
 const char *aether_version(void) {
-    return AETHER_VERSION;
+    return VERSION(AETHER_VERSION_MAJOR, AETHER_VERSION_MINOR, AETHER_VERSION_PATCH);
 }
 
 /* What was compiled is known here; what this processor adds is found at run
