@@ -64,6 +64,7 @@ class BlockEncoder:
             id_bytes,
             len(ids),
             ffi.from_buffer(out),
+            out.nbytes,
             ffi.from_buffer("uint16_t[]", sizes),
             used,
             lend(task, ids.nbytes),

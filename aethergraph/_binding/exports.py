@@ -68,7 +68,9 @@ def export_sample(
         ids = empty(count, np.int64, f"{count} nodes")
         trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
         lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
-        code = lib.aether_sample_export_nodes(handle, number, 8, ffi.from_buffer(ids), lent, err)
+        code = lib.aether_sample_export_nodes(
+            handle, number, 8, count, ffi.from_buffer(ids), lent, err
+        )
         if code:
             fail(code)
         node.append(ids)
@@ -77,7 +79,9 @@ def export_sample(
     links = []
     for number, count in enumerate(counts[types:]):
         link = empty((3, count), np.int64, f"{count} edges")
-        code = lib.aether_sample_export_edges(handle, number, 8, *map(ffi.from_buffer, link), err)
+        code = lib.aether_sample_export_edges(
+            handle, number, 8, count, *map(ffi.from_buffer, link), err
+        )
         if code:
             fail(code)
         links.append(link)

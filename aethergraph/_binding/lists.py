@@ -135,6 +135,7 @@ class NativeRows:
             ids.itemsize,
             ids.shape[0],
             ffi.from_buffer(out),
+            out.nbytes,
             out_code,
             lend(task, out.nbytes),
             err,

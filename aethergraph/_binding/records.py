@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph.errors import InvalidArgumentError
 
 Records = NDArray[Any]
 
@@ -44,6 +45,7 @@ def pack_records(major: Ids, minor: Ids, columns: Sequence[NDArray[Any]], out: R
         table,
         len(columns),
         ffi.from_buffer(out, require_writable=True),
+        out.nbytes,
         err,
     )
     if code:
@@ -104,6 +106,8 @@ def partition_records(
     Raises:
         OutOfRangeError: a key outside of all parts.
     """
+    if out.nbytes != records.nbytes:
+        raise InvalidArgumentError(f"{records.nbytes} bytes of records do not fill {out.nbytes}")
     counts = np.zeros(num_parts, np.uint64)
     err = new_error()
     code = lib.aether_records_partition(

@@ -147,6 +147,7 @@ class FileRows:
             ids.itemsize,
             ids.shape[0],
             ffi.from_buffer(out),
+            out.nbytes,
             out_code,
             lend(task, out.nbytes),
             err,
@@ -228,7 +229,7 @@ class NativePlan:
         """The rows of the next ids; ``out`` is contiguous and writable."""
         err = new_error()
         code = lib.aether_row_plan_gather(
-            self._handle, ffi.from_buffer(out), out_code, lend(task, out.nbytes), err
+            self._handle, ffi.from_buffer(out), out.nbytes, out_code, lend(task, out.nbytes), err
         )
         if code:
             raise_error(code, err, self._rows.path)

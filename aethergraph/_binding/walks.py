@@ -40,6 +40,7 @@ def build_alias(
         ffi.from_buffer(weights),
         dtype_code(weights.dtype),
         ffi.from_buffer("uint64_t[]", table),
+        len(table),
         lend(task, table.nbytes),
         err,
     )
@@ -54,7 +55,7 @@ def build_members(topology: NativeTopology, task: Task | None = None) -> NDArray
     err = new_error()
     begin_read(topology.guard)
     code = lib.aether_members_build(
-        topology.handle, ffi.from_buffer(table), lend(task, table.nbytes), err
+        topology.handle, ffi.from_buffer(table), len(table), lend(task, table.nbytes), err
     )
     end_read(code, err, topology.guard, topology.path)
     return table

@@ -52,7 +52,7 @@ int main(void) {
     int64_t *col = calloc(totals[1], sizeof *col), *edge = calloc(totals[1], sizeof *edge);
     if (!node || !row || !col || !edge)
         return 1;
-    check(aether_sample_export(sampler, 8, node, row, col, edge, NULL, &err), &err);
+    check(aether_sample_export(sampler, 8, totals[0], totals[1], node, row, col, edge, NULL, &err), &err);
     printf("%" PRIu64 " nodes, %" PRIu64 " edges, aether %s\n", totals[0], totals[1], aether_version());
     for (uint64_t i = 0; i < totals[1]; i++)
         printf("%" PRId64 " -> %" PRId64 " (edge %" PRId64 ")\n", node[row[i]], node[col[i]], edge[i]);

@@ -75,9 +75,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     aether_topology *t = NULL;
     if (aether_topology_create(&lists, &t, NULL) == 0) {
-        if (tables & 1 && aether_alias_build(t, weights, AETHER_F32, table, NULL, NULL) == 0)
+        if (tables & 1 && aether_alias_build(t, weights, AETHER_F32, table, lists.num_edges, NULL, NULL) == 0)
             o.alias = table;
-        if (tables & 2 && aether_members_build(t, members, NULL, NULL) == 0)
+        if (tables & 2 && aether_members_build(t, members, lists.num_edges, NULL, NULL) == 0)
             o.members = members;
         if (aether_random_walk(t, starts, WALKS, &o, rows, NULL, NULL) == 0)
             check_rows(rows, WALKS * (LENGTH + 1), n);

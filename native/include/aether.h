@@ -27,6 +27,10 @@
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
  *     NULL). They never abort, never call back into Python.
+ *   - A function whose results are as long as a file, a plan or a sample says is told the
+ *     length of what they go to (AETHER_E_INVALID if it differs). Where arguments of the
+ *     call alone decide, as n does, or counts of node types, edge types and hops that the
+ *     caller made the handle with, there is nothing to compare.
  *   - Memory passed in is borrowed for the call, unless the function says that
  *     the handle keeps borrowing it; the caller then keeps it alive.
  *   - Handles made by open/create are released by close/destroy, which accept
@@ -277,10 +281,11 @@ typedef struct aether_field {
     uint32_t dtype;
 } aether_field;
 
-/* Rows of columns become records. AETHER_E_RANGE: an id that id_bytes cannot
- * hold; position is the row, value the id. */
+/* Rows of columns become records, which take `size` bytes (AETHER_E_INVALID). AETHER_E_RANGE: an
+ * id that id_bytes cannot hold; position is the row, value the id. */
 int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, uint32_t id_bytes,
-                        const aether_column *columns, uint32_t num_columns, void *records, aether_error *err);
+                        const aether_column *columns, uint32_t num_columns, void *records, uint64_t size,
+                        aether_error *err);
 
 #define AETHER_MAX_PARTS 65536
 
@@ -313,9 +318,10 @@ typedef struct aether_rows {
 
 /* out[i] = rows[ids[i]], converted to out_dtype: the same dtype, or a widening
  * one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64).
- * ids of id_bytes (4 unsigned | 8 signed). AETHER_E_RANGE names id and position. */
+ * ids of id_bytes (4 unsigned | 8 signed). AETHER_E_RANGE names id and position.
+ * AETHER_E_INVALID: out_size is not what the n rows take in out_dtype. */
 int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                  uint32_t out_dtype, aether_task *task, aether_error *err);
+                  uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err);
 
 /* ---- topology ---------------------------------------------------------- */
 
@@ -353,12 +359,12 @@ int aether_topology_create_compressed(const aether_lists *lists, const aether_bl
                                       aether_topology **out, aether_error *err);
 
 /* Encode n ids of id_bytes (4|8) into blocks, one after the other, by all threads:
- * `used` bytes of `out`, which has aether_encode_bound() of them, and the size of each of
- * its blocks in sizes[ceil(n / 128)]. Further ids may follow if n is a multiple of 128.
+ * `used` bytes of `out`, which has aether_encode_bound() of them or more (`room`), and the size
+ * of each of its blocks in sizes[ceil(n / 128)]. Further ids may follow if n is a multiple of 128.
  * `task` counts ids. */
 uint64_t aether_encode_bound(uint64_t n, uint32_t id_bytes);
-int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint16_t *sizes,
-                         uint64_t *used, aether_task *task, aether_error *err);
+int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint64_t room,
+                         uint16_t *sizes, uint64_t *used, aether_task *task, aether_error *err);
 
 /* Ids at n positions (NULL: those from `begin` on), by all threads, as id_bytes (4|8) each;
  * 4 takes ids below 2^32. Every id is checked: AETHER_E_CORRUPT names the first position
@@ -435,15 +441,16 @@ int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
                   uint64_t *totals, aether_error *err);
 
-/* Copy the last result out, as int64 (out_bytes 8) or int32 (4):
- *   node[N] ids; row[E] local source; col[E] local destination, non-decreasing
- *   (layered: within each hop);
- *   edge[E] edge ids; batch[N] seed slot (disjoint only). NULL skips one.
+/* Copy the last result out, as int64 (out_bytes 8) or int32 (4), into arrays of the
+ * lengths given, which are those of the sample (AETHER_E_INVALID):
+ *   node[num_nodes] ids; row[num_edges] local source; col[num_edges] local destination,
+ *   non-decreasing (layered: within each hop);
+ *   edge[num_edges] edge ids; batch[num_nodes] seed slot (disjoint only). NULL skips one.
  * int32 takes a graph of fewer than 2^31 nodes and edges and a sample of fewer
  * nodes, else AETHER_E_LIMIT; of larger values in edge_ids it keeps the low 32
  * bits. */
-int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
-                         void *edge, void *batch, aether_error *err);
+int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
+                         void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
 
 /* The same over several node types and edge types. In every hop the edge types
  * take their turns in order, each expanding the nodes of its type `from` that
@@ -552,11 +559,11 @@ typedef struct aether_hgt_options {
 int aether_sample_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *options,
                       uint64_t *hop_nodes, uint64_t *num_nodes, uint64_t *num_edges, aether_error *err);
 
-/* Nodes and edges of the last result by type; see aether_sample_export. */
-int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, void *node,
-                               void *batch, aether_error *err);
-int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, void *row,
-                               void *col, void *edge, aether_error *err);
+/* Nodes and edges of the last result by type, `count` of them; see aether_sample_export. */
+int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, uint64_t count,
+                               void *node, void *batch, aether_error *err);
+int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
+                               void *row, void *col, void *edge, aether_error *err);
 /* All of a layered sample, one after the other: the nodes of each type; then of each
  * relation the rows, the edge ids and, in the place of col, hop by hop, where among the
  * edges of the hop those of each node begin, and the end of the last: one for every node
@@ -574,15 +581,16 @@ uint64_t aether_hash_id_set(const int64_t *ids, uint64_t n);
 
 /* ---- random walks ------------------------------------------------------ */
 
-/* Table for drawing from each list by weight (src/sample/alias.h): table[E] by
- * position, from weights[E] by edge id, f32 or f64. AETHER_E_INVALID names an edge
+/* Table for drawing from each list by weight (src/sample/alias.h): table[num_edges] by
+ * position, from weights[num_edges] by edge id, f32 or f64. AETHER_E_INVALID names an edge
  * whose weight is negative or not finite. `task` counts edges. */
 int aether_alias_build(const aether_topology *t, const void *weights, uint32_t dtype, uint64_t *table,
-                       aether_task *task, aether_error *err);
+                       uint64_t num_edges, aether_task *task, aether_error *err);
 
-/* Table for asking whether an edge exists (src/sample/members.h): members[E] of the
- * topology's id_bytes. */
-int aether_members_build(const aether_topology *t, void *members, aether_task *task, aether_error *err);
+/* Table for asking whether an edge exists (src/sample/members.h): members[num_edges] of
+ * the topology's id_bytes. */
+int aether_members_build(const aether_topology *t, void *members, uint64_t num_edges, aether_task *task,
+                         aether_error *err);
 
 #define AETHER_WALK_PAD 1 /* after a dead end: -1 instead of the last node */
 
@@ -763,7 +771,7 @@ void aether_row_close(aether_row_file *f); /* no thread is gathering from it */
 /* As aether_gather. AETHER_E_FILE_CHANGED: the file was written to or became shorter;
  * AETHER_E_IO: a read failed. `task` counts ids. */
 int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                      uint32_t out_dtype, aether_task *task, aether_error *err);
+                      uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err);
 void aether_row_count(const aether_row_file *f, aether_row_stats *out);
 
 /* ---- rows that are known ahead -------------------------------------------- */
@@ -788,9 +796,9 @@ int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64
                            aether_row_plan **out, aether_error *err);
 void aether_row_plan_destroy(aether_row_plan *p); /* its file may have been closed before */
 
-/* Gather the next list. After a failure there is no next one. */
-int aether_row_plan_gather(aether_row_plan *p, void *out, uint32_t out_dtype, aether_task *task,
-                           aether_error *err);
+/* Gather the next list, out_size being as for aether_gather. After a failure there is no next one. */
+int aether_row_plan_gather(aether_row_plan *p, void *out, uint64_t out_size, uint32_t out_dtype,
+                           aether_task *task, aether_error *err);
 void aether_row_plan_count(const aether_row_plan *p, aether_row_plan_stats *out);
 
 /* CFFI END */

@@ -97,8 +97,8 @@ static void compare(const aether_sampler *a, const aether_sampler *b, const coun
     for (uint32_t t = 0; t < 2; t++) {
         const uint64_t n = x->nodes[t];
         int64_t *one = calloc(4 * n + 1, 8), *batch = disjoint ? one + 2 * n : NULL;
-        CHECK_OK(aether_sample_export_nodes(a, t, 8, one, batch, &err), err);
-        CHECK_OK(aether_sample_export_nodes(b, t, 8, one + n, batch ? batch + n : NULL, &err), err);
+        CHECK_OK(aether_sample_export_nodes(a, t, 8, n, one, batch, &err), err);
+        CHECK_OK(aether_sample_export_nodes(b, t, 8, n, one + n, batch ? batch + n : NULL, &err), err);
         CHECK(!memcmp(one, one + n, 8 * n));
         CHECK(!batch || !memcmp(batch, batch + n, 8 * n));
         free(one);
@@ -106,8 +106,8 @@ static void compare(const aether_sampler *a, const aether_sampler *b, const coun
     for (uint32_t r = 0; r < 3; r++) {
         const uint64_t n = x->edges[r];
         int64_t *one = calloc(6 * n + 1, 8), *two = one + 3 * n;
-        CHECK_OK(aether_sample_export_edges(a, r, 8, one, one + n, one + 2 * n, &err), err);
-        CHECK_OK(aether_sample_export_edges(b, r, 8, two, two + n, two + 2 * n, &err), err);
+        CHECK_OK(aether_sample_export_edges(a, r, 8, n, one, one + n, one + 2 * n, &err), err);
+        CHECK_OK(aether_sample_export_edges(b, r, 8, n, two, two + n, two + 2 * n, &err), err);
         CHECK(!memcmp(one, two, 24 * n));
         free(one);
     }

@@ -191,14 +191,14 @@ static void check_sample(const graph *g, aether_sampler *s, const aether_seeds *
     REQUIRE_OK(aether_sample_hgt(s, seeds, o, hop_nodes, num_nodes, num_edges, &err), err);
     for (uint32_t t = 0; t < g->num_types; t++) {
         REQUIRE(num_nodes[t] == wanted[t].num_nodes);
-        REQUIRE_OK(aether_sample_export_nodes(s, t, 8, out_node, NULL, &err), err);
+        REQUIRE_OK(aether_sample_export_nodes(s, t, 8, num_nodes[t], out_node, NULL, &err), err);
         check_same("node", out_node, wanted[t].node, num_nodes[t]);
         check_same("hop_nodes", (int64_t *)hop_nodes + t * (o->num_hops + 1), wanted[t].hop_nodes,
                    o->num_hops + 1);
     }
     for (uint32_t i = 0; i < g->num_relations; i++) {
         REQUIRE(num_edges[i] == links[i].num_edges);
-        REQUIRE_OK(aether_sample_export_edges(s, i, 8, out_row, out_col, out_edge, &err), err);
+        REQUIRE_OK(aether_sample_export_edges(s, i, 8, num_edges[i], out_row, out_col, out_edge, &err), err);
         check_same("row", out_row, links[i].row, num_edges[i]);
         check_same("col", out_col, links[i].col, num_edges[i]);
         check_same("edge", out_edge, links[i].edge, num_edges[i]);
@@ -320,7 +320,7 @@ static void check_fails(aether_sampler *s, const aether_seeds *seeds, const aeth
     CHECK_CODE(aether_sample_hgt(s, seeds, o, hop_nodes, &num_nodes, &num_edges, &err), code);
     CHECK_HAS(err.message, message);
     out_node[0] = -1;
-    CHECK_OK(aether_sample_export_nodes(s, 0, 8, out_node, NULL, &err), err);
+    CHECK_OK(aether_sample_export_nodes(s, 0, 8, 0, out_node, NULL, &err), err);
     CHECK_EQ(out_node[0], -1); /* an empty result */
 }
 

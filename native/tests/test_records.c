@@ -24,7 +24,8 @@ static void check_pack(uint64_t n, uint32_t id_bytes, uint32_t width) {
     }
     aether_column columns[] = {{column, width, 0}};
     aether_error err = {0};
-    CHECK_OK(aether_records_pack(major, minor, n, id_bytes, columns, width != 0, records, &err), err);
+    CHECK_OK(aether_records_pack(major, minor, n, id_bytes, columns, width != 0, records, n * bytes, &err),
+             err);
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < n; i++) {
         const char *record = (const char *)records + i * bytes;
@@ -59,15 +60,17 @@ TEST(pack_names_an_id_that_does_not_fit) {
     FOR_THREADS() {
         minor[150000] = INT64_C(1) << 32;
         major[150001] = -1;
-        CHECK_EQ(aether_records_pack(major, minor, N, 4, NULL, 0, records, &err), AETHER_E_RANGE);
+        CHECK_EQ(aether_records_pack(major, minor, N, 4, NULL, 0, records, N * 8, &err), AETHER_E_RANGE);
         CHECK_EQ(err.position, 150000);
         CHECK_EQ(err.value, INT64_C(1) << 32);
-        CHECK_EQ(aether_records_pack(major, minor, N, 8, NULL, 0, records, &err), AETHER_E_RANGE);
+        CHECK_EQ(aether_records_pack(major, minor, N, 8, NULL, 0, records, N * 16, &err), AETHER_E_RANGE);
         CHECK_EQ(err.position, 150001);
         CHECK_EQ(err.value, -1);
         CHECK_HAS(err.message, "major");
     }
-    CHECK_EQ(aether_records_pack(major, minor, N, 5, NULL, 0, records, &err), AETHER_E_INVALID);
+    CHECK_EQ(aether_records_pack(major, minor, N, 5, NULL, 0, records, N * 10, &err), AETHER_E_INVALID);
+    CHECK_EQ(aether_records_pack(major, minor, 2, 4, NULL, 0, records, 15, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "2 records of 8 bytes do not fill 15");
     free(major);
     free(minor);
     free(records);

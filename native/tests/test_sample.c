@@ -89,9 +89,9 @@ static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds
     CHECK_EQ(totals[0], expected.num_nodes);
     CHECK_EQ(totals[1], expected.num_edges);
     REQUIRE(totals[0] == expected.num_nodes && totals[1] == expected.num_edges);
-    REQUIRE_OK(
-        aether_sample_export(s, 8, out_node, out_row, out_col, out_edge, disjoint ? out_batch : NULL, &err),
-        err);
+    REQUIRE_OK(aether_sample_export(s, 8, totals[0], totals[1], out_node, out_row, out_col, out_edge,
+                                    disjoint ? out_batch : NULL, &err),
+               err);
     check_same("node", out_node, expected.node, totals[0]);
     check_same("row", out_row, expected.row, totals[1]);
     check_same("col", out_col, expected.col, totals[1]);
@@ -191,8 +191,9 @@ static void compare_threads(uint32_t flags) {
     bool disjoint = flags & AETHER_SAMPLE_DISJOINT;
     for (int i = 0; i < 2; i++) {
         int64_t *p = i ? b : a;
-        CHECK_OK(aether_sample_export(i ? many : one, 8, p, p + 2 * nodes, p + 2 * nodes + edges,
-                                      p + 2 * nodes + 2 * edges, disjoint ? p + nodes : NULL, &err),
+        CHECK_OK(aether_sample_export(i ? many : one, 8, nodes, edges, p, p + 2 * nodes,
+                                      p + 2 * nodes + edges, p + 2 * nodes + 2 * edges,
+                                      disjoint ? p + nodes : NULL, &err),
                  err);
     }
     CHECK(memcmp(a, b, (2 * nodes + 3 * edges) * 8) == 0);
@@ -226,7 +227,9 @@ TEST(int32_output_is_the_same) {
     aether_sample_options o = {.key = 1, .fanouts = fanouts, .num_hops = 2, .num_threads = 1};
     check_sample(&g, s, seeds, 4, &o);
     static int32_t node[REF_MAX], row[REF_MAX], col[REF_MAX], edge[REF_MAX];
-    CHECK_OK(aether_sample_export(s, 4, node, row, col, edge, NULL, &err), err);
+    CHECK_OK(
+        aether_sample_export(s, 4, expected.num_nodes, expected.num_edges, node, row, col, edge, NULL, &err),
+        err);
     for (uint64_t i = 0; i < expected.num_nodes; i++)
         CHECK_EQ(node[i], expected.node[i]);
     for (uint64_t i = 0; i < expected.num_edges; i++) {
@@ -258,7 +261,7 @@ static void check_edge_ids(const graph *g, uint32_t bytes) {
     ref_sample(&expected, g->indptr, g->indices, seeds, 3, &o);
     CHECK_OK(aether_sample(s, seeds, 3, &o, hn, he, totals, &err), err);
     CHECK(totals[1] == expected.num_edges && totals[1] > 1024);
-    CHECK_OK(aether_sample_export(s, 8, NULL, NULL, NULL, out_edge, NULL, &err), err);
+    CHECK_OK(aether_sample_export(s, 8, totals[0], totals[1], NULL, NULL, NULL, out_edge, NULL, &err), err);
     for (uint64_t i = 0; i < totals[1]; i++)
         CHECK_EQ(out_edge[i], bytes == 4 ? narrow[expected.edge[i]] : wide[expected.edge[i]]);
     aether_sampler_destroy(s);
@@ -289,7 +292,7 @@ TEST(large_fanout_draws_distinct_positions) {
     aether_sample_options o = {.key = 5, .fanouts = &fanout, .num_hops = 1, .num_threads = 1};
     REQUIRE_OK(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), err);
     CHECK_EQ(totals[1], K);
-    REQUIRE_OK(aether_sample_export(s, 8, NULL, NULL, NULL, out_edge, NULL, &err), err);
+    REQUIRE_OK(aether_sample_export(s, 8, totals[0], totals[1], NULL, NULL, NULL, out_edge, NULL, &err), err);
     static uint8_t seen[DEGREE];
     for (int i = 0; i < K; i++) {
         CHECK(out_edge[i] >= 0 && out_edge[i] < DEGREE && !seen[out_edge[i]]);
@@ -327,8 +330,25 @@ TEST(bad_seeds_and_settings_are_named) {
     CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
     o.exclude = NULL;
     check_sample(&g, s, seeds, 1, &o); /* still usable */
-    CHECK_CODE(aether_sample_export(s, 8, NULL, NULL, NULL, NULL, out_batch, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_sample_export(s, 3, out_node, NULL, NULL, NULL, NULL, &err), AETHER_E_INVALID);
+    const uint64_t nodes = expected.num_nodes, edges = expected.num_edges;
+    CHECK_CODE(aether_sample_export(s, 8, nodes, edges, NULL, NULL, NULL, NULL, out_batch, &err),
+               AETHER_E_INVALID);
+    CHECK_HAS(err.message, "disjoint");
+    CHECK_CODE(aether_sample_export(s, 3, nodes, edges, out_node, NULL, NULL, NULL, NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_HAS(err.message, "out_bytes is 3");
+    for (int by = -1; by <= 1; by += 2) { /* arrays of another length than the sample's */
+        out_node[0] = out_edge[0] = -7;
+        CHECK_CODE(
+            aether_sample_export(s, 8, nodes + (uint64_t)by, edges, out_node, NULL, NULL, NULL, NULL, &err),
+            AETHER_E_INVALID);
+        CHECK_HAS(err.message, "nodes, the sample has");
+        CHECK_CODE(
+            aether_sample_export(s, 4, nodes, edges + (uint64_t)by, NULL, NULL, NULL, out_edge, NULL, &err),
+            AETHER_E_INVALID);
+        CHECK_HAS(err.message, "edges, the sample has");
+        CHECK(out_node[0] == -7 && out_edge[0] == -7);
+    }
     aether_sampler_destroy(s);
     free_graph(&g);
 }

@@ -56,8 +56,8 @@ TEST(members_tell_what_a_scan_tells) {
     aether_error err = {0};
     uint32_t *narrow = calloc(g.num_edges, sizeof *narrow);
     uint64_t *wide = calloc(g.num_edges, sizeof *wide);
-    REQUIRE_OK(aether_members_build(g.topology, narrow, NULL, &err), err);
-    REQUIRE_OK(aether_members_build(g.topology64, wide, NULL, &err), err);
+    REQUIRE_OK(aether_members_build(g.topology, narrow, g.num_edges, NULL, &err), err);
+    REQUIRE_OK(aether_members_build(g.topology64, wide, g.num_edges, NULL, &err), err);
     for (uint64_t v = 0; v < g.num_nodes; v++) {
         ae_list list = list_of(&g, v);
         for (uint64_t x = 0; x < g.num_nodes + 20; x++) {
@@ -83,7 +83,7 @@ TEST(members_of_lists_with_one_id_only) {
     aether_lists lists = {1, 9, 5000, indptr, indices, NULL, 4, 8};
     aether_topology *t;
     REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
-    REQUIRE_OK(aether_members_build(t, members, NULL, &err), err);
+    REQUIRE_OK(aether_members_build(t, members, 5000, NULL, &err), err);
     for (uint64_t x = 0; x < 9; x++)
         CHECK_EQ(ae_members_has(members, 4, (ae_list){0, 5000}, x), x == 1 || x == 2);
     aether_topology_destroy(t);
@@ -97,7 +97,7 @@ TEST(alias_tables_hold_the_weights) {
     aether_error err = {0};
     uint64_t *table = calloc(g.num_edges, sizeof *table);
     double *mass = calloc(g.num_edges, sizeof *mass);
-    REQUIRE_OK(aether_alias_build(g.topology, g.weights, AETHER_F32, table, NULL, &err), err);
+    REQUIRE_OK(aether_alias_build(g.topology, g.weights, AETHER_F32, table, g.num_edges, NULL, &err), err);
     for (uint64_t v = 0; v < g.num_nodes; v++) {
         ae_list list = list_of(&g, v);
         double sum = 0;
@@ -152,9 +152,9 @@ TEST(threads_widths_and_tables_do_not_show) {
         starts[i] = (int64_t)(test_random(&seed) % g.num_nodes);
     uint32_t *narrow = calloc(g.num_edges, sizeof *narrow);
     uint64_t *wide = calloc(g.num_edges, sizeof *wide), *alias = calloc(g.num_edges, sizeof *alias);
-    REQUIRE_OK(aether_members_build(g.topology, narrow, NULL, &err), err);
-    REQUIRE_OK(aether_members_build(g.topology64, wide, NULL, &err), err);
-    REQUIRE_OK(aether_alias_build(g.topology, g.weights, AETHER_F32, alias, NULL, &err), err);
+    REQUIRE_OK(aether_members_build(g.topology, narrow, g.num_edges, NULL, &err), err);
+    REQUIRE_OK(aether_members_build(g.topology64, wide, g.num_edges, NULL, &err), err);
+    REQUIRE_OK(aether_alias_build(g.topology, g.weights, AETHER_F32, alias, g.num_edges, NULL, &err), err);
     const double rates[][3] = {{1, 1, 0}, {0.25, 4, 0}, {4, 0.25, 0.1}, {1e-7, 1, 0}, {1, 1, 0.3}};
     for (uint32_t k = 0; k < 10; k++) {
         const double *r = rates[k / 2];
@@ -207,10 +207,11 @@ TEST(calls_can_be_cancelled) {
     aether_walk_options o = {.length = 3, .p = 1, .q = 1};
     CHECK_EQ(aether_random_walk(g.topology, starts, 2, &o, first, &task, &err), AETHER_E_CANCELLED);
     CHECK_EQ(aether_fanout(g.topology, starts, 2, 2, 0, 0, 0, first, &task, &err), AETHER_E_CANCELLED);
-    CHECK_EQ(aether_members_build(g.topology, table, &task, &err), AETHER_E_CANCELLED);
-    CHECK_EQ(aether_alias_build(g.topology, g.weights, AETHER_F32, table, &task, &err), AETHER_E_CANCELLED);
+    CHECK_EQ(aether_members_build(g.topology, table, g.num_edges, &task, &err), AETHER_E_CANCELLED);
+    CHECK_EQ(aether_alias_build(g.topology, g.weights, AETHER_F32, table, g.num_edges, &task, &err),
+             AETHER_E_CANCELLED);
     task.cancel = 0;
-    REQUIRE_OK(aether_members_build(g.topology, table, &task, &err), err);
+    REQUIRE_OK(aether_members_build(g.topology, table, g.num_edges, &task, &err), err);
     CHECK_EQ(task.done, g.num_edges);
     CHECK_EQ(task.total, g.num_edges);
     free(table);
@@ -246,8 +247,16 @@ TEST(wrong_arguments_are_named) {
              AETHER_E_LIMIT);
     CHECK_EQ(aether_random_walk(g.topology, NULL, 1, &good, first, NULL, NULL), AETHER_E_INVALID);
     CHECK_EQ(aether_random_walk(g.topology, NULL, 0, &good, NULL, NULL, NULL), AETHER_OK);
-    CHECK_EQ(aether_alias_build(g.topology, g.weights, AETHER_I32, (uint64_t *)first, NULL, &err),
-             AETHER_E_INVALID);
+    const uint64_t n = g.num_edges;
+    uint64_t *table = (uint64_t *)first;
+    CHECK_EQ(aether_alias_build(g.topology, g.weights, AETHER_I32, table, n, NULL, &err), AETHER_E_INVALID);
+    for (int by = -1; by <= 1; by += 2) { /* tables of another length */
+        CHECK_EQ(aether_alias_build(g.topology, g.weights, AETHER_F32, table, n + (uint64_t)by, NULL, &err),
+                 AETHER_E_INVALID);
+        CHECK_HAS(err.message, "the topology has");
+        CHECK_EQ(aether_members_build(g.topology, table, n + (uint64_t)by, NULL, &err), AETHER_E_INVALID);
+        CHECK_HAS(err.message, "the topology has");
+    }
     free_graph(&g);
 }
 

@@ -219,7 +219,9 @@ static void check_read_whole(double weight, double first, int64_t since) {
             REQUIRE_OK(
                 aether_sample_typed(s, &seeds, &o, nodes, &hop_edges, &num_nodes, &num_edges[one], &err),
                 err);
-            REQUIRE_OK(aether_sample_export_edges(s, 0, 8, NULL, NULL, one ? without : with, &err), err);
+            REQUIRE_OK(
+                aether_sample_export_edges(s, 0, 8, num_edges[one], NULL, NULL, one ? without : with, &err),
+                err);
         }
         CHECK_EQ(num_edges[0], 8);
         CHECK_EQ(num_edges[1], 8);
@@ -303,7 +305,7 @@ static void check_contained(const lists *l, uint64_t key) {
     if (rc)
         return;
     CHECK(num_edges <= MOST);
-    REQUIRE_OK(aether_sample_export_edges(l->sampler, 0, 8, NULL, NULL, edge, &err), err);
+    REQUIRE_OK(aether_sample_export_edges(l->sampler, 0, 8, num_edges, NULL, NULL, edge, &err), err);
     for (uint64_t i = 0; i < num_edges; i++)
         CHECK(edge[i] >= BEFORE && edge[i] < BEFORE + MOST);
 }

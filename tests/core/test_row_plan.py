@@ -334,3 +334,21 @@ def test_a_file_that_changes_ends_the_plan(path: Path) -> None:
     assert plan.closed
     with pytest.raises(errors.ClosedError):
         plan.gather()
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_native_gathers_compare_out_with_their_rows(path: Path, extra: int) -> None:
+    """The core is told the size of ``out`` and writes nothing into memory of another one."""
+    ids = np.arange(4)
+    out = np.full((4 + extra, 128), 7, np.float32)
+    store = FeatureStore.load(path, "uring", memory_budget="4M")
+    rows = store.native_rows()
+    with store.plan([ids]) as plan:
+        for use in (
+            lambda: rows.gather(ids, out, store.dtype_code),
+            lambda: FeatureStore.load(path).native_rows().gather(ids, out, store.dtype_code),
+            lambda: plan._open().gather(out, store.dtype_code),
+        ):
+            with pytest.raises(errors.InvalidArgumentError, match=r"4 rows .* do not fill the"):
+                use()
+    assert (out == 7).all()

@@ -123,11 +123,12 @@ static int build_list(const void *ctx, const aether_topology *t, uint64_t node, 
 }
 
 int aether_alias_build(const aether_topology *t, const void *weights, uint32_t dtype, uint64_t *table,
-                       aether_task *task, aether_error *err) {
+                       uint64_t num_edges, aether_task *task, aether_error *err) {
     if (!t || ((!weights || !table) && t->lists.num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "an alias table needs a topology, weights and room");
     if (dtype != AETHER_F32 && dtype != AETHER_F64)
         return ae_error_set(err, AETHER_E_INVALID, "weights are float32 or float64, not dtype %u", dtype);
     const job j = {weights, dtype, table};
-    return ae_lists_each(t, build_list, &j, task, err);
+    const int code = ae_lists_room(t, num_edges, err);
+    return code ? code : ae_lists_each(t, build_list, &j, task, err);
 }

@@ -96,15 +96,22 @@ static int check_bytes(uint32_t out_bytes, bool fits_int32, aether_error *err) {
     return AETHER_OK;
 }
 
+static int check_count(const char *what, uint64_t count, uint64_t have, aether_error *err) {
+    if (count == have)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " %s, the sample has %" PRIu64, count,
+                        what, have);
+}
+
 /* Slots may outnumber the graph's nodes: a node is in many disjoint trees, and
  * every repeated seed has its own. */
-int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, void *node,
-                               void *batch, aether_error *err) {
+int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, uint64_t count,
+                               void *node, void *batch, aether_error *err) {
     if (type >= s->num_types)
         return ae_error_set(err, AETHER_E_INVALID, "node type %u of %u", type, s->num_types);
     const ae_nodes *n = &s->nodes[type];
     int rc = check_bytes(out_bytes, n->num_ids <= INT32_MAX && n->num_nodes <= INT32_MAX, err);
-    if (rc)
+    if (rc || (rc = check_count("nodes", count, n->num_nodes, err)) != 0)
         return rc;
     if (batch && !s->node_bits && n->num_nodes)
         return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
@@ -115,15 +122,15 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t 
     return AETHER_OK;
 }
 
-int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, void *row,
-                               void *col, void *edge, aether_error *err) {
+int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
+                               void *row, void *col, void *edge, aether_error *err) {
     if (relation >= s->num_relations)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, s->num_relations);
     const ae_relation *r = &s->relations[relation];
     bool fits = r->topology->lists.num_edges <= INT32_MAX && s->nodes[r->from].num_nodes <= INT32_MAX &&
                 s->nodes[r->to].num_nodes <= INT32_MAX;
     int rc = check_bytes(out_bytes, fits, err);
-    if (rc)
+    if (rc || (rc = check_count("edges", count, r->num_edges, err)) != 0)
         return rc;
     if (out_bytes == 4)
         put_relation(r, 4, row, col, edge);
@@ -132,10 +139,10 @@ int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint3
     return AETHER_OK;
 }
 
-int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, void *node, void *row, void *col,
-                         void *edge, void *batch, aether_error *err) {
-    int rc = aether_sample_export_nodes(s, 0, out_bytes, node, batch, err);
-    return rc ? rc : aether_sample_export_edges(s, 0, out_bytes, row, col, edge, err);
+int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
+                         void *node, void *row, void *col, void *edge, void *batch, aether_error *err) {
+    int rc = aether_sample_export_nodes(s, 0, out_bytes, num_nodes, node, batch, err);
+    return rc ? rc : aether_sample_export_edges(s, 0, out_bytes, num_edges, row, col, edge, err);
 }
 
 /* The edges of hop i lie between those of the hops around it, so first[] needs no
@@ -162,10 +169,9 @@ static uint64_t count_layers(const aether_sampler *s) {
 }
 
 int aether_sample_export_layers(const aether_sampler *s, int64_t *out, uint64_t count, aether_error *err) {
-    const uint64_t wanted = count_layers(s);
-    if (count != wanted)
-        return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " numbers, the sample has %" PRIu64,
-                            count, wanted);
+    int rc = check_count("numbers", count, count_layers(s), err);
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < s->num_types; out += s->nodes[i++].num_nodes)
         put_nodes(s, &s->nodes[i], 8, out);
     for (uint32_t i = 0; i < s->num_relations; i++) {

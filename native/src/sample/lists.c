@@ -5,6 +5,8 @@
 #include "core/task.h"
 #include "sample/failure.h"
 
+#include <inttypes.h>
+
 #define CHUNK  4096 /* nodes handed out at a time */
 #define LOCATE 256  /* nodes located at a time */
 
@@ -55,4 +57,11 @@ int ae_lists_each(const aether_topology *t, ae_lists_visit visit, const void *ct
     for (uint32_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&r.scratch[i]);
     return ae_failure_take(&r.failure, err);
+}
+
+int ae_lists_room(const aether_topology *t, uint64_t num_edges, aether_error *err) {
+    if (num_edges == t->lists.num_edges)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " edges, the topology has %" PRIu64,
+                        num_edges, t->lists.num_edges);
 }

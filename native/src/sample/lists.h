@@ -34,4 +34,7 @@ static inline uint64_t ae_lists_piece(ae_list list, uint64_t done, uint64_t posi
     return n;
 }
 
+/* Check that a table of the topology's edges has the length that the caller says. */
+int ae_lists_room(const aether_topology *t, uint64_t num_edges, aether_error *err);
+
 #endif

@@ -139,8 +139,10 @@ static int build_list(const void *ctx, const aether_topology *t, uint64_t node, 
     return AETHER_OK;
 }
 
-int aether_members_build(const aether_topology *t, void *members, aether_task *task, aether_error *err) {
+int aether_members_build(const aether_topology *t, void *members, uint64_t num_edges, aether_task *task,
+                         aether_error *err) {
     if (!t || (!members && t->lists.num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "a member table needs a topology and room");
-    return ae_lists_each(t, build_list, &members, task, err);
+    const int code = ae_lists_room(t, num_edges, err);
+    return code ? code : ae_lists_each(t, build_list, &members, task, err);
 }

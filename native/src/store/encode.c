@@ -268,8 +268,8 @@ uint64_t aether_encode_bound(uint64_t n, uint32_t id_bytes) {
     return ae_block_number(n) * AE_BLOCK_MAX(id_bytes);
 }
 
-int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint16_t *sizes,
-                         uint64_t *used, aether_task *task, aether_error *err) {
+int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint64_t room,
+                         uint16_t *sizes, uint64_t *used, aether_task *task, aether_error *err) {
     encoding e = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .sizes = sizes, .task = task};
     uint64_t blocks = ae_block_number(n);
     if (id_bytes != 4 && id_bytes != 8)
@@ -277,6 +277,10 @@ int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *o
                            id_bytes);
     if (!used || (n && (!ids || !out || !sizes)))
         return ae_error_set(err, AETHER_E_INVALID, "ids, out, sizes and used are needed");
+    if (room < aether_encode_bound(n, id_bytes))
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "%" PRIu64 " ids take up to %" PRIu64 " bytes, out has %" PRIu64, n,
+                            aether_encode_bound(n, id_bytes), room);
     *used = 0;
     aether_guard(); /* the ids may be mapped */
     atomic_init(&e.cancelled, 0);

@@ -6,6 +6,7 @@
 #include "core/pool.h"
 #include "core/task.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -194,16 +195,27 @@ int ae_gather_types(uint32_t dtype, uint32_t id_bytes, uint32_t out_dtype, ae_co
     return AETHER_OK;
 }
 
+int ae_gather_room(uint64_t n, uint64_t row_bytes, uint64_t out_size, aether_error *err) {
+    uint64_t total;
+    if (__builtin_mul_overflow(n, row_bytes, &total) || total > INT64_MAX)
+        return ae_error_set(err, AETHER_E_LIMIT, "%" PRIu64 " rows of %" PRIu64 " bytes: sizes overflow", n,
+                            row_bytes);
+    if (total != out_size)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "%" PRIu64 " rows of %" PRIu64 " bytes do not fill the %" PRIu64 " bytes of out",
+                            n, row_bytes, out_size);
+    return AETHER_OK;
+}
+
 /* Row sizes, and whether all extents fit in an address. */
 static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
-    uint64_t last_row = 0, extent = 0, total = 0, ids = 0;
+    uint64_t last_row = 0, extent = 0, ids = 0;
     bool over = __builtin_mul_overflow(rows->row_items, aether_dtype_size(rows->dtype), &g->in_bytes) ||
                 __builtin_mul_overflow(rows->row_items, aether_dtype_size(out_dtype), &g->out_bytes) ||
                 __builtin_mul_overflow(rows->num_rows, rows->stride, &last_row) ||
                 __builtin_add_overflow(last_row, g->in_bytes, &extent) ||
-                __builtin_mul_overflow(g->n, g->out_bytes, &total) ||
                 __builtin_mul_overflow(g->n, (uint64_t)g->id_bytes, &ids);
-    if (over || ae_max_u64(ae_max_u64(extent, total), ids) > INT64_MAX)
+    if (over || ae_max_u64(extent, ids) > INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "%llu rows of %llu items, %llu bytes apart: sizes overflow",
                             (unsigned long long)rows->num_rows, (unsigned long long)rows->row_items,
                             (unsigned long long)rows->stride);
@@ -211,12 +223,13 @@ static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, a
 }
 
 int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                  uint32_t out_dtype, aether_task *task, aether_error *err) {
+                  uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err) {
     gather g = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .task = task};
     if (!rows)
         return ae_error_set(err, AETHER_E_INVALID, "rows are needed");
     int code = ae_gather_types(rows->dtype, id_bytes, out_dtype, &g.convert, err);
-    if (code || (code = check_sizes(&g, rows, out_dtype, err)) != 0)
+    if (code || (code = check_sizes(&g, rows, out_dtype, err)) != 0 ||
+        (code = ae_gather_room(n, g.out_bytes, out_size, err)) != 0)
         return code;
     ae_task_begin(task, n);
     if (n == 0)

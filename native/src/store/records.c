@@ -94,7 +94,7 @@ static int check_sizes(uint64_t n, uint32_t record_bytes, uint32_t id_bytes, aet
 }
 
 int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, uint32_t id_bytes,
-                        const aether_column *columns, uint32_t num_columns, void *records,
+                        const aether_column *columns, uint32_t num_columns, void *records, uint64_t size,
                         aether_error *err) {
     packing p = {.major = major,
                  .minor = minor,
@@ -109,6 +109,10 @@ int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, 
     int code = check_sizes(n, p.record_bytes, id_bytes, err);
     if (code)
         return code;
+    if (size != n * p.record_bytes)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "%" PRIu64 " records of %" PRIu32 " bytes do not fill %" PRIu64, n,
+                            p.record_bytes, size);
     atomic_init(&p.bad, NO_ROW);
     uint32_t threads = ae_pool_threads(0);
     p.slices = num_slices(n, threads);

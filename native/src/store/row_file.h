@@ -94,7 +94,8 @@ typedef struct ae_row_job {
 
 /* A job that gathers n rows to `out`; then from blocks of ids, with a desk that is given back. */
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                 uint32_t out_dtype, aether_task *task, ae_row_job *job, aether_error *err);
+                 uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *job,
+                 aether_error *err);
 int ae_row_end(ae_row_job *job, int code, aether_error *err); /* the code, unless the file has changed */
 
 /* Sort and read what a block wants; count n rows. */

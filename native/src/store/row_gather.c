@@ -163,8 +163,7 @@ static int check_file(const aether_row_file *f, aether_error *err) {
 }
 
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                 uint32_t out_dtype, aether_task *task, ae_row_job *j, aether_error *err) {
-    uint64_t total;
+                 uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *j, aether_error *err) {
     *j = (ae_row_job){.file = f,
                       .item_bytes = f->row_bytes,
                       .group = f->group,
@@ -175,9 +174,9 @@ int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_
     if (code)
         return code;
     j->out_bytes = f->row_items * aether_dtype_size(out_dtype);
-    if (__builtin_mul_overflow(n, j->out_bytes, &total) || total > INT64_MAX)
-        return ae_error_set(err, AETHER_E_LIMIT, "%" PRIu64 " rows of %" PRIu64 " bytes: sizes overflow", n,
-                            j->out_bytes);
+    code = ae_gather_room(n, j->out_bytes, out_size, err);
+    if (code)
+        return code;
     ae_task_begin(task, n);
     if (n && (!ids || !out))
         return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
@@ -198,10 +197,10 @@ int ae_row_end(ae_row_job *j, int code, aether_error *err) {
 }
 
 int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                      uint32_t out_dtype, aether_task *task, aether_error *err) {
+                      uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err) {
     ae_row_job j;
     id_list list = {ids, id_bytes, n};
-    int code = ae_row_begin(f, ids, id_bytes, n, out, out_dtype, task, &j, err);
+    int code = ae_row_begin(f, ids, id_bytes, n, out, out_size, out_dtype, task, &j, err);
     if (code)
         return code;
     j.keep = true;

@@ -170,8 +170,8 @@ static int read_others(const aether_row_plan *p, ae_row_job *j, range r, aether_
     return code;
 }
 
-int aether_row_plan_gather(aether_row_plan *p, void *out, uint32_t out_dtype, aether_task *task,
-                           aether_error *err) {
+int aether_row_plan_gather(aether_row_plan *p, void *out, uint64_t out_size, uint32_t out_dtype,
+                           aether_task *task, aether_error *err) {
     if (p->failed)
         return ae_error_set(err, AETHER_E_INVALID, "a gather of this plan has failed: make another plan");
     if (p->next == p->num_lists)
@@ -182,7 +182,7 @@ int aether_row_plan_gather(aether_row_plan *p, void *out, uint32_t out_dtype, ae
                             "a plan belongs to the process that made it: make another one in this process");
     ae_row_job j;
     range r = list_range(p, p->next);
-    int code = ae_row_begin(p->file, p->ids, sizeof *p->ids, r.n, out, out_dtype, task, &j, err);
+    int code = ae_row_begin(p->file, p->ids, sizeof *p->ids, r.n, out, out_size, out_dtype, task, &j, err);
     if (code)
         return code;
     j.loan = &p->loan;
