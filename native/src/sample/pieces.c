@@ -7,7 +7,7 @@ void ae_pieces_free(ae_pieces *p) {
     ae_scratch_free(&p->asked);
     ae_scratch_free(&p->data);
     p->map = (ae_idmap){0};
-    p->count = p->read = 0;
+    p->count = p->read = p->room = 0;
 }
 
 uint64_t ae_pieces_memory(const ae_pieces *p) {
@@ -24,13 +24,17 @@ void ae_pieces_clear(ae_pieces *p) {
 static int reserve(ae_pieces *p, aether_error *err) {
     const uint64_t bound = p->count + 1;
     const uint64_t pieces = (p->values->count >> p->values->shift) + 1;
-    if (p->data.bytes >= bound * AE_PIECE_BYTES)
+    if (bound <= p->room)
         return AETHER_OK;
     int rc = ae_scratch_reserve(&p->data, bound * AE_PIECE_BYTES, p->count * AE_PIECE_BYTES, err);
     const uint64_t room = p->data.bytes / AE_PIECE_BYTES;
     if (!rc)
         rc = ae_scratch_reserve(&p->asked, (room + 1) * sizeof(uint64_t), p->count * sizeof(uint64_t), err);
-    return rc ? rc : ae_idmap_reserve(&p->map, room + 1, pieces, p->asked.data, p->count, err);
+    if (!rc)
+        rc = ae_idmap_reserve(&p->map, room + 1, pieces, p->asked.data, p->count, err);
+    if (!rc)
+        p->room = room; /* only now: a refusal may have let one of the three grow */
+    return rc;
 }
 
 /* The place of a piece in `data`. */

@@ -26,6 +26,7 @@ typedef struct ae_pieces {
     ae_idmap map;                /* piece -> place in data */
     ae_scratch asked, data;
     uint64_t count, read;
+    uint64_t room; /* pieces that map, asked and data all have room for */
 } ae_pieces;
 
 void ae_pieces_free(ae_pieces *p);

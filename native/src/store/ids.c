@@ -100,6 +100,9 @@ int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint
     uint64_t bad = atomic_load(&c.bad);
     if (bad == NONE)
         return AETHER_OK;
-    int rc = copy_piece(&c, bad, err); /* again, for its error */
-    return rc ? rc : ae_error_set(err, AETHER_E_FILE_CHANGED, "ids changed while they were read");
+    /* Again, for its error; where that has passed (memory was short), the rest as well. */
+    int rc = AETHER_OK;
+    for (uint64_t at = bad; !rc && at < n; at += PIECE)
+        rc = copy_piece(&c, at, err);
+    return rc;
 }

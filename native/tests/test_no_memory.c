@@ -1,0 +1,586 @@
+/*
+ * Refuse the 1st, 2nd, 3rd ... allocation of every exported function that allocates, until it
+ * succeeds, as LAGraph's tests do.
+ *
+ *   sweep:  allocation   0 1 2 3 4 5 6 ...
+ *           run 0        X                    AETHER_E_NO_MEMORY, and nothing leaks
+ *           run 1        . X                  (or success, where memory is a bonus)
+ *           run n        . . . . . .          all granted: success, the sweep ends
+ *
+ * The linker's --wrap sends the library's allocations through here (see the Makefile); those of
+ * libc itself are not counted. After a refusal the handles that the call was given are used once
+ * more, with memory, and must work.
+ */
+#include "block_ids.h"
+#include "io_file.h"
+
+#include <sys/mman.h>
+
+/* ---- the allocator -------------------------------------------------------------------- */
+
+#define GRANT_ALL UINT64_MAX
+
+static _Thread_local bool counting; /* the pool's threads do not count */
+static uint64_t allocations, refused_one = GRANT_ALL;
+
+static bool refuse(void) {
+    return counting && allocations++ == refused_one;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *data, size_t size);
+char *__real_strdup(const char *text);
+void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *data, size_t size);
+char *__wrap_strdup(const char *text);
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+
+static void *no_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *__wrap_malloc(size_t size) {
+    return refuse() ? no_memory() : __real_malloc(size);
+}
+void *__wrap_calloc(size_t n, size_t size) {
+    return refuse() ? no_memory() : __real_calloc(n, size);
+}
+void *__wrap_realloc(void *data, size_t size) {
+    return refuse() ? no_memory() : __real_realloc(data, size);
+}
+char *__wrap_strdup(const char *text) {
+    return refuse() ? no_memory() : __real_strdup(text);
+}
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
+    if (refuse()) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return __real_mmap(at, size, prot, flags, fd, offset);
+}
+
+static void grant_all(void) {
+    refused_one = GRANT_ALL;
+}
+
+/* ---- the sweep ------------------------------------------------------------------------ */
+
+/* Makes handles, uses them, releases them; returns the first code that is not 0. */
+typedef int (*scenario)(aether_error *err);
+
+#define MOST_ALLOCATIONS 5000
+
+static void sweep(const char *name, scenario run) {
+    uint64_t refusals = 0;
+    for (uint64_t n = 0; n < MOST_ALLOCATIONS; n++) {
+        aether_error err = {0};
+        allocations = 0;
+        refused_one = n;
+        counting = true;
+        int code = run(&err);
+        counting = false;
+        bool reached = allocations > n;
+        grant_all();
+        if (!reached) {
+            if (code != AETHER_OK)
+                TEST_FAIL("%s, with memory: %d %s", name, code, err.message);
+            if (n == 0)
+                TEST_FAIL("%s allocates nothing: not worth a sweep", name);
+            if (n && !refusals)
+                TEST_FAIL("%s never said that memory is short", name);
+            return;
+        }
+        refusals += code != AETHER_OK;
+        if (code != AETHER_OK && code != AETHER_E_NO_MEMORY)
+            TEST_FAIL("%s, allocation %" PRIu64 " refused: %d %s", name, n, code, err.message);
+        if (code != AETHER_OK && !err.message[0])
+            TEST_FAIL("%s, allocation %" PRIu64 " refused: no message", name, n);
+    }
+    TEST_FAIL("%s: no end", name);
+}
+
+#define SWEEP(title, ...)                                                                                    \
+    static int run_##title(aether_error *err) {                                                              \
+        int code = 0;                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }                                                                                                        \
+    TEST(title) {                                                                                            \
+        prepare();                                                                                           \
+        sweep(#title, run_##title);                                                                          \
+    }
+
+/* Make a handle or leave. */
+#define MAKE(call)                                                                                           \
+    if ((code = (call)) != 0)                                                                                \
+    goto done
+
+/* Use handles; after a refusal once more, with memory, and leave. */
+#define USE(call)                                                                                            \
+    if ((code = (call)) != 0) {                                                                              \
+        aether_error again = {0};                                                                            \
+        if (code == AETHER_E_NO_MEMORY) {                                                                    \
+            aether_error *first = err;                                                                       \
+            grant_all();                                                                                     \
+            err = &again;                                                                                    \
+            CHECK_OK(call, again);                                                                           \
+            err = first;                                                                                     \
+        }                                                                                                    \
+        goto done;                                                                                           \
+    }
+
+/* ---- a graph in memory and in files ----------------------------------------------------- */
+
+enum { NODES = 700, EDGES = 20000, HUB = 3, HUB_EDGES = 6000, WIDTH = 100, HOPS = 2, SEEDS = 40 };
+
+static uint64_t indptr[NODES + 1];
+static uint32_t indices[EDGES];
+static float weights[EDGES], features[NODES * WIDTH];
+static int64_t times[EDGES], src[EDGES], dst[EDGES], seeds[SEEDS];
+static char graph_path[128], lists_path[128], rows_path[128], out_path[128];
+static aether_topology *ram;
+static aether_io *lists_io;
+static aether_weight_sums *sums;
+static uint64_t indptr_at, indices_at, weights_at, times_at, blocks_at, index_at;
+static id_blocks blocks;
+
+static aether_lists lists_of(void) {
+    return (aether_lists){NODES, NODES, EDGES, indptr, indices, NULL, 4, 8};
+}
+
+static uint64_t put(FILE *f, const void *data, uint64_t size) {
+    uint64_t at = ((uint64_t)ftell(f) + 4095) & ~(uint64_t)4095;
+    if (fseek(f, (long)at, SEEK_SET) || fwrite(data, 1, size, f) != size)
+        abort();
+    return at;
+}
+
+static void write_graph_file(void) {
+    aether_error err = {0};
+    aether_writer *w = NULL;
+    REQUIRE_OK(aether_writer_create(graph_path, AETHER_CONTENT_GRAPH, &w, &err), err);
+    CHECK_OK(aether_writer_begin(w, AETHER_SECTION_META, 0, AETHER_U8, &err), err);
+    CHECK_OK(aether_writer_append(w, "{}", 2, NULL, &err), err);
+    CHECK_OK(aether_writer_end(w, &err), err);
+    CHECK_OK(aether_writer_begin(w, AETHER_SECTION_CSC_INDICES, 0, AETHER_U32, &err), err);
+    CHECK_OK(aether_writer_append(w, indices, sizeof indices, NULL, &err), err);
+    CHECK_OK(aether_writer_end(w, &err), err);
+    CHECK_OK(aether_writer_commit(w, &err), err);
+}
+
+static void release(void) {
+    aether_weight_sums_destroy(sums);
+    aether_topology_destroy(ram);
+    aether_io_close(lists_io);
+    id_release(&blocks);
+}
+
+/* One thread, so that allocation n is the same in every run. */
+static void prepare(void) {
+    static bool prepared;
+    if (prepared)
+        return;
+    prepared = true;
+    aether_error err = {0};
+    uint64_t state = 5;
+    aether_set_num_threads(1, NULL);
+    for (uint64_t e = 0; e < EDGES; e++) {
+        src[e] = (int64_t)(test_random(&state) % NODES);
+        dst[e] = e < HUB_EDGES ? HUB : (int64_t)(test_random(&state) % NODES);
+        weights[e] = (float)(1 + test_random(&state) % 3);
+    }
+    CHECK_OK(aether_build_lists(dst, src, EDGES, NODES, NODES, indptr, indices, 4, NULL, 0, NULL, &err), err);
+    for (uint64_t v = 0; v < NODES; v++)
+        for (uint64_t p = indptr[v]; p < indptr[v + 1]; p++)
+            times[p] = (int64_t)(p - indptr[v]);
+    for (uint64_t i = 0; i < SEEDS; i++)
+        seeds[i] = (int64_t)(i * 17 % NODES);
+    seeds[1] = HUB;
+    test_path(graph_path, sizeof graph_path, "graph");
+    test_path(lists_path, sizeof lists_path, "lists");
+    test_path(rows_path, sizeof rows_path, "rows");
+    test_path(out_path, sizeof out_path, "out");
+    FILE *f = fopen(lists_path, "wb"), *rows = fopen(rows_path, "wb");
+    if (!f || !rows)
+        abort();
+    indptr_at = put(f, indptr, sizeof indptr);
+    indices_at = put(f, indices, sizeof indices);
+    weights_at = put(f, weights, sizeof weights);
+    times_at = put(f, times, sizeof times);
+    static uint64_t wide[EDGES];
+    for (uint64_t e = 0; e < EDGES; e++)
+        wide[e] = indices[e];
+    blocks = id_encode(wide, EDGES, 4);
+    blocks_at = put(f, blocks.bytes, blocks.size);
+    index_at = put(f, blocks.index, blocks.index_size);
+    put(rows, features, sizeof features);
+    fclose(f);
+    fclose(rows);
+    write_graph_file();
+    const aether_lists l = lists_of();
+    CHECK_OK(aether_topology_create(&l, &ram, &err), err);
+    CHECK_OK(aether_io_open(lists_path, NULL, &lists_io, &err), err);
+    CHECK_OK(aether_weight_sums_create(ram, weights, AETHER_F32, &sums, NULL, &err), err);
+    atexit(release);
+}
+
+static int open_paged(aether_topology **out, aether_error *err) {
+    aether_lists l = lists_of();
+    l.indptr = NULL;
+    l.indices = NULL;
+    return aether_topology_create_paged(&l, lists_io, indptr_at, indices_at, NULL, out, err);
+}
+
+/* ---- files ------------------------------------------------------------------------------ */
+
+SWEEP(file, {
+    aether_file *file = NULL;
+    MAKE(aether_file_open(graph_path, &file, err));
+    USE(aether_file_verify(file, NULL, err));
+done:
+    aether_file_close(file);
+    return code;
+})
+
+SWEEP(raw_file, {
+    aether_file *file = NULL;
+    MAKE(aether_file_map_raw(rows_path, &file, err));
+done:
+    aether_file_close(file);
+    return code;
+})
+
+SWEEP(buffer, {
+    void *data = aether_buffer_alloc(1 << 20, err);
+    if (!data)
+        return err->code;
+    aether_buffer_free(data, 1 << 20);
+    return code;
+})
+
+/* Whatever fails, the old file is there and no temporary beside it. */
+SWEEP(writer, {
+    aether_writer *w = NULL;
+    MAKE(aether_writer_create(out_path, AETHER_CONTENT_FEATURES, &w, err));
+    for (uint32_t i = 0; i < 20; i++) {
+        MAKE(aether_writer_begin(w, AETHER_SECTION_ARRAY, i, AETHER_U32, err));
+        MAKE(aether_writer_append(w, indices, 4096, NULL, err));
+        MAKE(aether_writer_end(w, err));
+    }
+    code = aether_writer_commit(w, err);
+    w = NULL;
+done:
+    if (w)
+        aether_writer_abort(w);
+    return code;
+})
+
+SWEEP(replace, {
+    aether_replace *r = NULL;
+    MAKE(aether_replace_begin(out_path, &r, err));
+    MAKE(aether_replace_write(r, indices, sizeof indices, 0, err));
+    code = aether_replace_commit(r, err);
+    r = NULL;
+done:
+    aether_replace_abort(r);
+    return code;
+})
+
+/* ---- building --------------------------------------------------------------------------- */
+
+SWEEP(build, {
+    static uint64_t offsets[NODES + 1];
+    static uint32_t ids[EDGES];
+    static uint32_t order[EDGES];
+    code = aether_build_lists(dst, src, EDGES, NODES, NODES, offsets, ids, 4, order, 4, NULL, err);
+    return code;
+})
+
+SWEEP(records, {
+    static uint8_t packed[EDGES * 12];
+    static uint8_t parted[EDGES * 12];
+    static uint64_t counts[8];
+    static uint64_t ends[NODES + 1];
+    static uint32_t order[EDGES];
+    const aether_column column = {.data = weights, .bytes = 4};
+    const aether_field major = {.offset = 0, .dtype = AETHER_U32};
+    code = aether_records_pack(dst, src, EDGES, 4, &column, 1, packed, sizeof packed, err);
+    if (!code)
+        code = aether_records_partition(packed, EDGES, 12, major, 0, 7, 8, counts, parted, NULL, err);
+    return code ? code
+                : aether_records_order(packed, EDGES, 12, 4, 0, NODES, NULL, NULL, 1, ends, order, err);
+})
+
+/* ---- topologies ------------------------------------------------------------------------- */
+
+SWEEP(topology, {
+    static int64_t found[EDGES];
+    static int64_t edges[EDGES];
+    static uint64_t pairs[EDGES];
+    static uint64_t positions[EDGES];
+    const int64_t hub[] = {HUB, HUB};
+    const int64_t ends[] = {5, 9};
+    uint64_t hits;
+    aether_topology *t = NULL;
+    const aether_lists l = lists_of();
+    MAKE(aether_topology_create(&l, &t, err));
+    USE(aether_topology_ids(t, NULL, 0, EDGES, found, 8, NULL, err));
+    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, err));
+    USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
+done:
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(paged, {
+    static int64_t found[EDGES];
+    static int64_t edges[EDGES];
+    static uint64_t pairs[EDGES];
+    static uint64_t positions[EDGES];
+    const int64_t hub[] = {HUB, HUB};
+    const int64_t ends[] = {5, 9};
+    uint64_t hits;
+    aether_topology *t = NULL;
+    MAKE(open_paged(&t, err));
+    MAKE(aether_topology_keep_pages(t, 1 << 16, err));
+    USE(aether_topology_ids(t, NULL, 0, EDGES, found, 8, NULL, err));
+    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, err));
+    USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
+done:
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(weight_sums, {
+    aether_weight_sums *own = NULL;
+    code = aether_weight_sums_create(ram, weights, AETHER_F32, &own, NULL, err);
+    aether_weight_sums_destroy(own);
+    return code;
+})
+
+SWEEP(tables_of_walks, {
+    static uint64_t alias[EDGES];
+    static uint32_t members[EDGES];
+    code = aether_alias_build(ram, weights, AETHER_F32, alias, EDGES, NULL, err);
+    return code ? code : aether_members_build(ram, members, EDGES, NULL, err);
+})
+
+/* ---- sampling --------------------------------------------------------------------------- */
+
+static const int64_t fanouts[HOPS] = {12, 7};
+static uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], totals[2];
+
+/* Sample with these flags and values, one sample or a group, and export what was drawn. */
+static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool timed, const aether_values *w,
+                  const aether_values *at, aether_error *err) {
+    static int64_t node[EDGES * 2], row[EDGES * 2], col[EDGES * 2], edge[EDGES * 2];
+    static int64_t until[SEEDS];
+    int code = 0;
+    const uint64_t num_nodes = NODES;
+    const aether_relation relation = {.topology = t,
+                                      .weights = weighted ? weights : NULL,
+                                      .weight_dtype = AETHER_F32,
+                                      .sums = weighted ? sums : NULL,
+                                      .times = timed ? times : NULL,
+                                      .time_dtype = AETHER_I64,
+                                      .times_of = timed ? AETHER_TIMES_OF_EDGES : 0,
+                                      .weights_in_file = w,
+                                      .times_in_file = at};
+    const aether_seeds of = {.ids = seeds, .count = SEEDS, .until = timed ? until : NULL};
+    const uint64_t some[] = {1, 5, 800};
+    const aether_excluded excluded = {some, 3};
+    const aether_sample_options options = {.key = 3,
+                                           .fanouts = fanouts,
+                                           .num_hops = HOPS,
+                                           .flags = flags,
+                                           .num_threads = 1,
+                                           .exclude = &excluded};
+    aether_sampler *s = NULL;
+    for (int i = 0; i < SEEDS; i++)
+        until[i] = 50 + i;
+    MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
+    USE(aether_sample_typed(s, &of, &options, hop_nodes, hop_edges, totals, totals + 1, err));
+    USE(aether_sample_export(s, 8, totals[0], totals[1], node, row, col, edge, NULL, err));
+done:
+    aether_sampler_destroy(s);
+    return code;
+}
+
+SWEEP(sample, {
+    code = sample(ram, 0, false, false, NULL, NULL, err);
+    return code;
+})
+SWEEP(sample_with_replacement, {
+    code = sample(ram, AETHER_SAMPLE_REPLACE, false, false, NULL, NULL, err);
+    return code;
+})
+SWEEP(sample_disjoint, {
+    code = sample(ram, AETHER_SAMPLE_DISJOINT, false, false, NULL, NULL, err);
+    return code;
+})
+SWEEP(sample_induced, {
+    code = sample(ram, AETHER_SAMPLE_INDUCED, false, false, NULL, NULL, err);
+    return code;
+})
+SWEEP(sample_layered, {
+    code = sample(ram, AETHER_SAMPLE_LAYERED, false, false, NULL, NULL, err);
+    return code;
+})
+SWEEP(sample_weighted, {
+    code = sample(ram, 0, true, false, NULL, NULL, err);
+    return code;
+})
+SWEEP(sample_in_time, {
+    code = sample(ram, AETHER_SAMPLE_DISJOINT, false, true, NULL, NULL, err);
+    return code;
+})
+
+SWEEP(sample_of_pages, {
+    aether_topology *t = NULL;
+    MAKE(open_paged(&t, err));
+    MAKE(aether_topology_keep_pages(t, 1 << 16, err));
+    code = sample(t, 0, false, false, NULL, NULL, err);
+done:
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(sample_of_compressed_lists, {
+    const aether_lists l = {NODES, NODES, EDGES, indptr, NULL, NULL, 4, 8};
+    const aether_blocks own = {blocks.bytes, blocks.size, blocks.index, blocks.index_size};
+    aether_topology *t = NULL;
+    MAKE(aether_topology_create_compressed(&l, &own, &t, err));
+    code = sample(t, AETHER_SAMPLE_INDUCED, false, false, NULL, NULL, err);
+done:
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(sample_of_compressed_pages, {
+    const aether_lists l = {NODES, NODES, EDGES, NULL, NULL, NULL, 4, 8};
+    const aether_blocks own = {NULL, blocks.size, NULL, blocks.index_size};
+    aether_topology *t = NULL;
+    MAKE(aether_topology_create_paged_blocks(&l, &own, lists_io, indptr_at, blocks_at, index_at, NULL, &t,
+                                             err));
+    code = sample(t, 0, false, false, NULL, NULL, err);
+done:
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(sample_of_values_in_a_file, {
+    aether_topology *t = NULL;
+    aether_values *w = NULL;
+    aether_values *at = NULL;
+    MAKE(open_paged(&t, err));
+    MAKE(aether_values_open(lists_io, weights_at, EDGES, 4, &w, err));
+    MAKE(aether_values_open(lists_io, times_at, EDGES, 8, &at, err));
+    code = sample(t, AETHER_SAMPLE_DISJOINT, true, true, w, at, err);
+done:
+    aether_values_close(w);
+    aether_values_close(at);
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(group, {
+    const uint64_t num_nodes = NODES;
+    const aether_group_options room = {.capacity = 3, .num_threads = 1};
+    aether_topology *t = NULL;
+    aether_group *g = NULL;
+    aether_sampler *s;
+    aether_seeds of[3];
+    aether_sample_options options[3];
+    uint32_t failed;
+    for (uint32_t i = 0; i < 3; i++) {
+        of[i] = (aether_seeds){.ids = seeds + i, .count = SEEDS - 3};
+        options[i] =
+            (aether_sample_options){.key = i, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
+    }
+    MAKE(open_paged(&t, err));
+    const aether_relation relation = {.topology = t};
+    MAKE(aether_group_create(&relation, 1, &num_nodes, 1, &room, &g, err));
+    USE(aether_group_sample(g, of, options, 3, &failed, NULL, err));
+    for (uint32_t i = 0; i < 3; i++)
+        MAKE(aether_group_take(g, i, hop_nodes, hop_edges, totals, totals + 1, &s, err));
+    aether_group_release(g);
+    code = aether_group_sample(g, of, options, 3, &failed, NULL, err);
+done:
+    aether_group_destroy(g);
+    aether_topology_destroy(t);
+    return code;
+})
+
+SWEEP(hgt, {
+    const uint64_t num_nodes = NODES;
+    const int64_t counts[] = {30, 20};
+    const aether_relation relation = {.topology = ram};
+    const aether_seeds of = {.ids = seeds, .count = SEEDS};
+    const aether_hgt_options options = {.key = 1, .num_samples = counts, .num_hops = 2, .max_neighbors = 50};
+    aether_sampler *s = NULL;
+    MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
+    USE(aether_sample_hgt(s, &of, &options, hop_nodes, totals, totals + 1, err));
+done:
+    aether_sampler_destroy(s);
+    return code;
+})
+
+SWEEP(walks_of_pages, {
+    static int64_t out[SEEDS * 8];
+    const aether_walk_options plain = {.key = 1, .length = 6, .p = 1, .q = 1, .num_threads = 1};
+    const aether_walk_options second = {.key = 1, .length = 6, .p = 0.5, .q = 2, .num_threads = 1};
+    aether_topology *t = NULL;
+    MAKE(open_paged(&t, err));
+    USE(aether_random_walk(t, seeds, SEEDS, &plain, out, NULL, err));
+    USE(aether_random_walk(t, seeds, SEEDS, &second, out, NULL, err));
+    USE(aether_fanout(t, seeds, SEEDS, 7, 1, 0, 1, out, NULL, err));
+done:
+    aether_topology_destroy(t);
+    return code;
+})
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+SWEEP(io, {
+    static uint8_t data[3][5000];
+    aether_io *io = NULL;
+    aether_io_request requests[3];
+    for (uint64_t i = 0; i < 3; i++)
+        requests[i] = (aether_io_request){.offset = i * 20011, .length = 4999, .buffer = data[i]};
+    MAKE(aether_io_open(lists_path, NULL, &io, err));
+    USE(aether_io_read(io, requests, 3, NULL, err));
+done:
+    aether_io_close(io);
+    return code;
+})
+
+SWEEP(rows, {
+    static float out[SEEDS * WIDTH];
+    static uint64_t ids[SEEDS];
+    const int64_t hot[] = {HUB, 5};
+    const uint64_t ends[] = {SEEDS / 2, SEEDS};
+    const aether_row_options options = {.num_rows = NODES,
+                                        .row_items = WIDTH,
+                                        .memory = 1 << 20,
+                                        .hot = hot,
+                                        .num_hot = 2,
+                                        .hot_percent = 50,
+                                        .dtype = AETHER_F32};
+    aether_row_file *f = NULL;
+    aether_row_plan *p = NULL;
+    for (uint64_t i = 0; i < SEEDS; i++)
+        ids[i] = (uint64_t)seeds[i];
+    MAKE(aether_row_open(rows_path, &options, NULL, &f, err));
+    USE(aether_row_gather(f, seeds, 8, SEEDS, out, sizeof out, AETHER_F32, NULL, err));
+    MAKE(aether_row_plan_create(f, ids, ends, 2, &p, err));
+    USE(aether_row_plan_gather(p, out, sizeof out / 2, AETHER_F32, NULL, err));
+done:
+    aether_row_plan_destroy(p);
+    aether_row_close(f);
+    return code;
+})
+
+TEST_MAIN()
