@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import check_times, check_weights
 from aethergraph._memory import format_size
 from aethergraph._paging import Paging
 from aethergraph._parts import (
@@ -46,7 +44,7 @@ from aethergraph.errors import (
 )
 from aethergraph.features import FeatureStore
 
-__all__ = ["GraphReader", "GraphWriter", "verify_edges", "verify_nodes"]
+__all__ = ["GraphReader", "GraphWriter"]
 
 _IDS = ("uint32", "uint64")
 _WEIGHTS = ("float32", "float64")
@@ -410,78 +408,3 @@ class GraphWriter:
                 writer.end()
             for number, store in enumerate(self.stores):
                 store.write_section(writer, number, task)
-
-
-#: Rows that are checked at a time.
-_CHUNK = 1 << 22
-
-
-def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None:
-    """Check every offset and id of the adjacency, permutation, weight and time."""
-    for name, lists, count in (
-        ("CSC", parts.csc, parts.num_src),
-        ("CSR", parts.csr, parts.num_dst),
-    ):
-        if lists is None:
-            continue
-        try:
-            _check_lists(lists, parts.num_edges, count, task)
-        except AetherError as error:
-            message = str(error).removeprefix(f"{lists.topology.path}: ")
-            raise CorruptFileError(
-                f"{label}: {name}: {message}", position=error.position, value=error.value
-            ) from error
-    csr_ids = None if parts.csr is None else parts.csr.edge_ids
-    for name, ids in (("CSR edge ids", csr_ids), ("edge order", parts.edge_order)):
-        if ids is not None and not _is_permutation(ids, task):
-            raise CorruptFileError(f"{label}: {name} are not a permutation of the edges")
-    _check_values(parts.edge_weight, label, "edge_weight", check_weights, task)
-    _check_values(parts.edge_time, label, "edge_time", check_times, task)
-
-
-def _check_lists(lists: Lists, num_edges: int, num_minor: int, task: native.Task | None) -> None:
-    if not isinstance(lists.ids, native.CompressedIds):
-        native.check_lists(lists.indptr, lists.ids, num_edges, num_minor, task)
-        return
-    native.check_lists(lists.indptr, None, num_edges, num_minor, task)
-    for start in range(0, num_edges, _CHUNK):
-        lists.topology.ids(start, min(_CHUNK, num_edges - start), lists.ids.dtype, task)
-
-
-def verify_nodes(parts: NodeParts, label: str, task: native.Task | None) -> None:
-    """Check every time."""
-    _check_values(parts.node_time, label, "node_time", check_times, task)
-
-
-def _check_values(
-    values: NDArray[Any] | None,
-    label: str,
-    name: str,
-    check: Callable[[NDArray[Any], str], None],
-    task: native.Task | None,
-) -> None:
-    if values is None:
-        return
-    for start in range(0, len(values), _CHUNK):
-        if task is not None:
-            task.check()
-        try:
-            check(values[start : start + _CHUNK], name)
-        except AetherError as error:
-            at = start + (error.position or 0)
-            raise CorruptFileError(
-                f"{label}: {name}[{at}] = {values[at]} is not a number that it may hold",
-                position=at,
-            ) from error
-
-
-def _is_permutation(ids: NDArray[Any], task: native.Task | None) -> bool:
-    seen = np.zeros(len(ids), np.bool_)
-    for start in range(0, len(ids), _CHUNK):
-        if task is not None:
-            task.check()
-        piece = ids[start : start + _CHUNK]
-        if piece.size and int(piece.max()) >= len(ids):
-            return False
-        seen[piece] = True
-    return bool(seen.all())

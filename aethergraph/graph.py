@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout
 from aethergraph._arrays import as_count, as_ids
-from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
+from aethergraph._graph_file import GraphReader, GraphWriter
 from aethergraph._hot import check_cache
 from aethergraph._paging import Paging
 from aethergraph._parts import (
@@ -23,6 +23,7 @@ from aethergraph._parts import (
     read_node_time,
 )
 from aethergraph._storage import Storage, check_storage
+from aethergraph._verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.container import Owner, check_fingerprint
 from aethergraph.errors import (
     ClosedError,
@@ -244,6 +245,8 @@ class Graph(Adjacency):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file, compare all checksums, and check every id and offset.
 
+        Where both directions are stored they must hold the same edges with the same ids.
+
         For a graph that is not backed by a file only the ids and offsets are checked.
 
         Raises:
@@ -259,7 +262,7 @@ class Graph(Adjacency):
             if file is not None:
                 file.check()
 
-        size = parts.adjacency_bytes + (0 if file is None else file.size)
+        size = verified_bytes(parts) + (0 if file is None else file.size)
         native.run_long(work, progress, size)
 
     def load_features(

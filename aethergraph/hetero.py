@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout, NoStrayAttributes
-from aethergraph._graph_file import GraphReader, GraphWriter, verify_edges, verify_nodes
+from aethergraph._graph_file import GraphReader, GraphWriter
 from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
@@ -28,6 +28,7 @@ from aethergraph._typed_edges import (
     reversed_edges,
     unknown_type,
 )
+from aethergraph._verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.container import EdgeType as EdgeMeta
 from aethergraph.container import NodeType as NodeMeta
 from aethergraph.container import check_fingerprint
@@ -343,6 +344,8 @@ class HeteroGraph(NoStrayAttributes):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file, compare all checksums, and check every id and offset.
 
+        Where both directions are stored they must hold the same edges with the same ids.
+
         Raises:
             CorruptFileError: names the first section that is damaged.
         """
@@ -359,7 +362,7 @@ class HeteroGraph(NoStrayAttributes):
             if file is not None:
                 file.check()
 
-        size = sum(part.adjacency_bytes for part in self._edges.values())
+        size = sum(verified_bytes(part) for part in self._edges.values())
         native.run_long(work, progress, size + (0 if file is None else file.size))
 
     def with_attrs(

@@ -13,6 +13,7 @@ from aethergraph._binding.files import FileGuard
 from aethergraph._binding.memory import address_of
 from aethergraph._binding.reads import begin_read, end_read
 from aethergraph._binding.tasks import Task, lend
+from aethergraph.errors import InvalidArgumentError
 
 # ---- building --------------------------------------------------------------------------------
 
@@ -99,6 +100,50 @@ def check_lists(
     )
     if code:
         raise_error(code, err)
+
+
+def hash_edges(
+    indptr: NDArray[np.uint64] | None, minor: NDArray[Any] | None, edge_ids: NDArray[Any] | None,
+    begin: int, count: int, *, transposed: bool, key: int, task: Task | None = None,
+) -> int:  # fmt: skip
+    """Hash ``count`` edges from position ``begin`` on, in whatever order they come.
+
+    Args:
+        indptr: offsets of all lists; None: every edge is of list 0.
+        minor: id at each of the positions; None: 0.
+        edge_ids: edge id at each of them; None: the position.
+        begin: first position.
+        count: number of edges.
+        transposed: edges go from ``minor`` to the list.
+        key: of the hash, below 2^64.
+        task: of the long call that this one is part of.
+
+    Returns:
+        A sum modulo 2^64: those of the parts of an edge list add up to that of the whole.
+    """
+    for array in (minor, edge_ids):
+        if array is not None and len(array) != count:
+            raise InvalidArgumentError(f"{len(array)} ids for {count} edges")
+    out, err = ffi.new("uint64_t *"), new_error()
+    arrays = [a for a in (minor, edge_ids) if a is not None]
+    code = lib.aether_hash_edges(
+        ffi.NULL if indptr is None else ffi.from_buffer("uint64_t[]", indptr),
+        0 if indptr is None else len(indptr) - 1,
+        ffi.NULL if minor is None else ffi.from_buffer(minor),
+        8 if minor is None else minor.dtype.itemsize,
+        ffi.NULL if edge_ids is None else ffi.from_buffer(edge_ids),
+        8 if edge_ids is None else edge_ids.dtype.itemsize,
+        begin,
+        count,
+        transposed,
+        key,
+        out,
+        lend(task, sum(a.nbytes for a in arrays)),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return int(out[0])
 
 
 # ---- gather ----------------------------------------------------------------------------------

@@ -266,6 +266,15 @@ int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max,
 int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
                        uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err);
 
+/* Add to *sum a hash of n edges, keyed, which is the same in whatever order they come: edge i, at
+ * position begin + i, goes from the list that holds the position to minor[i] (`transposed`: the
+ * other way) and has the id edge_ids[i]. Left out (NULL) are indptr and minor, which count as 0
+ * then, and edge_ids, as the positions. Other edges have another sum, but for one chance in
+ * about 2^64 if they were made by somebody who did not know the key. `task` counts edges. */
+int aether_hash_edges(const uint64_t *indptr, uint64_t num_major, const void *minor, uint32_t id_bytes,
+                      const void *edge_ids, uint32_t edge_id_bytes, uint64_t begin, uint64_t n,
+                      uint32_t transposed, uint64_t key, uint64_t *sum, aether_task *task, aether_error *err);
+
 /* ---- edges as records -------------------------------------------------- */
 
 /* A record: major and minor id (id_bytes each, 4|8), then columns, without gaps. */

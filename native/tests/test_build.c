@@ -364,4 +364,92 @@ TEST(check_lists_finds_the_first_fault_in_large_input) {
     free(ids);
 }
 
+/* ---- aether_hash_edges ------------------------------------------------------------------ */
+
+static uint64_t hash_lists(const uint64_t *indptr, uint64_t lists, const void *ids, uint32_t bytes,
+                           const uint64_t *edge_ids, uint64_t n, uint32_t transposed, uint64_t piece) {
+    uint64_t sum = 0;
+    aether_error err = {0};
+    for (uint64_t at = 0; at < n; at += piece) {
+        uint64_t some = n - at < piece ? n - at : piece;
+        CHECK_OK(aether_hash_edges(indptr, lists, (const char *)ids + at * bytes, bytes,
+                                   edge_ids ? edge_ids + at : NULL, 8, at, some, transposed, 42, &sum, NULL,
+                                   &err),
+                 err);
+    }
+    return sum;
+}
+
+/* The same edges by destination and by source have the same hash; others do not. */
+TEST(edges_have_one_hash_in_any_order) {
+    enum { NODES = 3000, EDGES = 200000 };
+    uint64_t seed = 8, *indptr[2], *wide = malloc(EDGES * 8), *order = malloc(EDGES * 8);
+    int64_t *ends[2];
+    uint32_t *ids[2];
+    aether_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        indptr[i] = malloc((NODES + 1) * 8);
+        ends[i] = malloc(EDGES * 8);
+        ids[i] = malloc(EDGES * 4);
+        for (int e = 0; e < EDGES; e++) /* many lists are empty, many edges parallel */
+            ends[i][e] = (int64_t)(test_random(&seed) % (i ? NODES : 200));
+    }
+    CHECK_OK(
+        aether_build_lists(ends[1], ends[0], EDGES, NODES, NODES, indptr[0], ids[0], 4, NULL, 8, NULL, &err),
+        err);
+    for (uint64_t v = 0; v < NODES; v++) /* the edges as their positions among the first lists say */
+        for (uint64_t p = indptr[0][v]; p < indptr[0][v + 1]; p++) {
+            ends[0][p] = ids[0][p];
+            ends[1][p] = (int64_t)v;
+            wide[p] = ids[0][p];
+        }
+    CHECK_OK(
+        aether_build_lists(ends[0], ends[1], EDGES, NODES, NODES, indptr[1], ids[1], 4, order, 8, NULL, &err),
+        err);
+    FOR_THREADS() {
+        uint64_t hash = hash_lists(indptr[0], NODES, ids[0], 4, NULL, EDGES, 0, EDGES);
+        CHECK_EQ(hash_lists(indptr[0], NODES, wide, 8, NULL, EDGES, 0, 7777), hash);
+        CHECK_EQ(hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 1, EDGES), hash);
+        CHECK_EQ(hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 1, 99999), hash);
+        CHECK(hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 0, EDGES) != hash);
+        for (uint64_t e = 5; e < EDGES; e += 39999) {
+            uint64_t next = order[e];
+            order[e] = order[e - 1];
+            CHECK(hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 1, EDGES) != hash);
+            order[e] = next;
+            ids[1][e] ^= 1;
+            CHECK(hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 1, EDGES) != hash);
+            ids[1][e] ^= 1;
+        }
+        uint64_t moved = indptr[1][100]++;
+        CHECK(hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 1, EDGES) != hash);
+        for (uint64_t v = 0; v < NODES; v += 2) /* whatever offsets say, nothing outside is read */
+            indptr[1][v] = test_random(&seed);
+        hash_lists(indptr[1], NODES, ids[1], 4, order, EDGES, 1, 4097);
+        for (uint64_t v = 0, p = 0; v < NODES; v++) { /* as they were */
+            indptr[1][v] = p;
+            while (p < EDGES && (uint64_t)ends[0][order[p]] == v)
+                p++;
+        }
+        CHECK_EQ(indptr[1][100], moved);
+    }
+    aether_set_num_threads(0, NULL);
+    uint64_t sum = 0;
+    aether_task task = {.cancel = 1};
+    CHECK_EQ(aether_hash_edges(NULL, 0, NULL, 8, order, 8, 0, EDGES, 0, 1, &sum, &task, &err),
+             AETHER_E_CANCELLED);
+    CHECK_EQ(aether_hash_edges(NULL, 0, NULL, 3, order, 8, 0, EDGES, 0, 1, &sum, NULL, &err),
+             AETHER_E_INVALID);
+    CHECK_EQ(aether_hash_edges(NULL, 0, NULL, 8, order, 8, 0, EDGES, 0, 1, NULL, NULL, &err),
+             AETHER_E_INVALID);
+    CHECK_EQ(sum, 0);
+    for (int i = 0; i < 2; i++) {
+        free(indptr[i]);
+        free(ends[i]);
+        free(ids[i]);
+    }
+    free(wide);
+    free(order);
+}
+
 TEST_MAIN()

@@ -21,6 +21,7 @@ PYTHON_LAYERS = [
         "container",
         "_graph_file",
         "_section_content",
+        "_verify",
         "_parts",
         "_paging",
         "_adjacency",
