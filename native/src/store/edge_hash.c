@@ -8,7 +8,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define CHUNK 65536u /* edges per piece of work */
+#define CHUNK  65536u /* edges per piece of work */
+#define INLINE static inline __attribute__((always_inline))
 
 typedef struct {
     const uint64_t *indptr;
@@ -21,14 +22,18 @@ typedef struct {
     atomic_int cancelled;
 } hashing;
 
-static uint64_t number_at(const void *numbers, uint32_t bytes, uint64_t i) {
+INLINE uint64_t number_at(const void *numbers, uint32_t bytes, uint64_t i) {
     return bytes == 4 ? ((const uint32_t *)numbers)[i] : ((const uint64_t *)numbers)[i];
 }
 
-static uint64_t hash_edge(uint64_t key, uint64_t edge, uint64_t from, uint64_t to) {
-    uint64_t h = ae_rng_mix(key + edge * AE_RNG_GAMMA);
-    h = ae_rng_mix(h + from * AE_RNG_GAMMA);
-    return ae_rng_mix(h + to * AE_RNG_GAMMA);
+/* Edges e, from, to hash to mix(e x + from y + to z) with secret odd x, y and z. */
+typedef struct {
+    uint64_t edge, major, minor;
+} factors;
+
+static factors factors_of(uint64_t key, bool transposed) {
+    uint64_t from = ae_rng_draw(key, 0) | 1, to = ae_rng_draw(key, 1) | 1, edge = ae_rng_draw(key, 2) | 1;
+    return transposed ? (factors){edge, to, from} : (factors){edge, from, to};
 }
 
 /* The list of a position; whatever indptr holds, a number up to num_major. */
@@ -44,22 +49,59 @@ static uint64_t list_of(const hashing *h, uint64_t position) {
     return low;
 }
 
+/* Positions first .. end - 1 of one list; inlined once for each pair of widths. */
+INLINE uint64_t hash_list(const hashing *h, uint64_t list, uint64_t first, uint64_t end, uint32_t id_bytes,
+                          uint32_t edge_id_bytes) {
+    const factors f = factors_of(h->key, h->transposed);
+    const uint64_t base = list * f.major;
+    uint64_t sum = 0;
+    for (uint64_t i = first; i < end; i++) {
+        uint64_t minor = id_bytes == 0 ? 0 : number_at(h->minor, id_bytes, i);
+        uint64_t edge = edge_id_bytes == 0 ? h->begin + i : number_at(h->edge_ids, edge_id_bytes, i);
+        sum += ae_rng_mix(base + minor * f.minor + edge * f.edge);
+    }
+    return sum;
+}
+
+typedef uint64_t (*hash_list_fn)(const hashing *h, uint64_t list, uint64_t first, uint64_t end);
+
+#define HASH(a, b)                                                                                           \
+    static uint64_t hash_##a##_##b(const hashing *h, uint64_t list, uint64_t first, uint64_t end) {          \
+        return hash_list(h, list, first, end, a, b);                                                         \
+    }
+HASH(0, 0)
+HASH(0, 4)
+HASH(0, 8)
+HASH(4, 0)
+HASH(4, 4)
+HASH(4, 8)
+HASH(8, 0)
+HASH(8, 4)
+HASH(8, 8)
+
+static hash_list_fn hasher(const hashing *h) {
+    static const hash_list_fn table[3][3] = {
+        {hash_0_0, hash_0_4, hash_0_8}, {hash_4_0, hash_4_4, hash_4_8}, {hash_8_0, hash_8_4, hash_8_8}};
+    return table[h->minor ? h->id_bytes / 4 : 0][h->edge_ids ? h->edge_id_bytes / 4 : 0];
+}
+
 static void hash_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     hashing *h = ctx;
     uint64_t first = chunk * CHUNK, end = first + ae_min_u64(CHUNK, h->n - first), sum = 0;
     uint64_t list = list_of(h, h->begin + first);
+    hash_list_fn hash = hasher(h);
     (void)worker;
     if (ae_task_cancelled(h->task))
         atomic_store_explicit(&h->cancelled, 1, memory_order_relaxed);
     if (atomic_load_explicit(&h->cancelled, memory_order_relaxed))
         return;
-    for (uint64_t i = first; i < end; i++) {
-        uint64_t position = h->begin + i;
-        while (h->indptr && list < h->num_major && position >= h->indptr[list + 1])
-            list++;
-        uint64_t minor = h->minor ? number_at(h->minor, h->id_bytes, i) : 0;
-        uint64_t edge = h->edge_ids ? number_at(h->edge_ids, h->edge_id_bytes, i) : position;
-        sum += h->transposed ? hash_edge(h->key, edge, minor, list) : hash_edge(h->key, edge, list, minor);
+    for (uint64_t i = first, stop; i < end; i = stop) {
+        uint64_t list_end = UINT64_MAX; /* read once: the file may change */
+        for (; h->indptr && list < h->num_major; list++)
+            if ((list_end = h->indptr[list + 1]) > h->begin + i)
+                break;
+        stop = list_end > h->begin + i ? ae_min_u64(list_end - h->begin, end) : end;
+        sum += hash(h, list, i, stop);
     }
     atomic_fetch_add_explicit(&h->sum, sum, memory_order_relaxed);
     ae_task_add(h->task, end - first);
