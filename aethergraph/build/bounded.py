@@ -14,8 +14,6 @@ goes on after a kill. The file is the one that :meth:`Graph.from_edges` and ``sa
 
 from __future__ import annotations
 
-import glob
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -350,9 +348,6 @@ class BoundedBuild:
         sections = self._sections(lists, out)
         meta = self._meta(lists)
         total = sum(files.nbytes(name) for files, name, *_ in sections)
-        if self._state.get("writing"):
-            _remove_temporaries(os.fsdecode(path))
-        self._record(writing=True)
 
         def work(task: native.Task | None) -> None:
             with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
@@ -404,10 +399,3 @@ class BoundedBuild:
         for files in (self._lists, self._out):
             if files is not None:
                 files.close()
-
-
-def _remove_temporaries(path: str) -> None:
-    """Remove what a writer of ``path`` left that was killed; no other is at work (the journal)."""
-    folder, name = os.path.split(os.path.abspath(path))
-    for stale in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.aether-tmp")):
-        os.unlink(stale)

@@ -220,7 +220,9 @@ void aether_file_discard(int32_t fd, uint64_t offset, uint64_t size);
 typedef struct aether_writer aether_writer;
 
 /* Write beside `path` and rename over it in commit, after fsync: a crash at any
- * moment leaves the old file or the new one. `abort` removes the temporary.
+ * moment leaves the old file or the new one. `abort` removes the temporary, and
+ * `create` those that writers of `path` left when they were killed. Files are
+ * refused by the name of a temporary, to open and to write (src/os/replace.h).
  * After a failed append or end only commit and abort make sense: both clean up.
  * `append` adds its bytes to task->done and leaves task->total to the caller. */
 int aether_writer_create(const char *path, uint32_t content, aether_writer **out, aether_error *err);

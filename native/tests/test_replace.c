@@ -285,6 +285,151 @@ TEST(a_crash_by_the_clock_leaves_one_whole_file) {
     }
 }
 
+/* ---- what dead writers leave ------------------------------------------------------ */
+
+/* A writer of a child, which has put a whole file into its temporary and waits to be killed. */
+static pid_t hang_before_rename(int *ready) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        return -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        aether_replace *r;
+        aether_error err;
+        if (aether_replace_begin(path, &r, &err) == AETHER_OK && write(ends[1], "x", 1) == 1)
+            for (;;)
+                pause();
+        _exit(1);
+    }
+    close(ends[1]);
+    char byte;
+    *ready = read(ends[0], &byte, 1) == 1;
+    close(ends[0]);
+    return child;
+}
+
+static void end(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* Only of dead writers, only of this target. */
+TEST(the_next_writer_removes_what_dead_ones_left) {
+    aether_error err;
+    aether_replace *r;
+    int ready[3];
+    char name[320];
+    fresh_dir("stale");
+    pid_t dead = hang_before_rename(&ready[0]), other = hang_before_rename(&ready[1]);
+    REQUIRE(ready[0] && ready[1]);
+    end(dead);
+    CHECK_EQ(leftovers(dir, "a.bin", false), 2); /* the second has removed none: the first lived then */
+    end(other);
+    pid_t living = hang_before_rename(&ready[2]);
+    REQUIRE(ready[2]);
+    CHECK_EQ(leftovers(dir, "a.bin", false), 1);
+    /* names that are nearly those of temporaries */
+    static const char *const strangers[] = {
+        ".a.bin.0123456789abcde.aether-tmp", ".a.bin.0123456789abcdeg.aether-tmp",
+        ".b.bin.0123456789abcdef.aether-tmp", ".a.bin.0123456789abcdef.other-tmp"};
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s/%s", dir, strangers[i]);
+        REQUIRE(close(open(name, O_CREAT | O_WRONLY, 0600)) == 0);
+    }
+    snprintf(name, sizeof name, "%s/.a.bin.0123456789abcdef.aether-tmp", dir);
+    REQUIRE(symlink("/etc/hostname", name) == 0);
+    REQUIRE_OK(aether_replace_begin(path, &r, &err), err);
+    CHECK_OK(aether_replace_write(r, "new", 3, 0, &err), err);
+    CHECK_OK(aether_replace_commit(r, &err), err);
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s/%s", dir, strangers[i]);
+        CHECK(unlink(name) == 0);
+    }
+    CHECK_EQ(leftovers(dir, "a.bin", false), 2); /* of the living writer, and the link */
+    end(living);
+    REQUIRE_OK(aether_replace_begin(path, &r, &err), err);
+    aether_replace_abort(r);
+    CHECK_EQ(leftovers(dir, "a.bin", true), 1); /* the link */
+}
+
+/* Writers that begin, commit and die at once: each commit is whole, and at last nothing is left. */
+TEST(writers_of_one_file_do_not_disturb_each_other) {
+    aether_error err;
+    uint64_t state = 3;
+    fresh_dir("many");
+    pid_t children[6];
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < 6; i++) {
+            fflush(stdout);
+            children[i] = fork();
+            REQUIRE(children[i] >= 0);
+            if (children[i] == 0) {
+                for (int k = 0; k < 40; k++)
+                    if (save(path, i % 2 ? 'n' : 'o', &err) != AETHER_OK)
+                        _exit(1);
+                _exit(0);
+            }
+        }
+        usleep((useconds_t)(test_random(&state) % 100000));
+        for (int i = 0; i < 3; i++)
+            kill(children[i], SIGKILL);
+        for (int i = 0; i < 6; i++) {
+            int status;
+            REQUIRE(waitpid(children[i], &status, 0) == children[i]);
+            CHECK(WIFSIGNALED(status) ? i < 3 : WEXITSTATUS(status) == 0);
+        }
+        CHECK(which_is(path) != 0);
+        REQUIRE_OK(save(path, 'o', &err), err);
+        CHECK_EQ(leftovers(dir, "a.bin", false), 0);
+    }
+}
+
+static int hook_rename_never(int at, const char *from, const char *to) {
+    (void)at, (void)from, (void)to;
+    kill(getpid(), SIGKILL);
+    return -1;
+}
+
+/* Killed with everything written and synced: only the rename is missing. */
+TEST(a_temporary_never_opens) {
+    aether_error err;
+    aether_file *file = NULL;
+    aether_writer *w;
+    fresh_dir("whole");
+    fflush(stdout);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        static const ae_os_write_hooks hooks = {.rename = hook_rename_never};
+        ae_os_set_write_hooks(&hooks);
+        save(path, 'n', &err);
+        _exit(1);
+    }
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    DIR *d = opendir(dir);
+    unsigned found = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (ae_replace_is_temporary(e->d_name)) {
+            char name[512], moved[512];
+            snprintf(name, sizeof name, "%s/%s", dir, e->d_name);
+            snprintf(moved, sizeof moved, "%s/moved", dir);
+            CHECK_CODE(aether_file_open(name, &file, &err), AETHER_E_FORMAT);
+            CHECK_HAS(err.message, "did not finish");
+            CHECK_CODE(aether_file_map_raw(name, &file, &err), AETHER_E_FORMAT);
+            CHECK_CODE(aether_writer_create(name, 1, &w, &err), AETHER_E_INVALID);
+            REQUIRE(link(name, moved) == 0); /* it is its name alone that says so */
+            CHECK_EQ(which_is(moved), 'n');
+            REQUIRE(unlink(moved) == 0);
+            found++;
+        }
+    closedir(d);
+    CHECK_EQ(found, 1);
+    REQUIRE_OK(save(path, 'o', &err), err);
+    CHECK_EQ(leftovers(dir, "a.bin", false), 0);
+}
+
 TEST(abort_removes_the_temporary) {
     aether_error err;
     aether_writer *w;

@@ -20,6 +20,7 @@ from core.strategies import assert_same_graph
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _binding as native
+from aethergraph.packing import PackedFeatures
 
 ROOT = os.geteuid() == 0
 
@@ -273,9 +274,64 @@ while True:
         graph = Graph.load(path)
         graph.verify()
         seen.add(graph.num_nodes)
+        leftovers = [name for name in os.listdir(tmp_path) if name != "g"]
+        assert len(leftovers) <= 1  # each child removes what the one before it has left
+        assert all(name.endswith(".aether-tmp") for name in leftovers)
     assert seen <= {3, 1000, 2000}
-    leftovers = [name for name in os.listdir(tmp_path) if name != "g"]
-    assert all(name.endswith(".aether-tmp") for name in leftovers)
+    Graph.from_edges(3, [0], [1]).save(path)
+    assert os.listdir(tmp_path) == ["g"]
+
+
+@pytest.mark.parametrize("name", ["g.aeg", "x.aef", "x.npy", "x.packed"])
+def test_what_a_killed_writer_leaves_never_opens(tmp_path: Path, name: str) -> None:
+    """At random moments, with small files: many kills fall between the last byte and the rename."""
+    script = """
+import sys
+import numpy as np
+from aethergraph import FeatureStore, Graph
+from aethergraph.packing import pack
+path = sys.argv[1]
+store = FeatureStore.from_array(np.ones((300, 16), np.float32))
+graph = Graph.from_edges(50, *np.random.default_rng(0).integers(0, 50, (2, 300)))
+if path.endswith(".packed"):
+    save = lambda: pack([[1, 2], [5]], store, path)
+else:
+    save = lambda: (graph if path.endswith(".aeg") else store).save(path)
+save()
+print("ready", flush=True)
+while True:
+    save()
+"""
+
+    def load(path: Path) -> None:
+        if name == "g.aeg":
+            Graph.load(path).verify()
+        elif name == "x.packed":
+            PackedFeatures.load(path).verify()
+        else:
+            FeatureStore.load(path)[0]
+
+    path, rng, found = tmp_path / name, random.Random(2), 0
+    for _ in range(12):
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        with child.stdout:
+            assert child.stdout.readline() == "ready\n"
+            time.sleep(rng.random() * 0.02)
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+        load(path)
+        left = [one for one in tmp_path.iterdir() if one != path]
+        assert len(left) <= 1
+        for one in left:
+            found += 1
+            with pytest.raises(errors.FormatError, match="writer that did not finish"):
+                load(one)
+    assert found > 0
+    with pytest.raises(errors.InvalidArgumentError, match="unfinished files"):
+        Graph.from_edges(3, [0], [1]).save(tmp_path / ".g.0123456789abcdef.aether-tmp")
 
 
 @pytest.fixture

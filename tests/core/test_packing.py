@@ -369,7 +369,9 @@ def test_a_kill_leaves_the_old_file(packed_path: Path, path: Path) -> None:
     child.stdout.close()
     assert packed_path.read_bytes() == before
     left = set(os.listdir(packed_path.parent)) - set(there)
-    assert all(name.endswith(".aether-tmp") for name in left)  # as of every file that is written
+    assert [name.endswith(".aether-tmp") for name in left] == [True]
+    pack([[1]], FeatureStore.load(path), packed_path)
+    assert sorted(os.listdir(packed_path.parent)) == there
 
 
 def test_a_full_disk(

@@ -5,6 +5,8 @@
 
 #include "core/error.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -21,6 +24,7 @@
 #define MAX_WRITE      ((size_t)1 << 30) /* the kernel writes a little less than 2 GiB at once */
 #define FLUSH_INTERVAL ((uint64_t)64 << 20)
 #define NAME_ROOM      (NAME_MAX + 1)
+#define DIGITS         16
 
 struct aether_replace {
     int dir, fd;
@@ -77,6 +81,11 @@ static int open_directory(aether_replace *r, char *path, aether_error *err) {
     const char *name = slash ? slash + 1 : path;
     if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return ae_error_os(err, EISDIR, "cannot write '%s'", r->path);
+    if (ae_replace_is_temporary(name))
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "cannot write '%s': names that end in " AE_REPLACE_SUFFIX
+                            " are those of unfinished files",
+                            r->path);
     size_t length = strlen(name);
     if (length >= sizeof r->name)
         return ae_error_os(err, ENAMETOOLONG, "cannot write '%s'", r->path);
@@ -116,19 +125,86 @@ static uint64_t random_bits(void) {
     return (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u ^ (uint64_t)now.tv_sec << 20 ^ (uint64_t)getpid();
 }
 
+static int lock(int fd) {
+    int failed;
+    do
+        failed = flock(fd, LOCK_EX | LOCK_NB);
+    while (failed && errno == EINTR);
+    return failed;
+}
+
+/* Lock the new temporary, which tells others that its writer lives. False if somebody who
+ * cleans up came in between and has taken it for a dead one. */
+static bool claim(const aether_replace *r) {
+    struct stat st;
+    if (lock(r->fd) != 0 && errno == EWOULDBLOCK)
+        return false; /* without locks, nobody can clean up either */
+    return fstat(r->fd, &st) != 0 || st.st_nlink > 0;
+}
+
 /* A long name is cut, so that the temporary's name fits too. */
 static int create_temporary(aether_replace *r, aether_error *err) {
-    const int decoration = 2 + 16 + (int)strlen(AE_REPLACE_SUFFIX); /* dots and digits */
+    const int decoration = 2 + DIGITS + (int)strlen(AE_REPLACE_SUFFIX); /* dots and digits */
     for (int attempt = 0; attempt < 100; attempt++) {
         snprintf(r->temporary, sizeof r->temporary, ".%.*s.%016" PRIx64 AE_REPLACE_SUFFIX,
                  NAME_MAX - decoration, r->name, random_bits());
         r->fd = os.open(r->dir, r->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (r->fd >= 0)
+        if (r->fd >= 0 && claim(r))
             return AETHER_OK;
-        if (errno != EEXIST && errno != EINTR)
+        if (r->fd >= 0) {
+            close(r->fd);
+            r->fd = -1;
+            unlinkat(r->dir, r->temporary, 0);
+        } else if (errno != EEXIST && errno != EINTR)
             break;
     }
     return ae_error_os(err, errno, "cannot create a temporary file beside '%s'", r->path);
+}
+
+/* ---- what dead writers left ---------------------------------------------------- */
+
+bool ae_replace_is_temporary(const char *path) {
+    size_t length = strlen(path), suffix = strlen(AE_REPLACE_SUFFIX);
+    return length >= suffix && strcmp(path + length - suffix, AE_REPLACE_SUFFIX) == 0;
+}
+
+/* Is this a temporary of the same target, of another writer? */
+static bool is_sibling(const aether_replace *r, const char *name) {
+    const size_t length = strlen(r->temporary), prefix = length - strlen(AE_REPLACE_SUFFIX) - DIGITS;
+    if (strlen(name) != length || strcmp(name, r->temporary) == 0 || strncmp(name, r->temporary, prefix) != 0)
+        return false;
+    for (size_t i = prefix; i < prefix + DIGITS; i++)
+        if (!isxdigit((unsigned char)name[i]))
+            return false;
+    return ae_replace_is_temporary(name);
+}
+
+/* A writer holds its lock while it lives, and so do children that it has forked. */
+static void remove_if_dead(int dir, const char *name) {
+    struct stat opened, named;
+    int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && lock(fd) == 0 &&
+        fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino &&
+        named.st_dev == opened.st_dev)
+        unlinkat(dir, name, 0);
+    close(fd);
+}
+
+/* Failures are no reason not to write. */
+static void remove_stale(const aether_replace *r) {
+    int fd = openat(r->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (!entries) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        if (is_sibling(r, entry->d_name))
+            remove_if_dead(r->dir, entry->d_name);
+    closedir(entries);
 }
 
 static int begin(aether_replace *r, aether_error *err) {
@@ -138,9 +214,12 @@ static int begin(aether_replace *r, aether_error *err) {
     code = code ? code : examine_old(r, err);
     code = code ? code : create_temporary(r, err);
     free(target);
-    if (!code && r->replaces)
+    if (code)
+        return code;
+    if (r->replaces)
         fchmod(r->fd, r->mode); /* may be refused on odd file systems: no reason to fail */
-    return code;
+    remove_stale(r);
+    return AETHER_OK;
 }
 
 int aether_replace_begin(const char *path, aether_replace **out, aether_error *err) {

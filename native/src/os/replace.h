@@ -1,13 +1,16 @@
 /*
  * os/replace.h - write a new file and put it in place of an old one, atomically.
  *
- *   begin    create   dir/.name.<16 hex digits>.aether-tmp   (exclusively)
+ *   begin    create   dir/.name.<16 hex digits>.aether-tmp   (exclusively), lock it,
+ *            remove those that dead writers of dir/name left
  *   write    pwrite there, in any order
  *   commit   fsync file -> rename over dir/name -> fsync dir
  *   abort    remove the temporary
  *
- * A crash at any moment leaves the old file or the complete new one, and
- * possibly a temporary, which may be deleted once no writer is at work.
+ * A crash at any moment leaves the old file or the complete new one, and possibly a
+ * temporary: the next writer of the same name removes it, once its lock (flock) is free.
+ * A temporary may hold a whole file already; readers refuse it by its name
+ * (ae_replace_is_temporary), so that the rename alone makes it one.
  *
  *   - A symbolic link is followed: what it points to is replaced.
  *   - An old file that may not be written to is refused, although a rename could
@@ -15,7 +18,9 @@
  *   - The new file takes the permissions of the old one, else 0666 & ~umask.
  *   - The directory is held open, so chdir() in between does no harm.
  *
- * Caveats: in a forked child the handle can only be dropped; the temporary
+ * Caveats: where a network file system keeps locks to one machine, a writer there may
+ * remove the temporary of a living writer on another, whose commit then fails. In a
+ * forked child the handle can only be dropped; the temporary
  * belongs to the process that made it. Hard links to the old file keep the old
  * content. The functions are declared in aether.h.
  */
@@ -24,9 +29,13 @@
 
 #include "aether.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define AE_REPLACE_SUFFIX ".aether-tmp"
+
+/* Whether a path has the name of a temporary. */
+bool ae_replace_is_temporary(const char *path);
 
 /* For tests: what begin, write and commit call instead of the system. Members
  * left NULL, or a NULL table, mean the system's own. Not for concurrent use. */

@@ -4,6 +4,7 @@
 #include "store/container.h"
 
 #include "core/error.h"
+#include "os/replace.h"
 #include "store/format.h"
 #include "store/hash.h"
 
@@ -220,6 +221,10 @@ static int open_with(int (*work)(aether_file *, aether_error *), const char *pat
     if (!path || !*path || !out)
         return ae_error_set(err, AETHER_E_INVALID, "no path given");
     *out = NULL;
+    if (ae_replace_is_temporary(path))
+        return ae_error_set(
+            err, AETHER_E_FORMAT,
+            "'%s' is what a writer that did not finish has left: save again, which removes it", path);
     aether_file *file = new_file(path, err);
     if (!file)
         return AETHER_E_NO_MEMORY;

@@ -6,8 +6,8 @@
  *   end     ->  last block, checksum over the hashes, padding
  *   commit  ->  table, header, aether_replace_commit
  *
- * The header is written last: a temporary left by a crash is never mistaken
- * for a file.
+ * The header is written last, and a temporary is refused by its name: what a crash
+ * leaves is never mistaken for a file.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
