@@ -88,6 +88,8 @@ from aethergraph._binding.memory import (
 )
 from aethergraph._binding.reads import reading
 from aethergraph._binding.records import (
+    hash_items,
+    hash_parts,
     order_records,
     pack_records,
     parse_integers,
@@ -218,6 +220,8 @@ __all__ = [
     "lib",
     "native_version",
     "new_error",
+    "hash_items",
+    "hash_parts",
     "order_records",
     "pack_records",
     "parse_integers",

@@ -128,6 +128,39 @@ def partition_records(
     return counts
 
 
+def hash_items(items: NDArray[Any], first: int = 0) -> int:
+    """Add up a checksum of each row of ``items`` and its number, from ``first`` on, modulo 2^64.
+
+    The checksum of consecutive pieces is the sum of theirs.
+    """
+    out = np.zeros(1, np.uint64)
+    _hash_items(items, first, ffi.NULL, ffi.NULL, 0, out)
+    return int(out[0])
+
+
+def hash_parts(items: NDArray[Any], counts: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """:func:`hash_items` of parts that lie one after the other, ``counts`` rows each."""
+    sums = np.empty(len(counts), np.uint64)
+    begins = np.cumsum(counts) - counts
+    lent = (ffi.from_buffer("uint64_t[]", a) for a in (begins, counts))
+    _hash_items(items, 0, *lent, len(counts), sums)
+    return sums
+
+
+def _hash_items(
+    items: NDArray[Any], first: int, begins: Any, counts: Any, parts: int, out: NDArray[np.uint64]
+) -> None:
+    count = len(items)
+    item_bytes = items.nbytes // count if count else 1
+    err = new_error()
+    code = lib.aether_hash_items(
+        ffi.from_buffer(items), count, item_bytes, first, begins, counts, parts,
+        ffi.from_buffer("uint64_t[]", out), err,
+    )  # fmt: skip
+    if code:
+        raise_error(code, err)
+
+
 def order_records(
     records: Records, low: int, num_lists: int, *, row: bool, time: bool, unique: bool
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:

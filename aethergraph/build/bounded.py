@@ -157,13 +157,12 @@ class BoundedBuild:
     def _record_run(self, name: str, counts: str, run: Run, at: dict[str, Any] | None) -> None:
         """A run is on disk; if it ends where a chunk does, the build can go on from there."""
         runs = self._state.setdefault(name, [])
-        save_counts(counts, len(runs), run)
-        runs.append([run.offset, run.count, run.id_bytes, run.shift])
+        runs.append(save_counts(counts, len(runs), run))
         if at is not None:
             self._record(**at)
 
     def _open_edges(self) -> Spill:
-        spill = Spill(self._journal.path("edges"), "major", self._columns)
+        spill = Spill(self._journal.path("edges"), "major", self._columns, checked=True)
         rows = self._state.get("runs", [])
         spill.restore(load_runs(self._journal.path("edges.counts"), rows))
         return spill
@@ -254,7 +253,8 @@ class BoundedBuild:
                 columns[name] = (native.id_dtype(native.id_bytes_for(self._state["rows"])), 1)
             elif self._form.layout == "both":
                 columns[name] = (_U64, 1)
-        return ColumnFiles(self._journal.path("list-"), columns, lists, edges)
+        sums = self._state.get("list_sums")
+        return ColumnFiles(self._journal.path("list-"), columns, lists, edges, sums)
 
     def _make_edge_lists(self, num_nodes: int, ids: np.dtype[Any]) -> None:
         spill = self._open_edges()
@@ -262,15 +262,19 @@ class BoundedBuild:
         files = self._first_files(ids, self._state["lists"], self._state["edges"])
         form = self._form
         order = ListOrder(form.undirected, form.dedup, any(c[0] == "time" for c in self._columns))
-        self._run_lists(spill, files, order, num_nodes, "Building lists")
+        self._run_lists(spill, files, "list_sums", order, num_nodes, "Building lists")
         after = "turn" if form.layout == "both" else "write"
-        self._record(phase=after, num_edges=files.edges, edges=0, turned=[])
+        self._record(
+            phase=after, num_edges=files.edges, edges=0, turned=[], list_sums=dict(files.sums)
+        )
         spill.remove()
         self._lists = files
 
     def _run_lists(
-        self, spill: Spill, files: ColumnFiles, order: ListOrder, num_nodes: int, stage: str
-    ) -> None:
+        self, spill: Spill, files: ColumnFiles, sums: str, order: ListOrder, num_nodes: int,
+        stage: str,
+    ) -> None:  # fmt: skip
+        """Make all lists; their checksums are recorded as ``sums``."""
         total = sum(run.count for run in spill.runs)
         progress = self._show(stage, "edges")
 
@@ -278,7 +282,8 @@ class BoundedBuild:
             progress(files.edges, total)
             if time.monotonic() - self._recorded_at >= RECORD_SECONDS:
                 files.sync()
-                self._record(lists=files.lists, edges=files.edges)
+                state = {"lists": files.lists, "edges": files.edges, sums: dict(files.sums)}
+                self._record(**state)
                 spill.discard(files.lists)
 
         builder = ListBuilder(
@@ -300,18 +305,20 @@ class BoundedBuild:
         prefix = self._journal.path("out-")
         state = self._state
         if state["phase"] == "write":
-            self._out = ColumnFiles(prefix, columns, num_nodes, self._lists.edges)
+            sums = state["out_sums"]
+            self._out = ColumnFiles(prefix, columns, num_nodes, self._lists.edges, sums)
             return
         counts = self._journal.path("turned.counts")
-        spill = Spill(self._journal.path("turned"), "major", self._turned_columns())
+        spill = Spill(self._journal.path("turned"), "major", self._turned_columns(), checked=True)
         spill.restore(load_runs(counts, state["turned"]))
         if state["phase"] == "turn":
             self._turn(spill, counts, num_nodes)
             self._record(phase="out", lists=0, edges=0)
-        self._out = ColumnFiles(prefix, columns, state["lists"], state["edges"])
+        sums = state.get("out_sums")
+        self._out = ColumnFiles(prefix, columns, state["lists"], state["edges"], sums)
         order = ListOrder(row=True, time=len(spill.columns) > 2)
-        self._run_lists(spill, self._out, order, num_nodes, "Building out-lists")
-        self._record(phase="write", edges=self._lists.edges)
+        self._run_lists(spill, self._out, "out_sums", order, num_nodes, "Building out-lists")
+        self._record(phase="write", edges=self._lists.edges, out_sums=dict(self._out.sums))
         spill.remove()
 
     def _turn(self, spill: Spill, counts: str, num_nodes: int) -> None:
@@ -322,18 +329,21 @@ class BoundedBuild:
             spill, self._memory, high=num_nodes - 1, id_bytes=native.id_bytes_for(num_nodes),
             recorded=lambda run, at: self._record_run("turned", counts, run, at),
         )  # fmt: skip
-        timed = len(spill.columns) > 2
+        names = ["minor", "row", *(["time"] if len(spill.columns) > 2 else [])]
+        sums = dict(self._state.get("turn_sums") or dict.fromkeys(names, 0))
         try:
             for first, dst in files.edges_from(int(self._state["edges"]), _TURN_ROWS):
                 end = first + len(dst)
-                src = files.read("minor", first, end).astype(np.int64)
-                columns = [np.arange(first, end, dtype=_U64)]
-                columns.append(files.read("row", first, end).astype(_U64))
-                if timed:
-                    columns.append(files.read("time", first, end))
-                writer.add(src, dst, columns, num_nodes - 1)
-                writer.at({"edges": end})
+                found = {name: files.read(name, first, end) for name in names}
+                for name, rows in found.items():
+                    sums[name] = (sums[name] + native.hash_items(rows, first)) % 2**64
+                columns = [np.arange(first, end, dtype=_U64), found["row"].astype(_U64)]
+                columns += [found[name] for name in names[2:]]
+                writer.add(found["minor"].astype(np.int64), dst, columns, num_nodes - 1)
+                writer.at({"edges": end, "turn_sums": dict(sums)})
                 progress(end, files.edges)
+            for name in names:
+                files.compare(name, sums[name])
         except BaseException:
             writer.close(finish=False)
             raise

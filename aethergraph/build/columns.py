@@ -27,9 +27,11 @@ class ColumnFiles:
         prefix: path that the files' names begin with.
         columns: (dtype, items per row) by name.
         lists, edges: what is there already; more is cut off.
+        sums: checksums of what is there, as :attr:`sums` was then.
 
     Attributes:
         lists, edges: how many are written.
+        sums: checksum of each column and of ``indptr`` (:func:`aethergraph._binding.hash_items`).
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class ColumnFiles:
         columns: Mapping[str, tuple[np.dtype[Any], int]],
         lists: int = 0,
         edges: int = 0,
+        sums: Mapping[str, int] | None = None,
     ) -> None:
         self.columns = dict(columns)
+        self.sums = dict.fromkeys(("indptr", *columns), 0) | dict(sums or {} if lists else {})
         self.lists = lists
         self.edges = edges
         self._prefix = prefix
@@ -48,7 +52,7 @@ class ColumnFiles:
         for name in self.columns:
             self._open(name, edges * self._row_bytes(name))
         if lists == 0:
-            append_bytes(self._files["indptr"], self.path("indptr"), np.zeros(1, np.uint64), 0)
+            self._append("indptr", np.zeros(1, np.uint64), 0)
 
     def path(self, name: str) -> str:
         """The file of a column; names of attributes may hold anything, so it has a number."""
@@ -73,19 +77,22 @@ class ColumnFiles:
         if found < size:
             raise WorkFileError(path, "is shorter than the build recorded")
 
+    def _append(self, name: str, rows: NDArray[Any], at: int) -> None:
+        row_bytes = 8 if name == "indptr" else self._row_bytes(name)
+        append_bytes(self._files[name], self.path(name), rows, at * row_bytes)
+        self.sums[name] = (self.sums[name] + native.hash_items(rows, at)) % 2**64
+
     def append_edges(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Rows of every column."""
         rows = 0
         for name, array in columns.items():
             rows = len(array)
-            offset = self.edges * self._row_bytes(name)
-            append_bytes(self._files[name], self.path(name), array, offset)
+            self._append(name, array, self.edges)
         self.edges += rows
 
     def append_ends(self, ends: NDArray[np.uint64]) -> None:
         """Where some more lists end, counted over all edges."""
-        offset = 8 * (self.lists + 1)
-        append_bytes(self._files["indptr"], self.path("indptr"), ends, offset)
+        self._append("indptr", ends, self.lists + 1)
         self.lists += len(ends)
 
     def append_empty(self, lists: int) -> None:
@@ -155,12 +162,29 @@ class ColumnFiles:
     ) -> None:
         """Copy a column into a section of the graph file."""
         writer.begin(kind, owner, native.dtype_code(self.dtype(name)))
-        rows = self.lists + 1 if name == "indptr" else self.edges
         row_bytes = 8 if name == "indptr" else self._row_bytes(name)
-        at_once = max(1, _COPY_BYTES // max(row_bytes, 1))
-        for begin in range(0, rows, at_once):
-            writer.append(self.read(name, begin, min(begin + at_once, rows)), task)
+        for rows in self.pieces(name, max(1, _COPY_BYTES // max(row_bytes, 1))):
+            writer.append(rows, task)
         writer.end()
+
+    def pieces(self, name: str, at_once: int) -> Iterator[NDArray[Any]]:
+        """All rows of a column in order, ``at_once`` at a time.
+
+        Errors:
+            WorkFileError: they are not what was appended; after the last piece at the latest.
+        """
+        count = self.lists + 1 if name == "indptr" else self.edges
+        found = 0
+        for begin in range(0, count, at_once):
+            rows = self.read(name, begin, min(begin + at_once, count))
+            found += native.hash_items(rows, begin)
+            yield rows
+        self.compare(name, found)
+
+    def compare(self, name: str, found: int) -> None:
+        """Raise WorkFileError if ``found`` is not the checksum of a whole column."""
+        if found % 2**64 != self.sums[name]:
+            raise WorkFileError(self.path(name), "has other bytes than were written")
 
     def nbytes(self, name: str) -> int:
         return 8 * (self.lists + 1) if name == "indptr" else self.edges * self._row_bytes(name)

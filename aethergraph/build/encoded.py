@@ -74,9 +74,7 @@ class EncodedColumn:
         """How many words of the index are in ``file`` then."""
         words = 0
         writer.begin(kind, owner, native.dtype_code(np.dtype(np.uint8)))
-        for begin in range(0, self._files.edges, self._ids):
-            end = min(begin + self._ids, self._files.edges)
-            ids = self._files.read(self._name, begin, end)
+        for ids in self._files.pieces(self._name, self._ids):
             writer.append(encoder.encode(ids, task))
             index = encoder.take_index()
             append_bytes(file, self._scratch, index, 8 * words)

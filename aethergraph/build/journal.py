@@ -2,13 +2,14 @@
 
 A folder beside the output holds the work files and ``manifest.json``: the command, and the state
 that was recorded last. The manifest is replaced atomically, after the files it speaks of were
-made durable.
+made durable. It has a checksum of itself; those of the files are in the state.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["Journal", "left_behind"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 class Journal:
@@ -69,14 +70,29 @@ class Journal:
         return os.path.join(self.folder, name)
 
     def _empty(self) -> None:
+        self._forget()
         for entry in Path(self.folder).iterdir():
             if entry.name != "lock":
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def _forget(self) -> None:
+        """Delete the manifest before the files it speaks of, which may take long."""
+        try:
+            os.unlink(self.path("manifest.json"))
+        except FileNotFoundError:
+            return
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _read(self) -> None:
         try:
             known = json.loads(Path(self.path("manifest.json")).read_text("utf-8"))
             version, command, state = known["version"], known["command"], known["state"]
+            if version == _VERSION and known["checksum"] != _checksum(command, state):
+                raise ValueError("its checksum is wrong")
         except FileNotFoundError:
             self._empty()  # killed before anything was recorded
             return
@@ -103,7 +119,10 @@ class Journal:
     def record(self, **state: Any) -> None:
         """Replace the state."""
         self.state = state
-        text = json.dumps({"version": _VERSION, "command": self._command, "state": state})
+        text = json.dumps({
+            "version": _VERSION, "command": self._command, "state": state,
+            "checksum": _checksum(self._command, state),
+        })  # fmt: skip
         path, fresh = self.path("manifest.json"), self.path("manifest.tmp")
         try:
             with open(fresh, "w", encoding="utf-8") as file:
@@ -120,6 +139,8 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the folder."""
+        with contextlib.suppress(OSError):
+            self._forget()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.close()
 
@@ -132,6 +153,11 @@ class Journal:
         else:
             with contextlib.suppress(OSError):
                 self.remove()
+
+
+def _checksum(command: dict[str, Any], state: dict[str, Any]) -> str:
+    text = json.dumps([command, state], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _folder_of(output: PathLike) -> str:

@@ -52,6 +52,8 @@ class Run:
         id_bytes: width of their ids.
         shift: part = (key - low) >> shift.
         counts: records per part, uint64 [PARTS].
+        sums: checksum of each part (:func:`aethergraph._binding.hash_parts`), uint64 [PARTS];
+            None if what is read is not compared.
     """
 
     offset: int
@@ -59,6 +61,18 @@ class Run:
     id_bytes: int
     shift: int
     counts: NDArray[np.uint64]
+    sums: NDArray[np.uint64] | None = None
+
+    def sum_of(self, first: int, count: int) -> int | None:
+        """Checksum of some whole parts, ``count`` records from ``first`` on; None if not known."""
+        if self.sums is None:
+            return None
+        ends = np.cumsum(self.counts)
+        parts = slice(
+            int(np.searchsorted(ends, np.uint64(first), "right")),
+            int(np.searchsorted(ends, np.uint64(first + count), "right")),
+        )
+        return int(self.sums[parts].sum())
 
 
 @dataclass(frozen=True)
@@ -87,10 +101,22 @@ def append_bytes(file: int, path: str, data: NDArray[Any], offset: int) -> None:
 
 
 class Spill:
-    """A file of runs. ``low`` is the smallest key."""
+    """A file of runs.
 
-    def __init__(self, path: str, field: str, columns: Columns, low: int = 0) -> None:
+    Arguments:
+        path: of the file.
+        field: name of the key.
+        columns: what a record holds beside its ids.
+        low: the smallest key.
+        checked: whether what is read is compared with what was written: for files that outlive
+            the process.
+    """
+
+    def __init__(
+        self, path: str, field: str, columns: Columns, low: int = 0, *, checked: bool = False
+    ) -> None:
         self.path = path
+        self._checked = checked
         self.field = field
         self.columns = columns
         self.low = low
@@ -108,7 +134,8 @@ class Spill:
         """Write a partitioned run."""
         id_bytes = records.dtype["major"].itemsize
         append_bytes(self._file, self.path, records, self.size)
-        run = Run(self.size, len(records), id_bytes, shift, counts)
+        sums = native.hash_parts(records, counts) if self._checked else None
+        run = Run(self.size, len(records), id_bytes, shift, counts, sums)
         self.runs.append(run)
         self.size += records.nbytes
         return run
@@ -165,22 +192,37 @@ class Spill:
         return found
 
     def read(self, pieces: Sequence[tuple[int, int, int]]) -> Records:
-        """The records of some pieces, one after the other."""
-        dtype = self.dtype(self.id_bytes)
-        out = np.empty(sum(count for *_, count in pieces), dtype)
+        """The records of some pieces, whole parts of runs, one after the other.
+
+        Errors:
+            WorkFileError: they are not what was written.
+        """
+        out = np.empty(sum(count for *_, count in pieces), self.dtype(self.id_bytes))
         done = 0
-        for run_number, first, count in pieces:
-            run = self.runs[run_number]
-            into = out[done : done + count]
-            own = self.dtype(run.id_bytes)
-            if own == dtype:
-                self._read_into(into, run.offset + first * own.itemsize)
-            else:
-                narrow = np.empty(count, own)
-                self._read_into(narrow, run.offset + first * own.itemsize)
-                into[:] = narrow.astype(dtype)
+        for run, first, count in pieces:
+            found = self._read_piece(run, first, out[done : done + count])
+            self._compare(run, first, count, found)
             done += count
         return out
+
+    def _read_piece(self, run_number: int, first: int, out: Records) -> int:
+        """Fill ``out`` from record ``first`` of a run on; the checksum of what was read."""
+        run = self.runs[run_number]
+        own = self.dtype(run.id_bytes)
+        stored = out if own == out.dtype else np.empty(len(out), own)
+        self._read_into(stored, run.offset + first * own.itemsize)
+        if stored is not out:
+            out[:] = stored.astype(out.dtype)
+        return 0 if run.sums is None else native.hash_items(stored, first)
+
+    def _compare(self, run: int, first: int, count: int, found: int) -> None:
+        expected = self.runs[run].sum_of(first, count)
+        if expected is not None and found % 2**64 != expected:
+            raise WorkFileError(
+                self.path,
+                f"run {run} has other bytes in its records {first:,} to {first + count - 1:,} than "
+                "were written",
+            )
 
     def discard(self, end: int) -> None:
         """Give the disk back the parts of all keys below ``end``: they are not read again."""
@@ -191,9 +233,15 @@ class Spill:
 
     def stream(self, part: Part, at_once: int) -> Iterator[Records]:
         """The records of a part in order, some at a time."""
+        dtype = self.dtype(self.id_bytes)
         for run, first, count in part.pieces:
+            found = 0
             for begin in range(0, count, at_once):
-                yield self.read([(run, first + begin, min(at_once, count - begin))])
+                out = np.empty(min(at_once, count - begin), dtype)
+                found += self._read_piece(run, first + begin, out)
+                if begin + at_once >= count:
+                    self._compare(run, first, count, found)
+                yield out
 
     def _read_into(self, out: Records, offset: int) -> None:
         view = out.view(np.uint8).data
@@ -336,36 +384,41 @@ class RunWriter:
             self._full = self._sorted = self._records = np.empty(0, np.uint8)
 
 
-def save_counts(path: str, number: int, run: Run) -> None:
-    """Keep the counts of run ``number`` in a file, durably."""
+def save_counts(path: str, number: int, run: Run) -> list[int]:
+    """Keep what is known of the parts of run ``number`` in a file, durably.
+
+    Returns:
+        The row of the run for :func:`load_runs`.
+    """
+    assert run.sums is not None
+    table = np.concatenate([run.counts, run.sums])
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            append_bytes(file, path, run.counts, number * PARTS * 8)
+            append_bytes(file, path, table, number * table.nbytes)
             os.fdatasync(file)
         finally:
             os.close(file)
     except OSError as error:
         raise storage_error(error, path) from None
+    return [run.offset, run.count, run.id_bytes, run.shift, native.hash_items(table)]
 
 
 def load_runs(path: str, rows: Sequence[Sequence[int]]) -> list[Run]:
-    """Runs of (offset, count, id_bytes, shift) each, with the counts that were kept."""
+    """The runs of rows that :func:`save_counts` gave, with what it has kept of them."""
     if not rows:
         return []
     try:
-        counts = np.fromfile(path, np.uint64, len(rows) * PARTS)
+        words = np.fromfile(path, np.uint64, len(rows) * 2 * PARTS)
     except FileNotFoundError:
         raise WorkFileError(path, "is missing") from None
-    if len(counts) < len(rows) * PARTS:
+    if len(words) < len(rows) * 2 * PARTS:
         raise WorkFileError(path, "is shorter than the build recorded")
-    runs = [
-        Run(offset, count, id_bytes, shift, part_counts)
-        for (offset, count, id_bytes, shift), part_counts in zip(
-            rows, counts.reshape(-1, PARTS), strict=True
-        )
-    ]
-    for number, run in enumerate(runs):
-        if (run.counts > run.count).any() or int(run.counts.sum()) != run.count:
-            raise WorkFileError(path, f"does not count the {run.count:,} records of run {number}")
+    runs = []
+    for number, (*shape, checksum) in enumerate(rows):
+        table = words[number * 2 * PARTS :][: 2 * PARTS]
+        if native.hash_items(table) != checksum:
+            raise WorkFileError(path, f"has other counts of run {number} than were written")
+        offset, count, id_bytes, shift = shape
+        runs.append(Run(offset, count, id_bytes, shift, table[:PARTS], table[PARTS:]))
     return runs

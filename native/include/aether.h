@@ -298,6 +298,14 @@ int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, 
                         const aether_column *columns, uint32_t num_columns, void *records, uint64_t size,
                         aether_error *err);
 
+/* A checksum of items of any size, numbered from `first` on: the sum modulo 2^64 of a hash of each
+ * and its number, so that sums of pieces add up to that of the whole. sums[0] of all n, or, if
+ * counts is not NULL, sums[num_parts] of the counts[i] items from begins[i] on. Against accidents:
+ * there is no key. AETHER_E_RANGE: a part that is not within the items. */
+int aether_hash_items(const void *items, uint64_t n, uint32_t item_bytes, uint64_t first,
+                      const uint64_t *begins, const uint64_t *counts, uint64_t num_parts, uint64_t *sums,
+                      aether_error *err);
+
 #define AETHER_MAX_PARTS 65536
 
 /* Stable partition: record i goes to part (key - low) >> shift of num_parts (at

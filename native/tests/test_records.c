@@ -292,4 +292,51 @@ TEST(order_refuses_what_it_cannot_do) {
              AETHER_E_LIMIT);
 }
 
+/* ---- checksums ----------------------------------------------------------------------- */
+
+static uint64_t hash_of(const uint8_t *items, uint64_t n, uint32_t bytes, uint64_t first) {
+    uint64_t sum = 0;
+    aether_error err = {0};
+    CHECK_OK(aether_hash_items(items, n, bytes, first, NULL, NULL, 0, &sum, &err), err);
+    return sum;
+}
+
+TEST(checksums_of_pieces_add_up) {
+    enum { N = 100000, MOST = 41, PARTS = 100 };
+    static const uint32_t sizes[] = {1, 4, 8, 12, 16, 24, MOST};
+    uint64_t seed = 5, begins[PARTS], counts[PARTS], sums[PARTS];
+    uint8_t *items = malloc((uint64_t)N * MOST);
+    aether_error err = {0};
+    for (uint64_t i = 0; i < (uint64_t)N * MOST; i++)
+        items[i] = (uint8_t)test_random(&seed);
+    for (uint64_t i = 0, at = 0; i < PARTS; at += counts[i++]) { /* some are empty */
+        begins[i] = at;
+        counts[i] = i == PARTS - 1 ? N - at : i % 3 ? test_random(&seed) % 1200 : 0;
+    }
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        FOR_THREADS() {
+            const uint32_t bytes = sizes[k];
+            const uint64_t whole = hash_of(items, N, bytes, 0), cut = test_random(&seed) % N;
+            uint64_t sum = 0;
+            CHECK_EQ(hash_of(items, cut, bytes, 0) + hash_of(items + cut * bytes, N - cut, bytes, cut),
+                     whole);
+            CHECK_OK(aether_hash_items(items, N, bytes, 0, begins, counts, PARTS, sums, &err), err);
+            for (uint64_t i = 0; i < PARTS; i++)
+                sum += sums[i];
+            CHECK_EQ(sum, whole);
+            CHECK(hash_of(items, N, bytes, 1) != whole); /* numbers count */
+            items[cut * bytes] ^= 8;
+            CHECK(hash_of(items, N, bytes, 0) != whole);
+            items[cut * bytes] ^= 8;
+        }
+    aether_set_num_threads(0, NULL);
+    CHECK_EQ(hash_of(NULL, 0, 8, 0), 0);
+    counts[PARTS - 1]++;
+    CHECK_EQ(aether_hash_items(items, N, 4, 0, begins, counts, PARTS, sums, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.position, PARTS - 1);
+    CHECK_EQ(aether_hash_items(items, N, 0, 0, NULL, NULL, 0, sums, &err), AETHER_E_INVALID);
+    CHECK_EQ(aether_hash_items(items, N, 4, 0, NULL, counts, PARTS, sums, &err), AETHER_E_INVALID);
+    free(items);
+}
+
 TEST_MAIN()

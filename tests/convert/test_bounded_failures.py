@@ -6,6 +6,7 @@ import errno
 import filecmp
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -369,6 +370,97 @@ def test_a_damaged_work_file_is_named(
     assert not output.exists()
     convert(inputs, output, memory_budget="4G", restart=True, **options)
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+
+
+def flip(path: Path, rng: np.random.Generator) -> str:
+    """Flip one bit of a file; where."""
+    at, bit = int(rng.integers(path.stat().st_size)), int(rng.integers(8))
+    with path.open("r+b") as file:
+        byte = os.pread(file.fileno(), 1, at)[0]
+        os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), at)
+    return f"bit {bit} of byte {at} of {path.name}"
+
+
+@pytest.mark.parametrize("phase", ["read", "lists", "turn", "out", "write"])
+@pytest.mark.parametrize("all_columns", [False, True])
+def test_a_flipped_bit_does_not_become_another_graph(
+    phase: str,
+    all_columns: bool,
+    small_memory: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In any work file, at any phase: the build refuses to go on, or never reads the byte."""
+    inputs, output = write_edges(tmp_path, 1200), tmp_path / "g.aeg"
+    folder, kept = Path(f"{output}.building"), tmp_path / "kept"
+    options: dict[str, Any] = {"layout": "both", "undirected": True}
+    if all_columns:
+        options = OPTIONS
+    convert(inputs, tmp_path / "whole.aeg", **options)
+    interrupt_in(phase, inputs, output, monkeypatch, **options)
+    shutil.copytree(folder, kept)
+    rng, refused = np.random.default_rng(4), dict[str, int]()
+    names = sorted(p.name for p in kept.iterdir() if p.stat().st_size)
+    for name in names * 4:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(kept, folder)
+        where = flip(folder / name, rng)
+        try:
+            convert(inputs, output, memory_budget="4G", **options)
+        except (CorruptFileError, InvalidArgumentError) as error:
+            assert "g.aeg.building" in str(error) and "--restart" in str(error), where
+            assert not output.exists()
+            refused[name] = refused.get(name, 0) + 1
+        else:
+            assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False), where
+            output.unlink()
+    assert "manifest.json" in refused
+    data = {"read": {"edges"}, "lists": {"edges"}, "out": {"turned"}}.get(phase, set())
+    assert data <= set(refused)
+    if phase in ("turn", "out", "write"):
+        # The rows of the input, which only turning reads if they are not kept
+        unread = set() if all_columns or phase == "turn" else {"list-1"}
+        assert {name for name in names if name.startswith("list-")} - unread <= set(refused)
+
+
+KILLED_REMOVING = """
+    import os, signal, sys
+    from aethergraph.build import bounded, convert, lists, within
+    within.working_memory = lambda budget, parses, threads: 30_000
+    lists._GROUP_EDGES, bounded.RECORD_SECONDS = 300, 0.0
+    left, unlink = int(sys.argv[1]), os.unlink
+
+    def counted(path, **options):
+        global left
+        if "dir_fd" in options or "building" in os.fspath(path):
+            left -= 1
+            if left == 0 and os.path.exists(sys.argv[2]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            left = max(left, 1)
+        unlink(path, **options)
+
+    os.unlink = counted
+    convert(sys.argv[3:], sys.argv[2], memory_budget="4G", layout="both", force=True)
+"""
+
+
+def test_killed_while_the_work_folder_is_removed(
+    tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    """What is left of it does not count as an interrupted build."""
+    inputs, output = write_edges(tmp_path, 300), tmp_path / "g.aeg"
+    convert(inputs, tmp_path / "whole.aeg", layout="both")
+    names = [str(path) for path in inputs]
+    for left in range(1, 30):
+        output.unlink(missing_ok=True)
+        done = run_python(KILLED_REMOVING, str(left), str(output), *names, check=False)
+        assert output.exists(), done.stderr
+        convert(inputs, output, memory_budget="4G", layout="both", force=True)
+        assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
+        assert not Path(f"{output}.building").exists()
+        if done.returncode == 0:
+            break
+    assert 5 < left < 29
 
 
 # ---- bad inputs -------------------------------------------------------------------------------
