@@ -337,9 +337,11 @@ class Graph(Adjacency):
     def close(self) -> None:
         """Drop the graph's own references; using the graph afterwards raises ClosedError.
 
-        Arrays, feature stores and samplers made from it stay valid and keep the mapping alive.
+        Arrays, feature stores and samplers made from it stay valid and keep the mapping alive, and
+        what reads the file in ``"uring"``. Without them, everything is closed at once.
         """
         self._parts = None
+        self._paging = None
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -390,6 +392,7 @@ class Graph(Adjacency):
     @property
     def paging(self) -> Paging | None:
         """What reads the lists if they stay in the file (``"uring"``); its ``stats()`` tell how."""
+        self._live()
         return self._paging
 
     @property

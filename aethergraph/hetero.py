@@ -199,6 +199,8 @@ class HeteroGraph(NoStrayAttributes):
     _nodes: dict[str, NodeParts]
     _edges: dict[EdgeType, EdgeParts]
     _reader: GraphReader | None
+    _path: str | None
+    _storage: str
     _closed: bool
 
     @classmethod
@@ -210,6 +212,8 @@ class HeteroGraph(NoStrayAttributes):
     ) -> HeteroGraph:
         self = cls.__new__(cls)
         self._nodes, self._edges, self._reader, self._closed = nodes, edges, reader, False
+        self._path = None if reader is None else reader.path
+        self._storage = "memory" if reader is None else reader.storage
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -399,8 +403,7 @@ class HeteroGraph(NoStrayAttributes):
         """Drop the graph's own references; see :meth:`Graph.close`."""
         self._closed = True
         self._nodes, self._edges = {}, {}
-        if self._reader is not None:
-            self._reader.file.close()
+        self._reader = None  # another graph may share it
 
     def __enter__(self) -> HeteroGraph:
         self._check_open()
@@ -444,16 +447,17 @@ class HeteroGraph(NoStrayAttributes):
     @property
     def path(self) -> str | None:
         """Absolute path of the file it was loaded from, or None."""
-        return None if self._reader is None else self._reader.path
+        return self._path
 
     @property
     def storage(self) -> str:
         """Where the adjacency is: ``"mmap"``, ``"memory"`` or ``"uring"``."""
-        return "memory" if self._reader is None else self._reader.storage
+        return self._storage
 
     @property
     def paging(self) -> Paging | None:
         """What reads the lists if they stay in the file (``"uring"``); its ``stats()`` tell how."""
+        self._check_open()
         return None if self._reader is None else self._reader.paging
 
     @property

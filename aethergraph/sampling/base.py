@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -123,16 +124,14 @@ class SamplerBase(KeyedSampler):
     ) -> None:
         self._walk = (relations, num_nodes, fanouts)
         #: Makes samples of coming batches together; None where that saves nothing.
-        self.groups = None if paging is None else SampleGroups(self._make_group, paging, fanouts)
+        self.groups: SampleGroups | None = None
+        if paging is not None:
+            # No method of self: a sampler in a cycle would keep its files open.
+            make = partial(native.NativeGroup, *self._walk, self._flags(), self.num_threads)
+            self.groups = SampleGroups(make, paging, fanouts)
 
     def _make_scratch(self) -> native.NativeSampler:
         return native.NativeSampler(*self._walk, self._flags(), self.num_threads)
-
-    def _make_group(self, capacity: int, window_bytes: int) -> native.NativeGroup:
-        return native.NativeGroup(
-            *self._walk, self._flags(), self.num_threads,
-            capacity=capacity, window_bytes=window_bytes,
-        )  # fmt: skip
 
     def draw(self, batch: native.NativeBatch) -> native.NativeSample:
         """One sample, by itself."""

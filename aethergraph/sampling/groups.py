@@ -26,14 +26,14 @@ class SampleGroups:
     """Makes groups of samples for one sampler.
 
     Args:
-        make: a native group of a number of samples, with buffers of a number of bytes.
+        make: makes a native group of ``capacity`` samples, with buffers of ``window_bytes``.
         paging: whose lists are read.
         fanouts: by edge type and hop.
     """
 
     def __init__(
         self,
-        make: Callable[[int, int], native.NativeGroup],
+        make: Callable[..., native.NativeGroup],
         paging: Paging,
         fanouts: Sequence[Sequence[int]],
     ) -> None:
@@ -90,7 +90,7 @@ class SampleGroups:
         try:
             return self._idle.pop()
         except IndexError:
-            return self._make(MOST, self._paging.window_bytes)
+            return self._make(capacity=MOST, window_bytes=self._paging.window_bytes)
 
     @property
     def memory(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -142,7 +143,9 @@ class Walker:
         paging = walk.graph.paging
         if paging is not None:
             fanouts = [self._fanouts] * len(walk.relations)
-            self.groups = SampleGroups(self._make_group, paging, fanouts)
+            # No method of self: a walker in a cycle would keep its files open.
+            make = partial(native.NativeGroup, *self._arguments())
+            self.groups = SampleGroups(make, paging, fanouts)
 
     def bounds(self, seeds: Ids, times: NDArray[Any] | None) -> Bounds:
         """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""
@@ -212,9 +215,6 @@ class Walker:
             self._flags,
             self.options.num_threads,
         )
-
-    def _make_group(self, capacity: int, window_bytes: int) -> native.NativeGroup:
-        return native.NativeGroup(*self._arguments(), capacity=capacity, window_bytes=window_bytes)
 
 
 def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import shutil
@@ -497,3 +498,40 @@ def test_groups_are_used_again(path: Path) -> None:
     made = list(sampler.groups._idle)
     list(sampler.sample_many([np.arange(20)] * 3, range(3)))
     assert list(sampler.groups._idle) == made
+
+
+@pytest.mark.parametrize("kind", [ag.Graph, ag.HeteroGraph])
+def test_close_gives_all_descriptors_back(full_graph: ag.Graph, tmp_path: Path, kind: Any) -> None:
+    """At once, also if it was sampled from: nothing waits for the collector."""
+    path = tmp_path / "g"
+    full_graph.save(path)
+
+    def opened() -> int:
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        return sum(os.path.exists(link) and os.path.samefile(link, path) for link in links)
+
+    gc.disable()
+    try:
+        graph = kind.load(path, storage="uring")
+        assert opened() > 0
+        if isinstance(graph, ag.Graph):
+            sampler = ag.NeighborSampler(graph, [3, 2], weight_attr="edge_weight")
+            sampler.sample([1, 2], key=1)
+            graph.value_stores("edge")["edge_weight"].gather([1, 2])
+            graph.node_attrs["x"].gather([1])
+            graph.close()
+            assert opened() > 0
+            assert len(sampler.sample([1, 2], key=1).node) >= 2  # still valid
+            del sampler
+        else:
+            (name,), (edges,) = graph.node_types, graph.edge_types
+            graph[name].attrs["x"].gather([1])
+            graph[edges].paging.stats()
+            graph.close()
+        assert opened() == 0
+    finally:
+        gc.enable()
+    for use in (lambda: graph.paging, graph.verify, lambda: graph.save(path)):
+        with pytest.raises(errors.ClosedError, match="was closed"):
+            use()
+    assert graph.path == str(path) and graph.storage == "uring"
