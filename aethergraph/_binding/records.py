@@ -142,8 +142,8 @@ def hash_parts(items: NDArray[Any], counts: NDArray[np.uint64]) -> NDArray[np.ui
     """:func:`hash_items` of parts that lie one after the other, ``counts`` rows each."""
     sums = np.empty(len(counts), np.uint64)
     begins = np.cumsum(counts) - counts
-    lent = (ffi.from_buffer("uint64_t[]", a) for a in (begins, counts))
-    _hash_items(items, 0, *lent, len(counts), sums)
+    lent = ffi.from_buffer("uint64_t[]", begins), ffi.from_buffer("uint64_t[]", counts)
+    _hash_items(items, 0, lent[0], lent[1], len(counts), sums)
     return sums
 
 

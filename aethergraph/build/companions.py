@@ -21,7 +21,13 @@ from aethergraph.build.rows import (
     write_row_major,
     write_rows,
 )
-from aethergraph.build.source import ColumnSelector, InputError, PathLike, ProgressFn
+from aethergraph.build.source import (
+    ColumnSelector,
+    InputError,
+    InputWatch,
+    PathLike,
+    ProgressFn,
+)
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 
@@ -128,6 +134,7 @@ class Companions:
         self._features_path = os.fspath(path)
         self._features_name = name
         self._dtype = dtype
+        watch = InputWatch(path)
         if not is_array_file(path):
             assert name is not None
             self._writer = self._stack.enter_context(
@@ -143,6 +150,7 @@ class Companions:
         elif self._room is not None and name is not None and _column_major(path):
             turned = self._stack.enter_context(write_row_major(path, name))
             path = turned.temporary
+        watch.check()
         # Copied row by row, so any layout will do for an output; else it must be mappable.
         storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
         self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
@@ -150,6 +158,7 @@ class Companions:
 
     def open_labels(self, path: PathLike, name: str | None) -> None:
         assert name is not None
+        watch = InputWatch(path)
         progress = self._show("Reading labels", "B")
         if self._room is None:
             labels = read_labels(path, id_column=self._id_column, progress=progress)
@@ -160,6 +169,7 @@ class Companions:
                 path, name, self._room, id_column=self._id_column, progress=progress
             )
             self._stack.enter_context(writer)
+        watch.check()
         self._labels = writer
         self._labels_name = name
         self._rows["labels"] = (os.fspath(path), writer.rows)

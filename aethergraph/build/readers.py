@@ -23,6 +23,7 @@ from aethergraph.build.source import (
     ColumnSelector,
     Field,
     InputError,
+    InputWatch,
     PathLike,
     ProgressFn,
     check_readable,
@@ -319,7 +320,8 @@ class EdgeReader:
             "threads": threads,
         }
         self._progress = progress
-        self._sizes = [check_readable(path) for path in files]
+        self._watches = [InputWatch(path) for path in files]
+        self._sizes = [watch.size for watch in self._watches]
         self._done = 0
         self._dtypes: list[NumberType] | None = None  # of weight, time, attrs: fixed by file 1
         self.unused: tuple[str, ...] = ()
@@ -340,7 +342,7 @@ class EdgeReader:
         """Chunks from ``start`` on: where each one ends, and its arrays.
 
         Errors:
-            InputError: as :func:`read_edges`; a file whose size changed while it was read.
+            InputError: as :func:`read_edges`; a file that changed while it was read.
         """
         before = 0
         for number, (path, size) in enumerate(zip(self._files, self._sizes, strict=True)):
@@ -356,15 +358,8 @@ class EdgeReader:
                 chunks = table.chunks(fields, self._reporter(before), skip)
                 for chunk, arrays in enumerate(chunks, skip + 1):
                     yield (number, chunk), arrays
-                self._check_size(path, size)
+                self._watches[number].check()
             before += size
-
-    def _check_size(self, path: PathLike, size: int) -> None:
-        found = check_readable(path)
-        if found != size:
-            raise InputError(
-                path, f"changed while it was read: it had {size:,} bytes and now has {found:,}"
-            )
 
     def _reporter(self, before: int) -> ProgressFn:
         def report(done: int, _total: int) -> None:

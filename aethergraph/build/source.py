@@ -32,6 +32,7 @@ __all__ = [
     "FileFormat",
     "INT64_MAX",
     "InputError",
+    "InputWatch",
     "MAP_NAMES",
     "PathLike",
     "ProgressFn",
@@ -153,6 +154,46 @@ def check_readable(path: PathLike) -> int:
         raise MissingFileError(error.errno, f"{name}: no such file", name) from None
     except OSError as error:
         raise StorageError(error.errno, f"{name}: {error.strerror}", name) from None
+
+
+class InputWatch:
+    """Notices an input that changes while it is read.
+
+    A local file is another one if its size, its times (also that of its inode, which no program
+    sets) or the inode itself differ; of a URL the size is compared.
+
+    Args:
+        path: a regular file, or a URL.
+
+    Raises:
+        InputError, MissingFileError, StorageError: it cannot be read.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self._path = path
+        self.size = check_readable(path)
+        self._mark = self._look()
+
+    def _look(self) -> tuple[int, ...]:
+        if is_url(self._path):
+            return ()
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+    def check(self) -> None:
+        """Raise InputError if it is not the input any more that it was."""
+        size = check_readable(self._path)
+        if size != self.size:
+            raise InputError(
+                self._path,
+                f"changed while it was read: it had {self.size:,} bytes and now has {size:,}",
+            )
+        if self._look() != self._mark:
+            raise InputError(
+                self._path,
+                "changed while it was read: it was written to or replaced by another file of the "
+                "same size: start again when nobody writes to it",
+            )
 
 
 def is_compressed(path: PathLike) -> bool:

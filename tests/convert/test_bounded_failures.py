@@ -515,6 +515,60 @@ def test_a_text_file_that_shrinks(budget: str | None, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["e.csv"]
 
 
+def write_table(path: Path, rows: int, value: int) -> None:
+    """A table whose size does not depend on ``value``, 10 to 99."""
+    if path.suffix == ".npy":
+        np.save(path, np.full((rows, 2), value))
+    elif path.suffix == ".parquet":
+        ids = np.full(rows, value)
+        table = pa.table({"src": ids, "dst": ids})
+        pq.write_table(table, path, use_dictionary=False, compression="none", row_group_size=1000)
+    else:
+        line = f"{value}\n" if path.name.startswith("labels") else f"{value},{value}\n"
+        path.write_text(line * rows)
+
+
+@pytest.mark.parametrize("how", ["in place", "time restored", "replaced"])
+@pytest.mark.parametrize("budget", [None, "4G"])
+@pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.npy", "labels.csv", "features.csv"])
+def test_an_input_that_is_rewritten_with_the_same_size(
+    name: str, budget: str | None, how: str, tmp_path: Path
+) -> None:
+    """In the middle of its reading: part of the graph would be of the old file, part of the new."""
+    edges, path = tmp_path / "e.csv", tmp_path / name
+    inputs = sorted({edges.name, name})
+    rows = 1_000_000 if name.startswith("e") else 101
+    write_table(edges, 1000, 10)
+    write_table(path, rows, 10)
+    if how == "replaced":
+        write_table(tmp_path / f"{path.stem}.new{path.suffix}", rows, 11)
+    before, tables = path.stat(), {}
+    if not name.startswith("e"):
+        tables[path.stem] = path
+    rewritten: list[str] = []
+
+    def stages(stage: str, unit: str) -> Any:
+        def progress(done: int, total: int) -> None:
+            if rewritten or stage.startswith("Reading edges") != name.startswith("e"):
+                return
+            rewritten.append(stage)
+            if how == "replaced":
+                (tmp_path / f"{path.stem}.new{path.suffix}").replace(path)
+            else:
+                write_table(path, rows, 11)
+            if how == "time restored":
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            assert path.stat().st_size == before.st_size
+
+        return progress if stage.startswith("Reading") else lambda done, total: None
+
+    source = path if name.startswith("e") else edges
+    with pytest.raises(InputError, match=rf"{name}: changed while it was read: it was written to"):
+        convert(source, tmp_path / "g.aeg", memory_budget=budget, stages=stages, **tables)
+    assert rewritten
+    assert sorted(os.listdir(tmp_path)) == inputs
+
+
 def test_a_missing_input(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"no\.csv: no such file"):
         convert(tmp_path / "no.csv", tmp_path / "g.aeg", memory_budget="4G")
