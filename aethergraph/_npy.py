@@ -16,6 +16,7 @@ from aethergraph.errors import FormatError, TruncatedFileError, UnsupportedError
 
 _NPY_MAGIC = b"\x93NUMPY"
 _NPY_MAX_HEADER = 1 << 16
+_NPY_MAX_NDIM = 64
 
 
 class NpyHeader:
@@ -42,9 +43,27 @@ def read_npy_header(file: native.NativeFile) -> NpyHeader:
     """Parse numpy's header (versions 1 to 3) without trusting it."""
     path = file.path
     start = file.array(0, (min(file.size, 12),), np.dtype(np.uint8)).tobytes()
+    begin, length = header_extent(start, path)
+    if begin + length > file.size:
+        raise TruncatedFileError(f"{path}: the .npy header is cut off")
+    data = file.array(begin, (length,), np.dtype(np.uint8)).tobytes()
+    file.check()
+    dtype, shape, fortran = parse_header(data, start[6], path)
+    fingerprint = repr((file.size, data.strip(), identity(path)))
+    return NpyHeader(dtype, shape, fortran, begin + length, fingerprint)
+
+
+def header_extent(start: bytes, path: str) -> tuple[int, int]:
+    """Return where the text of a header begins and its length, from the file's first 12 bytes.
+
+    Raises:
+        FormatError, TruncatedFileError: the version is not known, or there is no such header.
+    """
     if len(start) < 10:
         raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
     major = start[6]
+    if not start.startswith(_NPY_MAGIC):
+        raise FormatError(f"{path}: this is not a .npy file")
     if major not in (1, 2, 3):
         raise FormatError(f"{path}: .npy format version {major}.{start[7]} is not known")
     begin = 10 if major == 1 else 12
@@ -53,10 +72,15 @@ def read_npy_header(file: native.NativeFile) -> NpyHeader:
     (length,) = struct.unpack_from("<H" if major == 1 else "<I", start, 8)
     if length > _NPY_MAX_HEADER:
         raise FormatError(f"{path}: a .npy header of {length} bytes is not plausible")
-    if begin + length > file.size:
-        raise TruncatedFileError(f"{path}: the .npy header is cut off")
-    data = file.array(begin, (length,), np.dtype(np.uint8)).tobytes()
-    file.check()
+    return begin, length
+
+
+def parse_header(data: bytes, major: int, path: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """Return dtype, shape and whether the order is Fortran's, from the text of a header.
+
+    Raises:
+        FormatError: malformed. UnsupportedError: a structured dtype.
+    """
     try:
         fields = ast.literal_eval(data.decode("utf-8" if major == 3 else "latin1").strip())
         descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
@@ -65,6 +89,7 @@ def read_npy_header(file: native.NativeFile) -> NpyHeader:
     proper = (
         isinstance(fortran, bool)
         and isinstance(shape, tuple)
+        and len(shape) <= _NPY_MAX_NDIM
         and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
     )
     if not proper:
@@ -74,9 +99,8 @@ def read_npy_header(file: native.NativeFile) -> NpyHeader:
     try:
         dtype = np.dtype(descr)
     except (TypeError, ValueError, SyntaxError) as error:
-        raise FormatError(f"{path}: the .npy dtype {descr!r} is not known") from error
-    fingerprint = repr((file.size, data.strip(), identity(path)))
-    return NpyHeader(dtype, shape, fortran, begin + length, fingerprint)
+        raise FormatError(f"{path}: the .npy dtype {descr[:60]!r} is not known") from error
+    return dtype, shape, fortran
 
 
 def identity(path: native.Path) -> tuple[int, ...]:
@@ -88,21 +112,33 @@ def identity(path: native.Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-def map_npy(file: native.NativeFile, header: NpyHeader, storage: str) -> NDArray[Any]:
-    """The rows of a .npy file: mapped, or loaded when the file cannot be mapped as it is."""
-    path, dtype, shape = file.path, header.dtype, header.shape
+def check_array(
+    dtype: np.dtype[Any], shape: tuple[int, ...], size: int, path: str
+) -> tuple[int, int]:
+    """Return the native dtype and the count of items of an array that ``size`` bytes hold.
+
+    Raises:
+        FormatError, TruncatedFileError, UnsupportedError: no such array.
+    """
     if dtype.hasobject or dtype.kind not in "biuf":
         raise UnsupportedError(f"{path}: dtype {dtype} cannot be opened")
     code = native.dtype_code(dtype, path)
     if len(shape) == 0:
         raise FormatError(f"{path}: the array is a scalar, a feature file has rows")
     items = math.prod(shape)
-    if items * dtype.itemsize > file.size - header.offset:
+    if items * dtype.itemsize > size:
         raise TruncatedFileError(
             f"{path}: {items * dtype.itemsize} bytes of {dtype} x {shape} are promised, "
-            f"{file.size - header.offset} are there"
+            f"{size} are there"
         )
     native.check_shape(shape, dtype.itemsize, path)
+    return code, items
+
+
+def map_npy(file: native.NativeFile, header: NpyHeader, storage: str) -> NDArray[Any]:
+    """The rows of a .npy file: mapped, or loaded when the file cannot be mapped as it is."""
+    path, dtype, shape = file.path, header.dtype, header.shape
+    code, items = check_array(dtype, shape, file.size - header.offset, path)
     fortran = header.fortran and len(shape) > 1
     if not fortran and dtype.isnative and header.offset % dtype.itemsize == 0:
         return file.array(header.offset, shape, native.ARRAY_DTYPES[code])

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from aethergraph.build.inputs import is_url
+from aethergraph.build.npy_columns import read_npy_form
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.reorder import Room
 from aethergraph.build.rows import (
@@ -28,7 +29,7 @@ from aethergraph.build.source import (
     PathLike,
     ProgressFn,
 )
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 
 __all__ = ["CompanionFiles", "Companions"]
@@ -210,7 +211,7 @@ class Companions:
 
 def _column_major(path: PathLike) -> bool:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+        form = read_npy_form(path)
+    except (AetherError, OSError):
         return False
-    return array.ndim > 1 and not array.flags.c_contiguous
+    return form.fortran_order and sum(extent > 1 for extent in form.shape) > 1

@@ -6,14 +6,19 @@ is an error instead of a signal.
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph._binding import check_shape
+from aethergraph._npy import header_extent, parse_header
 from aethergraph.build.inputs import open_input
 from aethergraph.build.source import InputError, PathLike
+from aethergraph.errors import AetherError, FormatError
 
 __all__ = ["NpyColumns", "NpyForm", "read_npy_form"]
 
@@ -29,26 +34,31 @@ class NpyForm:
 
 
 def read_npy_form(path: PathLike) -> NpyForm:
-    """Read the header.
+    """Read the header without trusting it.
 
     Errors:
-        InputError: not a .npy file, or of Python objects.
+        InputError: not a .npy file, of Python objects, or shorter than its header says.
     """
+    name = os.fspath(path)
     with open_input(path) as file:
         try:
-            version = np.lib.format.read_magic(file)
-            read = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }.get(version)
-            if read is None:
-                raise ValueError(f"version {version} of the format is not known")
-            shape, fortran_order, dtype = read(file)
+            start = file.read(12)
+            begin, length = header_extent(start, name)
+            text = (start[begin:] + file.read(max(0, begin + length - len(start))))[:length]
+            dtype, shape, fortran_order = parse_header(text, start[6], name)
             if dtype.hasobject:
-                raise ValueError("it holds Python objects")
-        except (ValueError, EOFError, OSError) as error:
+                raise FormatError(f"{name}: it holds Python objects")
+            size = file.seek(0, os.SEEK_END) - begin - length
+            promised = math.prod(shape) * dtype.itemsize
+            if promised > size:
+                raise FormatError(f"{name}: {promised} bytes are promised, {size} are there")
+            check_shape(shape, dtype.itemsize, name)
+        except OSError as error:
             raise InputError(path, f"is not a readable .npy file: {error}") from None
-        return NpyForm(dtype, shape, fortran_order, file.tell())
+        except AetherError as error:
+            reason = str(error).removeprefix(f"{name}: ")
+            raise InputError(path, f"is not a readable .npy file: {reason}") from None
+    return NpyForm(dtype, shape, fortran_order, begin + length)
 
 
 class NpyColumns:

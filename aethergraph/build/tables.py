@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -359,20 +358,8 @@ def open_npy(path: PathLike) -> npt.NDArray[Any]:
         )
     if magic != b"\x93NUMPY":
         raise InputError(path, "is not a .npy file")
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        # numpy maps nothing of zero bytes: an array without items is read instead.
-        array = _load_small(path)
-        if array is None:
-            raise InputError(path, f"is not a readable .npy file: {error}") from None
-    return array  # type: ignore[no-any-return]
-
-
-def _load_small(path: PathLike) -> npt.NDArray[Any] | None:
-    if os.path.getsize(path) > 4096:
-        return None
-    try:
-        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-    except (ValueError, EOFError, OSError):
-        return None
+    form = read_npy_form(path)
+    order: Literal["C", "F"] = "F" if form.fortran_order else "C"
+    if 0 in form.shape or not form.dtype.itemsize:  # nothing to map
+        return np.empty(form.shape, form.dtype, order)
+    return np.memmap(path, form.dtype, "r", form.offset, form.shape, order)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aethergraph.build import AttrSpec, InputError, iter_edges, read_edges, read_labels
+from aethergraph.build import AttrSpec, InputError, convert, iter_edges, read_edges, read_labels
 from aethergraph.build import blocks as blocks_module
 from aethergraph.build.text import TextTable
 from aethergraph.errors import (
@@ -397,6 +397,28 @@ def test_npy_is_not_an_archive_and_not_cut(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="by number, 0 or 1"):
         write(tmp_path / "e.npy", data)
         read_edges(tmp_path / "e.npy", src="src", dst="dst")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3",
+        b"'''",
+        b"\xff" * 9,
+        b"[" * 5000,
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (2, 30000000000000)}",
+        b"{'descr': '|O', 'fortran_order': False, 'shape': (2, 3)}",
+        b"{'descr': [('a', '<i8')], 'fortran_order': False, 'shape': (2, 3)}",
+    ],
+    ids=range(7),
+)
+def test_npy_headers_that_lie(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "e.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(48))
+    for memory in (None, "1G"):
+        with pytest.raises(InputError, match=r"e\.npy: is not a readable \.npy file: ") as found:
+            convert(path, tmp_path / "g.bin", memory_budget=memory)
+        assert len(str(found.value)) < 500
 
 
 # ---- blocks ----------------------------------------------------------------------------------
