@@ -9,23 +9,40 @@ file may not be the one that the user meant.
 
 from __future__ import annotations
 
+import gzip
 import os
 import reprlib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph import _binding as native
 from aethergraph._memory import available_memory, format_size
-from aethergraph.build.source import InputError, PathLike, check_readable
+from aethergraph._npy import check_array, header_extent, map_npy, parse_header, read_npy_header
+from aethergraph.build.source import Field, InputError, PathLike, check_readable
+from aethergraph.build.tables import first_bad_id
+from aethergraph.build.text import TextTable
 from aethergraph.errors import AetherError, OutOfMemoryError, StorageError
 
-__all__ = ["Archive", "check_memory", "decoding", "path_below", "shorten"]
+__all__ = [
+    "Archive",
+    "check_ends",
+    "check_memory",
+    "decoding",
+    "naming",
+    "path_below",
+    "read_npy",
+    "read_npz",
+    "read_table",
+    "read_text",
+    "shorten",
+]
 
 _QUOTED: Final = 60  # characters of a value in a message
 _READ_BYTES: Final = 1 << 20
@@ -77,6 +94,20 @@ def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 2 * _QUOTED else text[: 2 * _QUOTED] + "..."
+
+
+@contextmanager
+def naming(path: PathLike) -> Iterator[None]:
+    """Put the name of ``path`` before the text of an error that does not name a file below it."""
+    try:
+        yield
+    except (InputError, StorageError):
+        raise
+    except AetherError as error:
+        if os.fspath(path) in str(error):
+            raise
+        text = f"{os.fspath(path)}: {error}"
+        raise type(error)(text, position=error.position, value=error.value) from None
 
 
 def check_memory(path: PathLike, size: int, what: str) -> None:
@@ -177,11 +208,6 @@ class Archive:
             )
         return info.file_size
 
-    def open(self, name: str) -> IO[bytes]:
-        """Return a member as a stream; use it within :func:`decoding`."""
-        self.size(name)
-        return self._zip.open(name)
-
     def read(self, name: str, most: int | None = None) -> NDArray[np.uint8]:
         """Return the bytes of a member.
 
@@ -190,7 +216,7 @@ class Archive:
             most: refuse a member of more bytes.
 
         Raises:
-            InputError: damaged, shorter than it promises, or of more bytes than ``most``.
+            InputError: damaged, of another length than it promises, or of more bytes than ``most``.
             OutOfMemoryError: more bytes than there is free memory.
         """
         size = self.size(name)
@@ -198,15 +224,29 @@ class Archive:
             raise InputError(self.path, f"member {shorten(name)} of {size} bytes is too long")
         check_memory(self.path, size, f"member {shorten(name)}")
         with decoding(self.path), self._zip.open(name) as stream:
-            return fill(stream, size, self.path)
+            return _read_all(stream, size, self.path)
+
+    def read_array(self, name: str) -> NDArray[Any]:
+        """Return the array of a member that is a .npy file.
+
+        Raises:
+            AetherError: as of :meth:`read` and :func:`read_npy`.
+        """
+        size, path = self.size(name), f"{os.fspath(self.path)}: member {shorten(name)}"
+        with decoding(self.path), self._zip.open(name) as stream:
+            start = stream.read(12)
+            begin, length = header_extent(start, path)
+            text = (start[begin:] + stream.read(begin + length - len(start)))[:length]
+            dtype, shape, fortran = parse_header(text, start[6], path)
+            left = size - begin - length
+            check_array(dtype, shape, left, path)
+            check_memory(self.path, left, f"member {shorten(name)}")
+            values = _read_all(stream, left, self.path).view(dtype)
+            return values.reshape(shape, order="F" if fortran else "C")
 
 
-def fill(stream: IO[bytes], size: int, path: PathLike) -> NDArray[np.uint8]:
-    """Return the next ``size`` bytes of a stream, which must end there.
-
-    Raises:
-        InputError: it ends before or after them.
-    """
+def _read_all(stream: IO[bytes], size: int, path: PathLike) -> NDArray[np.uint8]:
+    """Return the next ``size`` bytes of a stream, which must end there."""
     out = np.empty(size, np.uint8)
     done = 0
     while done < size:
@@ -219,3 +259,104 @@ def fill(stream: IO[bytes], size: int, path: PathLike) -> NDArray[np.uint8]:
     if stream.read(1):
         raise InputError(path, f"goes on behind {size} bytes")
     return out
+
+
+def read_npy(path: PathLike) -> NDArray[Any]:
+    """Return the array of a .npy file: numbers or booleans, with at least one dimension.
+
+    Raises:
+        AetherError: no such file, another dtype, or fewer bytes than the header promises.
+        OutOfMemoryError: the array is larger than the free memory.
+    """
+    size = check_readable(path)
+    with decoding(path):
+        file = native.NativeFile(path, raw=True)
+        header = read_npy_header(file)
+        check_memory(path, min(size, file.size), "the array")
+        with native.reading(file.guard()):
+            return np.array(map_npy(file, header, "memory"))
+
+
+def read_npz(path: PathLike) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a .npz file by name.
+
+    Raises:
+        AetherError: as of :func:`read_npy`; names the member.
+    """
+    check_readable(path)
+    with decoding(path), open(path, "rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            raise InputError(path, "is one array, not an archive of arrays (.npz)")
+    with Archive(path) as archive:
+        return {name.removesuffix(".npy"): archive.read_array(name) for name in archive.names}
+
+
+def read_table(
+    path: PathLike, *, limits: Sequence[int] | None = None, rows: int | None = None
+) -> NDArray[Any]:
+    """Return a text file of comma-separated numbers as int64 [n, d] if all are, else float32.
+
+    Args:
+        path: the file, which may be compressed. It needs pyarrow.
+        limits: it has that many columns of ids, which are below these.
+        rows: it has so many.
+
+    Raises:
+        InputError: damaged, not so many columns or rows, or a value that cannot be, with its line.
+        OutOfMemoryError: the table is larger than the free memory.
+    """
+    with decoding(path):
+        table = TextTable(path, delimiter=",", header=False)
+        columns = range(table.num_columns)
+        if limits is not None:
+            if table.num_columns != len(limits):
+                raise InputError(path, f"has {table.num_columns} columns instead of {len(limits)}")
+            ids = [Field("id", c, "int64", is_id=True, limit=limits[c]) for c in columns]
+            return _read_columns(table, ids, rows)
+        if all(table.is_integral(column) for column in columns):
+            try:
+                return _read_columns(table, [Field("value", c, "int64") for c in columns], rows)
+            except InputError:  # floats further down
+                pass
+        return _read_columns(table, [Field("value", c, "float32") for c in columns], rows)
+
+
+def _read_columns(table: TextTable, fields: list[Field], rows: int | None) -> NDArray[Any]:
+    chunks, found = [np.empty((0, len(fields)), fields[0].dtype)], 0
+    for arrays in table.chunks(fields):
+        chunks.append(np.stack(arrays, axis=1))
+        found += len(chunks[-1])
+        if rows is not None and found > rows:
+            break
+        # All of it once more, when the parts are joined.
+        check_memory(table.path, sum(chunk.nbytes for chunk in chunks), "the table")
+    if rows is not None and found != rows:
+        more = "more than " if found > rows else ""
+        raise InputError(table.path, f"has {more}{min(found, rows)} rows, but needs {rows} rows")
+    return np.concatenate(chunks)
+
+
+def check_ends(
+    ends: tuple[NDArray[Any], NDArray[Any]], counts: tuple[int, int], path: PathLike
+) -> None:
+    """Raise InputError for an edge of a node that is not there, with its number and column."""
+    for column, (ids, count) in enumerate(zip(ends, counts, strict=True)):
+        one = Field("id", column, "int64", is_id=True, limit=count)
+        bad = first_bad_id(one, ids)
+        if bad is not None:
+            raise InputError(path, bad[1], line=bad[0] + 1, column=column + 1, unit="edge")
+
+
+def read_text(path: PathLike, most: int) -> str:
+    """Return a text file, which may be compressed by gzip (``.gz``) and has ``most`` bytes at most.
+
+    Raises:
+        InputError: damaged, longer, or not UTF-8. MissingFileError, StorageError: as it says.
+    """
+    check_readable(path)
+    with decoding(path), open(path, "rb") as raw:
+        compressed = os.fspath(path).endswith(".gz")
+        data = (gzip.GzipFile(fileobj=raw) if compressed else raw).read(most + 1)
+        if len(data) > most:
+            raise InputError(path, f"is longer than {format_size(most)}")
+        return data.decode("utf-8")

@@ -14,11 +14,8 @@ and beside them ``split/<name>/[<type>/]train.csv.gz``, ``valid.csv.gz`` and ``t
 from __future__ import annotations
 
 import csv
-import gzip
 import logging
-import zipfile
-import zlib
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,8 +24,19 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph._adjacency import Layout
-from aethergraph.build.source import Field, InputError, PathLike, check_readable
-from aethergraph.build.text import TextTable
+from aethergraph._binding import encode_path
+from aethergraph.build.foreign import (
+    check_ends,
+    check_memory,
+    decoding,
+    naming,
+    path_below,
+    read_npz,
+    read_table,
+    read_text,
+    shorten,
+)
+from aethergraph.build.source import InputError, PathLike
 from aethergraph.errors import InvalidArgumentError, MissingFileError
 from aethergraph.graph import Graph
 from aethergraph.hetero import EdgeType, HeteroGraph
@@ -39,6 +47,7 @@ log = logging.getLogger("aethergraph")
 
 Array: TypeAlias = npt.NDArray[Any]
 
+_SMALL = 16 << 20  # bytes of a list of names, decompressed
 _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 #: What PyG calls them.
 _NAMES = {"node_feat": "x", "edge_feat": "edge_attr", "node_label": "y"}
@@ -74,15 +83,26 @@ def read_ogb(
             direction. Many types: see :meth:`HeteroGraph.from_edges`.
         layout, keep_order: as in ``from_edges``; the input order is that of the files.
 
+    Nothing in the folder is executed, and no symbolic link out of it is followed.
+
     Raises:
         MissingFileError: not such a folder, or a file of it that is not there.
         InputError: what is wrong in a file. InvalidArgumentError: which splits there are.
+        OutOfMemoryError: a file holds more than the free memory.
+        AetherError: anything else that is wrong; names the file.
     """
-    root = Path(folder)
-    raw = root / "raw"
+    root = Path(encode_path(folder)[0])
     options: dict[str, Any] = {"layout": layout, "keep_order": keep_order}
+    with naming(root):
+        return _read(root, split, add_reverse, options)
+
+
+def _read(
+    root: Path, split: str | None, add_reverse: bool, options: dict[str, Any]
+) -> Graph | HeteroGraph:
+    raw = _below(root, "raw")
     for name, read in _LAYOUTS.items():
-        if (raw / name).is_file():
+        if os.path.isfile(_below(raw, name)):
             content = read(raw)
             break
     else:
@@ -115,13 +135,13 @@ class _Content:
 
     def add_nodes(self, kind: str, name: str, rows: Array, path: Path) -> None:
         if kind not in self.num_nodes:
-            raise InputError(path, f"{kind!r} is no node type of the graph")
+            raise InputError(path, f"{shorten(kind)} is no node type of the graph")
         table = self.node_attrs.setdefault(kind, {})
         table[_NAMES.get(name, name)] = _check(rows, self.num_nodes[kind], name, path)
 
     def add_edges(self, kind: EdgeType, name: str, rows: Array, path: Path) -> None:
         if kind not in self.edges:
-            raise InputError(path, f"{kind!r} is no edge type of the graph")
+            raise InputError(path, f"{shorten(kind)} is no edge type of the graph")
         table = self.edge_attrs.setdefault(kind, {})
         table[_NAMES.get(name, name)] = _check(rows, len(self.edges[kind][0]), name, path)
 
@@ -154,88 +174,97 @@ def _build_one(content: _Content, add_reverse: bool, options: dict[str, Any]) ->
 
 
 def _read_text(raw: Path) -> _Content:
-    path = raw / "num-node-list.csv.gz"
-    count = _only(_read_table(path), path)
-    edges = _read_edges(raw / "edge.csv.gz", count, count)
+    path = _below(raw, "num-node-list.csv.gz")
+    count = _num_nodes(read_table(path), path)
+    edges = _read_edges(raw, count, count)
     content = _Content({_EDGE: edges}, {_NODE: count}, typed=False)
     _add_files(content, _NODE, raw)
     _add_files(content, _EDGE, raw)
-    if (raw / "node-label.csv.gz").is_file():
-        path = raw / "node-label.csv.gz"
-        content.add_nodes(_NODE, "node_label", _read_table(path), path)
+    path = _below(raw, "node-label.csv.gz")
+    if os.path.isfile(path):
+        content.add_nodes(_NODE, "node_label", read_table(path, rows=count), path)
     return content
 
 
 def _read_binary(raw: Path) -> _Content:
-    path = raw / "data.npz"
-    arrays = _read_npz(path)
+    path = _below(raw, "data.npz")
+    arrays = read_npz(path)
     for name in ("edge_index", "num_nodes_list"):
         if name not in arrays:
-            raise InputError(path, f"holds no array {name!r}; it holds {', '.join(arrays)}")
+            raise InputError(path, f"holds no array {name!r}; it holds {shorten(list(arrays))}")
+    count = _num_nodes(arrays.pop("num_nodes_list"), path)
     ends = _two_rows(arrays.pop("edge_index"), path)
-    count = _only(arrays.pop("num_nodes_list"), path)
+    check_ends(ends, (count, count), path)
     content = _Content({_EDGE: ends}, {_NODE: count}, typed=False)
     for name, rows in arrays.items():
         if name.startswith("node_"):
             content.add_nodes(_NODE, name, rows, path)
         elif name.startswith("edge_"):
             content.add_edges(_EDGE, name, rows, path)
-    if (raw / "node-label.npz").is_file():
-        path = raw / "node-label.npz"
-        for name, rows in _read_npz(path).items():
+    path = _below(raw, "node-label.npz")
+    if os.path.isfile(path):
+        for name, rows in read_npz(path).items():
             content.add_nodes(_NODE, name, rows, path)
     return content
 
 
 def _read_typed_text(raw: Path) -> _Content:
-    triplets = sorted(_read_strings(raw / "triplet-type-list.csv.gz"))
-    path = raw / "num-node-dict.csv.gz"
-    lines = _read_strings(path)
+    listed = _below(raw, "triplet-type-list.csv.gz")
+    triplets = sorted(_read_strings(listed))
+    counted = _below(raw, "num-node-dict.csv.gz")
+    lines = _read_strings(counted)
     if len(lines) != 2 or len(lines[0]) != len(lines[1]) or not all(map(_is_count, lines[1])):
-        raise InputError(path, "is not a line of node types and a line of counts, for one graph")
+        raise InputError(counted, "is not a line of node types and a line of counts, for one graph")
     content = _Content({}, {n: int(c) for n, c in sorted(zip(*lines, strict=True))})
+    _check_nodes(content.num_nodes, counted)
     for triplet in triplets:
         if len(triplet) != 3 or not {triplet[0], triplet[2]} <= set(content.num_nodes):
-            raise InputError(
-                raw / "triplet-type-list.csv.gz", f"{triplet} is not a type, a relation and a type"
-            )
+            raise InputError(listed, f"{shorten(triplet)} is not a type, a relation and a type")
         kind: EdgeType = (triplet[0], triplet[1], triplet[2])
-        relation = raw / "relations" / "___".join(kind)
+        relation = path_below(raw, f"relations/{'___'.join(kind)}", listed, "the relation")
         ends = content.num_nodes[kind[0]], content.num_nodes[kind[2]]
-        content.edges[kind] = _read_edges(relation / "edge.csv.gz", *ends)
+        content.edges[kind] = _read_edges(relation, *ends)
         _add_files(content, kind, relation)
-    for name in content.num_nodes:
-        _add_files(content, name, raw / "node-feat" / name)
-        path = raw / "node-label" / name / "node-label.csv.gz"
-        if path.is_file():
-            content.add_nodes(name, "node_label", _read_table(path), path)
+    for name, count in content.num_nodes.items():
+        _add_files(content, name, path_below(raw, f"node-feat/{name}", counted, "the type"))
+        labels = path_below(raw, f"node-label/{name}", counted, "the type")
+        path = _below(labels, "node-label.csv.gz")
+        if os.path.isfile(path):
+            content.add_nodes(name, "node_label", read_table(path, rows=count), path)
     return content
 
 
 def _read_typed_binary(raw: Path) -> _Content:
     def by_type(path: Path) -> dict[EdgeType, Array]:
         found: dict[EdgeType, Array] = {}
-        for name, rows in sorted(_read_npz(path).items()):
+        for name, rows in sorted(read_npz(path).items()):
             names = name.split("___")
             if len(names) != 3:
-                raise InputError(path, f"{name!r} is not three names joined by '___'")
+                raise InputError(path, f"{shorten(name)} is not three names joined by '___'")
             found[names[0], names[1], names[2]] = rows
         return found
 
-    path = raw / "edge_index_dict.npz"
+    path = _below(raw, "num_nodes_dict.npz")
+    counts = {name: _only(count, path) for name, count in sorted(read_npz(path).items())}
+    _check_nodes(counts, path)
+    path = _below(raw, "edge_index_dict.npz")
     edges = {kind: _two_rows(ends, path) for kind, ends in by_type(path).items()}
-    path = raw / "num_nodes_dict.npz"
-    content = _Content(edges, {n: _only(c, path) for n, c in sorted(_read_npz(path).items())})
-    for path in sorted(raw.glob("node_*.npz")):
-        for kind, rows in _read_npz(path).items():
-            content.add_nodes(kind, path.stem.removesuffix("_dict"), rows, path)
-    for path in sorted(raw.glob("edge_*.npz")):
+    for kind, ends in edges.items():
+        if not {kind[0], kind[2]} <= set(counts):
+            raise InputError(path, f"{shorten(kind)} joins types that have no count of nodes")
+        check_ends(ends, (counts[kind[0]], counts[kind[2]]), path)
+    content = _Content(edges, counts)
+    for path in _found(raw, "node_*.npz"):
+        for name, rows in read_npz(path).items():
+            content.add_nodes(name, path.stem.removesuffix("_dict"), rows, path)
+    for path in _found(raw, "edge_*.npz"):
         if path.name != "edge_index_dict.npz":
             for triplet, rows in by_type(path).items():
                 content.add_edges(triplet, path.stem.removesuffix("_dict"), rows, path)
-    if (raw / "node-label.npz").is_file():
-        for kind, rows in _read_npz(raw / "node-label.npz").items():
-            content.add_nodes(kind, "node_label", rows, raw / "node-label.npz")
+    path = _below(raw, "node-label.npz")
+    if os.path.isfile(path):
+        for name, rows in read_npz(path).items():
+            content.add_nodes(name, "node_label", rows, path)
     return content
 
 
@@ -251,22 +280,22 @@ def _add_files(content: _Content, kind: Any, folder: Path) -> None:
     """Features, and the tables that are named ``node_...`` or ``edge_...``."""
     what = "edge" if isinstance(kind, tuple) else "node"
     add = content.add_edges if what == "edge" else content.add_nodes
-    paths = [folder / f"{what}-feat.csv.gz", *sorted(folder.glob(f"{what}_*.csv.gz"))]
-    if what == "node" and (folder / "species.csv.gz").is_file():  # as ogbn-proteins comes
-        paths.append(folder / "species.csv.gz")
-    for path in paths:
-        if not path.is_file():
-            continue
+    count = len(content.edges[kind][0]) if what == "edge" else content.num_nodes[kind]
+    names = [f"{what}-feat.csv.gz"]
+    if what == "node":
+        names.append("species.csv.gz")  # as ogbn-proteins comes
+    paths = [_below(folder, name) for name in names]
+    for path in [*filter(os.path.isfile, paths), *_found(folder, f"{what}_*.csv.gz")]:
         name = path.name.removesuffix(".csv.gz").replace("-", "_")
         name = "node_species" if name == "species" else name
-        add(kind, name, _read_table(path), path)
+        add(kind, name, read_table(path, rows=count), path)
 
 
 # ---- splits ----------------------------------------------------------------------------------
 
 
 def _read_split(root: Path, split: str | None, content: _Content) -> None:
-    folder = root / "split"
+    folder = _below(root, "split")
     names = sorted(path.name for path in folder.glob("*") if path.is_dir())
     if split is None and len(names) == 1:
         split = names[0]
@@ -277,13 +306,13 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
         raise InvalidArgumentError(f"split = {split!r} is not one of: {known}")
     found = False
     for kind, count in content.num_nodes.items():
-        place = folder / split / kind if content.typed else folder / split
+        place = _below(folder, f"{split}/{kind}" if content.typed else split)
         for part, mask_name in _MASKS.items():
-            path = place / f"{part}.csv.gz"
-            if not path.is_file():
+            path = _below(place, f"{part}.csv.gz")
+            if not os.path.isfile(path):
                 continue
             found = True
-            ids = _read_table(path, limits=(count,))[:, 0]
+            ids = read_table(path, limits=(count,))[:, 0]
             mask = np.zeros(count, np.bool_)
             mask[ids] = True
             content.add_nodes(kind, mask_name, mask, path)
@@ -294,8 +323,12 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
 # ---- files -----------------------------------------------------------------------------------
 
 
-def _read_edges(path: Path, num_src: int, num_dst: int) -> tuple[Array, Array]:
-    return _two_rows(_read_table(path, limits=(num_src, num_dst)).T, path)
+def _read_edges(folder: Path, num_src: int, num_dst: int) -> tuple[Array, Array]:
+    """Return the ends of the edges, as many as the file beside them says, if there is one."""
+    counts = _below(folder, "num-edge-list.csv.gz")
+    count = _only(read_table(counts), counts) if os.path.isfile(counts) else None
+    path = _below(folder, "edge.csv.gz")
+    return _two_rows(read_table(path, limits=(num_src, num_dst), rows=count).T, path)
 
 
 def _two_rows(ends: Array, path: Path) -> tuple[Array, Array]:
@@ -309,55 +342,37 @@ def _two_rows(ends: Array, path: Path) -> tuple[Array, Array]:
 def _only(counts: Array, path: Path) -> int:
     if counts.size != 1:
         raise InputError(path, f"holds {counts.size} graphs; node datasets have one")
-    return int(counts.reshape(-1)[0])
-
-
-def _read_table(path: Path, *, limits: Sequence[int] | None = None) -> Array:
-    """A text file as int64 [n, d] if all of it is integers, else float32.
-
-    ``limits`` says that it has that many columns of ids, and what they are below.
-    """
-    table = TextTable(path, delimiter=",", header=False)
-    columns = range(table.num_columns)
-    if limits is not None:
-        if table.num_columns != len(limits):
-            raise InputError(path, f"has {table.num_columns} columns instead of {len(limits)}")
-        ids = [Field("id", c, "int64", is_id=True, limit=limits[c]) for c in columns]
-        return _read_columns(table, ids, "i8")
-    if all(table.is_integral(column) for column in columns):
-        try:
-            return _read_columns(table, [Field("value", c, "int64") for c in columns], "i8")
-        except InputError:  # floats further down
-            pass
-    return _read_columns(table, [Field("value", c, "float32") for c in columns], "f4")
-
-
-def _read_columns(table: TextTable, fields: list[Field], dtype: str) -> Array:
-    chunks = [np.stack(arrays, axis=1) for arrays in table.chunks(fields)]
-    return np.concatenate(chunks or [np.empty((0, len(fields)), dtype)])
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    count = counts.reshape(-1)[0]
+    if counts.dtype.kind not in "iu" or count < 0:
+        raise InputError(path, f"{count} is no count")
+    return int(count)
 
 
 def _read_strings(path: Path) -> list[list[str]]:
-    """The lines of a small text file."""
-    check_readable(path)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            return [row for row in csv.reader(file) if row]
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
-        raise InputError(path, f"cannot be read: {error}") from error
+    """Return the fields of the lines of a small text file."""
+    text = read_text(path, _SMALL)
+    with decoding(path):
+        return [row for row in csv.reader(text.splitlines(keepends=True)) if row]
 
 
-def _read_npz(path: Path) -> dict[str, Array]:
-    check_readable(path)
-    try:
-        arrays = np.load(path, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise InputError(path, "is one array, not an archive of arrays (.npz)")
-        with arrays:
-            return {name: arrays[name] for name in arrays}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(path, f"cannot be read: {error}") from error
+def _num_nodes(counts: Array, path: Path) -> int:
+    count = _only(counts, path)
+    _check_nodes({_NODE: count}, path)
+    return count
+
+
+def _check_nodes(counts: dict[str, int], path: Path) -> None:
+    """Refuse more nodes than memory has room for the offsets of their lists."""
+    check_memory(path, 8 * sum(counts.values()), f"a graph of {sum(counts.values())} nodes")
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def _below(folder: Path, name: str) -> Path:
+    return path_below(folder, name, folder, "the file")
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    return [_below(folder, path.name) for path in sorted(folder.glob(pattern))]

@@ -1,113 +1,38 @@
-"""Folders of OGB's node datasets in all four layouts, written here as OGB writes them."""
+"""Folders of OGB's node datasets in all four layouts."""
 
 from __future__ import annotations
 
 import gzip
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from convert.ogb_folders import (
+    AUTHORS,
+    CITES,
+    DST,
+    RELTYPE,
+    SPLIT,
+    SRC,
+    WEIGHT,
+    WRITES,
+    YEAR,
+    X,
+    Y,
+    binary_folder,
+    text_folder,
+    typed_binary_folder,
+    typed_text_folder,
+    write,
+    write_npz,
+)  # fmt: skip
 
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.build import InputError, read_ogb
 
 pytest.importorskip("pyarrow")
-
-WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
-RNG = np.random.default_rng(0)
-SRC, DST = RNG.integers(0, 30, (2, 200))
-X = RNG.random((30, 4)).astype(np.float32)
-Y = RNG.integers(0, 5, (30, 1))
-YEAR = RNG.integers(1990, 2020, (30, 1))
-WEIGHT = RNG.random((200, 2)).astype(np.float32)
-SPLIT = {"train": np.arange(20), "valid": np.arange(20, 25), "test": np.arange(25, 30)}
-#: of the typed graph
-AUTHORS = RNG.integers(0, 12, 90), RNG.integers(0, 30, 90)
-RELTYPE = RNG.integers(0, 3, (90, 1))
-
-
-def write(path: Path, table: Any, header: list[str] | None = None) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [",".join(header)] if header else []
-    for row in np.asarray(table).tolist():
-        lines.append(",".join(map(str, row if isinstance(row, list) else [row])))
-    with gzip.open(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
-
-
-def write_npz(path: Path, **arrays: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
-
-
-def write_split(folder: Path) -> None:
-    for name, ids in SPLIT.items():
-        write(folder / f"{name}.csv.gz", ids)
-
-
-def text_folder(root: Path) -> Path:
-    """As of ogbn-arxiv, with edge features as ogbn-proteins has them."""
-    raw = root / "raw"
-    write(raw / "edge.csv.gz", np.stack([SRC, DST], 1))
-    write(raw / "num-node-list.csv.gz", [30])
-    write(raw / "num-edge-list.csv.gz", [200])
-    write(raw / "node-feat.csv.gz", X)
-    write(raw / "edge-feat.csv.gz", WEIGHT)
-    write(raw / "node_year.csv.gz", YEAR)
-    write(raw / "node-label.csv.gz", Y)
-    write_split(root / "split" / "time")
-    return root
-
-
-def binary_folder(root: Path) -> Path:
-    """As of ogbn-papers100M."""
-    write_npz(
-        root / "raw" / "data.npz", edge_index=np.stack([SRC, DST]), num_nodes_list=np.array([30]),
-        num_edges_list=np.array([200]), node_feat=X, node_year=YEAR, edge_feat=WEIGHT,
-    )  # fmt: skip
-    write_npz(root / "raw" / "node-label.npz", node_label=Y)
-    write_split(root / "split" / "time")
-    return root
-
-
-def typed_text_folder(root: Path) -> Path:
-    """As of ogbn-mag."""
-    raw = root / "raw"
-    write(raw / "num-node-dict.csv.gz", [[30, 12]], ["paper", "author"])
-    write(raw / "triplet-type-list.csv.gz", [list(CITES), list(WRITES)])
-    for kind, ends in ((WRITES, AUTHORS), (CITES, (SRC, DST))):
-        folder = raw / "relations" / "___".join(kind)
-        write(folder / "edge.csv.gz", np.stack(ends, 1))
-        write(folder / "num-edge-list.csv.gz", [len(ends[0])])
-    write(raw / "relations" / "___".join(WRITES) / "edge_reltype.csv.gz", RELTYPE)
-    write(raw / "nodetype-has-feat.csv.gz", [["True", "False"]], ["paper", "author"])
-    write(raw / "node-feat" / "paper" / "node-feat.csv.gz", X)
-    write(raw / "node-feat" / "paper" / "node_year.csv.gz", YEAR)
-    write(raw / "nodetype-has-label.csv.gz", [["True", "False"]], ["paper", "author"])
-    write(raw / "node-label" / "paper" / "node-label.csv.gz", Y)
-    write(
-        root / "split" / "time" / "nodetype-has-split.csv.gz", [["True", "False"]],
-        ["paper", "author"],
-    )  # fmt: skip
-    write_split(root / "split" / "time" / "paper")
-    return root
-
-
-def typed_binary_folder(root: Path) -> Path:
-    """As OGB's DatasetSaver writes them."""
-    raw = root / "raw"
-    edges = {"___".join(WRITES): np.stack(AUTHORS), "___".join(CITES): np.stack([SRC, DST])}
-    write_npz(raw / "edge_index_dict.npz", **edges)
-    write_npz(raw / "num_nodes_dict.npz", paper=np.array([30]), author=np.array([12]))
-    counts = {name: np.array([ends.shape[1]]) for name, ends in edges.items()}
-    write_npz(raw / "num_edges_dict.npz", **counts)
-    write_npz(raw / "node_feat_dict.npz", paper=X)
-    write_npz(raw / "node_year.npz", paper=YEAR)
-    write_npz(raw / "edge_reltype.npz", **{"___".join(WRITES): RELTYPE})
-    write_npz(raw / "node-label.npz", paper=Y)
-    write_split(root / "split" / "time" / "paper")
-    return root
 
 
 def assert_nodes(attrs: Any) -> None:
@@ -278,3 +203,116 @@ def test_folders_that_do_not_fit(tmp_path: Path) -> None:
     (text_folder(tmp_path / "less") / "raw" / "num-node-list.csv.gz").unlink()
     with pytest.raises(errors.MissingFileError, match="num-node-list"):
         read_ogb(tmp_path / "less")
+
+
+# ---- folders that are out to do harm ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../../secret", "a/../../../secret", "\0"])
+def test_types_do_not_lead_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "secret" / "node-feat.csv.gz", X)
+    root = typed_text_folder(tmp_path / "folder")
+    write(root / "raw" / "num-node-dict.csv.gz", [[30, 12, 30]], ["paper", "author", name])
+    with pytest.raises(InputError, match=r"num-node-dict\.csv\.gz: the type = .*(leads|is no)"):
+        read_ogb(root)
+    root = typed_text_folder(tmp_path / "other")
+    triplet = ["paper", f"/{name}/", "paper"]
+    write(root / "raw" / "triplet-type-list.csv.gz", [triplet])
+    with pytest.raises(InputError, match=r"triplet-type-list\.csv\.gz: the relation = "):
+        read_ogb(root)
+
+
+def test_links_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+    write(tmp_path / "secret.csv.gz", YEAR)
+    root = text_folder(tmp_path / "folder")
+    (root / "raw" / "node_other.csv.gz").symlink_to(tmp_path / "secret.csv.gz")
+    with pytest.raises(InputError, match=r"node_other\.csv\.gz' leads out of the folder"):
+        read_ogb(root)
+    (root / "raw" / "node_other.csv.gz").unlink()
+    (root / "raw").rename(tmp_path / "raw")
+    (root / "raw").symlink_to(tmp_path / "raw")
+    with pytest.raises(InputError, match="'raw' leads out of the folder"):
+        read_ogb(root)
+    (tmp_path / "link").symlink_to(text_folder(tmp_path / "good"))
+    assert read_ogb(tmp_path / "link").num_nodes == 30  # the user's own link
+
+
+def rewrite(path: Path, edit: Any) -> None:
+    """Edit the headers of an archive's members in place."""
+    data = bytearray(path.read_bytes())
+    edit(data)
+    path.write_bytes(bytes(data))
+
+
+def test_members_that_promise_more_than_they_hold(tmp_path: Path) -> None:
+    path = binary_folder(tmp_path) / "raw" / "data.npz"
+
+    def promise(data: bytearray) -> None:
+        for magic, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # sizes of the first one
+            at = data.index(magic) + place
+            data[at : at + 4] = (0xFFFFFFF0).to_bytes(4, "little")
+
+    rewrite(path, promise)
+    with pytest.raises(InputError, match=r"data\.npz: member '.*' promises 4294967280 bytes"):
+        read_ogb(tmp_path)
+
+
+def test_arrays_that_promise_more_than_they_hold(tmp_path: Path) -> None:
+    path = binary_folder(tmp_path) / "raw" / "node-label.npz"
+    for shape, problem in (
+        ("(1099511627776, 9)", "are promised"),
+        ("(30, 1), 'a': 1", "goes on|rows|promised|malformed"),
+        ("(2, 1)", "goes on|rows|promised|reshape"),
+    ):
+        text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}".encode()
+        head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("node_label.npy", head + bytes(80))
+        with pytest.raises(errors.FormatError, match=rf"node-label\.npz: .*({problem})"):
+            read_ogb(tmp_path)
+
+
+def test_a_text_of_more_rows_than_nodes_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """Four hundred megabytes in four hundred kilobytes."""
+    root = text_folder(tmp_path)
+    block = gzip.compress(b"1\n" * (1 << 20))
+    (root / "raw" / "node_year.csv.gz").write_bytes(block * 200)
+    with pytest.raises(InputError, match=r"node_year\.csv\.gz: has more than 30 rows"):
+        read_ogb(root)
+    root = typed_text_folder(tmp_path / "typed")
+    (root / "raw" / "num-node-dict.csv.gz").write_bytes(gzip.compress(b"x" * (17 << 20)))
+    with pytest.raises(InputError, match=r"num-node-dict\.csv\.gz: is longer than 16\.0 MiB"):
+        read_ogb(root)
+
+
+def test_edges_are_as_many_as_the_folder_says(tmp_path: Path) -> None:
+    write(text_folder(tmp_path) / "raw" / "num-edge-list.csv.gz", [201])
+    with pytest.raises(InputError, match=r"edge\.csv\.gz: has 200 rows, but needs 201 rows"):
+        read_ogb(tmp_path)
+
+
+def test_a_text_that_is_cut_off(tmp_path: Path) -> None:
+    path = text_folder(tmp_path) / "raw" / "edge.csv.gz"
+    (tmp_path / "raw" / "num-edge-list.csv.gz").unlink()
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InputError, match=r"edge\.csv\.gz.*cannot be read"):
+        read_ogb(tmp_path)
+
+
+def test_more_nodes_than_memory(tmp_path: Path) -> None:
+    write(text_folder(tmp_path) / "raw" / "num-node-list.csv.gz", [1 << 50])
+    with pytest.raises(errors.OutOfMemoryError, match=r"num-node-list\.csv\.gz: a graph of 11"):
+        read_ogb(tmp_path)
+
+
+def test_edges_of_nodes_that_are_not_there(tmp_path: Path) -> None:
+    path = binary_folder(tmp_path) / "raw" / "data.npz"
+    write_npz(path, edge_index=np.array([[0, 1], [2, 30]]), num_nodes_list=np.array([30]))
+    with pytest.raises(InputError, match=r"data\.npz, edge 2, column 2: the id 30 is not below"):
+        read_ogb(tmp_path)
+
+
+@pytest.mark.parametrize("folder", [None, "", "a\0b", 3, "\ud800"])
+def test_folders_that_are_no_names(folder: Any) -> None:
+    with pytest.raises(errors.AetherError):
+        read_ogb(folder)

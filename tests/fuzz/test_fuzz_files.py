@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from fuzz.damage import damages, fuzz, hostile_headers, npy_with_header
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph
@@ -28,13 +27,6 @@ from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
 from aethergraph.sampling import NeighborSampler
-
-EXAMPLES = int(os.environ.get("AETHERGRAPH_FUZZ_EXAMPLES", "60"))
-fuzz = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 def graph_bytes(folder: Path) -> bytes:
@@ -103,46 +95,6 @@ def attempt(path: Path, data: bytes, use: Callable[[Path], None]) -> None:
         use(path)
 
 
-@st.composite
-def damages(draw: st.DrawFn) -> Callable[[bytes], bytes]:
-    """A function that damages bytes: flips, cuts, insertions, zeroed or repeated ranges."""
-    edits = draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from(["flip", "cut", "insert", "zero", "word", "drop"]),
-                st.floats(0, 1, exclude_max=True),
-                # Most of what can be misread stands in the first page.
-                st.sampled_from([200, 4096, 1 << 30]),
-                st.integers(0, (1 << 64) - 1),
-            ),
-            min_size=1,
-            max_size=4,
-        )
-    )
-
-    def apply(data: bytes) -> bytes:
-        out = bytearray(data)
-        for kind, where, within, value in edits:
-            if not out:
-                break
-            at = int(where * min(len(out), within))
-            if kind == "flip":
-                out[at] ^= 1 << (value % 8)
-            elif kind == "cut":
-                del out[at:]
-            elif kind == "insert":
-                out[at:at] = value.to_bytes(8, "little")
-            elif kind == "zero":
-                out[at : at + value % 64] = bytes(len(out[at : at + value % 64]))
-            elif kind == "word":
-                out[at : at + 8] = value.to_bytes(8, "little")[: len(out[at : at + 8])]
-            else:
-                del out[at : at + value % 64]
-        return bytes(out)
-
-    return apply
-
-
 @fuzz
 @given(damage=damages())
 def test_damaged_graph_file(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
@@ -163,35 +115,14 @@ def test_damaged_npy(
     attempt(tmp_path / "bad.npy", damage(npy_bytes(version)), use_features)
 
 
-def npy_with_header(text: bytes, body: bytes = bytes(240)) -> bytes:
-    return b"\x93NUMPY\x02\x00" + struct.pack("<I", len(text)) + text + body
-
-
-NPY_VALUES = st.one_of(
-    st.sampled_from(
-        ["'<f4'", "'|O'", "'>i8'", "'<U9'", "'<M8[s]'", "[('a','<f4')]", "'<f2'", "'?'"]
-    ),
-    st.sampled_from(
-        ["True", "False", "None", "1", "''", "()", "(20, 3)", "(60,)", "(-1,)", "(0, 3)"]
-    ),
-    st.integers(-5, 1 << 70).map(lambda n: f"({n},)"),
-    st.integers(0, 1 << 64).map(lambda n: f"({n}, {n})"),
-    st.integers(1, 200).map(lambda n: "(" * n + ")" * n),
-)
-
-
 @fuzz
-@given(descr=NPY_VALUES, order=NPY_VALUES, shape=NPY_VALUES, extra=st.booleans())
-@example(descr="'<f4'", order="False", shape="(20, 3)", extra=False)
-@example(descr="'<f4'", order="True", shape="(20, 3)", extra=False)
-@example(descr="'<f4'", order="False", shape="(4611686018427387904, 4)", extra=False)
-@example(descr="'<f4'", order="False", shape="(0, 4611686018427387903, 8)", extra=False)
-def test_hostile_npy_header(
-    descr: str, order: str, shape: str, extra: bool, tmp_path: Path
-) -> None:
-    text = f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}"
-    text += ", 'more': 1}" if extra else "}"
-    attempt(tmp_path / "bad.npy", npy_with_header(text.encode()), use_features)
+@given(text=hostile_headers())
+@example(text=b"{'descr': '<f4', 'fortran_order': False, 'shape': (20, 3)}")
+@example(text=b"{'descr': '<f4', 'fortran_order': True, 'shape': (20, 3)}")
+@example(text=b"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}")
+@example(text=b"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4611686018427387903, 8)}")
+def test_hostile_npy_header(text: bytes, tmp_path: Path) -> None:
+    attempt(tmp_path / "bad.npy", npy_with_header(text), use_features)
 
 
 @pytest.mark.parametrize(

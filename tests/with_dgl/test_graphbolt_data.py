@@ -281,7 +281,7 @@ def test_folders_that_cannot_be(tmp_path: Path) -> None:
     ):
         config = {"graph": {"nodes": [{"num": 3}], "edges": [entry]}}
         (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
-        with pytest.raises(errors.InvalidArgumentError, match=text):
+        with pytest.raises((errors.InvalidArgumentError, errors.FormatError), match=text):
             load_ondisk_dataset(tmp_path)
 
 

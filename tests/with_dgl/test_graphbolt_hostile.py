@@ -209,3 +209,187 @@ def test_a_torch_file_of_something_else(tmp_path: Path) -> None:
         read_tensor(path)
     with pytest.raises(errors.MissingFileError, match="no such file"):
         read_tensor(tmp_path / "y.pt")
+
+
+# ---- what is outside of the folder ---------------------------------------------------------------
+
+
+SECRET = "a line that is nobody's business"
+
+
+@pytest.mark.parametrize("how", ["absolute", "above", "link", "linked folder", "own link"])
+@pytest.mark.parametrize("kind", ["edges", "features"])
+def test_files_outside_of_the_folder_are_not_read(how: str, kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "x.npy").write_text(SECRET)
+    np.save(folder / "y.npy", np.zeros((NUM_NODES, 1)))
+    name = {"absolute": str(tmp_path / "x.npy"), "above": "../x.npy", "linked folder": "in/x.npy"}
+    if how == "link":
+        (folder / "x.npy").symlink_to(tmp_path / "x.npy")
+    if how == "linked folder":
+        (folder / "in").symlink_to(tmp_path)
+    if how == "own link":
+        (folder / "x.npy").symlink_to("y.npy")
+    write_folder(folder, format="numpy", path=name.get(how, "x.npy"))
+    if kind == "edges":
+        config = yaml.safe_load((folder / "metadata.yaml").read_text())
+        config["graph"]["edges"] = [{"format": "csv", "path": name.get(how, "x.npy")}]
+        del config["feature_data"]
+        (folder / "metadata.yaml").write_text(yaml.safe_dump(config))
+        place = r"graph\.edges\[0\]: path = "
+    else:
+        place = r"feature_data\[0\]: path = "
+        if how == "own link":  # stays below the folder
+            assert load_ondisk_dataset(folder).node_attrs["x"].shape == (NUM_NODES, 1)
+            return
+    text = place + ".*leads out of the folder" if how != "own link" else r"x\.npy: "
+    with pytest.raises(errors.FormatError, match=text) as found:
+        load_ondisk_dataset(folder)
+    assert SECRET not in str(found.value)
+
+
+def test_a_description_outside_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(f"{SECRET}: [\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "metadata.yaml").symlink_to(tmp_path / "secret")
+    with pytest.raises(errors.FormatError, match="leads out of the folder") as found:
+        load_ondisk_dataset(folder)
+    assert SECRET not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "\0", "\ud800.npy", "x" * 300, "/".join("x" * 3000), 5, ["x.npy"]]
+)
+def test_names_that_are_none(name: Any, tmp_path: Path) -> None:
+    write_folder(tmp_path, format="numpy", path=name)
+    with pytest.raises(errors.AetherError, match=r"feature_data\[0\]") as found:
+        load_ondisk_dataset(tmp_path)
+    assert not isinstance(found.value, errors.InvalidArgumentError) or name in (5, ["x.npy"])
+
+
+# ---- more than there is --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("shape", ["(4000000000000000, 2)", "(5, 100000000000000)"])
+def test_an_array_that_promises_petabytes(shape: str, in_memory: bool, tmp_path: Path) -> None:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".encode()
+    head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    (tmp_path / "x.npy").write_bytes(head + bytes(80))
+    write_folder(tmp_path, format="numpy", path="x.npy", in_memory=in_memory)
+    with pytest.raises(errors.TruncatedFileError, match=r"x\.npy: .*are promised, 80 are there"):
+        load_ondisk_dataset(tmp_path)
+
+
+def test_more_rows_than_memory(tmp_path: Path) -> None:
+    """A file of holes may be as long as it says."""
+    path = tmp_path / "x.npy"
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (NUM_NODES, 1 << 38))
+    del rows
+    write_folder(tmp_path, format="numpy", path="x.npy", in_memory=True)
+    with pytest.raises(errors.OutOfMemoryError, match=r"x\.npy: the array needs 5120\.0 GiB"):
+        load_ondisk_dataset(tmp_path)
+    write_folder(tmp_path, format="numpy", path="x.npy", in_memory=False)
+    assert load_ondisk_dataset(tmp_path).node_attrs["x"].shape == (NUM_NODES, 1 << 38)
+
+
+def test_a_torch_file_that_promises_more_than_memory(tmp_path: Path) -> None:
+    torch.save(torch.zeros(1, 1).expand(NUM_NODES, 1 << 38), tmp_path / "x.pt")
+    write_folder(tmp_path, format="torch", path="x.pt")
+    with pytest.raises(errors.OutOfMemoryError, match=r"x\.pt: the tensor needs 5120\.0 GiB"):
+        load_ondisk_dataset(tmp_path)
+
+
+def test_more_nodes_than_memory(tmp_path: Path) -> None:
+    write_folder(tmp_path, format="numpy", path="e.npy")
+    config = yaml.safe_load((tmp_path / "metadata.yaml").read_text())
+    config["graph"]["nodes"][0]["num"] = 1 << 50
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(errors.OutOfMemoryError, match=r"metadata\.yaml: a graph of 1125899"):
+        load_ondisk_dataset(tmp_path)
+
+
+def merge_bomb() -> str:
+    lines = ["a0: &a0 {k0: 1}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 30)]
+    return "\n".join(lines)
+
+
+def alias_bomb() -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
+    return "\n".join([*lines, "graph: {nodes: *a29, edges: *a29}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (merge_bomb(), r"line 2, column 10 is no YAML: merge keys"),
+        (alias_bomb(), r"graph\.nodes\[0\] is \["),
+        ("graph: &a {nodes: *a, edges: *a}", r"graph\.nodes = \{.*is no list"),
+        ("[" * 60_000, "line 1, column 33 is no YAML: too many values"),
+        ("- " * 60_000, "is no YAML: too many values"),
+        ("[" + "1," * 60_000 + "]", "is no YAML: too many values"),
+        ("graph: !!int ''", "is no YAML: a value cannot be read"),
+        ("graph: !!timestamp 2001-99-99", "is no YAML: a value cannot be read"),
+        ("graph: " + "9" * 5000, "is no YAML|has no graph"),
+        ("x" * (1 << 21), r"metadata\.yaml: is longer than 1\.0 MiB"),
+        ("graph: {nodes: [{num: 0x" + "f" * 5000 + "}], edges: [{}]}", "a huge integer"),
+    ],
+    ids=range(11),
+)
+def test_descriptions_that_stand_for_more(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "metadata.yaml").write_text(text)
+    with pytest.raises((errors.InvalidArgumentError, errors.FormatError), match=problem) as found:
+        load_ondisk_dataset(tmp_path)
+    assert len(str(found.value)) < 1000
+
+
+# ---- what would change the graph in silence ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("0,1\n1\n", r"e\.csv, line 2"),
+        ("0,1,2,3\n", r"e\.csv: has 4 columns instead of 2"),
+        ("0,1\n1,5\n", r"e\.csv, line 2, column 2 .*5 is not below the number of nodes, 5"),
+        ("0,1\n-1,2\n", r"e\.csv, line 2, column 1 .*negative"),
+        ("0,1\n1.5,2\n", r"e\.csv, line 2, column 1 .*1\.5"),
+        ("0,1\nsrc,dst\n", r"e\.csv, line 2, column 1 "),
+    ],
+)
+def test_edges_in_text_that_cannot_be(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(text)
+    config = {
+        "graph": {"nodes": [{"num": NUM_NODES}], "edges": [{"format": "csv", "path": "e.csv"}]}
+    }
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(errors.FormatError, match=problem):
+        load_ondisk_dataset(tmp_path)
+
+
+def test_edges_in_an_empty_text(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").touch()
+    config = {
+        "graph": {"nodes": [{"num": NUM_NODES}], "edges": [{"format": "csv", "path": "e.csv"}]}
+    }
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+    assert load_ondisk_dataset(tmp_path).num_edges == 0
+
+
+def test_edges_of_nodes_that_are_not_there(tmp_path: Path) -> None:
+    write_folder(tmp_path, format="numpy", path="e.npy")
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 5]]))
+    with pytest.raises(errors.FormatError, match=r"e\.npy, edge 2, column 2: the id 5"):
+        load_ondisk_dataset(tmp_path)
+
+
+def test_rows_that_are_too_few(tmp_path: Path) -> None:
+    for in_memory in (True, False):
+        write_folder(tmp_path, format="numpy", path="x.npy", in_memory=in_memory)
+        np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+        with pytest.raises(errors.FormatError, match=r"x\.npy: has shape \[4, 2\].* needs 5 rows"):
+            load_ondisk_dataset(tmp_path)

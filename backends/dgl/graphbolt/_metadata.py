@@ -6,16 +6,23 @@ Source followed: ``impl/ondisk_metadata.py`` of ``dgl/graphbolt``.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
 
+from aethergraph.build.foreign import path_below, read_text, shorten
 from aethergraph.dgl.graphbolt.export import COPY, FLAT
 from aethergraph.errors import InvalidArgumentError, MissingFileError
 
 __all__ = ["Entry", "Metadata", "read_metadata"]
+
+_MOST_BYTES: Final = 1 << 20  # of metadata.yaml, which has some thousand
+_MOST_VALUES: Final = 50_000
+_MOST_DEPTH: Final = 32
+_MOST_NODES: Final = 1 << 62
 
 
 class Entry:
@@ -29,12 +36,15 @@ class Entry:
 
     def __init__(self, config: Path, where: str, fields: Any) -> None:
         self.where = f"{config}: {where}"
-        self._folder = config.parent
+        self._config = config
+        self._place = where
         if not isinstance(fields, Mapping):
-            raise InvalidArgumentError(f"{self.where} is {fields!r}: give it fields, name: value")
+            raise InvalidArgumentError(
+                f"{self.where} is {shorten(fields)}: give it fields, name: value"
+            )
         self._fields = fields
         if not isinstance(self.type, (str, type(None))):
-            raise InvalidArgumentError(f"{self.where}: type = {self.type!r} is no name")
+            raise InvalidArgumentError(f"{self.where}: type = {shorten(self.type)} is no name")
 
     @property
     def type(self) -> Any:
@@ -57,45 +67,56 @@ class Entry:
         return bool(self._fields.get(COPY))
 
     def need(self, field: str) -> Any:
-        """What a field says that must be there."""
+        """Return the value of a field that must be there."""
         value = self._fields.get(field)
         if value is None:
             raise InvalidArgumentError(
-                f"{self.where} has no {field!r}: add it to {dict(self._fields)!r}"
+                f"{self.where} has no {field!r}: add it to {shorten(dict(self._fields))}"
+            )
+        return value
+
+    def text(self, field: str) -> str:
+        """Return the value of a field that must be there and be a text."""
+        value = self.need(field)
+        if not isinstance(value, str):
+            raise InvalidArgumentError(
+                f"{self.where}: {field} = {shorten(value)} is no text: write it in quotes"
             )
         return value
 
     def choose(self, field: str, known: Collection[str]) -> str:
-        """What a field says, which must be one of ``known``."""
+        """Return the value of a field, which must be one of ``known``."""
         value = self.need(field)
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise InvalidArgumentError(
-                f"{self.where}: {field} = {value!r} is not {' or '.join(map(repr, known))}"
+                f"{self.where}: {field} = {shorten(value)} is not {' or '.join(map(repr, known))}"
             )
-        return str(value)
+        return value
 
     def count(self) -> int:
-        """``num``."""
+        """Return ``num``, the number of nodes."""
         value = self.need("num")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_NODES:
             raise InvalidArgumentError(
-                f"{self.where}: num = {value!r} is no count: give the number of nodes"
+                f"{self.where}: num = {shorten(value)} is no count: give the number of nodes"
             )
         return value
 
     def path(self) -> Path:
-        """The file."""
-        path = self._folder / str(self.need("path"))
-        if not path.is_file():
+        """Return the path of the file, which is below the folder."""
+        name = self.text("path")
+        path = path_below(self._config.parent, name, self._config, f"{self._place}: path")
+        if not os.path.isfile(path):
             raise MissingFileError(
                 errno.ENOENT, f"{path}: no such file; {self.where} names it as its path", str(path)
             )
         return path
 
     def same_rows(self, other: Entry) -> bool:
-        """Whether the other one names the same file, read in the same way."""
-        fields = ("path", "format", FLAT)
-        return all(self._fields.get(field) == other._fields.get(field) for field in fields)
+        """Return whether the other one names the same file, read in the same way."""
+        return all(self.text(field) == other.text(field) for field in ("path", "format")) and (
+            self.flat == other.flat
+        )
 
 
 class Metadata(NamedTuple):
@@ -112,14 +133,12 @@ def read_metadata(folder: Path) -> Metadata:
 
     Raises:
         InvalidArgumentError: no such file, or an entry that cannot be; names it and its value.
+        InputError: a path that leads out of the folder, or a file that is no text.
     """
-    config = folder / "metadata.yaml"
-    if not config.is_file():
+    config = path_below(folder, "metadata.yaml", folder, "the file")
+    if not os.path.isfile(config):
         raise InvalidArgumentError(f"{folder} is no dataset folder: it has no metadata.yaml")
-    try:
-        described = yaml.safe_load(config.read_text())
-    except yaml.YAMLError as error:
-        raise InvalidArgumentError(f"{config} is no YAML: {error}") from None
+    described = _parse(read_text(config, _MOST_BYTES), config)
     parts = described.get("graph") if isinstance(described, dict) else None
     if not isinstance(parts, dict) or not parts.get("nodes") or not parts.get("edges"):
         raise InvalidArgumentError(f"{config} has no graph with nodes and edges")
@@ -141,9 +160,51 @@ def read_metadata(folder: Path) -> Metadata:
     return Metadata(counts, edges, node_rows, edge_rows)
 
 
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """PyYAML's safe loader with bounds: a page of text can stand for more than memory holds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self._depth += 1
+        self._values += 1
+        if self._depth > _MOST_DEPTH or self._values > _MOST_VALUES:
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem="too many values", problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def flatten_mapping(self, node: Any) -> None:
+        # A merge key copies what it names, and what that has merged.
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise yaml.MarkedYAMLError(
+                    problem="merge keys (<<) are not read", problem_mark=key.start_mark
+                )
+        super().flatten_mapping(node)
+
+
+def _parse(text: str, config: Path) -> Any:
+    try:
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except Exception as error:
+        # Not only YAMLError: a value such as `!!int ""` fails in Python's own ways.
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        problem = getattr(error, "problem", None) or "a value cannot be read"
+        raise InvalidArgumentError(f"{config}{where} is no YAML: {problem[:100]}") from None
+
+
 def _entries(config: Path, name: str, listed: Any) -> list[Entry]:
     if not isinstance(listed, list):
-        raise InvalidArgumentError(f"{config}: {name} = {listed!r} is no list of entries")
+        raise InvalidArgumentError(f"{config}: {name} = {shorten(listed)} is no list of entries")
     return [Entry(config, f"{name}[{at}]", fields) for at, fields in enumerate(listed)]
 
 
@@ -152,8 +213,8 @@ def _by_type(entries: list[Entry]) -> dict[str | None, Entry]:
     for entry in entries:
         if entry.type in found:
             raise InvalidArgumentError(
-                f"{entry.where}: type = {entry.type!r} is there twice: give every entry a type of "
-                "its own"
+                f"{entry.where}: type = {shorten(entry.type)} is there twice: give every entry a "
+                "type of its own"
             )
         found[entry.type] = entry
     return found
@@ -173,32 +234,32 @@ def _check_types(nodes: dict[str | None, Entry], edges: dict[str | None, Entry])
         ends = name.split(":")
         if len(ends) != 3:
             raise InvalidArgumentError(
-                f"{entry.where}: type = {name!r} is not of the form 'source:relation:target'"
+                f"{entry.where}: type = {shorten(name)} is not of the form 'source:relation:target'"
             )
         for end in (ends[0], ends[2]):
             if end not in nodes:
                 raise InvalidArgumentError(
-                    f"{entry.where}: type = {name!r}, but {end!r} is no type of graph.nodes; "
-                    f"there are: {_known(nodes)}"
+                    f"{entry.where}: type = {shorten(name)}, but {shorten(end)} is no type of "
+                    f"graph.nodes; there are: {_known(nodes)}"
                 )
 
 
 def _add_rows(
     rows: dict[tuple[str | None, str], Entry], types: dict[str | None, Entry], entry: Entry
 ) -> None:
-    name = str(entry.need("name"))
+    name = entry.text("name")
     if entry.type not in types:
         raise InvalidArgumentError(
-            f"{entry.where}: type = {entry.type!r} of {name!r} is no type of the graph's "
-            f"{entry.need('domain')}s; there are: {_known(types)}"
+            f"{entry.where}: type = {shorten(entry.type)} of {shorten(name)} is no type of the "
+            f"graph's {entry.need('domain')}s; there are: {_known(types)}"
         )
     other = rows.setdefault((entry.type, name), entry)
     if not other.same_rows(entry):
         raise InvalidArgumentError(
-            f"{entry.where}: name = {name!r} is that of other rows in {other.where}: give one of "
-            "them another name"
+            f"{entry.where}: name = {shorten(name)} is that of other rows in {other.where}: give "
+            "one of them another name"
         )
 
 
 def _known(types: dict[str | None, Entry]) -> str:
-    return ", ".join(map(repr, types))
+    return ", ".join(shorten(name) for name in list(types)[:20])

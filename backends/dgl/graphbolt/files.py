@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
+from aethergraph._binding import encode_path
 from aethergraph._torch.columns import Column
 from aethergraph._torch.saved import read_tensor
+from aethergraph.build.foreign import check_ends, check_memory, naming, read_npy, read_table
+from aethergraph.build.source import InputError
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
@@ -59,18 +62,31 @@ def load_ondisk_dataset(
         InvalidArgumentError: no ``metadata.yaml``, or an entry in it that cannot be: without a
             field that it needs, of a type or domain that the graph does not have, or with the name
             that other rows have. Names the entry, the value and what to do.
+        InputError: a path that leads out of the folder, by a symbolic link too, or a file that is
+            damaged, too short or too long, or of the wrong shape.
+        OutOfMemoryError: a file promises more than the free memory.
         MissingFileError: a file that an entry names.
+        AetherError: anything else that is wrong; names the file.
     """
-    found = read_metadata(Path(path))
+    folder = Path(encode_path(path)[0])
+    found = read_metadata(folder)
+    counts = found.counts
+    total = sum(counts.values())
+    check_memory(folder / "metadata.yaml", 8 * total, f"a graph of {total} nodes")
+    edges, rows_of = {}, {}
+    for kind, entry in found.edges.items():
+        ends = (None, None) if kind is None else (kind.split(":")[0], kind.split(":")[2])
+        edges[kind] = _read_edges(entry, counts[ends[0]], counts[ends[1]])
+        rows_of[kind] = len(edges[kind][0])
     node_rows: dict[str | None, dict[str, Any]] = {}
     edge_rows: dict[str | None, dict[str, Any]] = {}
     for (kind, name), entry in found.node_rows.items():
         mapped = not entry.in_memory and name != time_attr
-        node_rows.setdefault(kind, {})[name] = _read_rows(entry, mapped)
+        node_rows.setdefault(kind, {})[name] = _read_rows(entry, counts[kind], mapped)
     for (kind, name), entry in found.edge_rows.items():
-        edge_rows.setdefault(kind, {})[name] = _read_rows(entry, False)
-    edges = {kind: _read_edges(entry) for kind, entry in found.edges.items()}
-    return _build(found.counts, edges, node_rows, edge_rows, layout, time_attr)
+        edge_rows.setdefault(kind, {})[name] = _read_rows(entry, rows_of[kind], False)
+    with naming(folder):
+        return _build(counts, edges, node_rows, edge_rows, layout, time_attr)
 
 
 def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | HeteroGraph:
@@ -207,26 +223,38 @@ def _pick(rows: Tensor, places: Tensor | None) -> Tensor:
     return rows if places is None else rows[places]
 
 
-def _read_edges(entry: Entry) -> tuple[Ids, Ids]:
+def _read_edges(entry: Entry, num_src: int, num_dst: int) -> tuple[Ids, Ids]:
     is_numpy = entry.choose("format", ("csv", "numpy")) == "numpy"
     path = entry.path()
-    if is_numpy:
-        pairs = np.load(path)
-        if pairs.ndim != 2 or pairs.shape[0] != 2:
-            raise InvalidArgumentError(f"{path} has edges of shape {pairs.shape}, not [2, E]")
-        return pairs[0], pairs[1]
-    pairs = np.loadtxt(path, np.int64, delimiter=",", ndmin=2).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+    limits = num_src, num_dst
+    if not is_numpy:
+        if path.stat().st_size == 0:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        pairs = read_table(path, limits=limits)
+        return pairs[:, 0], pairs[:, 1]
+    pairs = read_npy(path)
+    if pairs.ndim != 2 or pairs.shape[0] != 2 or pairs.dtype.kind not in "iu":
+        raise InputError(
+            path, f"has edges of shape {pairs.shape} and dtype {pairs.dtype}, not integers [2, E]"
+        )
+    check_ends((pairs[0], pairs[1]), limits, path)
+    return pairs[0].astype(np.int64), pairs[1].astype(np.int64)
 
 
-def _read_rows(entry: Entry, mapped: bool) -> Any:
+def _read_rows(entry: Entry, count: int, mapped: bool) -> Any:
     is_numpy = entry.choose("format", ("numpy", "torch")) == "numpy"
     path = entry.path()
-    if entry.flat:
-        return np.load(path).reshape(-1)
     if not is_numpy:
-        return read_tensor(path)
-    return FeatureStore.load(path) if mapped else np.load(path)
+        rows: Any = read_tensor(path)
+    else:
+        rows = FeatureStore.load(path) if mapped and not entry.flat else read_npy(path)
+    if entry.flat:
+        rows = rows.reshape(-1)
+    if rows.ndim == 0 or rows.shape[0] != count:
+        raise InputError(
+            path, f"has shape {list(rows.shape)}, but {entry.where} needs {count} rows"
+        )
+    return rows
 
 
 def _build(
