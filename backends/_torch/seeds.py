@@ -12,15 +12,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.sampling.keys import mix_key
 
-__all__ = ["MainSeed", "SharedCount", "check_seed", "generator_key", "make_generator"]
+__all__ = ["MainSeed", "SharedCount", "check_seed", "make_generator"]
 
 _MASK = (1 << 64) - 1
 _before_fork: int | None = None
@@ -107,17 +106,6 @@ def check_seed(seed: Any) -> int | None:
     if not -(1 << 63) <= value <= _MASK:
         raise InvalidArgumentError(f"seed = {value} does not fit 64 bits")
     return value & _MASK
-
-
-def generator_key(generator: torch.Generator | None) -> int:
-    """A number that stands for the state of ``generator`` (None: torch's own), read, not drawn.
-
-    So the order in which a ``DataLoader`` shuffles stays what it would be without us.
-    """
-    state = torch.get_rng_state() if generator is None else generator.get_state()
-    words = np.zeros(-(-len(state) // 8), np.int64)
-    words.view(np.uint8)[: len(state)] = state.numpy()
-    return hash_ids(words)
 
 
 def make_generator(key: int, stream: int) -> torch.Generator:

@@ -25,7 +25,8 @@ from torch.utils.data import DataLoader
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
-from aethergraph._torch.seeds import SharedCount, check_seed, generator_key
+from aethergraph._torch.iteration import next_iteration_key
+from aethergraph._torch.seeds import SharedCount, check_seed
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.pipeline import PrefetchIterator as PrefetchMap
 from aethergraph.loading.pipeline import prefetch_map
@@ -163,7 +164,7 @@ class LoaderMixin:
 
     def __iter__(self) -> Iterator[Any]:
         if self.seed is None:
-            key = generator_key(self.generator)
+            key = next_iteration_key(self.generator)
         else:
             key = mix_key(self.seed, self._iterations)
         self._iterations += 1

@@ -114,6 +114,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             yield from self.batches
             return
         rest, sampler = iter(self.batches), self.sampler
+        key = sampler.start_key()  # here, since the thread below has no loader among its callers
         begun: deque[list[Any]] = deque()  # chunks that were taken from rest, and not yielded yet
 
         def chunks() -> Iterator[list[Any]]:
@@ -125,7 +126,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
                 yield begun[-1]
 
         def sample(chunk: list[Any]) -> tuple[list[Any], Any, list[Ids]]:
-            requests = [next(sampler.node_steps(self._seeds(positions))) for positions in chunk]
+            requests = [next(sampler.node_steps(self._seeds(one), key)) for one in chunk]
             samples = self._draw(requests, groups)
             if not self.plan_ahead:
                 return chunk, zip(requests, samples, strict=True), []

@@ -45,12 +45,13 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         for batch in loader:
             out = model(batch.x, batch.edge_index)[: batch.batch_size]
 
-    Each epoch draws anew. The draws follow torch's CPU generator (or ``generator=``) as it is when
-    the epoch begins, so ``torch.manual_seed`` reproduces a run, and for one state of it the
+    Each epoch draws anew. The draws follow the number that torch draws from its CPU generator (or
+    ``generator=``) when the epoch begins, so ``torch.manual_seed`` reproduces a run, and the
     batches are the same for every ``num_workers``, start method, ``filter_per_worker`` and
-    ``persistent_workers``. Nothing more is drawn from it than PyG's loader draws. With ``seed``
-    the draws depend on it and the number of the epoch alone; the order of shuffled seeds still is
-    torch's.
+    ``persistent_workers``. PyG's loader over our sampler gives the same ones (but for persistent
+    workers after their first epoch). Nothing more is drawn from the generator than PyG's loader
+    draws. With ``seed`` the draws depend on it and the number of the epoch alone; the order of
+    shuffled seeds still is torch's.
 
     Large tensors of a batch lie in memory that is used again once nothing refers to it any more,
     so a batch may be kept for as long as one likes.

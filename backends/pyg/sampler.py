@@ -64,19 +64,18 @@ class NeighborSampler(NeighborSamplerBase):
     else: not of the process, the thread, or what was drawn before. The key of a batch is mixed
     from
 
-    * ``seed`` if it is given, else ``torch.initial_seed()`` of the *main* process, that is what
-      ``torch.manual_seed`` was last called with there;
+    * ``seed`` if it is given. Else, in a batch of a ``DataLoader``, the number that torch draws
+      from the loader's generator when an iteration begins; elsewhere ``torch.initial_seed()``;
     * the epoch, see :meth:`set_epoch`;
     * the seed nodes (or the sources and destinations of the seed links) of the batch, their order
       included, and their times if they are given.
 
-    So the same seeds in the same order give the same batch for every ``num_workers``, start
-    method and ``filter_per_worker``. What follows: two batches of the same nodes in the same order
-    are equal within an epoch. PyG's stock loaders do not tell a sampler that an epoch begins, so a
-    loader that does not shuffle repeats its batches in every epoch unless ``set_epoch`` is called;
-    a loader that shuffles makes other batches, hence other draws. Persistent workers keep the
-    main process's seed of the time they were started. (:class:`aethergraph.pyg.NeighborLoader`
-    has none of these two limits.)
+    So every epoch of a stock loader draws anew, ``torch.manual_seed`` reproduces it, and the same
+    seeds in the same order give the same batch for every ``num_workers``, start method and
+    ``filter_per_worker``. torch draws no number for later epochs of persistent workers; there it is
+    that of the first one with the number of the epoch. With ``seed``, and for calls outside of a
+    loader, equal batches draw alike until :meth:`set_epoch` is called; a second epoch of a loader
+    that does so brings a warning.
 
     Negative links are drawn by a generator of their own from the same key, so they are reproduced
     alike, and torch's global generator is left alone. A subclass of ``NegativeSampling`` with a

@@ -65,7 +65,10 @@ def make_data() -> Data:
 
 
 def node_key(seeds: Any, seed: int | None = None, epoch: int = 0) -> int:
-    """The key of a batch of seed nodes, as NeighborSampler's docstring defines it."""
+    """The key of a batch of seed nodes, as NeighborSampler's docstring defines it.
+
+    ``seed`` is the sampler's, or the key of the loader's iteration.
+    """
     start = torch.initial_seed() & MASK if seed is None else seed
     return mix_key(start, epoch, hash_ids(np.ascontiguousarray(seeds, np.int64)))
 

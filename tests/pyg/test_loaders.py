@@ -39,7 +39,7 @@ from torch_geometric.loader import NodeLoader, ZipLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 
 from aethergraph import Graph, errors
-from aethergraph._torch.seeds import generator_key
+from aethergraph._torch.iteration import next_iteration_key
 from aethergraph.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler, _loading
 from aethergraph.sampling.keys import hash_ids, mix_key
 
@@ -58,7 +58,7 @@ def loader_key(start: int, seeds: Tensor) -> int:
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_every_field(prefetch_batches: int, disjoint: bool) -> None:
     torch.manual_seed(8)
-    start = generator_key(None)
+    start = next_iteration_key(None)
     loader = NeighborLoader(
         GRAPH, FANOUTS, SEEDS, batch_size=4, disjoint=disjoint, transform=mark, custom_cls=Batch,
         prefetch_batches=prefetch_batches,

@@ -235,6 +235,7 @@ def test_node_loaders(workers: dict[str, Any], of: str, place: str, tmp_path: Pa
     torch.manual_seed(3)
     sampler = NeighborSampler(stores, [4, 4], time_attr=name)
     plain = list(NodeLoader(stores, sampler, seeds, at, batch_size=16))
+    torch.manual_seed(3)
     batches = list(NodeLoader(stores, sampler, seeds, at, batch_size=16, **workers))
     assert_same_batches(batches, plain)
     torch.manual_seed(3)

@@ -1,0 +1,131 @@
+"""Which iteration of a ``DataLoader`` a call is made for.
+
+When an iteration of a ``DataLoader`` begins, torch draws a number from the loader's generator (its
+own, unless ``generator=`` is given) and seeds the workers with it. :func:`iteration_key` returns
+that number to whoever is called to make a batch, so that draws can change from epoch to epoch and
+still follow ``torch.manual_seed``, for every number of workers.
+
+A worker is told the number. Without workers torch tells nobody; there it is read off the iterator,
+which is found among the callers. Persistent workers keep the number of the first iteration, and
+torch makes a new fetcher in each of them for every other one: those are counted.
+
+Sources followed: ``torch/utils/data/dataloader.py`` (``_BaseDataLoaderIter``) and
+``torch/utils/data/_utils/{worker,fetch}.py`` of torch 2.2 and 2.13.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.utils.data import get_worker_info
+
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["iteration_key", "next_iteration_key"]
+
+_MASK = (1 << 64) - 1
+
+
+def _codes() -> tuple[frozenset[CodeType], CodeType, CodeType] | None:
+    """Return the code that fetches a batch, and what calls it without and with workers."""
+    try:
+        from torch.utils.data import dataloader
+        from torch.utils.data._utils import fetch, worker
+
+        fetchers = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
+        return (
+            frozenset(kind.fetch.__code__ for kind in fetchers),
+            dataloader._BaseDataLoaderIter.__next__.__code__,
+            worker._worker_loop.__code__,
+        )
+    except (ImportError, AttributeError):  # another torch than those that are known
+        return None
+
+
+_CODES = _codes()
+
+#: The fetcher of the worker process that this is, and how many there were before it.
+_fetcher: weakref.ref[Any] | None = None
+_num_before = -1
+_has_warned = False
+
+
+def iteration_key() -> int | None:
+    """Return the number of 64 bits that stands for the iteration that asks for a batch.
+
+    Returns:
+        None outside of any ``DataLoader``.
+    """
+    found = None if _CODES is None else _find_fetcher(sys._getframe(1))
+    info = get_worker_info()
+    if found is None:
+        if _CODES is None and info is None:
+            _warn()
+        return None if info is None else (info.seed - info.id) & _MASK
+    fetcher, iterator = found
+    if iterator is not None:
+        seed = getattr(iterator, "_base_seed", None)
+        if seed is None:
+            _warn()
+        return None if seed is None else int(seed) & _MASK
+    if info is None:
+        return None
+    seed = (info.seed - info.id) & _MASK
+    number = _count_fetchers(fetcher)
+    return mix_key(seed, number) if number else seed
+
+
+def next_iteration_key(generator: torch.Generator | None) -> int:
+    """Return what :func:`iteration_key` will be in the next iteration of a loader.
+
+    Nothing is drawn: the order in which the loader shuffles stays what it is.
+
+    Args:
+        generator: the loader's; None: torch's own.
+    """
+    copy = torch.Generator()
+    copy.set_state(torch.get_rng_state() if generator is None else generator.get_state())
+    return int(torch.empty((), dtype=torch.int64).random_(generator=copy)) & _MASK
+
+
+def _find_fetcher(frame: FrameType | None) -> tuple[Any, Any] | None:
+    """Find the fetcher that a call is made from, and its iterator (None in a worker)."""
+    assert _CODES is not None
+    fetches, next_batch, work = _CODES
+    fetcher = None
+    while frame is not None:
+        code = frame.f_code
+        if fetcher is None and code in fetches:
+            fetcher = frame.f_locals["self"]
+        elif code is next_batch:
+            return fetcher, frame.f_locals["self"]
+        elif code is work:  # below it a forked worker has the frames of its parent
+            return None if fetcher is None else (fetcher, None)
+        frame = frame.f_back
+    return None
+
+
+def _count_fetchers(fetcher: Any) -> int:
+    """Return how many fetchers this worker had before ``fetcher``."""
+    global _fetcher, _num_before
+    if _fetcher is None or _fetcher() is not fetcher:
+        _fetcher = weakref.ref(fetcher)
+        _num_before += 1
+    return _num_before
+
+
+def _warn() -> None:
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
+        warnings.warn(
+            f"torch {torch.__version__} does not tell a sampler that an epoch begins: batches of "
+            "the same seeds are sampled alike in every epoch unless you call set_epoch(epoch) of "
+            "the sampler, or use the loaders of aethergraph.pyg",
+            stacklevel=3,
+        )
