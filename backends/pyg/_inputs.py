@@ -13,6 +13,7 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
 from aethergraph.hetero import EdgeView, HeteroGraph
 from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._links import link_type
 from aethergraph.pyg.graph_store import GraphStore
 
 
@@ -21,7 +22,9 @@ def is_typed(stores: Any) -> bool:
     if getattr(stores[1], "hetero", None) is not None:
         return True
     kinds = [attr.edge_type for attr in stores[1].get_all_edge_attrs()]
-    return bool(kinds) and None not in kinds
+    if not kinds:  # there may be nodes of many types all the same
+        return bool(getattr(stores[1], "node_counts", None))
+    return None not in kinds
 
 
 def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> int | None:
@@ -135,14 +138,6 @@ def _is_kind(value: Any) -> bool:
     return pair and all(isinstance(name, str) for name in value)
 
 
-def _full_kind(kind: Any, graph: HeteroGraph) -> Any:
-    """The edge type between two node types, if there is one only, as PyG takes it."""
-    if kind is None or len(kind) == 3:
-        return kind
-    found = [name for name in graph.edge_types if (name[0], name[2]) == kind]
-    return found[0] if len(found) == 1 else kind
-
-
 def _every_link(kind: Any, stores: Any) -> Any:
     store = stores[1]
     if kind is None:
@@ -161,12 +156,12 @@ def seed_links(links: Any, sampler: Any, stores: Any) -> tuple[Any, Tensor | Eve
     kind, links = _split_links(links)
     graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
     if isinstance(graph, HeteroGraph):
-        kind = _full_kind(kind, graph)
-    if isinstance(graph, HeteroGraph) and kind not in graph.edge_types:
-        known = ", ".join(map(repr, graph.edge_types)) or "none"
-        raise InvalidArgumentError(
-            f"edge_label_index of type {kind!r}: give (edge type, links) with one of {known}"
-        )
+        kind = link_type(kind, graph)
+        if links is None and kind not in graph.edge_types:
+            raise InvalidArgumentError(
+                f"edge_label_index of type {kind!r}: the graph holds no edges of this type: give "
+                "the links, (edge type, links)"
+            )
     names = (None, None) if kind is None else (kind[0], kind[-1])
     counts = [_count_nodes(name, sampler, stores, "edge_label_index") for name in names]
     if links is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -10,12 +10,51 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from aethergraph.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from aethergraph.hetero import EdgeType, HeteroGraph
+
+__all__ = ["Links", "check_exclude", "link_type"]
+
 
 def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
     if exclude is not None and exclude not in ("self", "reverse"):
         raise InvalidArgumentError(f"exclude = {exclude!r} is not 'self', 'reverse' or None")
     found: Literal["self", "reverse"] | None = exclude
     return found
+
+
+def link_type(kind: Any, graph: HeteroGraph, option: str = "edge_label_index") -> EdgeType:
+    """Return the type of seed links, which are edges of the graph or not.
+
+    A relation that a model is to predict is often held out of the graph that is sampled: its ends
+    are all that is needed.
+
+    Args:
+        kind: ``(source type, relation, destination type)``, or without the relation, which is then
+            the only one between the two types or, where there is none, PyG's default ``"to"``.
+        graph: holds the node types.
+        option: what messages call the links.
+
+    Raises:
+        InvalidArgumentError: no such node types, or several relations between them.
+    """
+    names = tuple(kind) if isinstance(kind, (tuple, list)) else ()
+    ends = (names[0], names[-1]) if len(names) in (2, 3) else ()
+    if not ends or any(name not in graph.node_types for name in ends):
+        edges = ", ".join(map(repr, graph.edge_types)) or "none"
+        raise InvalidArgumentError(
+            f"{option} of type {kind!r}: give (edge type, links) with an edge type between two of "
+            f"the node types {', '.join(map(repr, graph.node_types)) or 'none'}; the graph holds "
+            f"edges of {edges}"
+        )
+    if len(names) == 3:
+        return names
+    found = [name for name in graph.edge_types if (name[0], name[2]) == names]
+    if len(found) > 1:
+        raise InvalidArgumentError(
+            f"{option} of type {kind!r}: it is one of {', '.join(map(repr, found))}; name one"
+        )
+    return found[0] if found else (names[0], "to", names[1])
 
 
 class Links:

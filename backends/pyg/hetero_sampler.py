@@ -27,7 +27,7 @@ from aethergraph._torch.seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
-from aethergraph.pyg._links import Links, check_exclude
+from aethergraph.pyg._links import Links, check_exclude, link_type
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase, Steps
@@ -216,8 +216,9 @@ class HeteroNeighborSampler(NeighborSamplerBase):
     ) -> HeteroSamplerOutput:
         """Sample around the ends of links of type ``index.input_type``, and of negative ones.
 
-        Negatives are drawn as by :meth:`aethergraph.pyg.NeighborSampler.sample_from_edges`, among
-        all nodes of the two types.
+        The graph need not hold edges of this type: its ends are sampled around. Negatives are drawn
+        as by :meth:`aethergraph.pyg.NeighborSampler.sample_from_edges`, among all nodes of the two
+        types.
 
         Returns:
             A ``HeteroSamplerOutput`` with the metadata of PyG's, in local ids.
@@ -233,7 +234,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         """:meth:`sample_from_edges` in two steps (see ``_neighbors.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
-        kind = _check_type(index.input_type, self.graph.edge_types, "edge_label_index")
+        kind = link_type(index.input_type, self.graph)
         src, dst = self._read_links(index, neg_sampling, timed=self.is_temporal)
         times = self._seed_times(index.time, len(src), "edge_label_time")
         key = self._key(loader_key, kind, times, src, dst)
@@ -305,13 +306,20 @@ class HeteroNeighborSampler(NeighborSamplerBase):
                 times = self._current().node_times(name)
                 by_time = None if times is None else NodesByTime(native.time_keys(times.array))
                 nodes.append(NegativeNodes(self.graph.num_nodes[name], by_time))
+            if self._true_negatives and kind not in self.graph:
+                raise InvalidArgumentError(
+                    f"true_negatives: the graph holds no edges of {kind!r}, so that every pair "
+                    "would do; put them into the graph, or take true_negatives=False"
+                )
             edges = self.graph[kind] if self._true_negatives else None
             self._negatives[kind] = NegativeLinks(nodes[0], nodes[1], edges)
         return self._negatives[kind]
 
     def _targets(self, kind: EdgeType, src: Ids, dst: Ids) -> dict[EdgeType, Ids]:
         """The edges that are seed links, or reverses of them, by edge type."""
-        found = {kind: self.graph[kind].edges_between(src, dst)[1]}
+        found: dict[EdgeType, Ids] = {}
+        if kind in self.graph:
+            found[kind] = self.graph[kind].edges_between(src, dst)[1]
         if self._exclude == "self" and not self._adds_reverses:
             return found
         backward = (kind[2], reverse_name(kind[1]), kind[0])
@@ -376,8 +384,8 @@ def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
     if not isinstance(exclude, Mapping):
         return check_exclude(exclude)
     for kind, backward in exclude.items():
-        for name in (kind, backward):
-            _check_type(name, graph.edge_types, "exclude: an edge")
+        link_type(kind, graph, "exclude: an edge")
+        _check_type(backward, graph.edge_types, "exclude: an edge")
         if (kind[0], kind[2]) != (backward[2], backward[0]):
             raise InvalidArgumentError(f"exclude: {backward!r} is no reverse of {kind!r}")
     return dict(exclude)

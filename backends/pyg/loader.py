@@ -177,7 +177,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         num_neighbors: neighbours to take per hop, -1 for all.
         edge_label_index: seed links: None (all edges, by edge id), an integer tensor, array or
             pair of lists [2, P], or ``(None, tensor)`` as PyG asks for with stores. Of a typed
-            graph ``(edge type, any of these)``, or the edge type alone.
+            graph ``(edge type, any of these)``, or the edge type alone. Links that are given may
+            be of a type that the graph does not hold, between node types that it does.
         edge_label: a label per seed link [P, ...], or None.
         edge_label_time: with ``time_attr``, and only then: a time for each seed link [P]. It comes
             back as ``edge_label_time``, negatives included, or for triplets as ``seed_time``.
