@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +14,20 @@ from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.hetero import EdgeType, HeteroGraph
+from aethergraph.hetero import EdgeType, EdgeView, HeteroGraph
 from aethergraph.sampling.base import (
     SamplerBase,
     SubgraphType,
     TemporalStrategy,
     as_excluded,
     as_fanouts,
+)
+from aethergraph.sampling.directions import (
+    LAYOUTS,
+    SampleDirection,
+    Way,
+    check_direction,
+    join_ways,
 )
 from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import to_bidirectional_typed
@@ -73,7 +80,7 @@ class HeteroSubgraph:
 
 
 class HeteroNeighborSampler(SamplerBase):
-    """Samples in-neighbours hop by hop through all edge types of a graph.
+    """Samples neighbours hop by hop through all edge types of a graph.
 
     ::
 
@@ -90,7 +97,7 @@ class HeteroNeighborSampler(SamplerBase):
     it would.
 
     Args:
-        graph: stores in-neighbours (layout "csc" or "both").
+        graph: stores the neighbours that are followed (of ``"forward"`` layout "csc" or "both").
         fanouts: by edge type, a number per hop; types that are missing are not followed. Or one
             list for all types.
         replace, disjoint, subgraph_type, num_threads, seed, temporal_strategy, strict, window,
@@ -98,9 +105,16 @@ class HeteroNeighborSampler(SamplerBase):
         weight_attr: draw by these weights where an edge type has them, uniformly elsewhere.
         time_attr: the time of nodes if a node type has it, else of edges. Types without it are
             always visible.
+        sample_direction: ``"forward"`` follows edges from destination to source, so that messages
+            reach the seeds; ``"backward"`` from source to destination: a type contributes where its
+            source type is reached; ``"both"`` draws in-edges and as many out-edges of every node
+            (all types forward, then all backward), an edge drawn at both ends once, ordered by hop
+            but not by ``col``. ``row`` and ``col`` are source and destination in each of them. The
+            last two need out-neighbours (layout "csr" or "both"), and go without ``time_attr``,
+            since only lists of in-edges are sorted by time, and without ``layered``.
 
     Raises:
-        LayoutError: the graph stores no in-neighbours.
+        LayoutError: the graph does not store the neighbours that are followed.
         InvalidArgumentError: an argument that cannot be, a weight that is negative or not finite,
             or lists that are not sorted by time.
     """
@@ -122,6 +136,7 @@ class HeteroNeighborSampler(SamplerBase):
         window: float | int | None = None,
         is_sorted: bool = False,
         layered: bool = False,
+        sample_direction: SampleDirection = "forward",
     ) -> None:
         if not isinstance(graph, HeteroGraph):
             raise InvalidArgumentError(f"graph must be a HeteroGraph, got {type(graph).__name__}")
@@ -130,18 +145,25 @@ class HeteroNeighborSampler(SamplerBase):
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
             temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
         )  # fmt: skip
+        check_direction(sample_direction)
+        if sample_direction != "forward" and (time_attr is not None or layered):
+            raise InvalidArgumentError(
+                f"sample_direction = {sample_direction!r} goes without time_attr and layered"
+            )
+        self.sample_direction: SampleDirection = sample_direction
         self.graph = graph
         self.fanouts = _typed_fanouts(fanouts, graph.edge_types)
         self._types = graph.node_types
         self._kinds = graph.edge_types
         self._counts = graph.num_nodes
         self._seed_times = _node_times(graph, time_attr)
-        relations = _relations(graph, weight_attr, time_attr, bool(self._seed_times))
-        if not is_sorted:
+        layouts = LAYOUTS[sample_direction]
+        relations = _relations(graph, layouts, weight_attr, time_attr, bool(self._seed_times))
+        if not is_sorted and time_attr is not None:
             for kind, relation in zip(self._kinds, relations, strict=True):
                 check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
         self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
-        fanouts_of = [self.fanouts[kind] for kind in self._kinds]
+        fanouts_of = [self.fanouts[kind] for kind in self._kinds] * len(layouts)
         self._set_walk(relations, list(self._counts.values()), fanouts_of, graph.paging)
 
     @property
@@ -250,15 +272,43 @@ class HeteroNeighborSampler(SamplerBase):
                     f"exclude{place}: {kind!r} is no edge type; there are: {known}"
                 )
         counts = self.graph.num_edges
+        ids = {
+            kind: as_excluded(edges, counts[kind], f"exclude{place}[{kind!r}]")
+            for kind, edges in exclude.items()
+        }
         return [
-            as_excluded(exclude[kind], counts[kind], f"exclude{place}[{kind!r}]")
-            if kind in exclude
-            else None
+            _places(self.graph[kind], layout, ids[kind]) if kind in ids else None
+            for layout in LAYOUTS[self.sample_direction]
             for kind in self._kinds
         ]
 
+    def _turn(self, found: native.NativeSample) -> native.NativeSample:
+        """The sample with sources as ``row`` and destinations as ``col``, once per edge type."""
+        if self.sample_direction == "forward":
+            return found
+        if self.sample_direction == "backward":
+            return found._replace(row=found.col, col=found.row)
+        number = {name: i for i, name in enumerate(self._types)}
+        num_kinds, counts = len(self._kinds), self.graph.num_edges
+        ways = [
+            join_ways(
+                Way(found.row[i], found.col[i], found.edge[i], found.hop_edges[i]),
+                Way(found.col[j], found.row[j], found.edge[j], found.hop_edges[j]),
+                None if found.batch is None else found.batch[number[kind[2]]],
+                counts[kind],
+            )
+            for i, j, kind in zip(itertools.count(), itertools.count(num_kinds), self._kinds)
+        ]
+        return found._replace(
+            row=[way.row for way in ways],
+            col=[way.col for way in ways],
+            edge=[way.edge for way in ways],
+            hop_edges=[way.hop_edges for way in ways],
+        )
+
     def finish(self, found: native.NativeSample) -> HeteroSubgraph:
         """The subgraph of a native sample."""
+        found = self._turn(found)
 
         def by_type(values: Sequence[Any]) -> dict[str, Any]:
             return dict(zip(self._types, values, strict=True))
@@ -282,11 +332,13 @@ class HeteroNeighborSampler(SamplerBase):
         return (
             f"HeteroNeighborSampler({self.graph!r}, fanouts={self.fanouts}, "
             f"replace={self.replace}, disjoint={self.disjoint}, "
-            f"subgraph_type={self.subgraph_type!r})"
+            f"subgraph_type={self.subgraph_type!r}, "
+            f"sample_direction={self.sample_direction!r})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.graph, self.fanouts, self._options())
+        options = {**self._options(), "sample_direction": self.sample_direction}
+        return _rebuild, (self.graph, self.fanouts, options)
 
 
 def _rebuild(
@@ -340,12 +392,17 @@ def _one_dtype(
 
 
 def _relations(
-    graph: HeteroGraph, weight_attr: str | None, time_attr: str | None, node_times: bool
+    graph: HeteroGraph,
+    layouts: Sequence[Literal["csc", "csr"]],
+    weight_attr: str | None,
+    time_attr: str | None,
+    node_times: bool,
 ) -> list[native.NativeRelation]:
+    """The lists to follow: all edge types in one layout, then in the next."""
     number = {name: i for i, name in enumerate(graph.node_types)}
     times_of = _node_times(graph, time_attr)
     found, weighted, timed = [], weight_attr is None, time_attr is None or node_times
-    for kind in graph.edge_types:
+    for layout, kind in itertools.product(layouts, graph.edge_types):
         view = graph[kind]
         stores = {**view.value_stores(), **view.attrs}
         weights = times = None
@@ -355,9 +412,21 @@ def _relations(
             times = times_of.get(kind[0])
         elif time_attr is not None and time_attr in stores:
             times, timed = find_times(time_attr, stores, {}), True
-        found.append(make_relation(view, "csc", weights, times, number[kind[2]], number[kind[0]]))
+        near, far = number[kind[2]], number[kind[0]]
+        if layout == "csr":
+            near, far = far, near
+        found.append(make_relation(view, layout, weights, times, near, far))
     if not weighted:
         raise InvalidArgumentError(f"weight_attr = {weight_attr!r}: no edge type has it")
     if not timed:
         raise InvalidArgumentError(f"time_attr = {time_attr!r}: no node type or edge type has it")
     return found
+
+
+def _places(view: EdgeView, layout: Literal["csc", "csr"], edges: Ids) -> Ids:
+    """Where edges stand in the lists of a layout: ascending positions."""
+    topology = view.topology(layout)
+    if topology.edge_ids is None:
+        return edges
+    found = topology.find(*view.edge_ends(edges))[1]  # duplicates of them as well
+    return np.unique(found[np.isin(topology.edge_ids[found], edges)])

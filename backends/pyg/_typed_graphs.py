@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -66,12 +66,20 @@ def _same(own: NDArray[Any] | None, times: NDArray[Any] | None, order: NDArray[A
 
 
 def build_typed(
-    ends: Ends, num_nodes: Mapping[str, int], sort_by: TypedSortKey | None
+    ends: Ends,
+    num_nodes: Mapping[str, int],
+    sort_by: TypedSortKey | None,
+    layout: Literal["csc", "both"] = "csc",
 ) -> HeteroGraph:
     """A graph that knows the position in ``ends`` of each of its edges."""
     if sort_by is None:
-        return HeteroGraph.from_edges(ends, num_nodes, keep_order=True)
+        return HeteroGraph.from_edges(ends, num_nodes, layout=layout, keep_order=True)
     sort_by.check_rows(num_nodes, ends)
     return HeteroGraph.from_edges(
-        ends, num_nodes, node_time=sort_by.nodes, edge_time=sort_by.edges, keep_order=True
+        ends,
+        num_nodes,
+        node_time=sort_by.nodes,
+        edge_time=sort_by.edges,
+        layout=layout,
+        keep_order=True,
     )

@@ -45,11 +45,14 @@ class TypedSource(NamedTuple):
         return torch.from_numpy(edges if order is None else order[edges].astype("int64"))
 
 
-def typed_source(data: Any, weight_attr: str | None, time_attr: str | None) -> TypedSource:
+def typed_source(
+    data: Any, weight_attr: str | None, time_attr: str | None, *, backward: bool = False
+) -> TypedSource:
     """The graph to sample from, for whatever a typed sampler may be given.
 
     Weights and times are looked for in the feature store by node type and edge type, then in the
-    graph itself.
+    graph itself. A graph that is built here stores out-edges too if it is to be walked
+    ``backward``.
 
     Raises:
         UnsupportedError: something else; InvalidArgumentError: values that cannot be.
@@ -65,11 +68,15 @@ def typed_source(data: Any, weight_attr: str | None, time_attr: str | None) -> T
         if any(nodes.values()) or any(edges.values()):
             graph = graph.with_attrs(nodes, edges)
         return TypedSource(graph, {}, False)
-    return _built(stores, graph_store, weight_attr, time_attr)
+    return _built(stores, graph_store, weight_attr, time_attr, backward)
 
 
 def _built(
-    stores: Stores, graph_store: GraphStore, weight_attr: str | None, time_attr: str | None
+    stores: Stores,
+    graph_store: GraphStore,
+    weight_attr: str | None,
+    time_attr: str | None,
+    backward: bool,
 ) -> TypedSource:
     """Over edge indices that were put in: a graph is made of them, sorted by the times."""
     at_least = _count_rows(stores)
@@ -83,7 +90,9 @@ def _built(
             {name: rows[time_attr].array for name, rows in nodes.items()},
             {kind: rows[time_attr].array for kind, rows in edges.items()},
         )
-    graph, orders = graph_store.typed_sampling_graph(num_nodes=at_least, sort_by=sort_by)
+    graph, orders = graph_store.typed_sampling_graph(
+        num_nodes=at_least, backward=backward, sort_by=sort_by
+    )
     own_nodes: dict[str, Any] = {name: {time_attr: graph[name].node_time} for name in nodes}
     own_edges: dict[EdgeType, Any] = {kind: {time_attr: graph[kind].edge_time} for kind in edges}
     if weight_attr is not None:

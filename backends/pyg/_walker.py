@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from aethergraph._arrays import check_length
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
-from aethergraph.pyg._both_ways import join_ways
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey
+from aethergraph.sampling.directions import LAYOUTS, Way, join_ways
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.values import (
     Bounds,
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Options", "Walk", "Walker", "make_walk"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-
-
-#: ``sample_direction`` and the lists that are followed: in-edges, out-edges.
-_LAYOUTS: dict[str, tuple[Literal["csc", "csr"], ...]] = {
-    "forward": ("csc",),
-    "backward": ("csr",),
-    "both": ("csc", "csr"),
-}
 
 
 class Walk(NamedTuple):
@@ -70,7 +62,7 @@ def make_walk(
         InvalidArgumentError: values that are not there or cannot be, or lists of a graph that
             was given that are not sorted (``position`` is the first such node).
     """
-    stores, layouts = source.feature_stores, _LAYOUTS[direction]
+    stores, layouts = source.feature_stores, LAYOUTS[direction]
     weights = None if weight_attr is None else find_weights(stores, weight_attr)
     times = None if time_attr is None else find_times(stores, time_attr)
     key = None
@@ -157,9 +149,7 @@ class Walker:
         check_ids(src, count, "row")
         check_ids(dst, count, "col")
         places = []
-        for layout, relation in zip(
-            _LAYOUTS[self.walk.direction], self.walk.relations, strict=True
-        ):
+        for layout, relation in zip(LAYOUTS[self.walk.direction], self.walk.relations, strict=True):
             major, minor = (src, dst) if layout == "csr" else (dst, src)
             found = [relation.topology.find(major, minor)[1]]
             if reverse:
@@ -201,7 +191,17 @@ class Walker:
         """
         graph, edge_ids = self.walk.graph, self.walk.edge_ids
         if self.walk.direction == "both":
-            sample = join_ways(sample, graph.num_edges)
+            row, col, edge, hop_edges = sample.row, sample.col, sample.edge, sample.hop_edges
+            joined = join_ways(
+                Way(row[0], col[0], edge[0], hop_edges[0]),
+                Way(col[1], row[1], edge[1], hop_edges[1]),
+                None if sample.batch is None else sample.batch[0],
+                graph.num_edges,
+            )
+            sample = sample._replace(
+                row=[joined.row], col=[joined.col], edge=[joined.edge],
+                hop_edges=[joined.hop_edges],
+            )  # fmt: skip
         if edge_ids is not None:
             sample.edge[0][:] = edge_ids[sample.edge[0]]
         return sample

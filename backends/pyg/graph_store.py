@@ -196,12 +196,14 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         self,
         *,
         num_nodes: Mapping[str, int] | None = None,
+        backward: bool = False,
         sort_by: TypedSortKey | None = None,
     ) -> TypedSamplingGraph:
         """The graph of many types to sample from, and what turns its edge ids into this store's.
 
         Args:
             num_nodes: by type, nodes that there are at least; types without edges as well.
+            backward: a graph built from tensors is to store out-edges as well.
             sort_by: a graph built from tensors is to hold these times and lists sorted by them.
                 One that was given stays as it is.
 
@@ -228,8 +230,11 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         with self._lock:
             built = self._built_typed.get(name)
             stale = built is None or built.num_nodes != counts
+            if built is not None and backward:
+                stale = stale or any(built[kind].layout == "csc" for kind in built.edge_types)
             if built is None or stale or (sort_by is not None and not sort_by.sorts(built)):
-                built = self._built_typed[name] = build_typed(ends, counts, sort_by)
+                built = build_typed(ends, counts, sort_by, "both" if backward else "csc")
+                self._built_typed[name] = built
         orders = {kind: built[kind].edge_order for kind in built.edge_types}
         return TypedSamplingGraph(
             built, {kind: order for kind, order in orders.items() if order is not None}

@@ -34,6 +34,7 @@ from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase, Steps
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling import hetero as core
+from aethergraph.sampling.directions import SampleDirection, check_direction
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import hash_ids, hash_name
 from aethergraph.sampling.subgraph import reverse_name
@@ -74,7 +75,9 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             here is sorted by the times.
         share_memory: accepted, not needed.
         directed: deprecated by PyG; False means ``subgraph_type="induced"``.
-        sample_direction: ``"forward"``, the only one there is for many types.
+        sample_direction: ``"forward"``, ``"backward"`` or ``"both"``, see
+            :class:`aethergraph.HeteroNeighborSampler`. Edge types keep their names in each of them,
+            for ``num_neighbors`` too.
         strict, window: as there.
         exclude: ``"self"``: seed links (all duplicates of them) are not among the edges that are
             sampled for their batch; ``"reverse"``: nor are their reverses, of the edge type
@@ -86,7 +89,9 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
-        UnsupportedError: data that is no graph of many types of ours.
+        UnsupportedError: data that is no graph of many types of ours, or ``time_attr`` with a
+            direction but ``"forward"``.
+        LayoutError: the graph does not store the direction that is needed; names ``layout``.
         InvalidArgumentError: an argument of the wrong type or value.
         OutOfRangeError (when sampling): a seed that is not a node, with its type and position.
     """
@@ -104,7 +109,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         is_sorted: bool = False,
         share_memory: bool = False,
         directed: bool = True,
-        sample_direction: str = "forward",
+        sample_direction: SampleDirection = "forward",
         *,
         strict: bool = False,
         window: float | int | None = None,
@@ -113,11 +118,15 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
-        if sample_direction != "forward":
+        check_direction(sample_direction)
+        if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(
-                f"sample_direction={sample_direction!r}: typed graphs are sampled forward"
+                f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG"
             )
-        self._source = typed_source(data, weight_attr, time_attr)
+        self._sample_direction = sample_direction
+        self._source = typed_source(
+            data, weight_attr, time_attr, backward=sample_direction != "forward"
+        )
         self._weight_attr, self._time_attr = weight_attr, time_attr
         self._strict, self._window = strict, window
         self._is_sorted = is_sorted or self._source.is_sorted
@@ -150,7 +159,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             made = core.HeteroNeighborSampler(
                 self._source.graph, self._fanouts, weight_attr=self._weight_attr,
                 time_attr=self._time_attr, strict=self._strict, window=self._window,
-                is_sorted=self._is_sorted, **options,
+                is_sorted=self._is_sorted, sample_direction=self._sample_direction, **options,
             )  # fmt: skip
             self._made, self._made_for, self._is_sorted = made, (self._fanouts, options), True
         return made
@@ -170,6 +179,11 @@ class HeteroNeighborSampler(NeighborSamplerBase):
     @num_neighbors.setter
     def num_neighbors(self, value: Any) -> None:
         self._fanouts = _fanouts_of(value, self.graph.edge_types)
+
+    @property
+    def sample_direction(self) -> str:
+        """``"forward"``, ``"backward"`` or ``"both"``."""
+        return self._sample_direction
 
     @property
     def is_hetero(self) -> bool:

@@ -16,7 +16,6 @@ import torch_geometric.loader as pyg_loader
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, Stores
@@ -320,16 +319,10 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
 
 
 def _make_sampler(
-    stores: Any, num_neighbors: Any, *, directed: bool, sample_direction: str, **options: Any
+    stores: Any, num_neighbors: Any, *, directed: bool, **options: Any
 ) -> KeyedSampler:
     if not is_typed(stores):
-        return NeighborSampler(
-            stores, num_neighbors, directed=directed, sample_direction=sample_direction, **options
-        )
-    if sample_direction != "forward":
-        raise UnsupportedError(
-            f"sample_direction={sample_direction!r}: typed graphs are sampled forward"
-        )
+        return NeighborSampler(stores, num_neighbors, directed=directed, **options)
     if not directed:
         options["subgraph_type"] = "induced"
     return HeteroNeighborSampler(stores, num_neighbors, **options)

@@ -32,6 +32,7 @@ from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._values import read_seed_times
 from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window
+from aethergraph.sampling.directions import check_direction
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import hash_ids
 
@@ -156,10 +157,7 @@ class NeighborSampler(NeighborSamplerBase):
                 DeprecationWarning,
                 stacklevel=2,
             )
-        if sample_direction not in ("forward", "backward", "both"):
-            raise InvalidArgumentError(
-                f"sample_direction = {sample_direction!r} is not 'forward', 'backward' or 'both'"
-            )
+        check_direction(sample_direction)
         if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(
                 f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG"

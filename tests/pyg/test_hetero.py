@@ -363,8 +363,10 @@ def test_what_is_refused() -> None:
             LinkNeighborLoader(graph, [2], links)
     with pytest.raises(errors.OutOfRangeError, match=r"edge_label_index\[1\]\[0\] = 150"):
         LinkNeighborLoader(graph, [2], (VOTES, torch.tensor([[0], [150]])))
-    with pytest.raises(errors.UnsupportedError, match="backward"):
+    with pytest.raises(errors.LayoutError, match="layout='both'"):
         NeighborLoader(graph, [2], "post", sample_direction="backward")
+    with pytest.raises(errors.UnsupportedError, match="temporal sampling does not walk backward"):
+        HeteroNeighborSampler(graph, [2], time_attr="edge_time", sample_direction="backward")
     with pytest.raises(errors.InvalidArgumentError, match="NeighborLoader"):
         HeteroNeighborLoader(Graph.from_edges(2, [0], [1]), [2], None)
     with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):

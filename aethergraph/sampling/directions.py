@@ -1,0 +1,78 @@
+"""Which way edges are followed, and samples of both ways as one.
+
+Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``sample_direction``,
+``BidirectionalNeighborSampler``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["LAYOUTS", "SampleDirection", "Way", "check_direction", "join_ways"]
+
+Ids = NDArray[np.int64]
+SampleDirection = Literal["forward", "backward", "both"]
+
+#: By direction, the lists that are followed: in-edges, out-edges.
+LAYOUTS: dict[str, tuple[Literal["csc", "csr"], ...]] = {
+    "forward": ("csc",),
+    "backward": ("csr",),
+    "both": ("csc", "csr"),
+}
+
+
+class Way(NamedTuple):
+    """Edges that were found in lists of one way: ``row`` and ``col`` are source and destination.
+
+    ``hop_edges`` counts them by hop; they are in the order of the hops, unless they are more (those
+    of an induced sample, which has no hops).
+    """
+
+    row: Ids
+    col: Ids
+    edge: Ids
+    hop_edges: list[int]
+
+
+def check_direction(direction: Any) -> None:
+    """Check that ``direction`` is a ``sample_direction``.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if direction not in LAYOUTS:
+        raise InvalidArgumentError(
+            f"sample_direction = {direction!r} is not 'forward', 'backward' or 'both'"
+        )
+
+
+def join_ways(inward: Way, outward: Way, trees: Ids | None, num_edges: int) -> Way:
+    """Join in-edges and out-edges of one edge type, hop by hop.
+
+    An edge that was drawn at both of its ends, or more than once (in a disjoint sample: for the
+    same tree), is there once, in the first of its hops.
+
+    Args:
+        inward: the edges from lists of in-edges.
+        outward: the edges from lists of out-edges.
+        trees: the tree that each destination belongs to, by local id, if the sample is disjoint.
+        num_edges: edges of this type in the graph.
+    """
+    row = np.concatenate((inward.row, outward.row))
+    col = np.concatenate((inward.col, outward.col))
+    edge = np.concatenate((inward.edge, outward.edge))
+    names = edge if trees is None else trees[col] * np.int64(num_edges) + edge
+    hops = len(inward.hop_edges)
+    counts = inward.hop_edges, outward.hop_edges
+    hop = np.concatenate([np.repeat(np.arange(hops), per_hop) for per_hop in counts])
+    if len(hop) != len(edge):
+        hop = np.zeros(len(edge), np.int64)
+    order = np.argsort(hop, kind="stable")
+    order = order[np.sort(np.unique(names[order], return_index=True)[1])]
+    per_hop = np.bincount(hop[order], minlength=hops)[:hops].tolist()
+    return Way(row[order], col[order], edge[order], per_hop)
