@@ -361,8 +361,8 @@ def _typed_fanouts(fanouts: Fanouts, kinds: list[EdgeType]) -> dict[EdgeType, tu
     for kind, row in found.items():
         if len(row) != hops:
             raise InvalidArgumentError(
-                f"fanouts[{kind!r}] has {len(row)} hops, another edge type has {hops}: give all "
-                "of them the same number, with 0 where nothing is to be drawn"
+                f"fanouts[{kind!r}] has {len(row)} hops, another edge type has {hops}: the number "
+                "of hops must be the same across all edge types, with 0 where nothing is drawn"
             )
     return {kind: found.get(kind, (0,) * hops) for kind in kinds}
 

@@ -20,7 +20,15 @@ from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 if TYPE_CHECKING:
     from aethergraph._row_plan import RowPlan
 
-__all__ = ["Fetched", "TypedFetched", "fetch", "make_batch", "make_typed_batch", "plan"]
+__all__ = [
+    "Fetched",
+    "TypedFetched",
+    "counted_types",
+    "fetch",
+    "make_batch",
+    "make_typed_batch",
+    "plan",
+]
 
 
 class Fetched(NamedTuple):
@@ -94,7 +102,26 @@ def _ids_of(out: Any, group: Any) -> Tensor | None:
     return (out.edge if of_edges else out.node) if of_edges or group is None else None
 
 
-def make_batch(store: Any, out: SamplerOutput, fetched: Fetched, order: Any) -> dict[str, Any]:
+def counted_types(data: Any) -> frozenset[Any] | None:
+    """Return the node types (None: the only one) that say ``num_nodes`` in a ``Data`` themselves.
+
+    Batches of those have the attribute too, as PyG's do. None for stores: there PyG adds it to
+    every type that has tensors.
+    """
+    if isinstance(data, HeteroData):
+        return frozenset(name for name in data.node_types if "num_nodes" in data[name])
+    if isinstance(data, Data):
+        return frozenset([None] if "num_nodes" in data else [])
+    return None
+
+
+def make_batch(
+    store: Any,
+    out: SamplerOutput,
+    fetched: Fetched,
+    order: Any,
+    counted: frozenset[Any] | None = None,
+) -> dict[str, Any]:
     """The attributes of a batch, but for what the seeds add.
 
     Args:
@@ -102,9 +129,11 @@ def make_batch(store: Any, out: SamplerOutput, fetched: Fetched, order: Any) -> 
         out: the sample.
         fetched: its tensors.
         order: the sampler's ``edge_permutation``.
+        counted: see :func:`counted_types`.
     """
     batch: dict[str, Any] = {"edge_index": stack_rows(out.row, out.col)}
-    batch["num_nodes"] = out.node.size(0)
+    if fetched.nodes if counted is None else counted:
+        batch["num_nodes"] = out.node.size(0)
     if isinstance(store, FeatureStore):
         batch.update(store.graph_attrs)
     batch.update(fetched.nodes)
@@ -132,15 +161,24 @@ def as_data(batch: dict[str, Any], custom_cls: Any) -> Any:
 
 
 def make_typed_batch(
-    store: Any, out: HeteroSamplerOutput, fetched: TypedFetched, order: Any, custom_cls: Any
+    store: Any,
+    out: HeteroSamplerOutput,
+    fetched: TypedFetched,
+    order: Any,
+    custom_cls: Any,
+    counted: frozenset[Any] | None = None,
 ) -> HeteroData:
     """The batch, but for what the seeds add; see :func:`make_batch`."""
     data = HeteroData() if custom_cls is None else custom_cls()
     if isinstance(store, FeatureStore):
         for name, value in store.graph_attrs.items():
             setattr(data, name, value)
+    if counted is None:
+        counted = frozenset(group for group, _, _ in fetched.tensors)
     for group, node in out.node.items():  # first of all: this is the order of the types
-        data[group].num_nodes = node.size(0)
+        nodes = data[group]
+        if group in counted:
+            nodes.num_nodes = node.size(0)
     for kind, row in out.row.items():
         data[kind].edge_index = stack_rows(row, out.col[kind])
     if isinstance(store, FeatureStore):

@@ -65,7 +65,6 @@ def _read_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | Non
         if num_nodes is None:
             raise InvalidArgumentError("input_nodes: give ids, the number of nodes is not known")
         ids = torch.arange(*(nodes or slice(None)).indices(num_nodes))
-        _check_some(ids, "input_nodes")
         return ids, ids
     tensor = _to_tensor(nodes, "input_nodes")
     if tensor.dtype == torch.bool:
@@ -74,7 +73,6 @@ def _read_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | Non
                 f"a mask of input_nodes needs shape ({num_nodes},), got {tuple(tensor.shape)}"
             )
         ids = tensor.nonzero().view(-1)
-        _check_some(ids, "input_nodes")
         return ids, ids
     if tensor.dtype == torch.uint8 and num_nodes is not None and len(tensor) == num_nodes:
         raise InvalidArgumentError(
@@ -227,10 +225,11 @@ def _to_tensor(values: Any, name: str) -> Tensor:
 
 
 def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
-    """Ids as contiguous int64, each of them a node."""
+    """Ids as contiguous int64, each of them a node; there may be none, as in a shard of seeds."""
+    if ids.numel() == 0:
+        return ids.to(torch.int64)
     if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise InvalidArgumentError(f"{name} must hold integer ids or a mask, got {ids.dtype}")
-    _check_some(ids, name)
     ids = ids.to(torch.int64).contiguous()
     low, high = native.id_bounds(ids.numpy())
     if low < 0 or (num_nodes is not None and high >= num_nodes):
@@ -241,11 +240,6 @@ def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
             f"{name}[{at}] = {int(ids[at])} is {span}", position=at, value=int(ids[at])
         )
     return ids
-
-
-def _check_some(ids: Tensor, name: str) -> None:
-    if ids.numel() == 0:
-        raise InvalidArgumentError(f"{name} is empty: there is nothing to iterate over")
 
 
 def check_count(value: Any, name: str, least: int) -> int:

@@ -31,7 +31,14 @@ from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.pipeline import PrefetchIterator as PrefetchMap
 from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.loading.planned import planned_map
-from aethergraph.pyg._batch import as_data, fetch, make_batch, make_typed_batch, plan
+from aethergraph.pyg._batch import (
+    as_data,
+    counted_types,
+    fetch,
+    make_batch,
+    make_typed_batch,
+    plan,
+)
 from aethergraph.pyg._inputs import as_index, check_count, is_typed
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._neighbors import NeighborSamplerBase, Steps, end_steps
@@ -137,8 +144,14 @@ class LoaderMixin:
     _iterator: Any
 
     def _set_up(
-        self, seed: int | None, prefetch_batches: int, num_sample_threads: int, plan_ahead: int = 0
+        self,
+        data: Any,
+        seed: int | None,
+        prefetch_batches: int,
+        num_sample_threads: int,
+        plan_ahead: int = 0,
     ) -> None:
+        self._counted = counted_types(data)
         self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
         self.seed = check_seed(seed)
         self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
@@ -275,10 +288,10 @@ class LoaderMixin:
         if fetched is None:
             fetched = fetch(store, out)
         if isinstance(out, HeteroSamplerOutput):
-            data = make_typed_batch(store, out, fetched, order, self.custom_cls)
+            data = make_typed_batch(store, out, fetched, order, self.custom_cls, self._counted)
             self._add_typed_metadata(data, out.metadata)
         else:
-            batch = make_batch(store, out, fetched, order)
+            batch = make_batch(store, out, fetched, order, self._counted)
             self._add_metadata(batch, out.metadata)
             data = as_data(batch, self.custom_cls)
         return data if self.transform is None else self.transform(data)
@@ -297,6 +310,15 @@ class LoaderMixin:
 
     def _add_typed_metadata(self, data: Any, metadata: tuple[Any, ...]) -> None:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._sampler()!r}, num_seeds={len(self.dataset)}, "
+            f"batch_size={self.batch_size})"
+        )
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"  # PyG's, which programs compare
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -212,7 +212,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         kind = _check_type(index.input_type, self.graph.node_types, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
         times = self._seed_times(index.time, len(seeds), "input_time")
-        out = yield from self._sample(
+        out = yield from self._walk_steps(
             {kind: seeds},
             None if times is None else {kind: times},
             self._key(loader_key, kind, times, seeds),
@@ -262,7 +262,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         if times is not None:
             seed_times = {name: times[links_.numpy()] for name, links_ in link_of.items()}
         ids = {name: group.numpy() for name, group in seeds.items()}
-        out = yield from self._sample(ids, seed_times, key, exclude)
+        out = yield from self._walk_steps(ids, seed_times, key, exclude)
         if out.batch is not None:
             number = torch.cat([link_of[name] for name in self.graph.node_types if name in seeds])
             out.batch = {name: number[batch] for name, batch in out.batch.items()}
@@ -358,6 +358,30 @@ class HeteroNeighborSampler(NeighborSamplerBase):
 
     def _sample(
         self,
+        seed: Mapping[str, Tensor],
+        seed_time: Mapping[str, Tensor] | None = None,
+        **_: Any,
+    ) -> HeteroSamplerOutput:
+        """Sample around ``seed``, by node type [n]: see ``NeighborSampler._sample``."""
+        seeds = {
+            _check_type(kind, self.graph.node_types, "seed"): seed_ids(
+                ids if ids.numel() else ids.to(torch.int64), "seed"
+            )
+            for kind, ids in seed.items()
+        }
+        times = {
+            kind: self._seed_times(own, len(seeds[kind]), "seed_time")
+            for kind, own in (seed_time or {}).items()
+        }
+        content = [hash_name(kind) for kind in seeds]
+        content += [hash_ids(ids) for ids in seeds.values()]
+        content += [hash_ids(native.time_keys(own)) for own in times.values() if own is not None]
+        key = self._batch_key(None, *content)
+        out: HeteroSamplerOutput = self._run(self._walk_steps(seeds, times or None, key))
+        return out
+
+    def _walk_steps(
+        self,
         seeds: dict[str, Ids],
         times: dict[str, Any] | None,
         key: int,
@@ -388,7 +412,10 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._current().groups
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._current()!r})"
+        return (
+            f"{type(self).__name__}({self.graph!r}, num_neighbors={self._current().fanouts}, "
+            f"subgraph_type={self._subgraph_type.value!r})"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_negatives": {}, "_made": None}

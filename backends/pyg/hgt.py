@@ -136,7 +136,7 @@ class HGTSampler(KeyedSampler):
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._sampler!r})"
+        return f"{type(self).__name__}({self.graph!r}, num_samples={self.num_samples})"
 
 
 class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
@@ -181,7 +181,7 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
     ) -> None:
         stores = Stores(as_stores(data))
         sampler = HGTSampler(stores, num_samples, is_sorted, max_neighbors=max_neighbors)
-        self._set_up(seed, prefetch_batches, num_sample_threads)
+        self._set_up(data, seed, prefetch_batches, num_sample_threads)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

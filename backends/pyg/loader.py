@@ -143,7 +143,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = sampler.time_attr
-        self._set_up(seed, prefetch_batches, num_sample_threads, plan_ahead)
+        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -255,7 +255,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = None if edge_label_time is None else sampler.time_attr
-        self._set_up(seed, prefetch_batches, num_sample_threads, plan_ahead)
+        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead)
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(
             stores,

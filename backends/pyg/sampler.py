@@ -257,7 +257,9 @@ class NeighborSampler(NeighborSamplerBase):
         _reject_typed(index.input_type)
         seeds = seed_ids(index.node, "input_nodes")
         times = read_seed_times(self._current_walk().times, index.time, len(seeds), "input_time")
-        out = yield from self._sample(seeds, self._key(loader_key, times, hash_ids(seeds)), times)
+        out = yield from self._walk_steps(
+            seeds, self._key(loader_key, times, hash_ids(seeds)), times
+        )
         out.metadata = (index.input_id, index.time)
         return self._finish(out)
 
@@ -323,7 +325,7 @@ class NeighborSampler(NeighborSamplerBase):
             seeds, local = torch.unique(seeds, return_inverse=True)
         if times is not None:
             times = times[links.trees().numpy()]
-        out = yield from self._sample(seeds.numpy(), key, times, exclude)
+        out = yield from self._walk_steps(seeds.numpy(), key, times, exclude)
         if out.batch is not None:
             out.batch = links.trees()[out.batch]
         out.metadata = links.metadata(index, local)
@@ -334,7 +336,19 @@ class NeighborSampler(NeighborSamplerBase):
             content = (*content, hash_ids(native.time_keys(times)))
         return self._batch_key(loader_key, *content)
 
-    def _sample(
+    def _sample(self, seed: Tensor, seed_time: Tensor | None = None, **_: Any) -> SamplerOutput:
+        """Sample around ``seed`` [n] at ``seed_time`` [n]: the seam that PyG's samplers compose by.
+
+        PyG's ``BidirectionalNeighborSampler``, ``node_sample`` and ``edge_sample`` call it; they
+        add the metadata, and reverses of edges, themselves.
+        """
+        seeds = seed_ids(seed if seed.numel() else seed.to(torch.int64), "seed")
+        times = read_seed_times(self._current_walk().times, seed_time, len(seeds), "seed_time")
+        key = self._key(None, times, hash_ids(seeds))
+        out: SamplerOutput = self._run(self._walk_steps(seeds, key, times))
+        return out
+
+    def _walk_steps(
         self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
     ) -> Steps:
         walker = self._current_walker()

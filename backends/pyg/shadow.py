@@ -92,7 +92,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             disjoint=True,
             num_threads=num_threads,
         )
-        self._set_up(seed, prefetch_batches, num_sample_threads)
+        self._set_up(data, seed, prefetch_batches, num_sample_threads)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -124,7 +124,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             fetched = fetch(store, out)
         values = make_batch(store, out, fetched, self._sampler().edge_permutation)
         input_id, _, roots = out.metadata
-        num_nodes = values.pop("num_nodes")
+        values.pop("num_nodes", None)
+        num_nodes = out.node.size(0)
         ends = torch.cat([roots, roots.new_tensor([num_nodes])])
         batch = Batch(batch=values.pop("batch"), ptr=ends)
         for name, value in values.items():

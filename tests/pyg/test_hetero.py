@@ -181,10 +181,11 @@ def assert_same_typed(found: HeteroData, wanted: HeteroData) -> None:
             assert a[group][name] == value if same is None else same, (group, name)
 
 
+@pytest.mark.filterwarnings("ignore:seed=5")
 @pytest.mark.parametrize("neg", [None, "binary", "triplet"])
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoint: bool) -> None:
-    """And edge tensors, node counts of types without tensors, and the graph's other values."""
+    """And edge tensors, and the graph's other values."""
     graph = make_graph()
     sampler = HeteroNeighborSampler(graph, [3, 2], disjoint=disjoint, seed=5)
     own: Any = LinkNeighborLoader(
@@ -209,7 +210,6 @@ def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoin
                 del found[kind].edge_attr
             for name in graph.node_types:
                 assert found[name].num_nodes == len(found[name].n_id)
-                wanted[name].num_nodes = len(wanted[name].n_id)
             assert_same_typed(found, wanted)
 
 
