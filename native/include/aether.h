@@ -26,7 +26,7 @@
  *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
- *     NULL). They never abort, never call back into Python.
+ *     NULL). They never abort, and call back through aether_task.poll alone.
  *   - A function whose results are as long as a file, a plan or a sample says is told the
  *     length of what they go to (AETHER_E_INVALID if it differs). Where arguments of the
  *     call alone decide, as n does, or counts of node types, edge types and hops that the
@@ -117,12 +117,16 @@ int aether_get_num_threads(void);
 int aether_set_num_threads(int n, aether_error *err);
 
 /* A long call's shared state: the caller may set `cancel` to 1 and read
- * `done`/`total` (bytes or items) from another thread while the call runs. */
+ * `done`/`total` (bytes or items) from another thread while the call runs. A call
+ * that the process's main thread makes asks `poll` (may be NULL) about every 50 ms, in
+ * that thread; anything but 0 sets `cancel`. */
 typedef struct aether_task {
     volatile int32_t cancel;
     int32_t reserved;
     volatile uint64_t done;
     volatile uint64_t total;
+    int32_t (*poll)(void);
+    volatile uint64_t next_poll; /* the library's own */
 } aether_task;
 
 /* ---- element types ----------------------------------------------------- */
@@ -392,14 +396,14 @@ int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *o
 int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t begin, uint64_t n,
                         void *out, uint32_t id_bytes, aether_task *task, aether_error *err);
 
-/* Degrees of n nodes (nodes NULL: of 0..n-1). */
+/* Degrees of n nodes (nodes NULL: of 0..n-1). `task` counts nodes. */
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
-                            aether_error *err);
+                            aether_task *task, aether_error *err);
 /* Lists of n nodes, one after the other, into neighbors/edges (either may be
  * NULL); `capacity` is their length and at least the sum of the degrees. After
- * an error they hold some of the lists. */
+ * an error they hold some of the lists. `task` counts entries. */
 int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
-                              int64_t *edges, uint64_t capacity, aether_error *err);
+                              int64_t *edges, uint64_t capacity, aether_task *task, aether_error *err);
 
 /* Where the list of major[i] holds minor[i], for n pairs in ascending order of
  * (major, minor); pairs may repeat. Hit h is pairs[h] at positions[h], hits being
@@ -436,6 +440,7 @@ typedef struct aether_sample_options {
                              collecting an induced subgraph's edges is one thread's work */
     uint32_t reserved;
     const aether_excluded *exclude; /* [relations]; NULL: none */
+    aether_task *task;              /* looked at by the call and by the export of its result; NULL: none */
 } aether_sample_options;
 
 typedef struct aether_sampler aether_sampler;
@@ -556,9 +561,10 @@ int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether
                         uint32_t n, uint32_t *failed, aether_task *task, aether_error *err);
 
 /* Complete sample i, once. It stays in `out`, for export, until another is taken or made,
- * or its memory is released. */
+ * or its memory is released; `task` is looked at until then. */
 int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
-                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_error *err);
+                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_task *task,
+                      aether_error *err);
 void aether_group_release(aether_group *g);
 
 /* HGT sampling (Hu, Dong, Wang and Sun, "Heterogeneous Graph Transformer", WWW 2020):
@@ -570,6 +576,7 @@ typedef struct aether_hgt_options {
     const int64_t *num_samples; /* [types][hops], not negative */
     uint32_t num_hops;
     uint32_t max_neighbors; /* of a longer list only so many, at random, are seen in a hop; 0: all */
+    aether_task *task;      /* as in aether_sample_options */
 } aether_hgt_options;
 
 /* On a sampler of aether_sampler_create_typed; seeds[types] have no bounds.

@@ -172,7 +172,7 @@ static void check_group(aether_group *g, aether_sampler *alone, batches *b) {
         const uint32_t m = MEMBERS - 1 - i; /* in any order */
         counts x = {0}, y = {0};
         aether_sampler *s;
-        REQUIRE_OK(aether_group_take(g, m, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, &err), err);
+        REQUIRE_OK(aether_group_take(g, m, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err), err);
         REQUIRE_OK(aether_sample_typed(alone, b->seeds[m], &b->options[m], y.hop_nodes, y.hop_edges, y.nodes,
                                        y.edges, &err),
                    err);
@@ -218,14 +218,14 @@ TEST(what_is_wrong_with_one_sample_is_told) {
     CHECK_CODE(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err),
                AETHER_E_RANGE);
     CHECK_EQ(failed, 4);
-    CHECK_CODE(aether_group_take(group, 0, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, &err),
+    CHECK_CODE(aether_group_take(group, 0, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
                AETHER_E_INVALID);
     b.ids[4][1][0] = 0;
     CHECK_OK(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err), err);
-    CHECK_OK(aether_group_take(group, 1, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, &err), err);
-    CHECK_CODE(aether_group_take(group, 1, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, &err),
+    CHECK_OK(aether_group_take(group, 1, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err), err);
+    CHECK_CODE(aether_group_take(group, 1, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_group_take(group, MEMBERS, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, &err),
+    CHECK_CODE(aether_group_take(group, MEMBERS, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
                AETHER_E_INVALID);
     CHECK_CODE(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS + 1, &failed, NULL, &err),
                AETHER_E_INVALID);
@@ -271,7 +271,8 @@ TEST(taking_the_next_sample_releases_the_last) {
     CHECK_OK(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err), err);
     const uint64_t full = aether_group_memory(group);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        CHECK_OK(aether_group_take(group, i, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, &err), err);
+        CHECK_OK(aether_group_take(group, i, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
+                 err);
     CHECK(aether_sampler_memory(s) > 100000);
     aether_group_release(group);
     aether_group_release(group);

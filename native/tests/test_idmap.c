@@ -7,7 +7,7 @@ static void check_keys(ae_idmap *m, const uint64_t *keys, uint32_t n, uint64_t n
     aether_error err = {0};
     static uint64_t seen[5000];
     uint32_t count = 0;
-    REQUIRE_OK(ae_idmap_reserve(m, n, num_keys, NULL, 0, &err), err);
+    REQUIRE_OK(ae_idmap_reserve(m, n, num_keys, NULL, 0, NULL, &err), err);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t expected = 0;
         while (expected < count && seen[expected] != keys[i])
@@ -17,7 +17,7 @@ static void check_keys(ae_idmap *m, const uint64_t *keys, uint32_t n, uint64_t n
         if (expected == count)
             seen[count++] = keys[i];
         if (i == n / 2) /* grows in the middle */
-            REQUIRE_OK(ae_idmap_reserve(m, 3 * n, num_keys, seen, count, &err), err);
+            REQUIRE_OK(ae_idmap_reserve(m, 3 * n, num_keys, seen, count, NULL, &err), err);
     }
     for (uint32_t i = 0; i < count; i++)
         CHECK_EQ(ae_idmap_find(m, seen[i]), i);
@@ -55,7 +55,7 @@ TEST(wide_map) {
 TEST(too_many_ids_are_refused) {
     ae_idmap m = {0};
     aether_error err = {0};
-    CHECK_CODE(ae_idmap_reserve(&m, UINT32_MAX - 1, 10, NULL, 0, &err), AETHER_E_LIMIT);
+    CHECK_CODE(ae_idmap_reserve(&m, UINT32_MAX - 1, 10, NULL, 0, NULL, &err), AETHER_E_LIMIT);
     ae_idmap_free(&m);
 }
 

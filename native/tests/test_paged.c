@@ -128,11 +128,11 @@ static void compare_neighbors(const graph *g, const aether_topology *t) {
     aether_error err = {0};
     int64_t *wanted = calloc(g->num_edges + 1, 8), *got = calloc(g->num_edges + 1, 8);
     const uint64_t some = g->num_nodes < 40 ? g->num_nodes : 40;
-    CHECK_OK(aether_topology_degrees(g->ram, NULL, g->num_nodes, wanted, &err), err);
-    CHECK_OK(aether_topology_degrees(t, NULL, g->num_nodes, got, &err), err);
+    CHECK_OK(aether_topology_degrees(g->ram, NULL, g->num_nodes, wanted, NULL, &err), err);
+    CHECK_OK(aether_topology_degrees(t, NULL, g->num_nodes, got, NULL, &err), err);
     CHECK(!memcmp(wanted, got, 8 * g->num_nodes));
-    CHECK_OK(aether_topology_neighbors(g->ram, NULL, some, wanted, NULL, g->num_edges, &err), err);
-    CHECK_OK(aether_topology_neighbors(t, NULL, some, got, NULL, g->num_edges, &err), err);
+    CHECK_OK(aether_topology_neighbors(g->ram, NULL, some, wanted, NULL, g->num_edges, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, NULL, some, got, NULL, g->num_edges, NULL, &err), err);
     CHECK(!memcmp(wanted, got, 8 * g->indptr[some]));
     free(wanted);
     free(got);
@@ -389,7 +389,7 @@ TEST(graphs_without_nodes_or_edges) {
         aether_topology *t = open_paged(&g, NULL, &io);
         REQUIRE(t != NULL);
         int64_t degree = 7;
-        CHECK_CODE(aether_topology_degrees(t, NULL, n, &degree, NULL), AETHER_OK);
+        CHECK_CODE(aether_topology_degrees(t, NULL, n, &degree, NULL, NULL), AETHER_OK);
         CHECK_EQ(degree, n ? 0 : 7);
         aether_topology_destroy(t);
         aether_io_close(io);
@@ -408,7 +408,7 @@ TEST(spans_are_sorted_and_hold_everything_once) {
         jobs[j] = make_job(&g, &seed, 9000);
         total += jobs[j].count;
     }
-    CHECK_CODE(ae_spans_make(jobs, 3, place, &out, &n, NULL), AETHER_OK);
+    CHECK_CODE(ae_spans_make(jobs, 3, place, &out, &n, NULL, NULL), AETHER_OK);
     const ae_span *spans = out.data;
     for (uint64_t i = 0; i < n; i++) {
         CHECK(i == 0 || spans[i - 1].unit <= spans[i].unit);
@@ -532,13 +532,13 @@ TEST(lists_are_read_together) {
         CHECK(total > 2 * AE_READS_MOST);
         ae_reads reads = {0};
         visits v = {.g = &g, .lists = lists};
-        CHECK_OK(ae_reads_lists(&reads, t, lists, n, visit, &v, &err), err);
+        CHECK_OK(ae_reads_lists(&reads, t, lists, n, visit, &v, NULL, &err), err);
         CHECK_EQ(v.wrong, 0);
         CHECK_EQ(v.done, lists[v.list].degree);
         for (v.list++; v.list < n; v.list++)
             CHECK_EQ(lists[v.list].degree, 0);
         CHECK(v.pieces > 2 && ae_reads_memory(&reads) > 0);
-        CHECK_OK(ae_reads_lists(&reads, t, lists, 0, visit, &v, &err), err);
+        CHECK_OK(ae_reads_lists(&reads, t, lists, 0, visit, &v, NULL, &err), err);
         ae_reads_free(&reads);
         CHECK_EQ(ae_reads_memory(&reads), 0);
         free(lists);

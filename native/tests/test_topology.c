@@ -79,9 +79,9 @@ TEST(no_nodes_and_no_edges_are_a_topology) {
     aether_error err = {0};
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
-    CHECK_OK(aether_topology_neighbors(t, NULL, 0, NULL, NULL, 0, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, NULL, 0, NULL, NULL, 0, NULL, &err), err);
     int64_t node = 0, degree;
-    CHECK_CODE(aether_topology_degrees(t, &node, 1, &degree, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_topology_degrees(t, &node, 1, &degree, NULL, &err), AETHER_E_RANGE);
     aether_topology_destroy(t);
 }
 
@@ -94,7 +94,7 @@ static void check_neighbors(const aether_lists *lists, uint64_t (*id)(uint64_t))
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(lists, &t, &err), err);
     neighbors[TOTAL] = edges[TOTAL] = -5;
-    CHECK_OK(aether_topology_neighbors(t, nodes, 4, neighbors, edges, TOTAL, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, nodes, 4, neighbors, edges, TOTAL, NULL, &err), err);
     for (uint64_t i = 0; i < TOTAL; i++) {
         uint64_t e = i < LONG_LIST ? 3 + i : i - LONG_LIST; /* lists 0 and 2 adjoin */
         CHECK_EQ(neighbors[i], wide[e]);
@@ -137,9 +137,9 @@ TEST(either_output_may_be_left_out) {
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
     int64_t out[3], node = 0;
-    CHECK_OK(aether_topology_neighbors(t, &node, 1, out, NULL, 3, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, &node, 1, out, NULL, 3, NULL, &err), err);
     CHECK_EQ(out[2], narrow[2]);
-    CHECK_OK(aether_topology_neighbors(t, &node, 1, NULL, out, 3, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, &node, 1, NULL, out, 3, NULL, &err), err);
     CHECK_EQ(out[2], 2);
     aether_topology_destroy(t);
 }
@@ -152,11 +152,11 @@ TEST(capacity_is_never_exceeded) {
     int64_t out[7] = {0, 0, 0, -5, -5, -5, -5};
     const int64_t nodes[] = {0, 4};
     for (uint64_t capacity = 3; capacity < 7; capacity++) {
-        CHECK_CODE(aether_topology_neighbors(t, nodes, 2, out, NULL, capacity, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_topology_neighbors(t, nodes, 2, out, NULL, capacity, NULL, &err), AETHER_E_INVALID);
         CHECK_EQ(out[3], -5);
     }
-    CHECK_CODE(aether_topology_neighbors(t, nodes, 1, out, out, 2, &err), AETHER_E_INVALID);
-    CHECK_OK(aether_topology_neighbors(t, nodes, 2, out, NULL, 7, &err), err);
+    CHECK_CODE(aether_topology_neighbors(t, nodes, 1, out, out, 2, NULL, &err), AETHER_E_INVALID);
+    CHECK_OK(aether_topology_neighbors(t, nodes, 2, out, NULL, 7, NULL, &err), err);
     CHECK_EQ(out[6], narrow[NUM_EDGES - 1]);
     aether_topology_destroy(t);
 }
@@ -235,17 +235,17 @@ static void check_damage(uint32_t id_bytes) {
     int64_t node = 2;
     narrow[3 + 300] = NUM_NODES;
     wide[3 + 300] = NUM_NODES;
-    CHECK_CODE(aether_topology_neighbors(t, &node, 1, out, NULL, LONG_LIST, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_neighbors(t, &node, 1, out, NULL, LONG_LIST, NULL, &err), AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 303);
     CHECK_EQ(err.value, NUM_NODES);
     indptr[2] = 3 + LONG_LIST + 1; /* begins behind its end */
-    CHECK_CODE(aether_topology_degrees(t, &node, 1, out, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_degrees(t, &node, 1, out, NULL, &err), AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 2);
     indptr[2] = 3;
     indptr[3] = NUM_EDGES + 1; /* ends behind the last edge */
-    CHECK_CODE(aether_topology_degrees(t, &node, 1, out, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_degrees(t, &node, 1, out, NULL, &err), AETHER_E_CORRUPT);
     indptr[3] = NUM_EDGES;
-    CHECK_OK(aether_topology_degrees(t, &node, 1, out, &err), err);
+    CHECK_OK(aether_topology_degrees(t, &node, 1, out, NULL, &err), err);
     CHECK_EQ(out[0], NUM_EDGES - 3);
     aether_topology_destroy(t);
 }

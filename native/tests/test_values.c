@@ -83,7 +83,7 @@ static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
     uint64_t rounds = 1;
     int rc;
     while ((rc = ae_turns_take(&turns, count, &j->p, 1, most, look_up, j, err)) == AE_WANTED) {
-        rc = ae_pieces_read(&j->p, 1, &fetch, &staging, err);
+        rc = ae_pieces_read(&j->p, 1, &fetch, &staging, NULL, err);
         if (rc)
             break;
         rounds++;

@@ -4,9 +4,13 @@
  *   caller's thread          this library, in any thread
  *   cancel = 1       ---->   ae_task_cancelled(task): leave with AETHER_E_CANCELLED
  *   reads done/total <----   ae_task_begin(task, total), ae_task_add(task, n)
+ *   poll()           <----   the same ae_task_cancelled, every 50 ms, if the calling
+ *                            thread is the process's main thread
  *
  * Caveats: `task` may be NULL everywhere; `done` only grows, in steps of the
- * work units between two checks (some ten thousand items).
+ * work units between two checks (some ten thousand items). A look at a task costs
+ * a few nanoseconds; between two looks lie microseconds to milliseconds. No lock
+ * is held where a task is looked at: `poll` may run anything, this library included.
  */
 #ifndef AE_CORE_TASK_H
 #define AE_CORE_TASK_H
@@ -14,6 +18,13 @@
 #include "aether.h"
 
 #include <stdbool.h>
+
+#include "core/error.h"
+
+#define AE_TASK_ITEMS 65536 /* between two looks, where an item takes some nanoseconds */
+
+/* Ask the host, if it is time to. */
+bool ae_task_poll(aether_task *task);
 
 static inline void ae_task_begin(aether_task *task, uint64_t total) {
     if (!task)
@@ -27,8 +38,16 @@ static inline void ae_task_add(aether_task *task, uint64_t n) {
         __atomic_fetch_add(&task->done, n, __ATOMIC_RELAXED);
 }
 
-static inline bool ae_task_cancelled(const aether_task *task) {
-    return task && __atomic_load_n(&task->cancel, __ATOMIC_RELAXED) != 0;
+static inline bool ae_task_cancelled(aether_task *task) {
+    if (!task)
+        return false;
+    return __atomic_load_n(&task->cancel, __ATOMIC_RELAXED) != 0 || (task->poll && ae_task_poll(task));
+}
+
+/* AETHER_E_CANCELLED, and `what` was cancelled, or AETHER_OK. */
+static inline int ae_task_check(aether_task *task, const char *what, aether_error *err) {
+    return ae_task_cancelled(task) ? ae_error_set(err, AETHER_E_CANCELLED, "%s was cancelled", what)
+                                   : AETHER_OK;
 }
 
 #endif

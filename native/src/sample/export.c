@@ -3,10 +3,18 @@
 #include <stdbool.h>
 
 #include "core/error.h"
+#include "core/least.h"
 #include "sample/sampler.h"
 
 #define BLOCK  512
 #define INLINE static inline __attribute__((always_inline))
+
+/* Items [at, end) between two looks at the task, of n in all; leaves the function with its code. */
+#define EACH_STRETCH(n)                                                                                      \
+    for (uint64_t at = 0, end; at < (n); at = end)                                                           \
+        if ((end = ae_min_u64(at + AE_TASK_ITEMS, (n))), ae_task_cancelled(s->task))                         \
+            return false;                                                                                    \
+        else
 
 /* Each put_* is inlined once with bytes 4 and once with 8, so that its loops
  * have one element size and vectorise. */
@@ -17,75 +25,90 @@ INLINE void put(void *out, uint32_t bytes, uint64_t i, uint64_t value) {
         ((int64_t *)out)[i] = (int64_t)value;
 }
 
-INLINE void put_nodes(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict node) {
+INLINE bool put_nodes(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict node) {
     const uint64_t *keys = ae_nodes_keys(n);
     const uint64_t mask = s->node_bits ? (UINT64_C(1) << s->node_bits) - 1 : UINT64_MAX;
-    for (uint64_t i = 0; i < n->num_nodes; i++)
+    EACH_STRETCH(n->num_nodes)
+    for (uint64_t i = at; i < end; i++)
         put(node, bytes, i, keys[i] & mask);
+    return true;
 }
 
-INLINE void put_trees(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict batch) {
+INLINE bool put_trees(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict batch) {
     const uint64_t *keys = ae_nodes_keys(n);
-    for (uint64_t i = 0; i < n->num_nodes; i++)
+    EACH_STRETCH(n->num_nodes)
+    for (uint64_t i = at; i < end; i++)
         put(batch, bytes, i, keys[i] >> s->node_bits);
+    return true;
 }
 
-INLINE void put_rows(const ae_relation *r, uint32_t bytes, void *restrict row) {
+INLINE bool put_rows(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict row) {
     const uint32_t *rows = r->rows.data;
-    for (uint64_t i = 0; i < r->num_edges; i++)
+    EACH_STRETCH(r->num_edges)
+    for (uint64_t i = at; i < end; i++)
         put(row, bytes, i, rows[i]);
+    return true;
 }
 
 /* The nodes of slots [from, to), which are local ids 0, 1... Eight at a time and past the
  * end of a list, which the next one overwrites: most lists then cost one pass and no
  * mispredicted branch. */
-INLINE void put_layer(const ae_relation *r, uint64_t from, uint64_t to, uint32_t bytes, void *restrict col) {
+INLINE bool put_layer(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t to,
+                      uint32_t bytes, void *restrict col) {
     const uint64_t *first = ae_relation_first(r) + from;
     const uint64_t bulk = r->num_edges & ~UINT64_C(7);
-    for (uint64_t v = 0; v < to - from; v++) {
+    for (uint64_t v = 0, look = 0; v < to - from; v++) {
         uint64_t e = first[v];
+        if (e + v >= look) {
+            if (ae_task_cancelled(s->task))
+                return false;
+            look = e + v + AE_TASK_ITEMS;
+        }
         for (; e < first[v + 1] && e + 8 <= bulk; e += 8)
             for (uint64_t j = 0; j < 8; j++)
                 put(col, bytes, e + j, v);
         for (; e < first[v + 1]; e++)
             put(col, bytes, e, v);
     }
+    return true;
 }
 
-INLINE void put_cols(const ae_relation *r, uint32_t bytes, void *restrict col) {
+INLINE bool put_cols(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict col) {
     const uint64_t *layers = r->layers.data;
-    if (!r->num_layers)
-        put_layer(r, 0, r->num_expanded, bytes, col);
-    for (uint32_t i = 0; i < r->num_layers; i++)
-        put_layer(r, layers[i], i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded, bytes, col);
+    bool done = r->num_layers || put_layer(s, r, 0, r->num_expanded, bytes, col);
+    for (uint32_t i = 0; done && i < r->num_layers; i++)
+        done =
+            put_layer(s, r, layers[i], i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded, bytes, col);
+    return done;
 }
 
-INLINE void put_edges(const ae_relation *r, uint32_t bytes, void *restrict edge) {
+INLINE bool put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge) {
     const aether_topology *t = r->topology;
     const uint64_t *positions = r->positions.data;
     uint64_t ids[BLOCK];
     for (uint64_t at = 0; at < r->num_edges; at += BLOCK) {
         uint64_t n = r->num_edges - at < BLOCK ? r->num_edges - at : BLOCK;
+        if (at % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
+            return false;
         t->ops->edge_ids(t, positions + at, n, ids);
         for (uint64_t i = 0; i < n; i++)
             put(edge, bytes, at + i, ids[i]);
     }
+    return true;
 }
 
-INLINE void put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch) {
-    if (node)
-        put_nodes(s, n, bytes, node);
-    if (batch)
-        put_trees(s, n, bytes, batch);
+INLINE bool put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch) {
+    return (!node || put_nodes(s, n, bytes, node)) && (!batch || put_trees(s, n, bytes, batch));
 }
 
-INLINE void put_relation(const ae_relation *r, uint32_t bytes, void *row, void *col, void *edge) {
-    if (row)
-        put_rows(r, bytes, row);
-    if (col)
-        put_cols(r, bytes, col);
-    if (edge)
-        put_edges(r, bytes, edge);
+INLINE bool put_relation(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *row, void *col,
+                         void *edge) {
+    return (!row || put_rows(s, r, bytes, row)) && (!col || put_cols(s, r, bytes, col)) &&
+           (!edge || put_edges(s, r, bytes, edge));
+}
+
+static int end_export(bool done, aether_error *err) {
+    return done ? AETHER_OK : ae_error_set(err, AETHER_E_CANCELLED, "copying a sample was cancelled");
 }
 
 static int check_bytes(uint32_t out_bytes, bool fits_int32, aether_error *err) {
@@ -115,11 +138,7 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t 
         return rc;
     if (batch && !s->node_bits && n->num_nodes)
         return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
-    if (out_bytes == 4)
-        put_type(s, n, 4, node, batch);
-    else
-        put_type(s, n, 8, node, batch);
-    return AETHER_OK;
+    return end_export(out_bytes == 4 ? put_type(s, n, 4, node, batch) : put_type(s, n, 8, node, batch), err);
 }
 
 int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
@@ -132,11 +151,8 @@ int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint3
     int rc = check_bytes(out_bytes, fits, err);
     if (rc || (rc = check_count("edges", count, r->num_edges, err)) != 0)
         return rc;
-    if (out_bytes == 4)
-        put_relation(r, 4, row, col, edge);
-    else
-        put_relation(r, 8, row, col, edge);
-    return AETHER_OK;
+    return end_export(
+        out_bytes == 4 ? put_relation(s, r, 4, row, col, edge) : put_relation(s, r, 8, row, col, edge), err);
 }
 
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
@@ -172,13 +188,14 @@ int aether_sample_export_layers(const aether_sampler *s, int64_t *out, uint64_t 
     int rc = check_count("numbers", count, count_layers(s), err);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < s->num_types; out += s->nodes[i++].num_nodes)
-        put_nodes(s, &s->nodes[i], 8, out);
-    for (uint32_t i = 0; i < s->num_relations; i++) {
+    bool done = true;
+    for (uint32_t i = 0; done && i < s->num_types; out += s->nodes[i++].num_nodes)
+        done = put_nodes(s, &s->nodes[i], 8, out);
+    for (uint32_t i = 0; done && i < s->num_relations; i++) {
         const ae_relation *r = &s->relations[i];
-        put_rows(r, 8, out);
-        put_edges(r, 8, out + r->num_edges);
-        out = put_offsets(r, out + 2 * r->num_edges);
+        done = put_rows(s, r, 8, out) && put_edges(s, r, 8, out + r->num_edges);
+        if (done)
+            out = put_offsets(r, out + 2 * r->num_edges);
     }
-    return AETHER_OK;
+    return end_export(done, err);
 }

@@ -21,6 +21,7 @@
 #define GROUP 64                  /* nodes */
 #define CHUNK 512                 /* nodes handed out at a time */
 #define PIECE 256                 /* positions fetched at a time */
+#define LOOK  64                  /* pieces between two looks at the task */
 #define CELLS (UINT64_C(1) << 18) /* of the table, filled at a time where many are read at once */
 
 typedef struct fan {
@@ -52,8 +53,12 @@ static int fetch_row(const fan *f, uint64_t i, uint64_t count, aether_error *err
     uint64_t positions[PIECE];
     for (uint64_t done = 0; done < count;) {
         uint64_t n = count - done < PIECE ? count - done : PIECE;
+        int rc =
+            done / PIECE % LOOK == LOOK - 1 ? ae_task_check(f->task, "drawing neighbours", err) : AETHER_OK;
+        if (rc)
+            return rc;
         memcpy(positions, row + done, n * sizeof *positions);
-        int rc = f->t->ops->fetch(f->t, positions, n, (uint64_t *)row + done, err);
+        rc = f->t->ops->fetch(f->t, positions, n, (uint64_t *)row + done, err);
         if (rc)
             return rc;
         done += n;
@@ -117,7 +122,7 @@ static int fan_rows(fan *f, uint64_t first, uint64_t n, together *g, aether_erro
         total += rc ? 0 : counts[i];
     }
     if (!rc)
-        rc = ae_reads_fetch(&g->reads, f->t, positions, total, ids, NULL, err);
+        rc = ae_reads_fetch(&g->reads, f->t, positions, total, ids, f->task, err);
     for (uint64_t i = 0; !rc && i < n; ids += counts[i++]) {
         int64_t *row = f->out + (first + i) * f->k;
         memcpy(row, ids, counts[i] * sizeof *row);

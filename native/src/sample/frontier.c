@@ -96,7 +96,9 @@ static void prepare_task(void *ctx, uint64_t task, uint32_t worker) {
     const uint64_t end = begin + TASK_BLOCKS * BLOCK < p->count ? begin + TASK_BLOCKS * BLOCK : p->count;
     for (uint64_t at = begin; at < end && !ae_failure_seen(&p->failure); at += BLOCK) {
         aether_error error = {0};
-        int rc = prepare_block(p, at, end - at < BLOCK ? end - at : BLOCK, &error);
+        int rc = ae_sample_check(p->s, &error);
+        if (!rc)
+            rc = prepare_block(p, at, end - at < BLOCK ? end - at : BLOCK, &error);
         if (rc)
             ae_failure_note(&p->failure, rc, &error);
     }

@@ -176,13 +176,13 @@ static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
 }
 
 /* What all members want of each of a relation's values. */
-static int read_wanted(aether_group *g, uint32_t relation, aether_error *err) {
+static int read_wanted(aether_group *g, uint32_t relation, aether_task *task, aether_error *err) {
     int rc = AETHER_OK;
     for (uint32_t k = 0; !rc && k < AE_RELATION_PIECES; k++) {
         for (uint32_t i = 0; i < g->size; i++)
             g->pieces[i] = &g->members[i].sampler->relations[relation].pieces[k];
         if (g->pieces[0]->values)
-            rc = ae_pieces_read(g->pieces, g->size, g->jobs, &g->staging, err);
+            rc = ae_pieces_read(g->pieces, g->size, g->jobs, &g->staging, task, err);
     }
     return rc;
 }
@@ -197,9 +197,10 @@ static int plan_layer(layer *l, aether_task *task, aether_error *err) {
         int rc = ae_failure_take(&l->failure, err);
         if (rc || !atomic_load_explicit(&l->wanted, memory_order_relaxed))
             return rc;
-        if (ae_task_cancelled(task))
-            return ae_error_set(err, AETHER_E_CANCELLED, "sampling was cancelled");
-        rc = read_wanted(g, l->relation, err);
+        rc = ae_task_check(task, "sampling", err);
+        if (rc)
+            return rc;
+        rc = read_wanted(g, l->relation, task, err);
         if (rc)
             return rc;
     }
@@ -214,21 +215,25 @@ static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
     const ae_hop *h = &m->hops[l->relation];
     ae_lane *lane = &l->g->lanes[worker];
     int rc = lend_map(lane, m->sampler, h->r->to, h->num_edges, &error);
-    if (rc) {
-        ae_failure_note(&l->failure, rc, &error);
-        return;
+    if (!rc) {
+        rc = ae_hop_relabel_all(h, &m->jobs[l->relation], &error);
+        return_map(lane, m->sampler, h->r->to);
     }
-    ae_hop_relabel_all(h, &m->jobs[l->relation]);
-    return_map(lane, m->sampler, h->r->to);
+    if (rc)
+        ae_failure_note(&l->failure, rc, &error);
 }
 
 /* Lists in memory need no grouping, but come through the same door. */
-static int fetch_plainly(const aether_topology *t, const ae_fetch *job, aether_error *err) {
+static int fetch_plainly(const aether_topology *t, const ae_fetch *job, aether_task *task,
+                         aether_error *err) {
     uint64_t ids[256];
     for (uint64_t at = 0; at < job->count;) {
         const uint64_t n = job->count - at < 256 ? job->count - at : 256;
+        int rc = ae_task_check(task, "sampling", err);
+        if (rc)
+            return rc;
         t->ops->prefetch(t, job->positions + at, n);
-        int rc = t->ops->fetch(t, job->positions + at, n, ids, err);
+        rc = t->ops->fetch(t, job->positions + at, n, ids, err);
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n; i++, at++)
@@ -248,7 +253,7 @@ static int fetch_layer(aether_group *g, uint32_t relation, aether_task *task, ae
         return t->ops->fetch_many(t, g->jobs, g->size, &g->staging, task, err);
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < g->size; i++)
-        rc = fetch_plainly(t, &g->jobs[i], err);
+        rc = fetch_plainly(t, &g->jobs[i], task, err);
     return rc;
 }
 
@@ -275,7 +280,7 @@ static void note_edges(const aether_group *g, uint32_t hop) {
 }
 
 static int begin_member(aether_group *g, uint32_t i, const aether_seeds *seeds,
-                        const aether_sample_options *options, aether_error *err) {
+                        const aether_sample_options *options, aether_task *task, aether_error *err) {
     ae_member *m = &g->members[i];
     const uint64_t columns = (uint64_t)options->num_hops + 1;
     const uint64_t numbers = columns * g->num_types + (uint64_t)options->num_hops * g->num_relations;
@@ -285,6 +290,7 @@ static int begin_member(aether_group *g, uint32_t i, const aether_seeds *seeds,
     m->counts = counts;
     memset(counts, 0, numbers * sizeof *counts);
     int rc = ae_sample_begin(m->sampler, seeds, options, &m->plan, err);
+    m->sampler->task = task;
     m->plan.num_threads = 1; /* the members themselves are spread over threads */
     for (uint32_t t = 0; !rc && t < g->num_types; t++)
         counts[t * columns] = m->sampler->nodes[t].num_nodes;
@@ -319,7 +325,7 @@ int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether
     g->size = n;
     for (uint32_t i = 0; !rc && i < n; i++) {
         *failed = i;
-        rc = begin_member(g, i, seeds + (uint64_t)i * g->num_types, &options[i], err);
+        rc = begin_member(g, i, seeds + (uint64_t)i * g->num_types, &options[i], task, err);
     }
     for (uint32_t hop = 0; !rc && hop < options[0].num_hops; hop++) {
         for (uint32_t r = 0; !rc && r < g->num_relations; r++)
@@ -353,7 +359,7 @@ static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t
     }
     for (uint32_t r = 0; !rc && r < g->num_relations; r++)
         if (m->jobs[r].count)
-            ae_hop_relabel_all(&m->hops[r], &m->jobs[r]);
+            rc = ae_hop_relabel_all(&m->hops[r], &m->jobs[r], err);
     if (!rc && hops)
         ae_sample_advance(m->sampler, &m->plan, (uint32_t)hops - 1, m->counts);
     if (!rc)
@@ -370,7 +376,8 @@ void aether_group_release(aether_group *g) {
 }
 
 int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
-                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_error *err) {
+                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_task *task,
+                      aether_error *err) {
     aether_group_release(g);
     *out = NULL;
     if (i >= g->size || !g->members[i].waits)
@@ -378,6 +385,7 @@ int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t
     ae_member *m = &g->members[i];
     const uint64_t hops = m->plan.num_hops;
     m->waits = false;
+    m->sampler->task = task;
     g->taken = i;
     int rc = complete(g, m, num_nodes, num_edges, err);
     if (rc) {

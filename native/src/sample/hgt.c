@@ -9,6 +9,7 @@
 #include "sample/reservoir.h"
 
 #define CHUNK 256 /* entries whose cache misses overlap */
+#define LOOK  64  /* chunks between two looks at the task */
 
 typedef struct work {
     aether_sampler *s;
@@ -65,12 +66,13 @@ static int start_budgets(aether_sampler *s, aether_error *err) {
 }
 
 /* Room for `more` nodes of a type that has num_ids. */
-static int reserve_budget(ae_budget *b, uint64_t more, uint64_t num_ids, aether_error *err) {
+static int reserve_budget(ae_budget *b, uint64_t more, uint64_t num_ids, aether_task *task,
+                          aether_error *err) {
     uint64_t bound = more < num_ids - b->size ? b->size + more : num_ids;
     int rc = ae_scratch_reserve(&b->nodes, (bound + 1) * sizeof(uint64_t), b->size * sizeof(uint64_t), err);
     if (!rc)
         rc = ae_scratch_reserve(&b->scores, (bound + 1) * sizeof(double), b->size * sizeof(double), err);
-    return rc ? rc : ae_idmap_reserve(&b->map, bound, num_ids, b->nodes.data, b->size, err);
+    return rc ? rc : ae_idmap_reserve(&b->map, bound, num_ids, b->nodes.data, b->size, task, err);
 }
 
 /* The node is written before it is known to be new; a known one is overwritten by the next. */
@@ -88,7 +90,7 @@ static int add_seeds(aether_sampler *s, aether_error *err) {
     for (uint32_t t = 0; t < s->num_types; t++) {
         const ae_nodes *n = &s->nodes[t];
         ae_budget *b = &s->hgt->budgets[t];
-        int rc = reserve_budget(b, n->num_seeds, n->num_ids, err);
+        int rc = reserve_budget(b, n->num_seeds, n->num_ids, s->task, err);
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n->num_seeds; i++)
@@ -135,7 +137,13 @@ static int plan(const work *w, spread *p, uint32_t relation) {
     ae_scratch *positions = &w->s->hgt->positions;
     int rc = ae_scratch_reserve(positions, p->total * sizeof(uint64_t), 0, w->err);
     p->positions = positions->data;
-    for (uint64_t i = 0, at = 0; !rc && i < p->count; i++) {
+    for (uint64_t i = 0, at = 0, look = 0; !rc && i < p->count; i++) {
+        if (at >= look) {
+            rc = ae_sample_check(w->s, w->err);
+            if (rc)
+                break;
+            look = at + AE_TASK_ITEMS;
+        }
         uint64_t count = take(w, p->lists[i].degree);
         if (count < p->lists[i].degree)
             rc = ae_plan_positions(p->lists[i], count, false, ae_rng_stream(base, keys[i], AE_RNG_NO_SEED),
@@ -181,10 +189,13 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
 static int run_chunks(const work *w, spread *p) {
     uint64_t ids[2][CHUNK], chunks = (p->total + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
+        int rc = c % LOOK ? AETHER_OK : ae_sample_check(w->s, w->err);
+        if (rc)
+            return rc;
         if (c < chunks)
             p->t->ops->prefetch(p->t, p->positions + c * CHUNK, chunk_size(p, c));
         if (c >= 1 && c <= chunks) {
-            int rc = fetch_chunk(w, p, c - 1, ids[(c - 1) % 2]);
+            rc = fetch_chunk(w, p, c - 1, ids[(c - 1) % 2]);
             if (rc)
                 return rc;
         }
@@ -209,8 +220,10 @@ static int run_together(const work *w, spread *p) {
     if (rc)
         return rc;
     const uint64_t *ids = w->s->neighbors.data;
-    rc = ae_reads_fetch(&w->s->reads, p->t, p->positions, p->total, w->s->neighbors.data, NULL, w->err);
+    rc = ae_reads_fetch(&w->s->reads, p->t, p->positions, p->total, w->s->neighbors.data, w->s->task, w->err);
     for (uint64_t at = 0; !rc && at < p->total; at += CHUNK) {
+        if (at / CHUNK % LOOK == 0 && (rc = ae_sample_check(w->s, w->err)) != AETHER_OK)
+            break;
         const uint64_t n = chunk_size(p, at / CHUNK);
         for (uint64_t i = 0; i < n; i++)
             ae_idmap_prefetch(&p->budget->map, ids[at + i]);
@@ -232,7 +245,7 @@ static int spread_relation(const work *w, uint32_t relation) {
     if (!rc)
         rc = plan(w, &p, relation);
     if (!rc)
-        rc = reserve_budget(p.budget, p.total, w->s->nodes[r->to].num_ids, w->err);
+        rc = reserve_budget(p.budget, p.total, w->s->nodes[r->to].num_ids, w->s->task, w->err);
     if (rc)
         return rc;
     return ae_reads_pay(p.t) ? run_together(w, &p) : run_chunks(w, &p);
@@ -268,11 +281,14 @@ static int draw_type(const work *w, uint32_t type) {
     ae_reservoir drawn = {w->s->sets[0].data, 0, count};
     const uint64_t base = ae_rng_base(w->o->key, w->hop, type), *nodes = b->nodes.data;
     const double *scores = b->scores.data;
-    for (uint64_t slot = 0; slot < b->size; slot++)
+    for (uint64_t slot = 0; slot < b->size; slot++) {
+        if (slot % AE_TASK_ITEMS == 0 && (rc = ae_sample_check(w->s, w->err)) != AETHER_OK)
+            return rc;
         if (scores[slot] > 0) {
             uint64_t stream = ae_rng_stream(base, nodes[slot], AE_RNG_NO_SEED);
             ae_reservoir_offer(&drawn, scores[slot] * scores[slot], ae_rng_draw(stream, 0), slot);
         }
+    }
     ae_reservoir_sort_by_key(&drawn);
     return move_drawn(w, &w->s->nodes[type], b, &drawn);
 }
@@ -307,6 +323,7 @@ static int run_hop(const work *w, uint64_t *hop_nodes) {
 static int run(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *o, uint64_t *hop_nodes,
                aether_error *err) {
     int rc = check_options(s, o, err);
+    s->task = o->task;
     if (!rc)
         rc = ae_sample_start(s, seeds, err);
     if (!rc)

@@ -17,6 +17,7 @@
 #include "sample/failure.h"
 
 #define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
+#define LOOK           64    /* chunks between two looks at the task */
 #define BLOCK_NODES    1024  /* nodes per parallel task */
 #define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
 
@@ -72,7 +73,9 @@ static int run_chunks(const run *r) {
     uint64_t chunks = (r->hop.num_edges + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
         window ahead = chunk_at(r, c);
-        int rc = plan_until(r, ahead.at + ahead.n, &planned);
+        int rc = c % LOOK ? AETHER_OK : ae_sample_check(r->hop.s, r->err);
+        if (!rc)
+            rc = plan_until(r, ahead.at + ahead.n, &planned);
         if (rc)
             return rc;
         r->t->ops->prefetch(r->t, r->positions + ahead.at, ahead.n);
@@ -94,9 +97,12 @@ static int fetch_range(const run *r, uint64_t from, uint64_t to, aether_error *e
     for (uint64_t at = from; at < to; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
         uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
+        int rc = (at - from) / CHUNK % LOOK ? AETHER_OK : ae_sample_check(r->hop.s, err);
+        if (rc)
+            return rc;
         t->ops->prefetch(t, r->positions + asked, ahead);
         asked += ahead;
-        int rc = t->ops->fetch(t, r->positions + at, n, r->neighbors + at, err);
+        rc = t->ops->fetch(t, r->positions + at, n, r->neighbors + at, err);
         if (rc)
             return rc;
     }
@@ -110,6 +116,8 @@ static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
     uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
     uint64_t first_edge = r->first[from] - h->first_edge, end = r->first[to] - h->first_edge, node = from;
     aether_error err = {0};
+    if (ae_failure_seen(&r->failure))
+        return;
     int rc = ae_hop_plan(h, from, to, &h->s->sets[worker], &err);
     if (!rc)
         rc = fetch_range(r, first_edge, end, &err);
@@ -133,6 +141,8 @@ static int run_parallel(run *r) {
     ae_hop_prefetch(&r->hop, r->neighbors, chunk_at(r, 0).n);
     for (uint64_t c = 0; c * CHUNK < r->hop.num_edges; c++) {
         window now = chunk_at(r, c), next = chunk_at(r, c + 1);
+        if (c % LOOK == 0 && (rc = ae_sample_check(s, r->err)) != AETHER_OK)
+            return rc;
         ae_hop_prefetch(&r->hop, r->neighbors + next.at, next.n);
         ae_hop_relabel(&r->hop, r->neighbors + now.at, now.n, r->rows + now.at);
     }
@@ -149,10 +159,8 @@ static int run_fetched(const ae_hop *h, aether_error *err) {
     if (!rc)
         rc = ae_hop_ask(h, &job, err);
     if (!rc)
-        rc = t->ops->fetch_many(t, &job, 1, &h->s->staging, NULL, err);
-    if (!rc)
-        ae_hop_relabel_all(h, &job);
-    return rc;
+        rc = t->ops->fetch_many(t, &job, 1, &h->s->staging, h->s->task, err);
+    return rc ? rc : ae_hop_relabel_all(h, &job, err);
 }
 
 static int run_hop(const ae_hop *h, aether_error *err) {
@@ -174,7 +182,7 @@ static int take_turns(ae_hop *h, aether_error *err) {
     aether_sampler *s = h->s;
     int rc;
     while ((rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err)) == AE_WANTED)
-        if ((rc = ae_relation_read(h->r, &s->staging, err)))
+        if ((rc = ae_relation_read(h->r, &s->staging, s->task, err)))
             break;
     return rc;
 }

@@ -60,7 +60,7 @@ int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err);
 int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err);
 
 /* Relabel all that was asked for and has come. */
-void ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job);
+int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err);
 
 /* In a disjoint sample a neighbour belongs to the tree of its destination: ids of n
  * edges become keys. `node` is the frontier node that this has come to, 0 at first. */

@@ -114,9 +114,15 @@ int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, ae
         return AETHER_OK;
     const uint64_t *first = ae_hop_first(h);
     const uint64_t room = first[to] - h->first_edge;
-    uint64_t *positions = ae_hop_positions(h);
+    uint64_t *positions = ae_hop_positions(h), look = first[from] - h->first_edge + AE_TASK_ITEMS;
     for (uint64_t i = from; i < to; i++) {
         uint64_t count = first[i + 1] - first[i], at = first[i] - h->first_edge;
+        if (at >= look) {
+            int rc = ae_sample_check(h->s, err);
+            if (rc)
+                return rc;
+            look = at + AE_TASK_ITEMS;
+        }
         int rc = count ? plan_node(h, i, count, positions + at, room - at, set, err) : AETHER_OK;
         if (rc)
             return rc;
@@ -179,6 +185,7 @@ int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
 }
 
 #define CHUNK 256
+#define LOOK  64 /* chunks between two looks at the task */
 
 static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, uint64_t *ids) {
     const uint64_t n = job->count - at < CHUNK ? job->count - at : CHUNK;
@@ -190,11 +197,14 @@ static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, ui
     return n;
 }
 
-void ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job) {
+int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err) {
     uint64_t ids[2][CHUNK], count[2] = {0, 0}, node = 0;
     uint32_t *rows = ae_hop_rows(h);
     for (uint64_t at = 0, c = 0; at < job->count + CHUNK; at += CHUNK, c++) {
         uint64_t *next = ids[c % 2], *now = ids[(c + 1) % 2];
+        int rc = c % LOOK ? AETHER_OK : ae_sample_check(h->s, err);
+        if (rc)
+            return rc;
         count[c % 2] = at < job->count ? read_chunk(h, job, at, next) : 0;
         if (h->s->node_bits && count[c % 2])
             ae_hop_add_trees(h, at, count[c % 2], next, &node);
@@ -202,6 +212,7 @@ void ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job) {
         if (c)
             ae_hop_relabel(h, now, count[(c + 1) % 2], rows + at - CHUNK);
     }
+    return AETHER_OK;
 }
 
 /* ---- relabelling ---- */

@@ -3,10 +3,14 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/least.h"
+#include "core/task.h"
 
 /* DIRECT wins while its table is at most this many times the hashed one: one
  * access, no probing. Beyond, memory would follow the graph and not the batch. */
 #define DIRECT_FACTOR 2
+
+#define WIPE_BYTES (UINT64_C(64) << 20) /* between two looks at the task */
 
 static uint64_t slot_bytes(ae_idmap_kind kind) {
     return kind == AE_IDMAP_DIRECT   ? sizeof(uint32_t)
@@ -33,10 +37,21 @@ void ae_idmap_restart(ae_idmap *m, uint64_t count) {
         m->base += (uint32_t)count;
 }
 
-static int clear(ae_idmap *m, uint64_t bytes, aether_error *err) {
+static int wipe(const ae_scratch *memory, aether_task *task, aether_error *err) {
+    for (uint64_t at = 0; at < memory->bytes; at += WIPE_BYTES) {
+        int rc = ae_task_check(task, "sampling", err);
+        if (rc)
+            return rc;
+        memset((char *)memory->data + at, 0, ae_min_u64(WIPE_BYTES, memory->bytes - at));
+    }
+    return AETHER_OK;
+}
+
+static int clear(ae_idmap *m, uint64_t bytes, aether_task *task, aether_error *err) {
     if (bytes <= m->memory.bytes) {
-        if (m->memory.bytes) /* a graph without nodes: data is NULL */
-            memset(m->memory.data, 0, m->memory.bytes);
+        int rc = wipe(&m->memory, task, err);
+        if (rc)
+            return rc;
     } else {
         int rc = ae_scratch_reserve(&m->memory, bytes, 0, err);
         if (rc)
@@ -57,17 +72,21 @@ static bool fits(const ae_idmap *m, uint64_t bound, uint64_t entries, uint64_t n
     return m->capacity >= hashed_capacity(entries);
 }
 
-static void put_back(ae_idmap *m, const uint64_t *keys, uint64_t count) {
+static int put_back(ae_idmap *m, const uint64_t *keys, uint64_t count, aether_task *task, aether_error *err) {
     const uint64_t ahead = 16;
     for (uint64_t i = 0; i < count; i++) {
+        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_task_check(task, "sampling", err);
+        if (rc)
+            return rc;
         if (i + ahead < count)
             ae_idmap_prefetch(m, keys[i + ahead]);
         ae_idmap_add(m, keys[i], (uint32_t)i);
     }
+    return AETHER_OK;
 }
 
 int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint64_t *keys, uint64_t count,
-                     aether_error *err) {
+                     aether_task *task, aether_error *err) {
     uint64_t entries = bound < num_keys ? bound : num_keys;
     if (bound >= UINT32_MAX - 1)
         return ae_error_set(err, AETHER_E_LIMIT, "a sample holds at most 2^32 - 3 nodes");
@@ -76,13 +95,13 @@ int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint6
     ae_idmap_kind kind = choose_kind(entries, num_keys);
     /* An eighth more, so that slightly larger batches do not clear it again. */
     uint64_t capacity = kind == AE_IDMAP_DIRECT ? num_keys : hashed_capacity(entries + entries / 8);
-    int rc = clear(m, capacity * slot_bytes(kind), err);
+    m->kind = AE_IDMAP_NONE; /* half cleared is not usable */
+    int rc = clear(m, capacity * slot_bytes(kind), task, err);
     if (rc)
         return rc;
     m->kind = kind;
     m->capacity = capacity;
-    put_back(m, keys, count);
-    return AETHER_OK;
+    return put_back(m, keys, count, task, err);
 }
 
 void ae_idmap_free(ae_idmap *m) {

@@ -46,7 +46,7 @@ void ae_idmap_restart(ae_idmap *m, uint64_t count);
  * held are keys[i] -> i, of equal keys the first, and are put back if the table
  * changes. AETHER_E_LIMIT from 2^32 - 2 ids on. */
 int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint64_t *keys, uint64_t count,
-                     aether_error *err);
+                     aether_task *task, aether_error *err);
 
 void ae_idmap_free(ae_idmap *m);
 

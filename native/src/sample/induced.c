@@ -8,6 +8,7 @@
 #include "sample/frontier.h"
 
 #define BLOCK    256
+#define LOOK     64    /* blocks of a list between two looks at the task */
 #define TOGETHER 65536 /* lists, where many are read at once */
 
 typedef struct walk {
@@ -50,14 +51,16 @@ static void keep_sampled(walk *w, uint64_t n) {
     }
 }
 
-static int walk_list(walk *w, ae_list list) {
+static int walk_list(const aether_sampler *s, walk *w, ae_list list) {
     const aether_topology *t = w->r->topology;
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
         uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
         for (uint64_t i = 0; i < n; i++)
             w->positions[i] = list.start + at + i;
         t->ops->prefetch(t, w->positions, n);
-        int rc = reserve(w, n);
+        int rc = at / BLOCK % LOOK == LOOK - 1 ? ae_sample_check(s, w->err) : AETHER_OK;
+        if (!rc)
+            rc = reserve(w, n);
         if (!rc)
             rc = t->ops->fetch(t, w->positions, n, w->ids, w->err);
         if (rc)
@@ -78,7 +81,7 @@ static int walk_node(const aether_sampler *s, walk *w, uint64_t key, ae_list lis
     if (rc)
         return rc;
     enter_list(s, w, key, list);
-    return walk_list(w, list);
+    return walk_list(s, w, list);
 }
 
 /* The lists of n nodes, at most BLOCK: found together, so that their cache misses overlap. */
@@ -88,7 +91,9 @@ static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, ui
     ae_list lists[BLOCK];
     for (uint64_t i = 0; i < n; i++)
         nodes[i] = ae_key_node(s, keys[i]);
-    int rc = t->ops->locate(t, nodes, n, lists, w->err);
+    int rc = ae_sample_check(s, w->err);
+    if (!rc)
+        rc = t->ops->locate(t, nodes, n, lists, w->err);
     if (rc)
         return rc;
     for (uint64_t i = 0; i < n; i++)
@@ -128,7 +133,9 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
     (void)err; /* w->err is the same */
     for (uint64_t i = 0; i < n; i += BLOCK) {
         const uint64_t some = n - i < BLOCK ? n - i : BLOCK;
-        int rc = reserve(w, some);
+        int rc = i / BLOCK % LOOK ? AETHER_OK : ae_sample_check(g->s, w->err);
+        if (!rc)
+            rc = reserve(w, some);
         if (rc)
             return rc;
         for (uint64_t j = 0; j < some; j++) {
@@ -166,7 +173,7 @@ static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, 
     int rc;
     while ((rc = ae_turns_take(&w->r->turns, n, p, num_pieces, ae_pieces_most(staging), cut_list, &c,
                                w->err)) == AE_WANTED)
-        if ((rc = ae_relation_read(w->r, staging, w->err)))
+        if ((rc = ae_relation_read(w->r, staging, s->task, w->err)))
             break;
     return rc;
 }
@@ -186,7 +193,7 @@ static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint6
         rc = restrict_all(s, w, keys, lists, n);
     together g = {s, w, keys, lists, first, 0};
     if (!rc)
-        rc = ae_reads_lists(&s->reads, t, lists, n, keep_read, &g, w->err);
+        rc = ae_reads_lists(&s->reads, t, lists, n, keep_read, &g, s->task, w->err);
     begin_lists(&g, rc ? 0 : n);
     return rc;
 }

@@ -74,7 +74,7 @@ static inline void ae_lanes_make(uint64_t *memory, uint64_t capacity, ae_lanes *
 static inline int ae_lanes_fetch(const ae_walks *w, const ae_lanes *l, const uint64_t *positions, uint64_t n,
                                  uint64_t *ids, aether_error *err) {
     if (l->reads)
-        return ae_reads_fetch(l->reads, w->t, positions, n, ids, NULL, err);
+        return ae_reads_fetch(l->reads, w->t, positions, n, ids, w->task, err);
     w->t->ops->prefetch(w->t, positions, n);
     return w->t->ops->fetch(w->t, positions, n, ids, err);
 }

@@ -68,7 +68,7 @@ static int read_behind(const ae_walks *w, const ae_lanes *l, const ae_pending *p
     for (uint64_t k = 0; !rc && k < num_asking; k++)
         ((ae_list *)lists.data)[k] = l->behind[p->asking[k]];
     if (!rc)
-        rc = ae_reads_lists(l->reads, w->t, lists.data, num_asking, look_for, &q, err);
+        rc = ae_reads_lists(l->reads, w->t, lists.data, num_asking, look_for, &q, w->task, err);
     ae_scratch_free(&lists);
     return rc;
 }

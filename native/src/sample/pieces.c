@@ -31,7 +31,7 @@ static int reserve(ae_pieces *p, aether_error *err) {
     if (!rc)
         rc = ae_scratch_reserve(&p->asked, (room + 1) * sizeof(uint64_t), p->count * sizeof(uint64_t), err);
     if (!rc)
-        rc = ae_idmap_reserve(&p->map, room + 1, pieces, p->asked.data, p->count, err);
+        rc = ae_idmap_reserve(&p->map, room + 1, pieces, p->asked.data, p->count, NULL, err);
     if (!rc)
         p->room = room; /* only now: a refusal may have let one of the three grow */
     return rc;
@@ -69,14 +69,15 @@ int ae_pieces_ask(ae_pieces *p, uint64_t at, uint64_t n, aether_error *err) {
     return rc;
 }
 
-int ae_pieces_read(ae_pieces *const *p, uint32_t n, ae_fetch *jobs, ae_staging *staging, aether_error *err) {
+int ae_pieces_read(ae_pieces *const *p, uint32_t n, ae_fetch *jobs, ae_staging *staging, aether_task *task,
+                   aether_error *err) {
     uint32_t asking = 0;
     for (uint32_t i = 0; i < n; i++)
         if (ae_pieces_wanted(p[i]))
             jobs[asking++] = ae_pieces_job(p[i]);
     if (!asking)
         return AETHER_OK;
-    int rc = ae_values_read(p[0]->values, jobs, asking, staging, NULL, err);
+    int rc = ae_values_read(p[0]->values, jobs, asking, staging, task, err);
     for (uint32_t i = 0; !rc && i < n; i++)
         p[i]->read = p[i]->count;
     return rc;

@@ -49,6 +49,7 @@ static inline ae_fetch ae_pieces_job(const ae_pieces *p) {
 }
 
 /* Read what n samples want of the same values; `jobs` has room for n. */
-int ae_pieces_read(ae_pieces *const *p, uint32_t n, ae_fetch *jobs, ae_staging *staging, aether_error *err);
+int ae_pieces_read(ae_pieces *const *p, uint32_t n, ae_fetch *jobs, ae_staging *staging, aether_task *task,
+                   aether_error *err);
 
 #endif

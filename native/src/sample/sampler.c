@@ -54,13 +54,13 @@ static void set_pieces(ae_relation *r, const aether_relation *from) {
     r->times.ids = values[2] ? &r->pieces[2] : NULL;
 }
 
-int ae_relation_read(ae_relation *r, ae_staging *staging, aether_error *err) {
+int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err) {
     ae_pieces *p[AE_RELATION_PIECES];
     const uint32_t n = ae_relation_pieces(r, p);
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < n; i++) {
         ae_fetch job;
-        rc = ae_pieces_read(&p[i], 1, &job, staging, err);
+        rc = ae_pieces_read(&p[i], 1, &job, staging, task, err);
     }
     return rc;
 }
@@ -182,7 +182,7 @@ int ae_nodes_reserve_keys(const aether_sampler *s, ae_nodes *n, uint64_t bound, 
 
 int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
     uint64_t num_keys, slots = most_nodes(s, n, bound, &num_keys);
-    return ae_idmap_reserve(&n->map, slots, num_keys, ae_nodes_keys(n), n->num_nodes, err);
+    return ae_idmap_reserve(&n->map, slots, num_keys, ae_nodes_keys(n), n->num_nodes, s->task, err);
 }
 
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err) {
@@ -258,6 +258,9 @@ static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds
     uint64_t *keys = ae_nodes_keys(n);
     for (uint64_t i = 0; i < n->num_seeds; i++) {
         uint64_t seed = (uint64_t)((const volatile int64_t *)seeds)[i];
+        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_sample_check(s, err);
+        if (rc)
+            return rc;
         if (seed >= n->num_ids)
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)seed,
                                "seeds[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64
@@ -270,11 +273,17 @@ static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds
 
 /* Equal seeds keep a slot each and draw the same edges, being the same node under
  * the same key; as a source of other edges the first stands for all of them. */
-static void add_seeds(ae_nodes *n) {
+static int add_seeds(const aether_sampler *s, ae_nodes *n, aether_error *err) {
     const uint64_t *keys = ae_nodes_keys(n);
-    for (uint64_t i = 0; i < n->num_seeds; i++)
+    for (uint64_t i = 0; i < n->num_seeds; i++) {
+        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_sample_check(s, err);
+        if (rc)
+            return rc;
         ae_idmap_add(&n->map, keys[i], (uint32_t)i);
-    n->num_nodes = n->end = n->num_seeds;
+        n->num_nodes = i + 1;
+    }
+    n->end = n->num_seeds;
+    return AETHER_OK;
 }
 
 /* since and until of every tree, those of the types one after the other. */
@@ -343,7 +352,7 @@ static int start(aether_sampler *s, const ae_sample_plan *plan, const aether_see
         if (!rc)
             rc = copy_seeds(s, &s->nodes[t], seeds[t].ids, err);
         if (!rc)
-            add_seeds(&s->nodes[t]);
+            rc = add_seeds(s, &s->nodes[t], err);
     }
     return rc;
 }
@@ -367,6 +376,7 @@ int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *
 int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
                     ae_sample_plan *plan, aether_error *err) {
     int rc = check_options(s, options, plan, err);
+    s->task = options->task;
     if (!rc)
         rc = start(s, plan, seeds, err);
     return rc ? rc : set_excluded(s, options->exclude, err);

@@ -32,6 +32,7 @@
 #define AE_SAMPLE_SAMPLER_H
 
 #include "core/pool.h"
+#include "core/task.h"
 #include "os/scratch.h"
 #include "sample/holes.h"
 #include "sample/idmap.h"
@@ -86,6 +87,7 @@ struct aether_sampler {
     ae_staging staging;           /* of topologies with fetch_many */
     ae_reads reads;               /* of the same, for what is no hop: HGT and induced subgraphs */
     struct ae_hgt *hgt;           /* NULL before the first HGT sample */
+    aether_task *task;            /* of the last call; NULL: none */
     uint64_t num_trees;
     uint32_t node_bits; /* 0 unless disjoint */
     bool has_bounds;
@@ -99,6 +101,11 @@ typedef struct ae_sample_plan {
     uint32_t num_threads;
     bool replace, disjoint, induced, latest, layered;
 } ae_sample_plan;
+
+/* Whether the caller wants the sample to end. */
+static inline int ae_sample_check(const aether_sampler *s, aether_error *err) {
+    return ae_task_check(s->task, "sampling", err);
+}
 
 static inline uint64_t *ae_nodes_keys(const ae_nodes *n) {
     return n->keys.data;
@@ -152,7 +159,7 @@ int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, a
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 
 /* Read what a relation's pieces want. */
-int ae_relation_read(ae_relation *r, ae_staging *staging, aether_error *err);
+int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err);
 
 /* Forget the sample and give its memory back. */
 void ae_sampler_release(aether_sampler *s);

@@ -62,13 +62,15 @@ static void search_entries(find *f, uint64_t from, uint64_t to, uint64_t positio
             keep(f, p, position + i);
 }
 
-static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_error *err) {
+static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_task *task, aether_error *err) {
     uint64_t positions[BLOCK], ids[BLOCK];
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
         uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
         for (uint64_t i = 0; i < n; i++)
             positions[i] = list.start + at + i;
-        int rc = f->t->ops->fetch(f->t, positions, n, ids, err);
+        int rc = ae_task_check(task, "looking up edges", err);
+        if (!rc)
+            rc = f->t->ops->fetch(f->t, positions, n, ids, err);
         if (rc)
             return rc;
         search_entries(f, from, to, positions[0], ids, n);
@@ -91,9 +93,11 @@ static int search_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uin
 }
 
 static int check_pairs(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
-                       aether_error *err) {
+                       aether_task *task, aether_error *err) {
     for (uint64_t i = 0; i < n; i++) {
-        int rc = check_id("major", i, major[i], t->lists.num_major, err);
+        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_task_check(task, "looking up edges", err);
+        if (!rc)
+            rc = check_id("major", i, major[i], t->lists.num_major, err);
         if (!rc)
             rc = check_id("minor", i, minor[i], t->lists.num_minor, err);
         if (!rc)
@@ -122,7 +126,7 @@ static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *t
             return ae_error_set(err, AETHER_E_CANCELLED, "looking up edges was cancelled");
         rc = f->t->ops->locate(f->t, &node, 1, &list, err);
         if (!rc)
-            rc = search(f, list, from, to, err);
+            rc = search(f, list, from, to, task, err);
         ae_task_add(task, to - from);
     }
     return rc;
@@ -147,7 +151,7 @@ static int search_together(find *f, const int64_t *major, uint64_t n, aether_tas
         }
         r->f = f;
         if (!rc)
-            rc = ae_reads_lists(&reads, f->t, r->lists, lists, search_read, r, err);
+            rc = ae_reads_lists(&reads, f->t, r->lists, lists, search_read, r, task, err);
         ae_task_add(task, from - begin);
     }
     ae_reads_free(&reads);
@@ -160,7 +164,7 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
                       aether_task *task, aether_error *err) {
     find f = {t, minor, pairs, positions, capacity, 0};
     aether_guard();
-    int rc = check_pairs(t, major, minor, n, err);
+    int rc = check_pairs(t, major, minor, n, task, err);
     ae_task_begin(task, n);
     if (!rc)
         rc =

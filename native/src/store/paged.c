@@ -38,7 +38,7 @@ static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n
                       aether_task *task, aether_error *err) {
     const ae_paged *p = paged_of(t);
     uint64_t num_spans;
-    int rc = ae_spans_make(jobs, n, p->place, &staging->spans, &num_spans, err);
+    int rc = ae_spans_make(jobs, n, p->place, &staging->spans, &num_spans, task, err);
     return rc ? rc : ae_windows_stream(p, jobs, staging->spans.data, num_spans, staging, task, err);
 }
 

@@ -75,7 +75,7 @@ static int hand_out(const ae_list *lists, part *p, uint64_t *ids, uint64_t count
 }
 
 int ae_reads_lists(ae_reads *r, const aether_topology *t, const ae_list *lists, uint64_t n,
-                   ae_reads_visit visit, void *ctx, aether_error *err) {
+                   ae_reads_visit visit, void *ctx, aether_task *task, aether_error *err) {
     uint64_t total = 0;
     for (uint64_t i = 0; i < n && total < AE_READS_MOST; i++)
         total += lists[i].degree < AE_READS_MOST ? lists[i].degree : AE_READS_MOST;
@@ -86,7 +86,7 @@ int ae_reads_lists(ae_reads *r, const aether_topology *t, const ae_list *lists, 
     part filled = {0, 0}, used = {0, 0};
     while (!rc && room && filled.at < n) {
         uint64_t count = fill(lists, n, &filled, room, r->positions.data);
-        rc = ae_reads_fetch(r, t, r->positions.data, count, r->ids.data, NULL, err);
+        rc = ae_reads_fetch(r, t, r->positions.data, count, r->ids.data, task, err);
         if (!rc)
             rc = hand_out(lists, &used, r->ids.data, count, visit, ctx, err);
     }

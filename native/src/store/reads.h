@@ -41,6 +41,6 @@ typedef int (*ae_reads_visit)(void *ctx, uint64_t list, uint64_t at, uint64_t *i
 
 /* All entries of n lists, in order; a list without entries is not visited. */
 int ae_reads_lists(ae_reads *r, const aether_topology *t, const ae_list *lists, uint64_t n,
-                   ae_reads_visit visit, void *ctx, aether_error *err);
+                   ae_reads_visit visit, void *ctx, aether_task *task, aether_error *err);
 
 #endif

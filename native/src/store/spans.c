@@ -3,9 +3,13 @@
 #include <stdbool.h>
 
 #include "core/error.h"
+#include "core/task.h"
+
+#define READING "reading lists"
 
 #define SMALL 32 /* spans that are sorted by insertion */
 #define RADIX 256
+#define LOOK  4096 /* spans between two looks at the task */
 
 /* ---- making them ---- */
 
@@ -24,9 +28,9 @@ static ae_span next_span(const ae_fetch *job, uint64_t index, uint64_t at, ae_pl
     return (ae_span){.unit = low, .job = index, .count = i - at, .at = at};
 }
 
-static uint64_t count_spans(const ae_fetch *job, ae_place place) {
+static uint64_t count_spans(const ae_fetch *job, ae_place place, aether_task *task) {
     uint64_t count = 0;
-    for (uint64_t at = 0; at < job->count; count++)
+    for (uint64_t at = 0; at < job->count && (count % LOOK || !ae_task_cancelled(task)); count++)
         at += next_span(job, 0, at, place).count;
     return count;
 }
@@ -61,13 +65,17 @@ static void swap_into_place(ae_span *s, const uint64_t *end, uint64_t *next, uin
         }
 }
 
-/* The units are equal above `shift` + 8 bits; recursion is as deep as a unit has bytes. */
-static void sort_spans(ae_span *s, uint64_t n, uint32_t shift) { // NOLINT(misc-no-recursion)
+/* The units are equal above `shift` + 8 bits; recursion is as deep as a unit has bytes.
+ * Cancelled, it leaves them in some order. */
+static void sort_spans(ae_span *s, uint64_t n, uint32_t shift,
+                       aether_task *task) { // NOLINT(misc-no-recursion)
     uint64_t next[RADIX], end[RADIX] = {0}, at = 0;
     if (n <= SMALL) {
         sort_small(s, n);
         return;
     }
+    if (n >= LOOK && ae_task_cancelled(task))
+        return;
     for (uint64_t i = 0; i < n; i++)
         end[(s[i].unit >> shift) & (RADIX - 1)]++;
     for (uint32_t b = 0; b < RADIX; b++) {
@@ -78,30 +86,34 @@ static void sort_spans(ae_span *s, uint64_t n, uint32_t shift) { // NOLINT(misc-
     swap_into_place(s, end, next, shift);
     for (uint32_t b = 0; shift && b < RADIX; b++) {
         uint64_t begin = b ? end[b - 1] : 0;
-        sort_spans(s + begin, end[b] - begin, shift - 8);
+        sort_spans(s + begin, end[b] - begin, shift - 8, task);
     }
 }
 
 int ae_spans_make(const ae_fetch *jobs, uint32_t n, ae_place place, ae_scratch *out, uint64_t *count,
-                  aether_error *err) {
+                  aether_task *task, aether_error *err) {
     uint64_t total = 0, made = 0, all = 0;
     if (n >= AE_SPAN_JOBS)
         return ae_error_set(err, AETHER_E_LIMIT, "%u samples are more than %u at once", n, AE_SPAN_JOBS - 1);
     for (uint32_t j = 0; j < n; j++)
-        total += count_spans(&jobs[j], place);
-    int rc = ae_scratch_reserve(out, total * sizeof(ae_span), 0, err);
+        total += count_spans(&jobs[j], place, task);
+    int rc = ae_task_check(task, READING, err);
+    if (!rc)
+        rc = ae_scratch_reserve(out, total * sizeof(ae_span), 0, err);
     if (rc)
         return rc;
     ae_span *spans = out->data;
     for (uint32_t j = 0; j < n; j++)
         for (uint64_t at = 0; at < jobs[j].count; at += spans[made++].count) {
+            if (made % LOOK == 0 && (rc = ae_task_check(task, READING, err)) != AETHER_OK)
+                return rc;
             spans[made] = next_span(&jobs[j], j, at, place);
             all |= spans[made].unit;
         }
     uint32_t shift = 0;
     while (shift < 56 && all >> shift >= RADIX)
         shift += 8;
-    sort_spans(spans, total, shift);
+    sort_spans(spans, total, shift, task);
     *count = total;
-    return AETHER_OK;
+    return ae_task_check(task, READING, err);
 }

@@ -45,6 +45,6 @@ static inline uint64_t ae_place_unit(ae_place place, uint64_t position) {
 
 /* All spans of n jobs, sorted by unit, in `out`. */
 int ae_spans_make(const ae_fetch *jobs, uint32_t n, ae_place place, ae_scratch *out, uint64_t *count,
-                  aether_error *err);
+                  aether_task *task, aether_error *err);
 
 #endif

@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/task.h"
 
 /* Far enough to cover a DRAM access, near enough to stay in the line-fill buffers. */
 #define LOCATE_AHEAD 24
+
+#define COPY_BLOCK 256
+#define NODES      4096 /* between two looks at the task */
 
 static int bad_list(uint64_t node, uint64_t start, uint64_t end, uint64_t num_edges, aether_error *err) {
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)node, (int64_t)start,
@@ -156,10 +160,13 @@ static int list_of(const aether_topology *t, const int64_t *nodes, uint64_t i, a
 }
 
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
-                            aether_error *err) {
+                            aether_task *task, aether_error *err) {
+    ae_task_begin(task, n);
     for (uint64_t i = 0; i < n; i++) {
         ae_list list;
-        int rc = list_of(t, nodes, i, &list, err);
+        int rc = i % NODES ? AETHER_OK : ae_task_check(task, "reading degrees", err);
+        if (!rc)
+            rc = list_of(t, nodes, i, &list, err);
         if (rc)
             return rc;
         out[i] = (int64_t)list.degree;
@@ -167,17 +174,18 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
     return AETHER_OK;
 }
 
-#define COPY_BLOCK 256
-
 static int copy_list(const aether_topology *t, ae_list list, int64_t *neighbors, int64_t *edges,
-                     aether_error *err) {
+                     aether_task *task, aether_error *err) {
     uint64_t positions[COPY_BLOCK];
     for (uint64_t done = 0; done < list.degree;) {
         uint64_t n = list.degree - done < COPY_BLOCK ? list.degree - done : COPY_BLOCK;
         for (uint64_t i = 0; i < n; i++)
             positions[i] = list.start + done + i;
+        int rc = ae_task_check(task, "reading lists", err);
+        if (rc)
+            return rc;
         if (neighbors) {
-            int rc = t->ops->fetch(t, positions, n, (uint64_t *)neighbors + done, err);
+            rc = t->ops->fetch(t, positions, n, (uint64_t *)neighbors + done, err);
             if (rc)
                 return rc;
         }
@@ -189,8 +197,9 @@ static int copy_list(const aether_topology *t, ae_list list, int64_t *neighbors,
 }
 
 int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
-                              int64_t *edges, uint64_t capacity, aether_error *err) {
+                              int64_t *edges, uint64_t capacity, aether_task *task, aether_error *err) {
     uint64_t used = 0;
+    ae_task_begin(task, capacity);
     for (uint64_t i = 0; i < n; i++) {
         ae_list list;
         int rc = list_of(t, nodes, i, &list, err);
@@ -199,10 +208,11 @@ int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, ui
         if (list.degree > capacity - used)
             return ae_error_set(err, AETHER_E_INVALID, "the lists hold more than %" PRIu64 " entries",
                                 capacity);
-        rc = copy_list(t, list, neighbors ? neighbors + used : NULL, edges ? edges + used : NULL, err);
+        rc = copy_list(t, list, neighbors ? neighbors + used : NULL, edges ? edges + used : NULL, task, err);
         if (rc)
             return rc;
         used += list.degree;
+        ae_task_add(task, list.degree);
     }
     return AETHER_OK;
 }

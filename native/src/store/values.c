@@ -36,6 +36,6 @@ void aether_values_close(aether_values *v) {
 int ae_values_read(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                    aether_task *task, aether_error *err) {
     uint64_t num_spans;
-    int rc = ae_spans_make(jobs, n, v->pieces.place, &staging->spans, &num_spans, err);
+    int rc = ae_spans_make(jobs, n, v->pieces.place, &staging->spans, &num_spans, task, err);
     return rc ? rc : ae_windows_stream(&v->pieces, jobs, staging->spans.data, num_spans, staging, task, err);
 }
