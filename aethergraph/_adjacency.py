@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -201,17 +202,11 @@ class Adjacency(NoStrayAttributes):
         """``(src, dst)``, int64 [num_edges], by edge id."""
         parts = self._edges()
         lists, count = parts.any_lists, parts.num_edges
-        num_major, num_minor = parts.num_dst, parts.num_src
-        if parts.csc is None:
-            num_major, num_minor = num_minor, num_major
-        minor = empty(count, np.int64, f"{count} edges")
-        minor[:] = lists.indices
-        if count and not 0 <= int(minor.min()) <= int(minor.max()) < num_minor:
-            raise CorruptFileError(f"{self._label()}: an id is not that of a node; run verify")
+        minor = lists.topology.ids(0, count, np.dtype(np.int64))
         degrees = lists.topology.degrees(None)
-        if int(degrees.sum()) != count or (degrees < 0).any():
+        if int(degrees.sum()) != count:
             raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
-        major = np.repeat(np.arange(num_major, dtype=np.int64), degrees)
+        major = _repeat(degrees, count)
         return (minor, major) if parts.csc is not None else (major, minor)
 
     def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:
@@ -225,8 +220,10 @@ class Adjacency(NoStrayAttributes):
         check_ids(ids, parts.num_edges, "edges", "edges")
         lists = parts.any_lists
         minor = lists.topology.ids_at(ids)
-        found = np.searchsorted(lists.indptr, ids.astype(np.uint64), side="right") - 1
-        major = found.astype(np.int64, copy=False)
+        major = empty(len(ids), np.int64, f"{len(ids)} nodes")
+        for some in _stretches(len(ids)):
+            major[some] = np.searchsorted(lists.indptr, ids[some].astype(np.uint64), side="right")
+        major -= 1
         return (minor, major) if lists is parts.csc else (major, minor)
 
     @property
@@ -295,6 +292,33 @@ class Adjacency(NoStrayAttributes):
     def sorted_by(self) -> set[str]:
         """Which of ``edge_time`` and ``node_time`` all lists are known to be sorted by."""
         return self._edges().sorted_by
+
+
+#: Items that numpy works on at a time: Ctrl-C is noticed between two calls of numpy.
+_STRETCH = 1 << 20
+
+
+def _stretches(count: int) -> Iterator[slice]:
+    for begin in range(0, count, _STRETCH):
+        yield slice(begin, min(begin + _STRETCH, count))
+
+
+def _repeat(times: Ids, total: int) -> Ids:
+    """Return every index of ``times`` as often as its value there; ``total`` is their sum."""
+    out = empty(total, np.int64, f"{total} edges")
+    end = 0
+    for some in _stretches(len(times)):
+        nodes = np.arange(some.start, some.stop, dtype=np.int64)
+        some_times = times[some]
+        begin, end = end, end + int(some_times.sum())
+        if end - begin <= 4 * _STRETCH:
+            out[begin:end] = np.repeat(nodes, some_times)
+            continue
+        ends = begin + np.cumsum(some_times)
+        for low in range(begin, end, _STRETCH):
+            edges = np.arange(low, min(low + _STRETCH, end))
+            out[edges[0] : edges[-1] + 1] = nodes[np.searchsorted(ends, edges, side="right")]
+    return out
 
 
 def _degrees(lists: Lists, nodes: ArrayLike | None, count: int) -> Ids:

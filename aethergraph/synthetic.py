@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, TypeVar
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph import _binding as native
+from aethergraph._threads import ThreadPool
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.source import PathLike, ProgressFn
 from aethergraph.errors import InvalidArgumentError
@@ -283,7 +284,7 @@ def _in_order(
     """make(start, stop) of every range, a few ahead in threads."""
     count = native.get_num_threads() if threads is None else max(1, threads)
     waiting: deque[Future[T]] = deque()
-    pool = ThreadPoolExecutor(count, thread_name_prefix="aethergraph-synthetic")
+    pool = ThreadPool(count, "aethergraph-synthetic")
     try:
         for start, stop in ranges:
             waiting.append(pool.submit(make, start, stop))

@@ -127,6 +127,8 @@ def make_ffi() -> FFI:
         link_args += [f"-fsanitize={sanitizers}"]
     ffi = FFI()
     ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))
+    # aether_task.poll of the binding (aethergraph/_binding/signals.py).
+    ffi.cdef('extern "Python" int32_t aether_python_poll(void);')
     ffi.set_source(
         "aethergraph._native",
         '#include "aether.h"\n',

@@ -7,7 +7,8 @@ Rules kept here, so that nothing above has to think about them:
 * A handle is freed when its last user is gone: ``close()`` drops one reference, arrays that view
   mapped memory hold another. ``ffi.gc`` runs the C destructor.
 * A negative code becomes the class of ``errors.py`` that stands for it.
-* Long calls go through :func:`run_task`, so that Ctrl-C and progress work.
+* Long calls go through :func:`run_task`, so that Ctrl-C and progress work. Native calls in the
+  caller's thread look for signals themselves (``signals.py``).
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ from aethergraph._binding.tasks import (
     LONG_CALL_BYTES,
     Progress,
     Task,
+    cancel_with,
     lend,
     run_long,
     run_task,
@@ -197,6 +199,7 @@ __all__ = [
     "build_info",
     "build_lists",
     "build_members",
+    "cancel_with",
     "check_handle",
     "check_shape",
     "check_lists",

@@ -22,6 +22,8 @@ except ImportError as error:  # pragma: no cover - a broken installation
         "a checkout"
     ) from error
 
+from aethergraph._binding.signals import raise_interrupt
+
 log = logging.getLogger("aethergraph")
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -65,7 +67,12 @@ def new_error() -> Any:
 
 
 def raise_error(code: int, err: Any, path: str | None = None) -> NoReturn:
-    """Raise the class of ``code`` with what the native call wrote into ``err``."""
+    """Raise the class of ``code`` with what the native call wrote into ``err``.
+
+    A call that a signal ended raises what the handler of the signal raised.
+    """
+    if code == lib.AETHER_E_CANCELLED:
+        raise_interrupt()
     cls = ERROR_CLASSES.get(code, errors.AetherError)
     message = _text(err.message) or f"native error {code}"
     position = err.position if err.position >= 0 else None

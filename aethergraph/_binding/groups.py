@@ -128,7 +128,7 @@ class NativeGroup:
                 begin_read(self._guards[0])
             code = lib.aether_group_take(
                 self._handle, i, hop_nodes, hop_edges, counts, counts + self._shape.num_types,
-                out, self._err,
+                out, lend(None, 0), self._err,
             )  # fmt: skip
             if code:
                 self._end(code)

@@ -229,6 +229,7 @@ class NativeSampler:
         self._options.key = key
         lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
         lent.append(lend_excluded(self._options, exclude))
+        self._options.task = lend(None, 0)
         err = self._err
         self._begin()
         code = lib.aether_sample_typed(
@@ -255,7 +256,7 @@ class NativeSampler:
         """
         hops = len(num_samples[0]) if num_samples else 0
         counts = ffi.new("int64_t[]", [k for row in num_samples for k in row])
-        options = ffi.new("aether_hgt_options *", (key, counts, hops, limit))
+        options = ffi.new("aether_hgt_options *", (key, counts, hops, limit, lend(None, 0)))
         hop_nodes = ffi.new("uint64_t[]", self.num_types * (hops + 1))
         lent = [lend_seeds(self._seeds[t], t, seeds, None, None) for t in range(self.num_types)]
         self._begin()

@@ -8,6 +8,13 @@ from typing import Any, TypeVar
 
 from aethergraph import errors
 from aethergraph._binding.core import ffi
+from aethergraph._binding.signals import (
+    poll_signals,
+    raise_interrupt,
+    thread_owner,
+    thread_task,
+    work_for,
+)
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -60,8 +67,13 @@ class Task:
 
 
 def lend(task: Task | None, size: int) -> Any:
-    """``task.lend(size)``, or NULL for no task."""
-    return ffi.NULL if task is None else task.lend(size)
+    """Return ``task.lend(size)``, or without a task the one of this thread."""
+    return thread_task() if task is None else task.lend(size)
+
+
+def cancel_with(task: Task | None) -> None:
+    """Let ``task`` cancel the native calls that this thread makes from now on; None ends that."""
+    work_for(task, None if task is None else task._handle)
 
 
 def run_task(
@@ -73,6 +85,9 @@ def run_task(
 ) -> T:
     """Run ``call(task)`` in a worker thread and wait for it.
 
+    It runs in this thread if that works for a task itself (:func:`cancel_with`), or if the system
+    refuses another; native calls look for signals then, and progress comes at the end.
+
     ``call`` hands ``task`` to the native functions it uses. Meanwhile this thread stays
     responsive: Ctrl-C (or an exception out of ``progress``) asks the call to stop, waits until it
     has let go of the memory lent to it, and is raised again.
@@ -83,6 +98,9 @@ def run_task(
         total: bytes that the work moves in all.
         interval: seconds between two progress calls.
     """
+    owner: Task | None = thread_owner()
+    if owner is not None:
+        return _run_here(call, owner, progress, total)
     task = Task(total)
     result: list[T] = []
     failure: list[BaseException] = []
@@ -108,7 +126,11 @@ def run_task(
     while True:
         try:
             if not started:
-                _thread.start_new_thread(work, ())
+                try:
+                    _thread.start_new_thread(work, ())
+                except RuntimeError:  # a limit on processes or threads
+                    poll_signals(task._handle)
+                    return _run_here(call, task, progress, total)
                 started = True
             while not ended:
                 if running.acquire(timeout=interval):
@@ -132,8 +154,21 @@ def run_task(
     return result[0]
 
 
+def _run_here(
+    call: Callable[[Task], T], task: Task, progress: Progress | None, total: int
+) -> T:  # fmt: skip
+    result = call(task)
+    raise_interrupt()
+    if progress is not None:
+        progress(total, total)
+    return result
+
+
 def run_long(call: Callable[[Task | None], T], progress: Progress | None, size: int) -> T:
-    """:func:`run_task` when ``size`` bytes are many or progress is asked for; else just call."""
+    """Run ``call`` as :func:`run_task` does if ``size`` bytes are many or progress is asked for.
+
+    Otherwise call it with None: its native calls look for signals in this thread.
+    """
     if progress is None and size < LONG_CALL_BYTES:
         return call(None)
     return run_task(call, progress, size)

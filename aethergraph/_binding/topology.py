@@ -40,6 +40,10 @@ def _describe_blocks(ids: CompressedIds) -> Any:
     return blocks
 
 
+#: Pairs that are sorted at once when edges are looked up: about 50 ms.
+_FIND_PAIRS = 1 << 19
+
+
 class NativeTopology:
     """Adjacency lists: borrows its arrays and keeps them alive. Immutable, shared by threads."""
 
@@ -175,7 +179,7 @@ class NativeTopology:
         err = new_error()
         begin_read(self.guard)
         code = lib.aether_topology_degrees(
-            self.handle, lent, count, ffi.from_buffer("int64_t[]", out), err
+            self.handle, lent, count, ffi.from_buffer("int64_t[]", out), lend(None, 0), err
         )
         end_read(code, err, self.guard, self.path)
         return out
@@ -194,6 +198,7 @@ class NativeTopology:
             ffi.from_buffer("int64_t[]", neighbors),
             ffi.NULL if edges is None else ffi.from_buffer("int64_t[]", edges),
             capacity,
+            lend(None, 0),
             err,
         )
         end_read(code, err, self.guard, self.path)
@@ -232,8 +237,21 @@ class NativeTopology:
     def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
         """Every edge between ``major[i]`` and ``minor[i]``: i, and its position, by ascending i.
 
-        The ids are some that exist.
+        The ids are some that exist. Many pairs are looked up one part after the other, as sorting
+        them cannot be cancelled.
         """
+        if len(major) <= _FIND_PAIRS:
+            return self._find_some(major, minor, task)
+        found = list[tuple[Ids, Ids]]()
+        for begin in range(0, len(major), _FIND_PAIRS):
+            some = slice(begin, begin + _FIND_PAIRS)
+            if task is not None:
+                task.check()
+            pairs, places = self._find_some(major[some], minor[some], task)
+            found.append((pairs + begin, places))
+        return np.concatenate([p for p, _ in found]), np.concatenate([p for _, p in found])
+
+    def _find_some(self, major: Ids, minor: Ids, task: Task | None) -> tuple[Ids, Ids]:
         order = np.lexsort((minor, major))
         major, minor = major[order], minor[order]
         capacity = 2 * len(major)

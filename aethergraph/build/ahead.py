@@ -7,6 +7,8 @@ import threading
 from collections.abc import Generator, Iterator
 from typing import Any, TypeVar
 
+from aethergraph._threads import start_thread
+
 __all__ = ["ahead"]
 
 T = TypeVar("T")
@@ -40,8 +42,10 @@ def ahead(items: Iterator[T], depth: int = 3) -> Generator[T, None, None]:
         except BaseException as error:
             put((_END, error))
 
-    thread = threading.Thread(target=work, name="aethergraph-ahead", daemon=True)
-    thread.start()
+    thread = start_thread(work, "aethergraph-ahead")
+    if thread is None:
+        yield from items
+        return
     try:
         while True:
             item, error = waiting.get()

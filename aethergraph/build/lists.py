@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._threads import ThreadPool
 from aethergraph.build.columns import ColumnFiles
 from aethergraph.build.spill import Part, RunWriter, Spill
 from aethergraph.build.work import damage_of
@@ -97,7 +98,7 @@ class ListBuilder:
 
     def _build(self, spill: Spill, end: int, advanced: Callable[[], None]) -> None:
         waiting: deque[Future[Any]] = deque()
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="aethergraph-lists")
+        pool = ThreadPool(self._threads, "aethergraph-lists")
 
         def append_next() -> None:
             ends, columns = waiting.popleft().result()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._threads import ThreadPool
 from aethergraph.build.outputs import storage_error
 from aethergraph.build.work import WorkFileError
 
@@ -299,7 +300,7 @@ class RunWriter:
         self._shift = spill.shift
         self._recorded = recorded
         self._position: Any = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="aethergraph-spill")
+        self._pool = ThreadPool(1, "aethergraph-spill")
         self._job: Future[None] | None = None
         self._use_ids(max(id_bytes, spill.id_bytes))
 

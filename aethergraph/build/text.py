@@ -22,13 +22,14 @@ import csv
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from aethergraph import _binding as native
+from aethergraph._threads import ThreadPool
 from aethergraph.build.blocks import Block, BlockReader
 from aethergraph.build.source import (
     INT64_MAX,
@@ -174,7 +175,7 @@ class TextTable:
                 progress(block.done, self.size)
             return arrays
 
-        pool = _SameThread() if self.threads == 1 else _thread_pool(self.threads)
+        pool = _SameThread() if self.threads == 1 else ThreadPool(self.threads, "aethergraph-csv")
         try:
             for number, block in enumerate(self._without_header(source)):
                 if number < skip:
@@ -395,10 +396,6 @@ class _SameThread:
 
     def shutdown(self, wait: bool, cancel_futures: bool) -> None:
         pass
-
-
-def _thread_pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="aethergraph-csv")
 
 
 def _plain_delimiter(text: str) -> str:

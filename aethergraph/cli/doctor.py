@@ -9,7 +9,6 @@ import platform
 import resource
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ import typer
 import aethergraph
 from aethergraph import _binding as native
 from aethergraph._memory import available_memory
+from aethergraph._threads import ThreadPool
 from aethergraph.cli.terminal import command, print_json, print_table, size
 
 __all__ = ["doctor_command"]
@@ -196,8 +196,11 @@ def _cgroup_limit() -> str:
 
 def _packages() -> dict[str, dict[str, Any]]:
     """Each part's version, or why it cannot be used. Importing in a child survives crashes."""
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda part: _probe(part[0], part[1]), PARTS))
+    with ThreadPool(4, "aethergraph-doctor") as pool:
+        futures = [
+            pool.submit(_probe, module, distribution) for module, distribution, _, _ in PARTS
+        ]
+        found = [future.result() for future in futures]
     return {
         module: {**result, "used_for": used_for, "remedy": remedy}
         for (module, _, used_for, remedy), result in zip(PARTS, found, strict=True)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from aethergraph._threads import start_thread
+
 __all__ = ["MemoryWatch", "Resident", "resident"]
 
 
@@ -43,9 +45,8 @@ class MemoryWatch:
         self._anon = 0
         self._file = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
         self._look()
-        self._thread.start()
+        self._thread = start_thread(self._run, "memory-watch")
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
@@ -63,4 +64,5 @@ class MemoryWatch:
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(1)
+        if self._thread is not None:
+            self._thread.join(1)

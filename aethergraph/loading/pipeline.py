@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from aethergraph._binding.tasks import Task, cancel_with
+from aethergraph._threads import start_thread
 from aethergraph.errors import ClosedError, InvalidArgumentError
 
 __all__ = ["PrefetchIterator", "prefetch_map"]
@@ -40,39 +42,47 @@ class _Slot:
         self.ready.acquire()
 
 
-def _work(function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None]) -> None:
+def _fill_slot(function: Callable[[Any], Any], slot: _Slot) -> None:
+    if not slot.cancelled:
+        try:
+            slot.result = function(slot.item)
+        except BaseException as error:
+            slot.error = error
+    slot.ready.release()
+
+
+def _work(function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task) -> None:
+    cancel_with(task)
     while True:
         slot = queue.get()
         if slot is None:
             return
-        if not slot.cancelled:
-            try:
-                slot.result = function(slot.item)
-            except BaseException as error:
-                slot.error = error
-        slot.ready.release()
+        _fill_slot(function, slot)
         del slot  # the consumer alone decides how long a result lives
 
 
 class _Workers:
-    """The threads of one iterator. They know the queue and the function, not the iterator."""
+    """The threads of one iterator, as many as the system grants.
+
+    They know the queue and the function, not the iterator.
+    """
 
     def __init__(self, function: Callable[[Any], Any], num_threads: int) -> None:
         self.queue: SimpleQueue[_Slot | None] = SimpleQueue()
         self.pid = os.getpid()
-        self.threads = [
-            threading.Thread(
-                target=_work, args=(function, self.queue), name="aethergraph-prefetch", daemon=True
-            )
-            for _ in range(num_threads)
-        ]
+        self.task = Task(0)
+        self.threads: list[threading.Thread] = []
         _running.add(self)
-        for thread in self.threads:
-            thread.start()
+        for _ in range(num_threads):
+            thread = start_thread(_work, "aethergraph-prefetch", function, self.queue, self.task)
+            if thread is None:
+                break
+            self.threads.append(thread)
 
     def stop(self) -> None:
-        """End the threads and wait for calls that are at work."""
+        """End the threads; native calls that are at work are cancelled and waited for."""
         _running.discard(self)
+        self.task.cancel()
         if self.pid != os.getpid():  # a forked child has no such threads
             return
         for _ in self.threads:
@@ -131,6 +141,9 @@ class PrefetchIterator(Generic[T, R]):
             if not self._slots:
                 raise StopIteration
             slot = self._slots.popleft()
+            refused = self._workers is not None and not self._workers.threads
+        if refused:
+            _fill_slot(self._function, slot)
         slot.ready.acquire()
         if slot.error is not None:
             raise slot.error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 
 import dgl.storages
 from aethergraph import features as core
+from aethergraph._threads import ThreadPool
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
@@ -37,14 +38,14 @@ BUFFERS = BufferPool()
 
 #: Reads of a batch that run beside each other, in every process.
 _THREADS = 2
-_pool: tuple[int, ThreadPoolExecutor] | None = None
+_pool: tuple[int, ThreadPool] | None = None
 
 
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> ThreadPool:
     """The pool of this process: threads do not live on in a forked child."""
     global _pool
     if _pool is None or _pool[0] != os.getpid():
-        _pool = os.getpid(), ThreadPoolExecutor(_THREADS, "aethergraph-fetch")
+        _pool = os.getpid(), ThreadPool(_THREADS, "aethergraph-fetch")
     return _pool[1]
 
 

@@ -21,7 +21,10 @@
 
 #include "core/error.h"
 
-#define AE_TASK_ITEMS 65536 /* between two looks, where an item takes some nanoseconds */
+/* Items between two looks: where one takes some nanoseconds, and where it may be the first to
+ * touch a huge page, which takes as long as a millisecond. */
+#define AE_TASK_ITEMS   65536
+#define AE_TASK_TOUCHES 128
 
 /* Ask the host, if it is time to. */
 bool ae_task_poll(aether_task *task);

@@ -9,7 +9,6 @@
 #include "sample/reservoir.h"
 
 #define CHUNK 256 /* entries whose cache misses overlap */
-#define LOOK  64  /* chunks between two looks at the task */
 
 typedef struct work {
     aether_sampler *s;
@@ -189,7 +188,7 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
 static int run_chunks(const work *w, spread *p) {
     uint64_t ids[2][CHUNK], chunks = (p->total + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
-        int rc = c % LOOK ? AETHER_OK : ae_sample_check(w->s, w->err);
+        int rc = ae_sample_check(w->s, w->err);
         if (rc)
             return rc;
         if (c < chunks)
@@ -222,7 +221,7 @@ static int run_together(const work *w, spread *p) {
     const uint64_t *ids = w->s->neighbors.data;
     rc = ae_reads_fetch(&w->s->reads, p->t, p->positions, p->total, w->s->neighbors.data, w->s->task, w->err);
     for (uint64_t at = 0; !rc && at < p->total; at += CHUNK) {
-        if (at / CHUNK % LOOK == 0 && (rc = ae_sample_check(w->s, w->err)) != AETHER_OK)
+        if ((rc = ae_sample_check(w->s, w->err)) != AETHER_OK)
             break;
         const uint64_t n = chunk_size(p, at / CHUNK);
         for (uint64_t i = 0; i < n; i++)

@@ -17,7 +17,6 @@
 #include "sample/failure.h"
 
 #define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
-#define LOOK           64    /* chunks between two looks at the task */
 #define BLOCK_NODES    1024  /* nodes per parallel task */
 #define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
 
@@ -73,7 +72,7 @@ static int run_chunks(const run *r) {
     uint64_t chunks = (r->hop.num_edges + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
         window ahead = chunk_at(r, c);
-        int rc = c % LOOK ? AETHER_OK : ae_sample_check(r->hop.s, r->err);
+        int rc = ae_sample_check(r->hop.s, r->err);
         if (!rc)
             rc = plan_until(r, ahead.at + ahead.n, &planned);
         if (rc)
@@ -97,7 +96,7 @@ static int fetch_range(const run *r, uint64_t from, uint64_t to, aether_error *e
     for (uint64_t at = from; at < to; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
         uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
-        int rc = (at - from) / CHUNK % LOOK ? AETHER_OK : ae_sample_check(r->hop.s, err);
+        int rc = ae_sample_check(r->hop.s, err);
         if (rc)
             return rc;
         t->ops->prefetch(t, r->positions + asked, ahead);
@@ -141,7 +140,7 @@ static int run_parallel(run *r) {
     ae_hop_prefetch(&r->hop, r->neighbors, chunk_at(r, 0).n);
     for (uint64_t c = 0; c * CHUNK < r->hop.num_edges; c++) {
         window now = chunk_at(r, c), next = chunk_at(r, c + 1);
-        if (c % LOOK == 0 && (rc = ae_sample_check(s, r->err)) != AETHER_OK)
+        if ((rc = ae_sample_check(s, r->err)) != AETHER_OK)
             return rc;
         ae_hop_prefetch(&r->hop, r->neighbors + next.at, next.n);
         ae_hop_relabel(&r->hop, r->neighbors + now.at, now.n, r->rows + now.at);

@@ -185,7 +185,6 @@ int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
 }
 
 #define CHUNK 256
-#define LOOK  64 /* chunks between two looks at the task */
 
 static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, uint64_t *ids) {
     const uint64_t n = job->count - at < CHUNK ? job->count - at : CHUNK;
@@ -202,7 +201,7 @@ int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err) 
     uint32_t *rows = ae_hop_rows(h);
     for (uint64_t at = 0, c = 0; at < job->count + CHUNK; at += CHUNK, c++) {
         uint64_t *next = ids[c % 2], *now = ids[(c + 1) % 2];
-        int rc = c % LOOK ? AETHER_OK : ae_sample_check(h->s, err);
+        int rc = ae_sample_check(h->s, err);
         if (rc)
             return rc;
         count[c % 2] = at < job->count ? read_chunk(h, job, at, next) : 0;

@@ -75,7 +75,7 @@ static bool fits(const ae_idmap *m, uint64_t bound, uint64_t entries, uint64_t n
 static int put_back(ae_idmap *m, const uint64_t *keys, uint64_t count, aether_task *task, aether_error *err) {
     const uint64_t ahead = 16;
     for (uint64_t i = 0; i < count; i++) {
-        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_task_check(task, "sampling", err);
+        int rc = i % AE_TASK_TOUCHES ? AETHER_OK : ae_task_check(task, "sampling", err);
         if (rc)
             return rc;
         if (i + ahead < count)

@@ -258,7 +258,7 @@ static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds
     uint64_t *keys = ae_nodes_keys(n);
     for (uint64_t i = 0; i < n->num_seeds; i++) {
         uint64_t seed = (uint64_t)((const volatile int64_t *)seeds)[i];
-        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_sample_check(s, err);
+        int rc = i % AE_TASK_TOUCHES ? AETHER_OK : ae_sample_check(s, err);
         if (rc)
             return rc;
         if (seed >= n->num_ids)
@@ -276,7 +276,7 @@ static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds
 static int add_seeds(const aether_sampler *s, ae_nodes *n, aether_error *err) {
     const uint64_t *keys = ae_nodes_keys(n);
     for (uint64_t i = 0; i < n->num_seeds; i++) {
-        int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_sample_check(s, err);
+        int rc = i % AE_TASK_TOUCHES ? AETHER_OK : ae_sample_check(s, err);
         if (rc)
             return rc;
         ae_idmap_add(&n->map, keys[i], (uint32_t)i);
