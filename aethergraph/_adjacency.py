@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids, as_node, empty
+from aethergraph._options import as_choice
 from aethergraph._parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
 
@@ -82,6 +83,10 @@ class Adjacency(NoStrayAttributes):
                 "layout='csr' or layout='both'"
             )
         return lists
+
+    def _lists_of(self, layout: str) -> Lists:
+        chosen = as_choice(layout, ("csc", "csr"), "layout")
+        return self._in_lists() if chosen == "csc" else self._out_lists()
 
     def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
         """Number of in-edges of each of ``nodes`` (None: of every node), int64.
@@ -233,7 +238,7 @@ class Adjacency(NoStrayAttributes):
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """The native handle that samplers use; keeps its memory alive by itself."""
-        return (self._in_lists() if layout == "csc" else self._out_lists()).topology
+        return self._lists_of(layout).topology
 
     def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
         """What weighted walks draw from: 8 bytes per edge, made once and kept with the graph.
@@ -241,7 +246,7 @@ class Adjacency(NoStrayAttributes):
         Raises:
             InvalidArgumentError: the graph has no edge weights.
         """
-        lists = self._in_lists() if layout == "csc" else self._out_lists()
+        lists = self._lists_of(layout)
         return lists.alias(self._own_weights(), self._guard())
 
     def _own_weights(self) -> NDArray[Any]:
@@ -259,12 +264,12 @@ class Adjacency(NoStrayAttributes):
             InvalidArgumentError: the graph has no edge weights, or one that is negative or not
                 finite (``position`` is the edge).
         """
-        lists = self._in_lists() if layout == "csc" else self._out_lists()
+        lists = self._lists_of(layout)
         return lists.sums(self._own_weights(), self._guard())
 
     def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
         """What node2vec walks look up edges in: one id per edge, made once, kept with the graph."""
-        return (self._in_lists() if layout == "csc" else self._out_lists()).members()
+        return self._lists_of(layout).members()
 
     # ---- values by edge and node ---------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 
 __all__ = [
@@ -99,7 +100,7 @@ def as_integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise InvalidArgumentError(
-            f"{name} must be an integer, got {value!r} of type {type(value).__name__}"
+            f"{name} must be an integer, got {shown(value)} of type {type(value).__name__}"
         ) from None
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import to_array
 from aethergraph._bfloat16 import torch_bfloat16_bits
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = ["as_rows", "as_tensor"]
@@ -32,14 +33,14 @@ def as_rows(array: ArrayLike, dtype: str | None, name: str) -> tuple[NDArray[Any
         raise InvalidArgumentError(f"{name} must have at least one dimension, got a scalar")
     if values.dtype.name == "bfloat16":  # ml_dtypes
         values, dtype = values.view(np.uint16), "bfloat16"
-    if dtype == "bfloat16":
+    if isinstance(dtype, str) and dtype == "bfloat16":
         if values.dtype.newbyteorder("=") != np.uint16:
             raise InvalidArgumentError(
                 f"bfloat16 bit patterns come as uint16, got dtype {values.dtype}"
             )
         code = native.BFLOAT16
     elif dtype is not None:
-        raise InvalidArgumentError(f"dtype = {dtype!r} is not 'bfloat16' or None")
+        raise InvalidArgumentError(f"dtype = {shown(dtype)} is not 'bfloat16' or None")
     else:
         code = native.dtype_code(values.dtype, name)
     return _native_rows(values), code
@@ -55,7 +56,7 @@ def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
     row_bytes = row.size * values.dtype.itemsize
     if row.flags.c_contiguous and values.strides[0] >= row_bytes:
         return values
-    return np.ascontiguousarray(values)
+    return allocate(lambda: np.ascontiguousarray(values), "a copy of the rows")
 
 
 def as_tensor(rows: NDArray[Any], code: int) -> Any:

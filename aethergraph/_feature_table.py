@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids, describe_range, empty, to_array
 from aethergraph._bfloat16 import bfloat16_to_float32
+from aethergraph._options import as_list
 from aethergraph._row_plan import RowPlan
 from aethergraph.errors import (
     ClosedError,
@@ -213,7 +214,12 @@ class RowTable:
             raise UnsupportedError(
                 f"{self!r} has no cache to plan for: only storage='uring' has one"
             )
-        return RowPlan(rows, [as_ids(ids, "lists") for ids in lists], self._result, self._num_rows)
+        return RowPlan(
+            rows,
+            [as_ids(ids, "lists") for ids in as_list(lists, "lists", "row numbers")],
+            self._result,
+            self._num_rows,
+        )
 
     def _name_row(self, error: OutOfRangeError) -> OutOfRangeError:
         at, value = error.position, error.value

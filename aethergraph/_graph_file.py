@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._memory import format_size
+from aethergraph._options import as_flag
 from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
@@ -336,7 +337,7 @@ class GraphWriter:
         compress: bool | None = None,
     ) -> None:
         self.sections: list[tuple[int, int, Content]] = []
-        self.compress = compress
+        self.compress = None if compress is None else as_flag(compress, "compress")
         self.stores: list[FeatureStore] = []
         arrays = list[ArrayMeta]()
         for owner, (_, node) in enumerate(node_types):

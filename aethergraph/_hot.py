@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._arrays import as_ids, to_array
 from aethergraph._memory import parse_size
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
 __all__ = ["Numbers", "RowCache", "check_cache", "choose_cache", "hottest", "refuse_words"]
@@ -65,7 +66,7 @@ def choose_cache(
     """
     memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
     if not _is_number(hot_share) or not 0 <= hot_share <= 1:
-        raise InvalidArgumentError(f"hot_share = {hot_share!r} is not a number in 0..1")
+        raise InvalidArgumentError(f"hot_share = {shown(hot_share)} is not a number in 0..1")
     if hot is not None and frequency is not None:
         raise InvalidArgumentError("give hot or frequency, not both")
     percent, num_rows = round(hot_share * 100), rows.shape[0]

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["available_memory", "format_size", "parse_size"]
@@ -26,15 +27,21 @@ def parse_size(size: int | str, name: str = "memory_budget") -> int:
     if isinstance(size, str):
         match = _SIZE.fullmatch(size)
         if match is None:
-            raise InvalidArgumentError(f"{name} = {size!r} is not a size such as '512MiB' or '1G'")
+            raise InvalidArgumentError(
+                f"{name} = {shown(size)} is not a size such as '512MiB' or '1G'"
+            )
         return _bounded(_bytes_of(match.group(1), _UNITS[match.group(2).lower()]), size, name)
-    if isinstance(size, bool) or not hasattr(size, "__index__"):
+    try:
+        count = None if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        count = None
+    if count is None:
         raise InvalidArgumentError(
             f"{name} must be bytes or a text like '1G', got {type(size).__name__}"
         )
-    if size < 0:
-        raise InvalidArgumentError(f"{name} = {size} is negative")
-    return _bounded(operator.index(size), size, name)
+    if count < 0:
+        raise InvalidArgumentError(f"{name} = {count} is negative")
+    return _bounded(count, count, name)
 
 
 def _bytes_of(number: str, unit: int) -> int:
@@ -46,7 +53,7 @@ def _bytes_of(number: str, unit: int) -> int:
 
 def _bounded(count: int, size: int | str, name: str) -> int:
     if count > _LARGEST:
-        raise InvalidArgumentError(f"{name} = {size!r} is above 2**63 - 1 bytes")
+        raise InvalidArgumentError(f"{name} = {shown(size)} is above 2**63 - 1 bytes")
     return count
 
 

@@ -105,8 +105,9 @@ def parse_header(data: bytes, major: int, path: str) -> tuple[np.dtype[Any], tup
 
 def identity(path: native.Path) -> tuple[int, ...]:
     """Tells files of one shape apart: pickles by path must find the very same file."""
+    name = native.encode_path(path)[1]
     try:
-        found = os.stat(path)
+        found = os.stat(name)
     except OSError:
         return ()  # already gone: it cannot be opened again either
     return found.st_dev, found.st_ino, found.st_mtime_ns

@@ -18,6 +18,7 @@ from aethergraph._arrays import (
     empty,
     read_only,
 )
+from aethergraph._options import is_name, shown
 from aethergraph._paging import Paging
 from aethergraph.container import Owner
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
@@ -85,10 +86,10 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
 
 def _check_name(name: Any, kind: Owner) -> None:
     """Names go into the file as UTF-8."""
-    if not isinstance(name, str) or not name or any("\ud800" <= c <= "\udfff" for c in name):
+    if not is_name(name):
         raise InvalidArgumentError(
             f"the name of a {kind} attribute must be a non-empty string of characters that UTF-8 "
-            f"has, got {name!r}"
+            f"has, got {shown(name)}"
         )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._memory import available_memory, format_size, parse_size
+from aethergraph._options import as_choice
 from aethergraph.errors import InvalidArgumentError
 
 log = logging.getLogger("aethergraph")
@@ -19,8 +20,7 @@ _STORAGES = ("mmap", "memory", "uring", "auto")
 
 def check_storage(storage: str) -> None:
     """``storage`` must be one of these words."""
-    if storage not in _STORAGES:
-        raise InvalidArgumentError(f"storage = {storage!r} is not one of {', '.join(_STORAGES)}")
+    as_choice(storage, _STORAGES, "storage")
 
 
 def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:

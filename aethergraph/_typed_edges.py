@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._adjacency import Layout
 from aethergraph._arrays import as_count, as_ids
+from aethergraph._options import is_name, shown
 from aethergraph._parts import EdgeInput, EdgeParts, NodeParts, build_edges, infer_num_nodes
 from aethergraph.errors import InvalidArgumentError
 
@@ -29,10 +30,10 @@ Ids = NDArray[np.int64]
 
 
 def _check_type(kind: Any) -> EdgeType:
-    names = isinstance(kind, tuple) and len(kind) == 3 and all(isinstance(n, str) for n in kind)
-    if not names or not all(kind):
+    if not isinstance(kind, tuple) or len(kind) != 3 or not all(map(is_name, kind)):
         raise InvalidArgumentError(
-            f"an edge type is three names, (source, relation, destination), got {kind!r}"
+            "an edge type is three names, (source, relation, destination), of characters that "
+            f"UTF-8 has, got {shown(kind)}"
         )
     found: EdgeType = kind
     return found
@@ -40,7 +41,7 @@ def _check_type(kind: Any) -> EdgeType:
 
 def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgumentError:
     names = ", ".join(map(repr, known)) or "none"
-    return InvalidArgumentError(f"{what}: {name!r} is not in the graph; there are: {names}")
+    return InvalidArgumentError(f"{what}: {shown(name)} is not in the graph; there are: {names}")
 
 
 def read_edges(
@@ -51,7 +52,7 @@ def read_edges(
         _check_type(kind)
         try:
             src, dst = ends  # or an array or tensor [2, E]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError):  # the last of tensors
             raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)") from None
         source, target = as_ids(src, f"{kind} src"), as_ids(dst, f"{kind} dst")
         if len(source) != len(target):
@@ -85,6 +86,11 @@ def count_nodes(
     inputs: Mapping[EdgeType, EdgeInput], num_nodes: Mapping[str, int]
 ) -> dict[str, NodeParts]:
     """Node types in order of appearance in ``num_nodes``, then in the edge types."""
+    for name in num_nodes:
+        if not is_name(name):
+            raise InvalidArgumentError(
+                f"num_nodes: a node type is a name of characters that UTF-8 has, got {shown(name)}"
+            )
     ends: dict[str, dict[str, Ids]] = {name: {} for name in num_nodes}
     for kind, one in inputs.items():
         ends.setdefault(kind[0], {})[f"{kind} src"] = one.source

@@ -13,6 +13,7 @@ from aethergraph._adjacency import Adjacency, Layout
 from aethergraph._arrays import as_count, as_ids
 from aethergraph._graph_file import GraphReader, GraphWriter
 from aethergraph._hot import check_cache
+from aethergraph._options import as_choice, as_flag
 from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
@@ -128,10 +129,9 @@ class Graph(Adjacency):
             OutOfRangeError: names the first id out of range, its row and its value.
             InvalidArgumentError: a dtype, length, shape or value that cannot be.
         """
-        if layout not in _LAYOUTS:
-            raise InvalidArgumentError(
-                f"layout = {layout!r} is not one of {', '.join(_LAYOUTS)}"
-            )  # fmt: skip
+        layout = as_choice(layout, _LAYOUTS, "layout")
+        keep_order = as_flag(keep_order, "keep_order")
+        sort_neighbors = as_flag(sort_neighbors, "sort_neighbors")
         source, target = as_ids(src, "src"), as_ids(dst, "dst")
         if len(source) != len(target):
             raise InvalidArgumentError(f"src has {len(source)} ids, but dst has {len(target)}")

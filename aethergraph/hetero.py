@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout, NoStrayAttributes
 from aethergraph._graph_file import GraphReader, GraphWriter
+from aethergraph._options import as_choice, as_flag, as_items, is_hashable, shown
 from aethergraph._paging import Paging
 from aethergraph._parts import (
     AttributeTable,
@@ -254,8 +255,10 @@ class HeteroGraph(NoStrayAttributes):
             OutOfRangeError: names the first id out of range, its row, value and type.
             InvalidArgumentError: a type, dtype, length, shape or value that cannot be.
         """
-        if layout not in _LAYOUTS:
-            raise InvalidArgumentError(f"layout = {layout!r} is not one of {', '.join(_LAYOUTS)}")
+        layout = as_choice(layout, _LAYOUTS, "layout")
+        keep_order = as_flag(keep_order, "keep_order")
+        add_reverse = as_flag(add_reverse, "add_reverse")
+        sort_neighbors = as_flag(sort_neighbors, "sort_neighbors")
         by_type = {
             "edges": edges, "num_nodes": num_nodes, "edge_weight": edge_weight,
             "edge_time": edge_time, "node_time": node_time, "edge_attrs": edge_attrs,
@@ -387,15 +390,15 @@ class HeteroGraph(NoStrayAttributes):
         """
         self._check_open()
         nodes, edges = dict(self._nodes), dict(self._edges)
-        for name, more in node_attrs.items():
+        for name, more in as_items(node_attrs, "node_attrs", "attributes"):
             nodes[name] = copy.copy(self.node_parts(name))
             nodes[name].set_node_attrs(self._nodes[name].node_attrs)
-            for attr, rows in more.items():
+            for attr, rows in as_items(more, f"node_attrs[{shown(name)}]", "rows"):
                 nodes[name].node_attrs[attr] = rows
-        for kind, more in edge_attrs.items():
+        for kind, more in as_items(edge_attrs, "edge_attrs", "attributes"):
             edges[kind] = copy.copy(self.edge_parts(kind))
             edges[kind].set_edge_attrs(self._edges[kind].edge_attrs)
-            for attr, rows in more.items():
+            for attr, rows in as_items(more, f"edge_attrs[{shown(kind)}]", "rows"):
                 edges[kind].edge_attrs[attr] = rows
         return self._make(nodes, edges, self._reader)
 
@@ -468,14 +471,14 @@ class HeteroGraph(NoStrayAttributes):
     def node_parts(self, name: str) -> NodeParts:
         """What there is of a node type (for views and samplers)."""
         self._check_open()
-        if name not in self._nodes:
+        if not isinstance(name, str) or name not in self._nodes:
             raise unknown_type("node type", name, self._nodes)
         return self._nodes[name]
 
     def edge_parts(self, kind: EdgeType) -> EdgeParts:
         """What there is of an edge type (for views and samplers)."""
         self._check_open()
-        if kind not in self._edges:
+        if not is_hashable(kind) or kind not in self._edges:
             raise unknown_type("edge type", kind, self._edges)
         return self._edges[kind]
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._adjacency import Layout
+from aethergraph._options import as_choice, as_flag
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 
@@ -107,10 +108,9 @@ def to_scipy(graph: Graph, format: SparseFormat = "csr", *, weight: bool = True)
     Raises:
         UnsupportedError: scipy is not installed.
     """
-    if format not in _FORMATS:
-        raise InvalidArgumentError(f"format = {format!r} is not one of {', '.join(_FORMATS)}")
+    format = as_choice(format, _FORMATS, "format")
     sparse = _import("scipy.sparse", "to_scipy")
-    values = graph.edge_weight if weight else None
+    values = graph.edge_weight if as_flag(weight, "weight") else None
     values = np.ones(graph.num_edges, np.float32) if values is None else np.array(values)
     shape = graph.num_nodes, graph.num_nodes
     if format == "coo":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aethergraph import errors
+from aethergraph._options import shown
 
 try:
     from aethergraph._native import ffi as ffi
@@ -175,8 +176,8 @@ def dtype_code(dtype: DTypeLike | str, name: str = "dtype") -> int:
         return BFLOAT16
     try:
         key = np.dtype(dtype).name
-    except TypeError:
-        key = str(dtype)
+    except Exception:  # numpy raises whatever the value makes it raise
+        key = shown(dtype)
     code = DTYPE_CODES.get(key)
     if code is None:
         known = ", ".join(DTYPE_CODES)

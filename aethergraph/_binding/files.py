@@ -13,6 +13,7 @@ from aethergraph import errors
 from aethergraph._binding.core import ARRAY_DTYPES, Path, ffi, lib, new_error, raise_error
 from aethergraph._binding.memory import address_of, view_memory
 from aethergraph._binding.tasks import Task, lend
+from aethergraph._options import shown
 
 CONTENT_GRAPH: Final[int] = lib.AETHER_CONTENT_GRAPH
 CONTENT_FEATURES: Final[int] = lib.AETHER_CONTENT_FEATURES
@@ -51,7 +52,7 @@ def encode_path(path: Path) -> tuple[str, bytes]:
     try:
         encoded = os.fsencode(path)
     except (TypeError, UnicodeError) as error:
-        raise errors.InvalidArgumentError(f"{path!r} is not a file name: {error}") from None
+        raise errors.InvalidArgumentError(f"{shown(path)} is not a file name: {error}") from None
     text = os.fsdecode(encoded)
     if not encoded or b"\0" in encoded:
         raise errors.InvalidArgumentError(f"{text!r} is not a file name")

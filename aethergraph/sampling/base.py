@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
+from aethergraph._options import as_list
 from aethergraph._paging import Paging
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
@@ -194,7 +195,7 @@ def as_fanouts(
         raise InvalidArgumentError(f"{name} has one number per hop, got None")
     if isinstance(fanouts, (int, np.integer)):
         raise InvalidArgumentError(f"{name} has one number per hop: [{int(fanouts)}] for one hop")
-    for at, fanout in enumerate(fanouts):
+    for at, fanout in enumerate(as_list(fanouts, name, "numbers")):
         if isinstance(fanout, int) and fanout >= 1 << 63:
             raise InvalidArgumentError(
                 f"{name}[{at}] = {fanout} is too large: -1 takes all neighbours", position=at

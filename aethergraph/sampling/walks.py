@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
+from aethergraph._options import as_choice, shown
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -247,10 +248,7 @@ def batch_fanout(graph: Graph, starts: ArrayLike, k: int, key: int | None) -> Id
 
 
 def _layout_of(direction: str) -> Literal["csr", "csc"]:
-    if direction not in _LAYOUT_OF:
-        known = ", ".join(_LAYOUT_OF)
-        raise InvalidArgumentError(f"direction = {direction!r} is not one of {known}")
-    return _LAYOUT_OF[direction]
+    return _LAYOUT_OF[as_choice(direction, _LAYOUT_OF, "direction")]
 
 
 def _as_key(key: int) -> int:
@@ -266,9 +264,9 @@ def _as_threads(value: int) -> int:
 def _as_number(value: Any, name: str) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # such as those of tensors
         raise InvalidArgumentError(
-            f"{name} must be a number, got {value!r} of type {type(value).__name__}"
+            f"{name} must be a number, got {shown(value)} of type {type(value).__name__}"
         ) from None
 
 

@@ -1,0 +1,92 @@
+"""Options as users give them: words of a few, switches, mappings, and values in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["as_choice", "as_flag", "as_items", "as_list", "is_hashable", "is_name", "shown"]
+
+C = TypeVar("C", bound=str)
+
+_SHOWN = 200  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """Return ``repr(value)``, cut; the name of its type if that cannot be had."""
+    try:
+        text = repr(value)
+    except Exception:  # a value of the user's may do anything, such as nest too deeply
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def as_choice(value: Any, choices: Iterable[C], name: str) -> C:
+    """Return ``value`` if it is one of the texts ``choices``.
+
+    Raises:
+        InvalidArgumentError: it is not; the message has them.
+    """
+    words = list(choices)
+    if isinstance(value, str):
+        for word in words:
+            if value == word:
+                return word
+    raise InvalidArgumentError(f"{name} = {shown(value)} is not one of {', '.join(words)}")
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """Return ``bool(value)``.
+
+    Raises:
+        InvalidArgumentError: the value is neither true nor false, such as an array.
+    """
+    try:
+        return bool(value)
+    except Exception as error:
+        kind = type(value).__name__
+        raise InvalidArgumentError(f"{name} must be True or False, got {kind}: {error}") from None
+
+
+def as_list(values: Any, name: str, what: str = "values") -> list[Any]:
+    """Return the items of an iterable.
+
+    Raises:
+        InvalidArgumentError: it is not one.
+    """
+    try:
+        items = iter(values)
+    except TypeError:
+        kind = type(values).__name__
+        raise InvalidArgumentError(f"{name} must be a sequence of {what}, got {kind}") from None
+    return list(items)
+
+
+def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, Any]]:
+    """Return the items of a mapping.
+
+    Raises:
+        InvalidArgumentError: it is not one.
+    """
+    if not isinstance(mapping, Mapping):
+        kind = type(mapping).__name__
+        raise InvalidArgumentError(f"{name} must be a mapping of names to {what}, got {kind}")
+    return list(mapping.items())
+
+
+def is_name(value: Any) -> bool:
+    """Return whether ``value`` is a text of some characters that UTF-8, hence a file, can hold."""
+    if not isinstance(value, str) or not value:
+        return False
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def is_hashable(value: Any) -> bool:
+    """Return whether ``value`` can be looked for in a dictionary."""
+    try:
+        hash(value)
+    except Exception:  # of a tuple it is known only when it is tried
+        return False
+    return True

@@ -1,0 +1,640 @@
+"""What is called with bad values: every public callable, with arguments that work.
+
+A target makes, in a folder of prepared files, a callable and arguments with which it succeeds. Every
+argument of its signature is then attacked, one at a time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import aethergraph as ag
+from aethergraph import build, interop, packing, sampling, synthetic
+from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
+
+__all__ = ["Target", "prepare", "targets"]
+
+Call = tuple[Callable[..., Any], dict[str, Any]]
+
+#: Arguments that are functions of the caller: what they raise is theirs.
+CALLBACKS = {"progress", "remark", "stages", "transform", "transform_sampler_output", "function"}
+NODES, EDGES = 20, 60
+
+
+class Target(NamedTuple):
+    """A public callable; ``builtins`` are the errors that it may raise beside AetherError."""
+
+    name: str
+    make: Callable[[Path], Call]
+    builtins: tuple[type[Exception], ...] = ()
+    #: Arguments that its signature hides in ``**kwargs``.
+    more: tuple[str, ...] = ()
+
+    def arguments(self, folder: Path) -> list[str]:
+        """The names of the arguments that can be attacked."""
+        call, given = self.make(folder)
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        found = [p.name for p in inspect.signature(call).parameters.values() if p.kind in kinds]
+        found += [name for name in (*given, *self.more) if name not in found]
+        return [name for name in found if name not in CALLBACKS]
+
+
+# ---- files ---------------------------------------------------------------------------------
+
+
+def _ends() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, NODES, EDGES), rng.integers(0, NODES, EDGES)
+
+
+def _features() -> Any:
+    return np.random.default_rng(1).random((NODES, 4), dtype=np.float32)
+
+
+def _full_graph() -> ag.Graph:
+    src, dst = _ends()
+    rng = np.random.default_rng(2)
+    graph = ag.Graph.from_edges(
+        NODES, src, dst, layout="both", edge_weight=rng.random(EDGES), edge_time=np.arange(EDGES),
+        node_time=np.arange(NODES), edge_attrs={"edge_attr": rng.random((EDGES, 2))},
+    )  # fmt: skip
+    graph.node_attrs["x"] = _features()
+    graph.node_attrs["y"] = np.arange(NODES) % 3
+    return graph
+
+
+_TYPE = ("user", "rates", "film")
+
+
+def _typed_graph() -> ag.HeteroGraph:
+    src, dst = _ends()
+    back = (_TYPE[2], "rated_by", _TYPE[0])
+    graph = ag.HeteroGraph.from_edges(
+        {_TYPE: (src, dst), back: (dst, src)}, {"user": NODES, "film": NODES},
+        edge_time={_TYPE: np.arange(EDGES), back: np.arange(EDGES)},
+    )  # fmt: skip
+    return graph.with_attrs({"user": {"x": _features()}, "film": {"x": _features()}}, {})
+
+
+def prepare(folder: Path) -> None:
+    """Write the files that targets read."""
+    _full_graph().save(folder / "graph.aether")
+    _typed_graph().save(folder / "typed.aether")
+    ag.FeatureStore.from_array(_features()).save(folder / "x.aether")
+    np.save(folder / "x.npy", _features())
+    np.save(folder / "ends.npy", np.stack(_ends()))
+    (folder / "empty").touch()
+    lines = ("%d,%d,0.5,%d\n" % (u, v, u) for u, v in zip(*_ends(), strict=True))
+    (folder / "edges.csv").write_text("src,dst,weight,time\n" + "".join(lines))
+    (folder / "labels.csv").write_text("\n".join(map(str, np.arange(NODES) % 3)) + "\n")
+    packing.pack([[1, 2], [3, 4]], ag.FeatureStore.load(folder / "x.aether"), folder / "packed.bin")
+
+
+# ---- the core ------------------------------------------------------------------------------
+
+
+def _graph(folder: Path) -> ag.Graph:
+    return ag.Graph.load(folder / "graph.aether")
+
+
+def _paged_graph(folder: Path) -> ag.Graph:
+    return ag.Graph.load(folder / "graph.aether", storage="uring", memory_budget="64M")
+
+
+def _store(folder: Path) -> ag.FeatureStore:
+    return ag.FeatureStore.load(folder / "x.aether")
+
+
+def _paged_store(folder: Path) -> ag.FeatureStore:
+    return ag.FeatureStore.load(folder / "x.npy", storage="uring", memory_budget="64M")
+
+
+def _then(make: Callable[..., Any], use: Callable[[Any], Any]) -> Callable[..., Any]:
+    """``make``, whose result is used as well: options may be looked at late."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return use(make(*args, **kwargs))
+
+    call.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
+    return call
+
+
+def _some(iterable: Any) -> list[Any]:
+    """The first items, of which there may be many."""
+    return list(islice(iterable, 2))
+
+
+def _core() -> Iterator[Target]:
+    def methods(
+        label: str, owner: Callable[[Path], Any], calls: Mapping[str, dict[str, Any]]
+    ) -> Iterator[Target]:
+        for name, given in calls.items():
+            yield Target(
+                f"{label}.{name}",
+                lambda folder, name=name, given=given: (getattr(owner(folder), name), dict(given)),
+            )
+
+    src, dst = _ends()
+    yield Target(
+        "Graph.from_edges",
+        lambda _: (
+            ag.Graph.from_edges,
+            {"num_nodes": NODES, "src": src, "dst": dst, "edge_weight": np.ones(EDGES)},
+        ),
+    )
+    yield Target("Graph.load", lambda f: (ag.Graph.load, {"path": f / "graph.aether"}))
+    yield Target("HeteroGraph.load", lambda f: (ag.HeteroGraph.load, {"path": f / "typed.aether"}))
+    yield Target("FeatureStore.load", lambda f: (ag.FeatureStore.load, {"path": f / "x.aether"}))
+    yield Target(
+        "FeatureStore.load uring",
+        lambda f: (
+            ag.FeatureStore.load,
+            {"path": f / "x.npy", "storage": "uring", "memory_budget": "64M"},
+        ),
+    )
+    yield Target(
+        "Graph.load uring",
+        lambda f: (
+            ag.Graph.load,
+            {"path": f / "graph.aether", "storage": "uring", "memory_budget": "64M"},
+        ),
+    )
+    yield Target(
+        "FeatureStore.from_array", lambda _: (ag.FeatureStore.from_array, {"array": _features()})
+    )
+    yield Target(
+        "HeteroGraph.from_edges",
+        lambda _: (
+            ag.HeteroGraph.from_edges,
+            {"edges": {_TYPE: (src, dst)}, "num_nodes": {"user": NODES, "film": NODES}},
+        ),
+    )
+    queries: dict[str, dict[str, Any]] = {
+        "has_edge": {"u": 0, "v": 1},
+        "has_edges": {"u": [0], "v": [1]},
+        "edges_between": {"u": [0], "v": [1]},
+        "edge_ends": {"edges": [0]},
+        "in_degrees": {"nodes": [0]},
+        "out_degrees": {"nodes": [0]},
+        "in_neighbors": {"node": 0},
+        "neighbors": {"node": 0},
+        "in_edges": {"node": 0},
+        "out_edges": {"node": 0},
+        "batch_random_walk": {"start_nodes": [0], "walk_length": 3},
+        "batch_random_walk_uniform": {"start_nodes": [0], "walk_length": 3},
+        "batch_random_fanout": {"start_nodes": [0], "K": 3},
+        "to_scipy": {"format": "csr"},
+        "alias_table": {},
+        "member_table": {},
+        "topology": {},
+        "weight_sums": {},
+    }
+    yield from methods("Graph", _graph, queries)
+    few = ("has_edges", "edge_ends", "in_degrees", "neighbors", "batch_random_walk")
+    yield from methods("Graph (uring)", _paged_graph, {name: queries[name] for name in few})
+    for label, owner, path in (
+        ("Graph", _graph, "graph"), ("HeteroGraph", lambda _: _typed_graph(), "typed")
+    ):  # fmt: skip
+        yield Target(
+            f"{label}.save",
+            lambda f, owner=owner, path=path: (owner(f).save, {"path": f / f"{path}-copy.aether"}),
+        )
+    yield Target(
+        "Graph.load_features",
+        lambda f: (_graph(f).load_features, {"path": f / "x.npy"}),
+    )
+    yield Target(
+        "Graph.load_edge_features",
+        lambda f: (ag.Graph.from_edges(NODES, [0] * NODES, [1] * NODES).load_edge_features,
+                   {"path": f / "x.npy"}),
+    )  # fmt: skip
+    for name in ("features", "node_attrs", "edge_attrs"):
+        yield Target(f"Graph.{name} =", lambda f, name=name: (_setter(f, name), {"value": None}))
+    yield Target(
+        "HeteroGraph.with_attrs",
+        lambda _: (
+            _typed_graph().with_attrs,
+            {"node_attrs": {"user": {"z": _features()}}, "edge_attrs": {}},
+        ),
+    )
+    yield Target(
+        "HeteroGraph[...]",
+        lambda _: (lambda edge_type: _typed_graph()[edge_type], {"edge_type": _TYPE}),
+        (KeyError,),
+    )
+    for label, owner in (("FeatureStore", _store), ("FeatureStore (uring)", _paged_store)):
+        yield from methods(
+            label,
+            owner,
+            {
+                "gather": {"ids": [0, 1]},
+                "plan": {"lists": [[0, 1], [2]]},
+                "tensor": {},
+            },
+        )
+        yield Target(
+            f"{label}[...]",
+            lambda f, owner=owner: (lambda ids: owner(f)[ids], {"ids": [0]}),
+            (IndexError,),
+        )
+        yield Target(
+            f"{label}.save",
+            lambda f, owner=owner: (owner(f).save, {"path": f / "x-copy.aether"}),
+        )
+    yield Target(
+        "FeatureStore.to_uring",
+        lambda f: (_store(f).to_uring, {"memory_budget": "64M", "hot": [0]}),
+    )
+    yield Target(
+        "NeighborSampler",
+        lambda f: (
+            _then(ag.NeighborSampler, lambda s: s.sample([0, 1], key=1)),
+            {"graph": _graph(f), "fanouts": [3, 2]},
+        ),
+    )
+    for label, owner in (("", _graph), (" (uring)", _paged_graph)):
+        yield Target(
+            f"NeighborSampler.sample{label}",
+            lambda f, owner=owner: (
+                ag.NeighborSampler(
+                    owner(f), [3, 2], disjoint=True, time_attr="edge_time"
+                ).sample,
+                {"seeds": [0, 1], "key": 1, "seed_time": [5, 6]},
+            ),
+        )
+    yield Target(
+        "NeighborSampler.sample_many",
+        lambda f: (
+            _then(ag.NeighborSampler(_graph(f), [3, 2]).sample_many, _some),
+            {"seeds": [[0], [1]], "keys": [1, 2]},
+        ),
+    )
+    yield Target(
+        "HeteroNeighborSampler",
+        lambda _: (
+            _then(ag.HeteroNeighborSampler, lambda s: s.sample({"user": [0, 1]}, key=1)),
+            {"graph": _typed_graph(), "fanouts": [3, 2]},
+        ),
+    )
+    yield Target(
+        "HeteroNeighborSampler.sample",
+        lambda _: (
+            ag.HeteroNeighborSampler(_typed_graph(), [3, 2]).sample,
+            {"seeds": {"user": [0, 1]}, "key": 1},
+        ),
+    )
+    yield Target(
+        "HGTSampler",
+        lambda _: (
+            _then(ag.HGTSampler, lambda s: s.sample({"user": [0, 1]}, key=1)),
+            {"graph": _typed_graph(), "num_samples": [3, 2]},
+        ),
+    )
+    yield Target(
+        "HGTSampler.sample",
+        lambda _: (ag.HGTSampler(_typed_graph(), [3]).sample, {"seeds": {"user": [0]}, "key": 1}),
+    )
+    yield Target(
+        "RandomWalker",
+        lambda f: (_then(ag.RandomWalker, lambda w: w.walk([0], 3)), {"graph": _graph(f)}),
+    )
+    yield Target(
+        "RandomWalker.walk",
+        lambda f: (ag.RandomWalker(_graph(f)).walk, {"starts": [0, 1], "length": 3, "key": 1}),
+    )
+    yield Target(
+        "random_fanout",
+        lambda f: (sampling.random_fanout, {"graph": _graph(f), "nodes": [0, 1], "k": 2}),
+    )
+    yield Target("hash_ids", lambda _: (sampling.hash_ids, {"ids": [0, 1]}))
+    yield Target("set_num_threads", lambda _: (ag.set_num_threads, {"num_threads": 2}))
+
+
+def _setter(folder: Path, name: str) -> Callable[[Any], None]:
+    graph = _full_graph()
+
+    def put(value: Any) -> None:
+        if name == "features":
+            graph.features = value
+        else:
+            getattr(graph, name)["z"] = value
+
+    return put
+
+
+# ---- loaders, files, other packages ----------------------------------------------------------
+
+
+def _around() -> Iterator[Target]:
+    yield Target(
+        "SubgraphLoader",
+        lambda f: (
+            _then(SubgraphLoader, _some),
+            {"graph": _graph(f), "fanouts": [3, 2], "seeds": [0, 1, 2]},
+        ),
+    )
+    yield Target("BufferPool", lambda _: (BufferPool, {"max_idle": "1M"}))
+    yield Target("BufferPool.empty", lambda _: (BufferPool("1M").empty, {"shape": 3}))
+    yield Target(
+        "prefetch_map",
+        lambda _: (_then(prefetch_map, _some), {"function": abs, "items": [1, 2]}),
+        (TypeError,),  # of what is no iterable
+    )
+    yield Target(
+        "convert",
+        lambda f: (
+            build.convert,
+            {"inputs": f / "edges.csv", "output": f / "out.aether", "force": True},
+        ),
+    )
+    yield Target(
+        "convert (bounded)",
+        lambda f: (
+            build.convert,
+            {"inputs": f / "edges.csv", "output": f / "out.aether", "force": True,
+             "memory_budget": "512M", "features": f / "x.npy", "features_out": f / "out-x.aether",
+             "labels": f / "labels.csv", "labels_out": f / "out-y.npy"},
+        ),
+    )  # fmt: skip
+    yield Target(
+        "convert_chunks",
+        lambda f: (
+            build.convert_chunks,
+            {"chunks": build.read_edges, "output": f / "out.aether", "force": True,
+             "memory_budget": "512M"},
+        ),
+    )  # fmt: skip
+    yield Target("read_edges", lambda f: (build.read_edges, {"paths": f / "edges.csv"}))
+    yield Target(
+        "iter_edges", lambda f: (_then(build.iter_edges, _some), {"paths": f / "edges.csv"})
+    )
+    yield Target("read_labels", lambda f: (build.read_labels, {"path": f / "labels.csv"}))
+    yield Target("AttrSpec.parse", lambda _: (build.AttrSpec.parse, {"text": "a=b"}))
+    yield Target("read_gl", lambda f: (build.read_gl, {"path": f / "empty"}))
+    yield Target("read_gd", lambda f: (build.read_gd, {"path": f / "empty"}))
+    yield Target(
+        "pack",
+        lambda f: (
+            packing.pack,
+            {"lists": [[1, 2], [3]], "features": _store(f), "path": f / "p.bin"},
+        ),
+    )
+    yield Target(
+        "PackedFeatures.load",
+        lambda f: (
+            packing.PackedFeatures.load,
+            {"path": f / "packed.bin", "features": _store(f)},
+        ),
+    )
+    for name, given in (("batch", {"number": 0}), ("gather", {"ids": [1, 2]})):
+        yield Target(
+            f"PackedFeatures.{name}",
+            lambda f, name=name, given=given: (
+                getattr(packing.PackedFeatures.load(f / "packed.bin", features=_store(f)), name),
+                dict(given),
+            ),
+        )
+    yield Target("from_scipy", lambda f: (interop.from_scipy, {"matrix": _graph(f).to_scipy()}))
+    yield Target("to_networkx", lambda f: (interop.to_networkx, {"graph": _graph(f)}))
+    yield Target(
+        "from_networkx",
+        lambda f: (interop.from_networkx, {"g": interop.to_networkx(_graph(f))}),
+    )
+    yield Target(
+        "CommunityGraph",
+        lambda _: (
+            _then(synthetic.CommunityGraph, lambda g: g.edge_chunk(0, 5)),
+            {"num_nodes": 100, "num_edges": 200},
+        ),
+    )
+    yield Target(
+        "RmatGraph",
+        lambda _: (
+            _then(synthetic.RmatGraph, lambda g: g.edge_chunk(0, 5)),
+            {"scale": 5, "num_edges": 50},
+        ),
+    )
+
+
+# ---- PyG -------------------------------------------------------------------------------------
+
+
+def _pyg() -> Iterator[Target]:
+    import torch
+    from torch_geometric.data import Data
+    from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
+
+    import aethergraph.pyg as pyg
+
+    def data() -> Any:
+        src, dst = _ends()
+        return Data(
+            x=torch.from_numpy(_features()),
+            edge_index=torch.from_numpy(np.stack([src, dst])),
+            y=torch.zeros(NODES, dtype=torch.int64),
+        )
+
+    def stores() -> Any:
+        return pyg.from_data(data())
+
+    #: torch's DataLoader checks its own arguments.
+    loaders = (ValueError, TypeError)
+    links = torch.tensor([[0, 1], [2, 3]])
+    given: dict[str, dict[str, Any]] = {
+        "NeighborLoader": {"num_neighbors": [3, 2], "input_nodes": torch.tensor([0, 1, 2])},
+        "LinkNeighborLoader": {"num_neighbors": [3, 2], "edge_label_index": links},
+        "ShaDowKHopSampler": {"depth": 2, "num_neighbors": 3, "node_idx": torch.tensor([0, 1])},
+    }
+    for name, arguments in given.items():
+        yield Target(
+            f"pyg.{name}",
+            lambda _, name=name, arguments=arguments: (
+                _then(getattr(pyg, name), _some),
+                {"data": stores(), **arguments},
+            ),
+            loaders,
+            ("batch_size", "shuffle", "num_workers"),
+        )
+    for name, arguments in (
+        ("HeteroNeighborLoader", {"num_neighbors": [3], "input_nodes": ("user", [0])}),
+        ("HGTLoader", {"num_samples": [3], "input_nodes": ("user", [0])}),
+    ):
+        yield Target(
+            f"pyg.{name}",
+            lambda _, name=name, arguments=arguments: (
+                _then(getattr(pyg, name), _some),
+                {"data": pyg.from_data(pyg.to_data(_typed_graph())), **arguments},
+            ),
+            loaders,
+            ("batch_size",),
+        )
+    yield Target(
+        "pyg.NeighborSampler",
+        lambda _: (
+            _then(
+                pyg.NeighborSampler,
+                lambda s: s.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0]))),
+            ),
+            {"data": stores(), "num_neighbors": [3]},
+        ),
+    )
+    yield Target(
+        "pyg sample_from_nodes",
+        lambda _: (
+            lambda node, time: pyg.NeighborSampler(stores(), [3]).sample_from_nodes(
+                NodeSamplerInput(None, node, time)
+            ),
+            {"node": torch.tensor([0]), "time": None},
+        ),
+        (RuntimeError, TypeError, ValueError),  # of PyG's own input object
+    )
+    yield Target(
+        "pyg sample_from_edges",
+        lambda _: (
+            lambda row, col: pyg.NeighborSampler(stores(), [3]).sample_from_edges(
+                EdgeSamplerInput(None, row, col)
+            ),
+            {"row": torch.tensor([0]), "col": torch.tensor([1])},
+        ),
+        (RuntimeError, TypeError, ValueError),
+    )
+    yield Target("pyg.from_data", lambda _: (pyg.from_data, {"data": data()}))
+    yield Target("pyg.graph_from_data", lambda _: (pyg.graph_from_data, {"data": data()}))
+    yield Target("pyg.to_data", lambda f: (pyg.to_data, {"source": _graph(f)}))
+    yield Target("pyg.GraphStore", lambda f: (pyg.GraphStore, {"graph": _graph(f)}))
+    yield Target("pyg.FeatureStore.from_graph",
+                 lambda f: (pyg.FeatureStore.from_graph, {"graph": _graph(f)}))  # fmt: skip
+    yield Target(
+        "pyg put_tensor",
+        lambda _: (
+            lambda tensor, index: pyg.FeatureStore().put_tensor(
+                tensor, group_name=None, attr_name="x", index=index
+            ),
+            {"tensor": torch.zeros(3, 2), "index": None},
+        ),
+        (KeyError,),
+    )
+    yield Target(
+        "pyg get_tensor",
+        lambda _: (
+            lambda index: stores()[0].get_tensor(group_name=None, attr_name="x", index=index),
+            {"index": torch.tensor([0])},
+        ),
+        (KeyError,),
+    )
+    yield Target(
+        "pyg put_edge_index",
+        lambda _: (
+            lambda edge_index, size: pyg.GraphStore().put_edge_index(
+                edge_index, edge_type=None, layout="coo", size=size
+            ),
+            {"edge_index": torch.tensor([[0], [1]]), "size": (3, 3)},
+        ),
+    )
+
+
+# ---- DGL -------------------------------------------------------------------------------------
+
+
+def _dgl() -> Iterator[Target]:
+    import torch
+
+    import aethergraph.dgl as adapter
+    from aethergraph.dgl import graphbolt
+
+    def storage(**options: Any) -> Any:
+        return adapter.GraphStorage(_full_graph(), **options)
+
+    nodes = torch.tensor([0, 1])
+    yield Target(
+        "dgl.GraphStorage",
+        lambda _: (
+            _then(adapter.GraphStorage, lambda g: g.in_degrees()), {"graph": _full_graph()}
+        ),
+    )  # fmt: skip
+    calls: dict[str, dict[str, Any]] = {
+        "all_edges": {},
+        "edge_subgraph": {"edges": nodes},
+        "find_edges": {"eid": nodes},
+        "get_node_storage": {"key": "x"},
+        "get_edge_storage": {"key": "edge_attr"},
+        "global_uniform_negative_sampling": {"num_samples": 3},
+        "has_edges_between": {"u": nodes, "v": nodes},
+        "in_degrees": {"v": nodes},
+        "num_nodes": {},
+        "num_edges": {},
+        "sample_neighbors": {"nodes": nodes, "fanout": 2},
+        "subgraph": {"nodes": nodes},
+        "to_canonical_etype": {"etype": "_E"},
+    }
+    for name, arguments in calls.items():
+        yield Target(
+            f"dgl.GraphStorage.{name}",
+            lambda _, name=name, arguments=arguments: (getattr(storage(), name), dict(arguments)),
+            (KeyError,),
+        )
+    makers: dict[str, dict[str, Any]] = {
+        "NeighborSampler": {"fanouts": [3, 2]},
+        "LaborSampler": {"fanouts": [3, 2]},
+        "MultiLayerFullNeighborSampler": {"num_layers": 1},
+        "ShaDowKHopSampler": {"fanouts": [3]},
+    }
+    for name, arguments in makers.items():
+        yield Target(
+            f"dgl.{name}",
+            lambda _, name=name, arguments=arguments: (
+                _then(getattr(adapter, name), lambda s: s.sample(storage(), nodes)),
+                dict(arguments),
+            ),
+        )
+    yield Target(
+        "dgl.NeighborSampler.sample_blocks",
+        lambda _: (
+            adapter.NeighborSampler([3]).sample_blocks,
+            {"g": storage(), "seed_nodes": nodes},
+        ),
+    )
+    yield Target("dgl.FeatureStorage", lambda _: (adapter.FeatureStorage, {"rows": _features()}))
+    yield Target("dgl.to_dgl", lambda _: (adapter.to_dgl, {"source": _full_graph()}))
+    yield Target(
+        "dgl.from_dgl", lambda _: (adapter.from_dgl, {"g": adapter.to_dgl(_full_graph())})
+    )  # fmt: skip
+    yield Target("graphbolt.Feature", lambda _: (graphbolt.Feature, {"rows": _features()}))
+    for name, arguments in (
+        ("read", {"ids": nodes}),
+        ("update", {"value": torch.zeros(2, 4), "ids": nodes}),
+    ):
+        yield Target(
+            f"graphbolt.Feature.{name}",
+            lambda _, name=name, arguments=arguments: (
+                getattr(graphbolt.Feature(_features()), name), dict(arguments)
+            ),
+        )  # fmt: skip
+    for name, arguments in (
+        ("sample_neighbors", {"nodes": nodes, "fanouts": torch.tensor([2])}),
+        ("in_subgraph", {"nodes": nodes}),
+        ("sample_layer_neighbors", {"nodes": nodes, "fanouts": torch.tensor([2])}),
+    ):
+        yield Target(
+            f"graphbolt.SamplingGraph.{name}",
+            lambda _, name=name, arguments=arguments: (
+                getattr(graphbolt.SamplingGraph(_full_graph()), name), dict(arguments)
+            ),
+        )  # fmt: skip
+
+
+def targets() -> list[Target]:
+    """Return all targets that can be called with the packages installed here."""
+    found = [*_core(), *_around()]
+    for more in (_pyg, _dgl):
+        try:
+            found += list(more())
+        except ImportError:
+            continue
+    return found
