@@ -437,6 +437,10 @@ class HeteroGraph(NoStrayAttributes):
         self._check_open()
         return list(self._edges)
 
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
+        """``(node_types, edge_types)``, as PyG's ``HeteroData`` gives them to models."""
+        return self.node_types, self.edge_types
+
     @property
     def num_nodes(self) -> dict[str, int]:
         """Nodes by type."""

@@ -27,7 +27,7 @@ except ImportError as error:
     ) from error
 
 from aethergraph.pyg.ahead import LookAhead
-from aethergraph.pyg.convert import from_data
+from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.data import graph_from_data, to_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -37,6 +37,7 @@ from aethergraph.pyg.hgt import HGTLoader, HGTSampler
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import NeighborSampler
 from aethergraph.pyg.shadow import ShaDowKHopSampler
+from aethergraph.pyg.stores import Stores
 
 __all__ = [
     "FeatureStore",
@@ -50,6 +51,8 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "ShaDowKHopSampler",
+    "Stores",
+    "as_stores",
     "from_data",
     "graph_from_data",
     "to_data",

@@ -39,36 +39,15 @@ from aethergraph.pyg._batch import (
     make_typed_batch,
     plan,
 )
-from aethergraph.pyg._inputs import as_index, check_count, is_typed
+from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._neighbors import NeighborSamplerBase, Steps, end_steps
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.keys import mix_key
 
-__all__ = ["LoaderMixin", "NodeMixin", "Stores"]
-
-
-class Stores(tuple[Any, Any]):
-    """``(feature_store, graph_store)`` as PyG wants it, whose node tensors are also attributes.
-
-    PyG's ``BasicGNN.inference`` reads ``loader.data.x`` and ``loader.data.num_nodes``.
-    """
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "num_nodes" and not is_typed(self):
-            return self[1].num_nodes
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self[0].get_tensor(None, name, None)
-        except KeyError:
-            raise AttributeError(f"the feature store has no node tensor {name!r}") from None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Stores, (tuple(self),)
+__all__ = ["LoaderMixin", "NodeMixin"]
 
 
 class _Positions:

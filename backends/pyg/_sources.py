@@ -14,6 +14,7 @@ from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
+from aethergraph.pyg.stores import read_pair
 
 __all__ = ["Source", "source_of"]
 
@@ -45,9 +46,7 @@ def source_of(data: Any) -> Source:
     if isinstance(data, _PyGGraphStore):
         return Source(_copy_store(data), ())
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        features, store = data
-        if isinstance(features, _PyGFeatureStore) and isinstance(store, _PyGGraphStore):
-            return _source_of_pair(features, store)
+        return _source_of_pair(*read_pair(data))
     raise InvalidArgumentError(
         "data must be (feature_store, graph_store), a graph store, an aethergraph.Graph or a PyG "
         f"Data, got {type(data).__name__}"

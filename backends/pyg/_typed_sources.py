@@ -18,6 +18,7 @@ from aethergraph.pyg._typed_graphs import TypedSortKey
 from aethergraph.pyg._values import find_typed_times, find_typed_weights
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.graph_store import GraphStore
+from aethergraph.pyg.stores import read_pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,12 +156,11 @@ def _parts(data: Any) -> tuple[Stores, GraphStore]:
     if isinstance(data, _PyGGraphStore):
         return (), data if isinstance(data, GraphStore) else _copy_store(data)
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        features, store = data
-        if isinstance(features, _PyGFeatureStore) and isinstance(store, _PyGGraphStore):
-            if isinstance(features, HeteroData):  # which as a store does not list edge tensors
-                own = from_data(features)
-                return (own[0],), own[1] if store is features else _parts(store)[1]
-            return (features,), _parts(store)[1]
+        features, store = read_pair(data)
+        if isinstance(features, HeteroData):  # which as a store does not list edge tensors
+            own = from_data(features)
+            return (own[0],), own[1] if store is features else _parts(store)[1]
+        return (features,), _parts(store)[1]
     raise UnsupportedError(
         "typed sampling needs an aethergraph.HeteroGraph, a HeteroData, or stores over typed "
         f"edges, got {type(data).__name__}"

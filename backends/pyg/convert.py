@@ -15,12 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.utils import to_edge_index
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
+from aethergraph.pyg.stores import Stores, read_pair
 
 __all__ = ["as_stores", "from_data"]
 
@@ -29,9 +31,7 @@ log = logging.getLogger("aethergraph")
 _TOPOLOGY = ("edge_index", "num_nodes", "adj", "adj_t")
 
 
-def from_data(
-    data: Data | HeteroData, *, recycle: bool = True
-) -> tuple[FeatureStore, GraphStore]:  # fmt: skip
+def from_data(data: Data | HeteroData, *, recycle: bool = True) -> Stores:
     """Turn a PyG ``Data`` or ``HeteroData`` into stores that any PyG loader takes::
 
         feature_store, graph_store = from_data(data)
@@ -51,12 +51,17 @@ def from_data(
     ``graph_store.graph`` is the topology of a ``Data`` as an :class:`aethergraph.Graph`; see
     :func:`graph_from_data` for one with the attributes, ready for ``save``.
 
+    Edges that :class:`torch_geometric.transforms.ToSparseTensor` made into ``adj_t`` (or that are
+    in ``adj``) are taken from there, in the order of its entries, and its values become
+    ``edge_weight`` (``edge_attr`` if they have several columns). Ones in a sparse tensor of torch,
+    which has to have values, are none. Batches hold ``edge_index``; give the loader
+    ``transform=ToSparseTensor()`` where a model wants ``adj_t``.
+
     Args:
-        data: a graph with ``edge_index`` (or none: then it has no edges).
+        data: a graph with ``edge_index`` or ``adj_t`` (or none: then it has no edges).
         recycle: see :class:`aethergraph.pyg.FeatureStore`.
 
     Raises:
-        UnsupportedError: edges as ``adj`` or ``adj_t``.
         InvalidArgumentError: not a ``Data`` or ``HeteroData``, or without nodes to count.
         OutOfRangeError: an edge to a node that does not exist; names position and value.
     """
@@ -74,17 +79,19 @@ def from_data(
         whole += [f"{name} of {kind!r}" for name in attrs]
     if whole:
         log.info("from_data: kept as graph-level attributes: %s", ", ".join(whole))
-    return features, graph_store
+    return Stores(features, graph_store)
 
 
 def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> None:
-    edge_index = _edge_index(data, "data")
+    edge_index, values = _edge_index(data, "data")
     num_nodes = data.num_nodes
     if num_nodes is None:
         raise InvalidArgumentError("data does not say how many nodes it has: set data.num_nodes")
     graph_store.put_edge_index(
         edge_index, edge_type=None, layout="coo", size=(num_nodes, num_nodes)
     )
+    for name, value in values.items():
+        features.put_tensor(value, group_name=EDGE_GROUP, attr_name=name, index=None)
     for name, value in data.to_dict().items():
         if name in _TOPOLOGY or value is None:
             continue
@@ -99,7 +106,8 @@ def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> No
 
 
 def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStore) -> None:
-    ends = {kind: _edge_index(data[kind], f"data[{kind!r}]") for kind in data.edge_types}
+    read = {kind: _edge_index(data[kind], f"data[{kind!r}]") for kind in data.edge_types}
+    ends = {kind: pair for kind, (pair, _) in read.items()}
     counts = _count_nodes(data, ends)
     graph_store.node_counts = counts
     for kind, edge_index in ends.items():
@@ -109,6 +117,8 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
         except AetherError as error:  # told with its type
             error.args = (f"{kind}: {error}", *error.args[1:])
             raise
+        for name, value in read[kind][1].items():
+            features.put_tensor(value, group_name=kind, attr_name=name, index=None)
     for store in data.node_stores + data.edge_stores:
         is_rows = store.is_node_attr if isinstance(store._key, str) else store.is_edge_attr
         for name, value in store.items():
@@ -121,22 +131,35 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
     features.graph_attrs.update(data.to_dict()["_global_store"])
 
 
-def _edge_index(store: Any, label: str) -> tuple[Any, Any]:
-    """The edges of a ``Data``, or of one type."""
+def _edge_index(store: Any, label: str) -> tuple[tuple[Any, Any], dict[str, Tensor]]:
+    """The edges of a ``Data``, or of one type; and by name the values of ``adj_t``."""
     edge_index = getattr(store, "edge_index", None)
-    for name in ("adj", "adj_t"):
-        if name in store and edge_index is None:
-            raise UnsupportedError(
-                f"{label} holds its edges as {name!r}: set {label}.edge_index instead "
-                "(torch_geometric.utils.to_edge_index)"
-            )
     if edge_index is None:
+        for name in ("adj_t", "adj"):
+            if getattr(store, name, None) is not None:
+                return _read_sparse(store, name, label)
         edge_index = torch.empty((2, 0), dtype=torch.int64)
     elif edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidArgumentError(
             f"{label}.edge_index must have shape (2, num_edges), got {tuple(edge_index.shape)}"
         )
-    return edge_index[0], edge_index[1]
+    return (edge_index[0], edge_index[1]), {}
+
+
+def _read_sparse(
+    store: Any, name: str, label: str
+) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
+    """The edges of a sparse tensor, in the order of its entries, and their values."""
+    try:
+        (row, col), value = to_edge_index(store[name])
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"{label}.{name} is no sparse tensor of torch or torch_sparse: {error}"
+        ) from None
+    ends = (col, row) if name == "adj_t" else (row, col)  # adj_t is the transpose
+    attr = "edge_weight" if value is None or value.ndim == 1 else "edge_attr"
+    has_values = value is not None and not (value.ndim == 1 and bool((value == 1).all()))
+    return ends, {attr: value} if has_values and attr not in store else {}
 
 
 def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str, int]:
@@ -167,16 +190,30 @@ def _has_rows(data: Any, name: str, value: Any, store: Any) -> bool:
     return bool(data.__cat_dim__(name, value, store) == 0)  # not such as (2, n) index tensors
 
 
-def as_stores(data: Any) -> tuple[Any, Any]:
-    """``(feature_store, graph_store)`` from whatever our loaders take as ``data``."""
+def as_stores(data: Any) -> Stores:
+    """``(feature_store, graph_store)`` of whatever our loaders take as ``data``, for PyG's own::
+
+        stores = as_stores(Graph.load("graph.bin"))
+        loader = NodeLoader(stores, NeighborSampler(stores, [15, 10]), batch_size=128)
+
+    Args:
+        data: a :class:`aethergraph.Graph` or ``HeteroGraph``, the path of its file, a PyG ``Data``
+            or ``HeteroData``, or two stores of any make (the second may be a graph).
+
+    Raises:
+        InvalidArgumentError: something else. Errors of opening a file: see
+            :meth:`aethergraph.Graph.load`.
+    """
+    if isinstance(data, Stores):
+        return data
     if isinstance(data, (str, os.PathLike)):
         data = _load(data)
     if isinstance(data, (Graph, HeteroGraph)):
-        return FeatureStore.from_graph(data), GraphStore(data)
+        return Stores(FeatureStore.from_graph(data), GraphStore(data))
     if isinstance(data, (Data, HeteroData)):
         return from_data(data)
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        return data[0], data[1]
+        return read_pair(data)
     raise InvalidArgumentError(
         "data must be an aethergraph.Graph or HeteroGraph, (feature_store, graph_store), a PyG "
         f"Data or HeteroData, or the path of a graph file, got {type(data).__name__}"

@@ -59,7 +59,8 @@ def to_data(
             f"({type(features).__name__}, {type(graph_store).__name__})"
         )
     groups = {key[0] for key, _ in features.columns()} - {None, EDGE_GROUP}
-    if graph_store.edge_types or graph_store.num_typed_nodes() or groups:
+    no_edges = not graph_store.get_all_edge_attrs()
+    if graph_store.edge_types or graph_store.num_typed_nodes() or (groups and no_edges):
         return _typed_data(features, graph_store)
     return _one_data(features, graph_store)
 

@@ -18,7 +18,7 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._loading import LoaderMixin, NodeMixin, Stores
+from aethergraph.pyg._loading import LoaderMixin, NodeMixin
 from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
@@ -122,7 +122,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         plan_ahead: int = 0,
         **kwargs: Any,
     ) -> None:
-        stores = Stores(as_stores(data))
+        stores = as_stores(data)
         sampler = neighbor_sampler
         if sampler is None:
             sampler = _make_sampler(
@@ -232,7 +232,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         plan_ahead: int = 0,
         **kwargs: Any,
     ) -> None:
-        stores = Stores(as_stores(data))
+        stores = as_stores(data)
         sampler = neighbor_sampler
         if sampler is None:
             sampler = _make_sampler(

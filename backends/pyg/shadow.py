@@ -18,7 +18,7 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._batch import fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
-from aethergraph.pyg._loading import NodeMixin, Stores
+from aethergraph.pyg._loading import NodeMixin
 from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
@@ -73,7 +73,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_sample_threads: int = 1,
         **kwargs: Any,
     ) -> None:
-        stores = Stores(as_stores(data))
+        stores = as_stores(data)
         if is_typed(stores):
             raise UnsupportedError(
                 "ego subgraphs are those of a graph of one type, as in PyG; the core's "

@@ -1,0 +1,223 @@
+"""The pair of stores that PyG's loaders take, which also answers what scripts ask a ``Data``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+from torch_geometric.data import FeatureStore as _PyGFeatureStore
+from torch_geometric.data import GraphStore as _PyGGraphStore
+
+from aethergraph import features as core
+from aethergraph._torch.tensors import stack_rows
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+from aethergraph.pyg._inputs import is_typed
+from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg.graph_store import GraphStore
+
+if TYPE_CHECKING:
+    from aethergraph.hetero import EdgeType
+
+__all__ = ["Stores", "read_pair"]
+
+
+class Stores(tuple[Any, Any]):
+    """``(feature_store, graph_store)`` as PyG's loaders take them, with the face of a ``Data``.
+
+    PyG's ``BasicGNN.inference`` and many scripts ask ``loader.data`` for ``x``, ``num_nodes`` or
+    ``num_node_features``. Tensors of the feature store are attributes here: read, assigned and
+    deleted by name. An assigned tensor of one row per node (or per edge) goes into the feature
+    store, and into the batches to come; anything else belongs to the graph as a whole. Graphs of
+    many types are told apart by ``metadata()`` and counted, and their tensors are in the stores.
+
+    Args:
+        feature_store, graph_store: of any make.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, feature_store: Any, graph_store: Any) -> Stores:
+        return super().__new__(cls, (feature_store, graph_store))
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, of all types together."""
+        if is_typed(self):
+            return sum(self[1].num_typed_nodes().values())
+        count: int = self[1].num_nodes
+        return count
+
+    @property
+    def num_edges(self) -> int:
+        """Edges, of all types together."""
+        store = self[1]
+        if not is_typed(self):
+            count: int = store.num_edges
+            return count
+        if store.hetero is not None:
+            return sum(store.hetero.num_edges.values())
+        return sum(len(store.edge_index(kind)[0]) for kind in store.edge_types)
+
+    @property
+    def num_node_features(self) -> int | dict[str, int]:
+        """Columns of ``x``, 0 without it; of a graph of many types by node type."""
+        if is_typed(self):
+            return {name: self._width(name, "x") for name in self.node_types}
+        return self._width(None, "x")
+
+    @property
+    def num_features(self) -> int | dict[str, int]:
+        """The same as :attr:`num_node_features`, as in PyG."""
+        return self.num_node_features
+
+    @property
+    def num_edge_features(self) -> int | dict[EdgeType, int]:
+        """Columns of ``edge_attr``, 0 without it; of a graph of many types by edge type."""
+        if is_typed(self):
+            return {kind: self._width(kind, "edge_attr") for kind in self.edge_types}
+        return self._width(EDGE_GROUP, "edge_attr")
+
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types."""
+        return list(self[1].num_typed_nodes())
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, in order."""
+        found: list[EdgeType] = self[1].edge_types
+        return found
+
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
+        """``(node_types, edge_types)``, what PyG's ``to_hetero`` and ``HGTConv`` take."""
+        return self.node_types, self.edge_types
+
+    @property
+    def edge_index(self) -> Tensor:
+        """All edges of a graph of one type, by edge id: int64 [2, E], made when asked for."""
+        return stack_rows(*self[1].edge_index())
+
+    def _width(self, group: Any, name: str) -> int:
+        column = self._column(group, name)
+        if column is None:
+            return 0
+        return int(column.shape[1]) if len(column.shape) > 1 else 1
+
+    def _column(self, group: Any, name: str) -> Any:
+        store = self[0]
+        if not isinstance(store, FeatureStore):
+            return None
+        if group is None:
+            return store.find_node_column(name)
+        return dict(store.columns()).get((group, name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or is_typed(self):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}: tensors of a graph of many "
+                "types are in feature_store, graph_store = stores"
+            )
+        store = self[0]
+        if not isinstance(store, FeatureStore):
+            try:
+                return store.get_tensor(None, name, None)
+            except KeyError:
+                raise AttributeError(f"the feature store has no node tensor {name!r}") from None
+        for group in (None, EDGE_GROUP):
+            column = self._column(group, name)
+            if column is not None:
+                return column.get(None)
+        if name in store.graph_attrs:
+            return store.graph_attrs[name]
+        known = ", ".join(sorted({repr(key[1]) for key, _ in store.columns()})) or "none"
+        raise AttributeError(f"the feature store has no tensor {name!r}; there are: {known}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "num_nodes" and value == self.num_nodes:
+            return  # what scripts for ``Data`` say once more
+        if isinstance(getattr(type(self), name, None), property):
+            raise AttributeError(f"{name!r} is that of the graph and cannot be assigned")
+        store = self[0]
+        if is_typed(self) or not isinstance(store, FeatureStore):
+            raise AttributeError(
+                f"{name!r} cannot be assigned here: put_tensor(value, group_name=type, "
+                "attr_name=name, index=None) of the feature store does it"
+            )
+        if name in self._names():
+            self.__delattr__(name)
+        if value is None:
+            return
+        group = self._group_of(name, value)
+        if group is None:
+            store.graph_attrs[name] = value
+        else:
+            store.put_tensor(value, group_name=group[0], attr_name=name, index=None)
+
+    def _group_of(self, name: str, value: Any) -> tuple[Any] | None:
+        """The group for ``value``, by the rule of PyG's ``Data``; None: the graph as a whole."""
+        if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
+            return None
+        counts = self.num_nodes, self.num_edges
+        if len(value) == counts[1] and (counts[0] != counts[1] or "edge" in name):
+            return (EDGE_GROUP,)
+        return (None,) if len(value) == counts[0] else None
+
+    def _names(self) -> set[str]:
+        store = self[0]
+        return {key[1] for key, _ in store.columns()} | set(store.graph_attrs)
+
+    def __delattr__(self, name: str) -> None:
+        store = self[0]
+        if is_typed(self) or not isinstance(store, FeatureStore) or name not in self._names():
+            raise AttributeError(f"there is no tensor {name!r} that could be deleted")
+        store.graph_attrs.pop(name, None)
+        for key, _ in list(store.columns()):
+            if key[1] == name:
+                store.remove_tensor(group_name=key[0], attr_name=name, index=None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stores, tuple(self)
+
+
+def read_pair(pair: Any) -> Stores:
+    """``(feature_store, graph_store)``, checked to be that; a graph is taken for its store.
+
+    Raises:
+        InvalidArgumentError: something else; says what to give instead.
+    """
+    features, topology = pair
+    if isinstance(topology, (Graph, HeteroGraph)):
+        topology = GraphStore(topology)
+    got = f"got ({_describe(features)}, {_describe(pair[1])})"
+    graphs, rows = (Graph, HeteroGraph, _PyGGraphStore), (core.FeatureStore, _PyGFeatureStore)
+    if isinstance(features, graphs) and isinstance(pair[1], rows) and not _is_both(pair):
+        raise InvalidArgumentError(f"the order is (feature_store, graph_store), {got}")
+    if isinstance(features, core.FeatureStore):
+        raise InvalidArgumentError(
+            "an aethergraph.FeatureStore holds the rows of one attribute. Attach it, "
+            'graph.node_attrs["x"] = rows, and give the graph, or '
+            "(aethergraph.pyg.FeatureStore.from_graph(graph), GraphStore(graph))"
+        )
+    if not isinstance(features, _PyGFeatureStore) or not isinstance(topology, _PyGGraphStore):
+        raise InvalidArgumentError(
+            "data must be (feature_store, graph_store): subclasses of torch_geometric.data's "
+            f"FeatureStore and GraphStore, {got}"
+        )
+    return Stores(features, topology)
+
+
+def _is_both(pair: Any) -> bool:
+    """Whether each of the two is both kinds of store, as PyG's ``Data`` is."""
+    return all(isinstance(one, _PyGFeatureStore) for one in pair) and all(
+        isinstance(one, _PyGGraphStore) for one in pair
+    )
+
+
+def _describe(value: Any) -> str:
+    kind = type(value)
+    own = kind.__module__.startswith("aethergraph")
+    package = "aethergraph.pyg" if kind.__module__.startswith("aethergraph.pyg") else "aethergraph"
+    return f"{package}.{kind.__name__}" if own else kind.__name__
