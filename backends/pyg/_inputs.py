@@ -43,8 +43,8 @@ def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> in
                 f"{option} of type {name!r}: the graph has one type of nodes, give the ids alone"
             )
         return graph.num_nodes
-    if name is None and isinstance(stores[1], GraphStore):
-        return stores[1].num_nodes
+    if stores is not None and isinstance(stores[1], GraphStore):
+        return stores[1].num_nodes if name is None else stores[1].num_typed_nodes().get(name)
     count = getattr(sampler, "num_nodes", None)
     return count if isinstance(count, int) else None
 

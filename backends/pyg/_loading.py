@@ -47,7 +47,17 @@ from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.keys import mix_key
 
-__all__ = ["LoaderMixin", "NodeMixin"]
+__all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
+
+
+def own_depth(prefetch_batches: int, options: dict[str, Any]) -> int:
+    """How many batches to make ahead without workers, for which torch has no word.
+
+    Its ``prefetch_factor`` is taken out of ``options`` then, since torch refuses it.
+    """
+    if options.get("num_workers", 0) != 0 or options.get("prefetch_factor") is None:
+        return prefetch_batches
+    return check_count(options.pop("prefetch_factor"), "prefetch_factor", 1)
 
 
 class _Positions:

@@ -24,7 +24,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._loading import NodeMixin
+from aethergraph.pyg._loading import NodeMixin, own_depth
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg.convert import as_stores
 from aethergraph.sampling import hgt as core
@@ -181,7 +181,7 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
     ) -> None:
         stores = as_stores(data)
         sampler = HGTSampler(stores, num_samples, is_sorted, max_neighbors=max_neighbors)
-        self._set_up(data, seed, prefetch_batches, num_sample_threads)
+        self._set_up(data, seed, own_depth(prefetch_batches, kwargs), num_sample_threads)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

@@ -16,10 +16,13 @@ import torch_geometric.loader as pyg_loader
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph.errors import UnsupportedError
+from aethergraph.pyg._functions import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._loading import LoaderMixin, NodeMixin
+from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
 from aethergraph.pyg._neighbors import Steps
+from aethergraph.pyg._own_values import own_time_attr, own_weight_attr
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler
@@ -64,9 +67,13 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         input_nodes: seed nodes: None (all nodes), ids as tensor, array or list, a mask, or a
             slice. With a mask or a slice ``input_id`` in the batch are node ids, else positions.
             Of a typed graph ``(node type, any of these)``, or the node type alone.
-        input_time: with ``time_attr``, a time for each seed [number of seeds]; None: that of the
-            seed node itself. It comes back as ``seed_time``.
-        replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted,
+        input_time: a time for each seed [number of seeds]; None: that of the seed node itself. It
+            comes back as ``seed_time``.
+        time_attr: the name of the times that are compared with it. None: the graph's own
+            ``edge_time`` or ``node_time`` if ``input_time`` or ``temporal_strategy="last"`` ask
+            for times, else no times.
+        weighted: draw by the graph's own edge weights, as ``weight_attr="edge_weight"`` does.
+        replace, subgraph_type, disjoint, temporal_strategy, weight_attr, is_sorted,
             sample_direction, strict, window, num_threads: see
             :class:`aethergraph.pyg.NeighborSampler`.
         transform: applied to each batch in the thread that iterates (with workers and
@@ -76,9 +83,15 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         directed: as in PyG.
         filter_per_worker: with workers, fetch features there (default) or in the main process.
         neighbor_sampler: a ready sampler; the arguments above that describe one are then unused.
+            Or a function from the seeds of a batch, an int64 tensor [n] of global ids (of a typed
+            graph ``{node type: ids}``), to a sample: a :class:`aethergraph.Subgraph` or
+            ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or ``HeteroSamplerOutput``, whose nodes
+            begin with the seeds, and whose edge ids are those of the graph store. It is called in
+            the thread that iterates, or in the workers; nothing is sampled ahead of it.
         seed: the draws and their changes from epoch to epoch come from this number alone instead
             of from torch's generator.
         prefetch_batches: batches to sample and fetch ahead with ``num_workers=0``; 0: none.
+            torch's ``prefetch_factor``, if it is given without workers, is taken for it.
         num_sample_threads: background threads that do so.
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
             of tensors with ``storage="uring"`` knows which rows come; see
@@ -88,8 +101,10 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
 
     Raises:
         InvalidArgumentError: seeds or their times of a wrong dtype or shape, or no seeds at all;
-            times or weights that cannot be (see the sampler).
-        ValueError: ``input_time`` without ``time_attr``.
+            times or weights that cannot be (see the sampler); ``input_time`` where the graph has no
+            times of its own, or those of nodes and of edges, and ``time_attr`` does not say which;
+            a ``neighbor_sampler`` that is neither a sampler nor a function, or that returns
+            something else than a sample.
         OutOfRangeError: a seed that is no node; names position and value.
     """
 
@@ -109,9 +124,10 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         transform_sampler_output: Callable[[Any], Any] | None = None,
         is_sorted: bool = False,
         filter_per_worker: bool | None = None,
-        neighbor_sampler: BaseSampler | None = None,
+        neighbor_sampler: BaseSampler | Callable[[Any], Any] | None = None,
         directed: bool = True,
         *,
+        weighted: bool = False,
         sample_direction: str = "forward",
         strict: bool = False,
         window: float | int | None = None,
@@ -123,8 +139,12 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
-        sampler = neighbor_sampler
+        sampler = None if neighbor_sampler is None else as_sampler(neighbor_sampler)
         if sampler is None:
+            weight_attr = own_weight_attr(weight_attr, weighted)
+            time_attr = own_time_attr(
+                stores, time_attr, input_time, temporal_strategy, "input_time"
+            )
             sampler = _make_sampler(
                 stores,
                 num_neighbors,
@@ -143,6 +163,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = sampler.time_attr
+        prefetch_batches = own_depth(prefetch_batches, kwargs)
         self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
@@ -179,14 +200,15 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             graph ``(edge type, any of these)``, or the edge type alone. Links that are given may
             be of a type that the graph does not hold, between node types that it does.
         edge_label: a label per seed link [P, ...], or None.
-        edge_label_time: with ``time_attr``, and only then: a time for each seed link [P]. It comes
-            back as ``edge_label_time``, negatives included, or for triplets as ``seed_time``.
+        edge_label_time: a time for each seed link [P], needed with ``time_attr``. It comes back as
+            ``edge_label_time``, negatives included, or for triplets as ``seed_time``.
         neg_sampling: PyG's ``NegativeSampling``, its mode, or its arguments as a dict or tuple.
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
-            transform_sampler_output, is_sorted, filter_per_worker, neighbor_sampler, directed,
+            transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, seed, num_threads, prefetch_batches,
             num_sample_threads, plan_ahead, **kwargs: as in :class:`NeighborLoader`.
+        neighbor_sampler: a ready sampler with ``sample_from_edges``.
         exclude: ``"self"`` or ``"reverse"``: the seed links of a batch (and their reverses) are not
             among its edges; see the samplers.
         true_negatives: no negative link is an edge of the graph.
@@ -194,7 +216,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
     Raises:
         InvalidArgumentError: links, labels or times of a wrong dtype or shape, or no links at all;
             times or weights that cannot be (see the sampler).
-        ValueError: one of ``edge_label_time`` and ``time_attr`` without the other.
+        ValueError: ``time_attr`` without ``edge_label_time``.
         OutOfRangeError: an end that is no node; names position and value.
     """
 
@@ -220,6 +242,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         neighbor_sampler: BaseSampler | None = None,
         directed: bool = True,
         *,
+        weighted: bool = False,
         sample_direction: str = "forward",
         strict: bool = False,
         window: float | int | None = None,
@@ -233,8 +256,12 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
-        sampler = neighbor_sampler
+        sampler = None if neighbor_sampler is None else as_sampler(neighbor_sampler)
         if sampler is None:
+            weight_attr = own_weight_attr(weight_attr, weighted)
+            time_attr = own_time_attr(
+                stores, time_attr, edge_label_time, temporal_strategy, "edge_label_time"
+            )
             sampler = _make_sampler(
                 stores,
                 num_neighbors,
@@ -255,6 +282,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = None if edge_label_time is None else sampler.time_attr
+        prefetch_batches = own_depth(prefetch_batches, kwargs)
         self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead)
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(

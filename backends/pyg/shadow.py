@@ -18,7 +18,7 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._batch import fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
-from aethergraph.pyg._loading import NodeMixin
+from aethergraph.pyg._loading import NodeMixin, own_depth
 from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
@@ -92,7 +92,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             disjoint=True,
             num_threads=num_threads,
         )
-        self._set_up(data, seed, prefetch_batches, num_sample_threads)
+        self._set_up(data, seed, own_depth(prefetch_batches, kwargs), num_sample_threads)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

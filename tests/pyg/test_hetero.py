@@ -443,7 +443,7 @@ def test_node_types_keep_their_order_and_times_their_dtype() -> None:
     assert len(keys) == 3
     links = LinkNeighborLoader(data, [2], (("a", "b"), None), batch_size=2)
     assert next(iter(links))["a", "to", "b"].edge_label_index.shape == (2, 2)
-    assert not hasattr(links.data, "num_nodes")
+    assert links.data.num_nodes == 8
     with pytest.raises(errors.InvalidArgumentError, match="uint8"):
         NeighborLoader(data, [2], ("b", torch.ones(4, dtype=torch.uint8)))
     with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):

@@ -1,0 +1,62 @@
+"""Which times and weights a loader means that names none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.pyg.graph_store import GraphStore
+
+__all__ = ["own_time_attr", "own_weight_attr"]
+
+
+def own_weight_attr(weight_attr: str | None, weighted: bool) -> str | None:
+    """The name of the weights: ``weight_attr``, or the graph's own if ``weighted``."""
+    return "edge_weight" if weighted and weight_attr is None else weight_attr
+
+
+def own_time_attr(
+    stores: Any, time_attr: str | None, seed_time: Any, strategy: str, option: str
+) -> str | None:
+    """The name of the times: ``time_attr``, or the graph's own if the other arguments need them.
+
+    Args:
+        stores: the pair that is sampled from.
+        time_attr: what the user named.
+        seed_time: times of the seeds, or None.
+        strategy: ``"last"`` needs times as well.
+        option: the name of ``seed_time``, for messages.
+
+    Raises:
+        InvalidArgumentError: the graph has no times of its own, or of both nodes and edges.
+    """
+    if time_attr is not None or (seed_time is None and strategy != "last"):
+        return time_attr
+    asked = f"{option} is given" if seed_time is not None else 'temporal_strategy="last"'
+    found = _own_times(stores)
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        raise InvalidArgumentError(
+            f"{asked}, and there are times of edges and of nodes: say which ones are meant, "
+            'time_attr="edge_time" or time_attr="node_time"'
+        )
+    raise InvalidArgumentError(
+        f"{asked}, but there is no edge_time and no node_time: name the times with time_attr="
+    )
+
+
+def _own_times(stores: Any) -> set[str]:
+    features, topology = stores
+    if isinstance(features, FeatureStore):
+        keys = [key for key, _ in features.columns()]
+    else:
+        keys = [(attr.group_name, attr.attr_name) for attr in features.get_all_tensor_attrs()]
+    graph = None
+    if isinstance(topology, GraphStore):
+        graph = topology.hetero or (topology.graph if topology.holds_graph else None)
+    if graph is not None:
+        keys += [key for key, _ in FeatureStore.from_graph(graph).columns()]
+    of_edges = {("edge_time", True), ("node_time", False)}
+    return {name for group, name in keys if (name, isinstance(group, tuple)) in of_edges}
