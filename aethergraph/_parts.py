@@ -21,7 +21,7 @@ from aethergraph._arrays import (
 from aethergraph._options import is_name, shown
 from aethergraph._paging import Paging
 from aethergraph.container import Owner
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 from aethergraph.features import FeatureStore, attribute_store
 
 __all__ = [
@@ -40,6 +40,10 @@ __all__ = [
 Ids = NDArray[np.int64]
 #: indptr, ids and edge ids (None: positions are edge ids) of one direction.
 RawLists = tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None]
+
+
+#: With more nodes than this times the edges, ids are likely to be no numbers of nodes.
+_SPARSE = 64
 
 
 class AttributeTable(MutableMapping[str, FeatureStore]):
@@ -418,6 +422,20 @@ class EdgeInput:
             at = int(((ids < 0) | (ids >= count)).argmax())
             raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count)
 
+    def _why_so_many(self, count: int) -> str:
+        """Return where so many nodes come from, and what to do about it."""
+        named = [("src", self.source), ("dst", self.target)]
+        name, ids = max(named, key=lambda pair: int(pair[1].max(initial=-1)))
+        at = int(ids.argmax()) if len(ids) else -1
+        if at < 0 or ids[at] < count - 1:
+            return f"num_nodes = {count} is far more than the {len(ids)} edges need"
+        row = at if self.rank is None else int(self.rank[at])
+        return (
+            f"ids are 0..num_nodes-1 without large gaps, and {name}[{row}] = {ids[at]} is the "
+            "largest; map other ids first: known, ids = numpy.unique(numpy.concatenate([src, dst])"
+            ", return_inverse=True)"
+        )
+
     @property
     def carries(self) -> bool:
         """Whether values have to follow the edges into their new order."""
@@ -434,6 +452,10 @@ class EdgeInput:
                 major, minor, num_major, num_minor,
                 id_bytes=native.id_bytes_for(num_minor), with_order=with_order, task=task,
             )  # fmt: skip
+        except OutOfMemoryError as error:
+            if num_major <= _SPARSE * (len(major) + 1):
+                raise
+            raise OutOfMemoryError(f"{error}; {self._why_so_many(num_major)}") from None
         except OutOfRangeError as error:
             if error.position is None:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -41,6 +41,8 @@ from aethergraph.errors import (
 
 __all__ = ["FeatureStore", "Storage"]
 
+#: Methods of PyG's feature stores that its loaders call.
+_ASKED_BY_PYG = ("get_all_tensor_attrs", "get_tensor", "multi_get_tensor", "put_tensor")
 #: Rows are converted and written in pieces of about this size.
 _PIECE_BYTES = 16 << 20
 
@@ -65,8 +67,22 @@ class FeatureStore(RowTable):
     (the file must still be the same), else by value.
     """
 
-    def __init__(self) -> None:
-        raise InvalidArgumentError("use FeatureStore.load(path) or FeatureStore.from_array(array)")
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise InvalidArgumentError(
+            "use aethergraph.FeatureStore.load(path) for a file, or .from_array(array); the store "
+            "that PyG's loaders take is aethergraph.pyg.FeatureStore"
+        )
+
+    if not TYPE_CHECKING:  # a type checker would take every name to exist
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _ASKED_BY_PYG:
+                message += (
+                    ": this is aethergraph.FeatureStore, the rows of one attribute; PyG's loaders "
+                    "take aethergraph.pyg.FeatureStore.from_graph(graph)"
+                )
+            raise AttributeError(message)
 
     _origin: Origin | None
     _storage: str

@@ -62,7 +62,7 @@ class Graph(Adjacency):
 
     _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError("use Graph.from_edges(...) or Graph.load(path)")
 
     _parts: GraphParts | None

@@ -194,7 +194,7 @@ class HeteroGraph(NoStrayAttributes):
 
     _ATTACH = "graph[type].attrs[{!r}] = ..."
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError("use HeteroGraph.from_edges(...) or HeteroGraph.load(path)")
 
     _nodes: dict[str, NodeParts]

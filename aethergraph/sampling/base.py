@@ -6,7 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from aethergraph._options import as_list
 from aethergraph._paging import Paging
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling._misuse import stray_attribute
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
 
@@ -41,6 +42,11 @@ _MAX_HOPS = 1024
 
 class KeyedSampler:
     """Keys for calls that bring none, and native samplers that calls take turns with."""
+
+    if not TYPE_CHECKING:  # a type checker would take every name to exist
+
+        def __getattr__(self, name: str) -> Any:
+            raise stray_attribute(self, name)
 
     def _set_seed(self, seed: int) -> None:
         self.seed = as_integer(seed, "seed")

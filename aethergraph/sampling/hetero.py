@@ -15,6 +15,7 @@ from aethergraph._arrays import as_ids
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.hetero import EdgeType, EdgeView, HeteroGraph
+from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
     SamplerBase,
     SubgraphType,
@@ -139,7 +140,7 @@ class HeteroNeighborSampler(SamplerBase):
         sample_direction: SampleDirection = "forward",
     ) -> None:
         if not isinstance(graph, HeteroGraph):
-            raise InvalidArgumentError(f"graph must be a HeteroGraph, got {type(graph).__name__}")
+            raise not_a_graph(graph, "HeteroGraph", "HeteroNeighborSampler")
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,

@@ -11,6 +11,7 @@ from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler, as_fanouts
 from aethergraph.sampling.hetero import HeteroSubgraph
 from aethergraph.sampling.typed import check_types, name_seed
@@ -64,7 +65,7 @@ class HGTSampler(KeyedSampler):
         seed: int = 0,
     ) -> None:
         if not isinstance(graph, HeteroGraph):
-            raise InvalidArgumentError(f"graph must be a HeteroGraph, got {type(graph).__name__}")
+            raise not_a_graph(graph, "HeteroGraph", "HGTSampler")
         self._set_seed(seed)
         self.graph = graph
         self._types = graph.node_types

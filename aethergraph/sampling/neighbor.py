@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
 from aethergraph._parts import check_ids
-from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
+from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
     SamplerBase,
     SubgraphType,
@@ -96,7 +96,7 @@ class NeighborSampler(SamplerBase):
         layered: bool = False,
     ) -> None:
         if not isinstance(graph, Graph):
-            raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
+            raise not_a_graph(graph, "Graph", "NeighborSampler")
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,

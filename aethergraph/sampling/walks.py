@@ -15,6 +15,7 @@ from aethergraph._options import as_choice, shown
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
+from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.keys import mix_key
 
 __all__ = ["Direction", "RandomWalker", "random_fanout"]
@@ -87,7 +88,7 @@ class RandomWalker:
         seed: int = 0,
     ) -> None:
         if not isinstance(graph, Graph):
-            raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
+            raise not_a_graph(graph, "Graph", "RandomWalker")
         layout = _layout_of(direction)
         self.graph = graph
         self.p, self.q = _as_rate(p, "p"), _as_rate(q, "q")
@@ -197,7 +198,7 @@ def random_fanout(
         LayoutError: the lists are not stored; OutOfRangeError: names the first bad node.
     """
     if not isinstance(graph, Graph):
-        raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
+        raise not_a_graph(graph, "Graph", "RandomWalker")
     topology = graph.topology(_layout_of(direction))
     ids, count, threads = as_ids(nodes, "nodes"), as_count(k, "k"), _as_threads(num_threads)
     number = mix_key(next(_calls)) if key is None else _as_key(key)

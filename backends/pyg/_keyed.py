@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_geometric.sampler import BaseSampler
 
@@ -43,6 +43,18 @@ class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
         """
         super().set_epoch(epoch)
         self._first_iteration.value = _DONE
+
+    if not TYPE_CHECKING:  # a type checker would take every name to exist
+
+        def __getattr__(self, name: str) -> Any:
+            own = type(self).__name__
+            message = f"{own!r} object has no attribute {name!r}"
+            if name in ("sample", "sample_many"):
+                message += (
+                    f": this is aethergraph.pyg.{own}, which a loader asks for "
+                    f"sample_from_nodes(); take aethergraph.{own} (from aethergraph import {own})"
+                )
+            raise AttributeError(message)
 
     @property
     def edge_permutation(self) -> Any:

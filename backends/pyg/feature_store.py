@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from multiprocessing.context import get_spawning_popen
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import torch
@@ -120,7 +120,13 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         UnsupportedError: a row update of read-only rows.
     """
 
-    def __init__(self, *, recycle: bool = True) -> None:
+    def __init__(self, *data: Any, recycle: bool = True) -> None:
+        if data:
+            raise InvalidArgumentError(
+                f"FeatureStore() begins empty, got {type(data[0]).__name__}: over a graph it is "
+                "FeatureStore.from_graph(graph), and a file of rows is attached to a graph, "
+                "graph.load_features(path)"
+            )
         super().__init__(tensor_attr_cls=_Attr)
         self._graph: Graph | HeteroGraph | None = None
         self._columns: dict[Key, Column] = {}
@@ -135,6 +141,21 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         self.graph_attrs: dict[str, Any] = {}
         #: By type, what a ``HeteroData`` holds there that is not one row per node or edge.
         self.type_attrs: dict[Any, dict[str, Any]] = {}
+
+    @classmethod
+    def load(cls, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: opening files of rows is what the store of the core does.
+
+        Raises:
+            UnsupportedError: always; says what to call.
+        """
+        raise UnsupportedError(
+            "this is aethergraph.pyg.FeatureStore, which serves the tensors of a graph. A file of "
+            "rows is opened by aethergraph.FeatureStore.load(path), or attached at once by "
+            "graph.load_features(path)"
+        )
+
+    from_array = load
 
     @property
     def pool(self) -> BufferPool | None:

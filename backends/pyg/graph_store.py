@@ -13,6 +13,7 @@ Source followed: ``torch_geometric/data/graph_store.py``.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -112,6 +113,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         if graph is not None and not isinstance(graph, (Graph, HeteroGraph)):
             raise InvalidArgumentError(
                 f"GraphStore takes an aethergraph.Graph or HeteroGraph, got {type(graph).__name__}"
+                + (": open the file, Graph.load(path)" if isinstance(graph, (str, Path)) else "")
             )
         self._graph = graph if isinstance(graph, Graph) else None
         #: The graph of many types that was given, or None.

@@ -16,7 +16,6 @@ import torch_geometric.loader as pyg_loader
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from aethergraph.errors import UnsupportedError
 from aethergraph.pyg._functions import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler

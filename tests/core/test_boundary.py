@@ -108,6 +108,22 @@ def test_num_nodes_that_does_not_fit_memory() -> None:
             Graph.from_edges(num_nodes, [], [])
 
 
+@pytest.mark.parametrize("layout", ["csc", "csr"])
+def test_ids_that_are_no_numbers_of_nodes_are_told_how_to_become_them(layout: Any) -> None:
+    account = 123_456_789_012_345
+    src, dst = np.array([3, account, 3]), np.array([account - 9, 3, 5])
+    hint = rf"src\[1\] = {account} is the largest; map other ids first:.*return_inverse=True"
+    with pytest.raises(errors.OutOfMemoryError, match=hint):
+        Graph.from_edges(None, src, dst, layout=layout)
+    with pytest.raises(errors.OutOfMemoryError, match=hint):  # the row of the input, if sorted
+        Graph.from_edges(None, src, dst, layout=layout, edge_time=[2, 1, 0])
+    with pytest.raises(errors.OutOfMemoryError, match=r"num_nodes = 10+ is far more"):
+        Graph.from_edges(10**15, src % 10, dst % 10, layout=layout)
+    known, ids = np.unique(np.concatenate([src, dst]), return_inverse=True)
+    graph = Graph.from_edges(len(known), ids[:3], ids[3:])
+    assert sorted(known[graph.edge_index()[0]]) == [3, 3, account]
+
+
 def test_lengths_that_differ() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="src has 2 ids, but dst has 3"):
         Graph.from_edges(4, [0, 1], [0, 1, 2])

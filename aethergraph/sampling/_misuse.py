@@ -1,0 +1,47 @@
+"""Errors for objects of one package that were given to another."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
+
+__all__ = ["not_a_graph", "stray_attribute"]
+
+
+def not_a_graph(graph: Any, wanted: str, sampler: str) -> InvalidArgumentError:
+    """Return the error for an argument that should have been a graph.
+
+    Args:
+        graph: what was given.
+        wanted: name of the class that is needed.
+        sampler: name of the class that it was given to.
+    """
+    hint = ""
+    if isinstance(graph, (str, PathLike)):
+        hint = f": open the file first, {wanted}.load(path)"
+    elif isinstance(graph, (Graph, HeteroGraph)) and sampler.endswith("NeighborSampler"):
+        hint = f": take {'Hetero' if isinstance(graph, HeteroGraph) else ''}NeighborSampler"
+    elif isinstance(graph, (tuple, list)) and sampler != "RandomWalker":
+        hint = f": the stores of PyG are for aethergraph.pyg.{sampler}"
+    else:
+        for package in ("torch_geometric", "dgl"):
+            if type(graph).__module__.split(".")[0] == package:
+                name = "pyg" if package == "torch_geometric" else "dgl"
+                hint = f": objects of {package} are for the samplers of aethergraph.{name}"
+    return InvalidArgumentError(f"graph must be a {wanted}, got {type(graph).__name__}{hint}")
+
+
+def stray_attribute(sampler: Any, name: str) -> AttributeError:
+    """Return the error for an attribute that a sampler of the core does not have."""
+    own = type(sampler).__name__
+    message = f"{own!r} object has no attribute {name!r}"
+    if name in ("sample_from_nodes", "sample_from_edges"):
+        message += (
+            f": this is aethergraph.{own}, which PyG's loaders cannot ask; "
+            f"take aethergraph.pyg.{own} (from aethergraph.pyg import {own})"
+        )
+    return AttributeError(message)
