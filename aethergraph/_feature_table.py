@@ -89,6 +89,11 @@ class RowTable:
             UnsupportedError: the rows are read with ``storage="uring"``, so there is no array.
         """
         self.native_rows()
+        if self._converts:
+            raise UnsupportedError(
+                f"{self!r} converts rows when they are gathered and has no array of them all: use "
+                "gather(), or the store without astype()"
+            )
         if self._array is None:
             raise UnsupportedError(
                 f"{self!r} reads rows when they are gathered and has no array of them all: use "
@@ -100,12 +105,17 @@ class RowTable:
         return self._num_rows
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        array = self.array
+        array = self[:] if self._converts else self.array
         if self._code == native.BFLOAT16:
             array = bfloat16_to_float32(array)
         if dtype is not None:
             array = array.astype(dtype, copy=False)
         return array.copy() if copy else array
+
+    @property
+    def _converts(self) -> bool:
+        """Whether rows are stored in another dtype than they are gathered in."""
+        return self.native_rows().code != self._code
 
     @property
     def dtype_code(self) -> int:

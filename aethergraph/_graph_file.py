@@ -335,10 +335,13 @@ class GraphWriter:
         node_types: Sequence[tuple[NodeType, NodeParts]],
         edge_types: Sequence[tuple[EdgeType, EdgeParts]],
         compress: bool | None = None,
+        *,
+        attrs: bool = True,
     ) -> None:
         self.sections: list[tuple[int, int, Content]] = []
         self.compress = None if compress is None else as_flag(compress, "compress")
         self.stores: list[FeatureStore] = []
+        self.attrs = attrs
         arrays = list[ArrayMeta]()
         for owner, (_, node) in enumerate(node_types):
             arrays += self._attributes(node.node_attrs, owner)
@@ -357,20 +360,33 @@ class GraphWriter:
             self._add(native.SECTION_EDGE_TIME, owner, edge.edge_time)
         for owner, (_, node) in enumerate(node_types):
             self._add(native.SECTION_NODE_TIME, owner, node.node_time)
-        self.size = sum(a.nbytes for *_, a in self.sections) + sum(s.nbytes for s in self.stores)
+        copied = sum(s.nbytes for s in self.stores)
+        self.size = sum(a.nbytes for *_, a in self.sections) + copied
+        if copied:
+            names = ", ".join(
+                f"{a.name} {format_size(s.nbytes)}"
+                for a, s in zip(arrays, self.stores, strict=True)
+            )
+            log.info(
+                "save: attributes take %s of %s: %s; attrs=False leaves them out",
+                format_size(copied), format_size(self.size), names,
+            )  # fmt: skip
 
     @classmethod
-    def of_one(cls, parts: GraphParts, compress: bool | None = None) -> GraphWriter:
+    def of_one(
+        cls, parts: GraphParts, compress: bool | None = None, *, attrs: bool = True
+    ) -> GraphWriter:
         """For a graph with one node type and one edge type."""
         return cls(
             [(NodeType("node", parts.num_nodes), parts)],
             [(EdgeType(0, "to", 0, parts.num_edges), parts)],
             compress,
+            attrs=attrs,
         )
 
     def _attributes(self, table: AttributeTable, owner: int) -> list[ArrayMeta]:
         found = []
-        for name in sorted(table):
+        for name in sorted(table) if self.attrs else ():
             store = table[name]
             self.stores.append(store)
             found.append(ArrayMeta(name, table.kind, owner, store.dtype_name, store.shape))

@@ -87,6 +87,8 @@ class FeatureStore(RowTable):
     _origin: Origin | None
     _storage: str
     _is_writable: bool
+    #: The rows in the dtype that they are stored in, if this store converts them.
+    _stored: FeatureStore | None = None
 
     @classmethod
     def _make(
@@ -137,6 +139,7 @@ class FeatureStore(RowTable):
         hot: ArrayLike | None = None,
         frequency: ArrayLike | Numbers | None = None,
         hot_share: float = 0.9,
+        dtype: DTypeLike | str | None = None,
         progress: native.Progress | None = None,
     ) -> FeatureStore:
         """Open a ``.npy`` file as it is, or a native feature file.
@@ -151,6 +154,7 @@ class FeatureStore(RowTable):
             memory_budget: bytes, or a text such as ``"4G"``; not for ``"mmap"``, whose pages the
                 kernel keeps as it likes.
             hot, frequency, hot_share: for ``"uring"``: see :meth:`to_uring`.
+            dtype: convert rows when they are gathered: see :meth:`astype`.
             progress: called with (bytes done, bytes in all) while copying, or reading hot rows.
 
         Raises:
@@ -166,8 +170,10 @@ class FeatureStore(RowTable):
         chosen = choose_storage(storage, found.array.nbytes, memory_budget, found.origin.path)
         if chosen == "uring" and found.is_mapped:
             cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
-            return cls._read(found, before, cache, progress)
-        return cls._open(found, chosen, progress)
+            store = cls._read(found, before, cache, progress)
+        else:
+            store = cls._open(found, chosen, progress)
+        return store if dtype is None else store.astype(dtype)
 
     @classmethod
     def _open(
@@ -244,12 +250,14 @@ class FeatureStore(RowTable):
     @property
     def path(self) -> str | None:
         """Absolute path of the file it was loaded from, or None."""
-        return None if self._origin is None else self._origin.path
+        origin = (self._stored or self)._origin
+        return None if origin is None else origin.path
 
     @property
     def fingerprint(self) -> str | None:
         """Tells the file's rows from any others, for what is made of them; None without a file."""
-        return None if self._origin is None else self._origin.fingerprint
+        origin = (self._stored or self)._origin
+        return None if origin is None else origin.fingerprint
 
     @property
     def storage(self) -> str:
@@ -299,15 +307,45 @@ class FeatureStore(RowTable):
     def __repr__(self) -> str:
         place = f", path={self.path!r}" if self.path is not None else ""
         state = "closed" if self.closed else self._storage
-        return f"FeatureStore(shape={self.shape}, dtype={self.dtype_name}, {state}{place})"
+        kept = "" if self._stored is None else f" of {self._stored.dtype_name}"
+        return f"FeatureStore(shape={self.shape}, dtype={self.dtype_name}{kept}, {state}{place})"
 
     # ---- storing -------------------------------------------------------------------------
+
+    def astype(self, dtype: DTypeLike | str) -> FeatureStore:
+        """The same rows as another dtype, converted when they are gathered.
+
+        Halves that a float32 model is to get, for instance, stay halves on disk and in memory::
+
+            store.astype("float32").gather(ids)       # float32; loaders put that into batches
+
+        Nothing is converted or copied before. Such a store has no :attr:`array` and no
+        :meth:`tensor`; :meth:`save`, and a graph that it belongs to, write the dtype asked for.
+
+        Args:
+            dtype: what ``gather`` can widen to: float32 and float64 from bfloat16 and float16,
+                float64 from float32, wider integers and floats from integers.
+
+        Raises:
+            UnsupportedError: a dtype that would lose values.
+        """
+        stored = self._stored or self
+        stored.gather(np.empty(0, np.int64), dtype=dtype)  # tells what cannot be
+        code = native.dtype_code(dtype)
+        if code == stored._code:
+            return stored
+        made = FeatureStore._over(stored.native_rows(), stored.shape, None, stored._storage)
+        made._code, made._dtype = code, native.ARRAY_DTYPES[code]
+        made._guard, made._stored = stored._guard, stored
+        return made
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
         """The same rows in anonymous memory with huge pages (itself if they are there)."""
         self.native_rows()
         if self._storage == "memory":
             return self
+        if self._stored is not None:
+            return self._stored.to_memory(progress).astype(self.dtype_name)
         if self._array is None:
             assert self._origin is not None
             return _reopen(self._origin.stored("memory"), progress)
@@ -358,6 +396,11 @@ class FeatureStore(RowTable):
         """
         self.native_rows()
         refuse_words(hot)
+        if self._stored is not None:
+            read = self._stored.to_uring(
+                memory_budget, hot=hot, frequency=frequency, hot_share=hot_share, progress=progress
+            )
+            return read.astype(self.dtype_name)
         if self._origin is None:
             raise UnsupportedError(
                 f"{self!r} did not come from a file: save() the rows and use "
@@ -463,6 +506,8 @@ class FeatureStore(RowTable):
         self.native_rows()
         if self._guard is not None:
             self._guard.check()
+        if self._stored is not None:
+            self._stored.verify(progress)
         verify(self._origin, progress)
 
     def close(self) -> None:
@@ -471,6 +516,7 @@ class FeatureStore(RowTable):
             self._rows = None
             self._guard = None
             self._array = None
+            self._stored = None
 
     def __enter__(self) -> FeatureStore:
         return self
@@ -482,6 +528,8 @@ class FeatureStore(RowTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.native_rows()
+        if self._stored is not None:
+            return _as_dtype, (self._stored, self.dtype_name)
         if self._origin is not None:
             return _reopen, (self._origin,)
         return _rebuild, (np.ascontiguousarray(self.array), self._code)
@@ -500,6 +548,10 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
     if origin.cache is not None and found.is_mapped:
         return FeatureStore._read(found, before, origin.cache, progress)
     return FeatureStore._open(found, origin.storage, progress)
+
+
+def _as_dtype(stored: FeatureStore, dtype: str) -> FeatureStore:
+    return stored.astype(dtype)
 
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:

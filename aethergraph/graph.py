@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout
@@ -220,9 +220,13 @@ class Graph(Adjacency):
         path: native.Path,
         *,
         compress: bool | None = None,
+        attrs: bool = True,
         progress: native.Progress | None = None,
     ) -> None:
         """Write the graph with all its attributes to ``path``.
+
+        Rows of features that were loaded from a file of their own are copied into this one too, so
+        that it stands alone: ``attrs=False`` leaves them where they are. The sizes are logged.
 
         The file appears at once and complete, or not at all: a crash at any moment leaves what was
         there before. Saving over the file that this graph maps is safe.
@@ -233,12 +237,14 @@ class Graph(Adjacency):
                 however it is loaded, of the memory; samples are the same and take longer. Ids that
                 are near each other within a list or from list to list gain most. None: as they
                 are now.
+            attrs: write ``node_attrs`` and ``edge_attrs`` as well. Weights, times and edge order
+                are always written.
             progress: called with (bytes done, bytes in all).
 
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
         """
-        writer = GraphWriter.of_one(self._live(), compress)
+        writer = GraphWriter.of_one(self._live(), compress, attrs=attrs)
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -274,6 +280,7 @@ class Graph(Adjacency):
         memory_budget: int | str | None = None,
         hot: ArrayLike | Literal["degree"] | None = None,
         hot_share: float = 0.9,
+        dtype: DTypeLike | str | None = None,
     ) -> FeatureStore:
         """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
 
@@ -281,6 +288,8 @@ class Graph(Adjacency):
             path: the file.
             name: of the attribute.
             storage, memory_budget, hot_share: see :meth:`FeatureStore.load`.
+            dtype: of what is gathered, such as ``"float32"`` where the file holds bfloat16 and the
+                model takes float32; see :meth:`FeatureStore.astype`. None: as it is stored.
             hot: for ``storage="uring"``, the rows to keep in the cache: ids, or ``"degree"``: the
                 nodes that most lists hold (out-degree; in-degree in a graph with layout "csc").
 
@@ -300,6 +309,7 @@ class Graph(Adjacency):
             hot=None if by_degree else hot,
             frequency=self._count_lists if by_degree else None,
             hot_share=hot_share,
+            dtype=dtype,
         )
         _check_rows(store, self._num_nodes, "num_nodes")
         parts.node_attrs[name] = store
@@ -320,15 +330,18 @@ class Graph(Adjacency):
         memory_budget: int | str | None = None,
         hot: ArrayLike | None = None,
         hot_share: float = 0.9,
+        dtype: DTypeLike | str | None = None,
     ) -> FeatureStore:
         """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
+
+        Arguments are those of :meth:`load_features`.
 
         Raises:
             InvalidArgumentError: the file has another number of rows than the graph has edges.
         """
         parts = self._live()
         store = FeatureStore.load(
-            path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share
+            path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
         )
         _check_rows(store, self._num_edges, "num_edges")
         parts.edge_attrs[name] = store
@@ -440,9 +453,11 @@ class Graph(Adjacency):
         if self._parts is None:
             return f"Graph(closed, path={self._path!r})"
         place = f", path={self._path!r}" if self._path is not None else ""
+        tables = {"node_attrs": self._parts.node_attrs, "edge_attrs": self._parts.edge_attrs}
+        attrs = "".join(f", {name}={list(table)}" for name, table in tables.items() if table)
         return (
             f"Graph(num_nodes={self._num_nodes}, num_edges={self._num_edges}, "
-            f"layout={self.layout!r}, storage={self._storage!r}{place})"
+            f"layout={self.layout!r}, storage={self._storage!r}{attrs}{place})"
         )
 
     # ---- random walks, under GraphZero's names ---------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._adjacency import Adjacency, Layout, NoStrayAttributes
@@ -45,8 +45,11 @@ _LAYOUTS = ("csc", "csr", "both")
 def _attach_file(
     attrs: AttributeTable, path: native.Path, name: str, storage: Storage,
     budget: int | str | None, hot: ArrayLike | None, hot_share: float,
+    dtype: DTypeLike | str | None,
 ) -> FeatureStore:  # fmt: skip
-    store = FeatureStore.load(path, storage, memory_budget=budget, hot=hot, hot_share=hot_share)
+    store = FeatureStore.load(
+        path, storage, memory_budget=budget, hot=hot, hot_share=hot_share, dtype=dtype
+    )
     attrs[name] = store
     return store
 
@@ -98,10 +101,10 @@ class NodeView(NoStrayAttributes):
     def load_features(
         self, path: native.Path, name: str = "x", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
-        hot_share: float = 0.9,
+        hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per node, as :meth:`Graph.load_features` does."""
-        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
+        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
 
     def value_stores(self) -> dict[str, FeatureStore]:
         """``node_time`` as a store to gather from, if it is there."""
@@ -152,10 +155,10 @@ class EdgeView(Adjacency):
     def load_features(
         self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
-        hot_share: float = 0.9,
+        hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
     ) -> FeatureStore:  # fmt: skip
         """Attach a feature file with one row per edge, in edge-id order."""
-        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share)
+        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
 
     @property
     def paging(self) -> Paging | None:
@@ -332,9 +335,13 @@ class HeteroGraph(NoStrayAttributes):
         path: native.Path,
         *,
         compress: bool | None = None,
+        attrs: bool = True,
         progress: native.Progress | None = None,
     ) -> None:
-        """Write everything to one file, as :meth:`Graph.save` does: at once, or not at all."""
+        """Write everything to one file, as :meth:`Graph.save` does: at once, or not at all.
+
+        ``attrs=False`` leaves the attributes of all types out.
+        """
         self._check_open()
         number = {name: i for i, name in enumerate(self._nodes)}
         writer = GraphWriter(
@@ -344,6 +351,7 @@ class HeteroGraph(NoStrayAttributes):
                 for kind, part in self._edges.items()
             ],
             compress,
+            attrs=attrs,
         )
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)

@@ -95,9 +95,12 @@ def test_info_and_repr(full_graph: Graph) -> None:
     assert info["node_time"] == "float64" and info["edge_order"] is True
     assert info["node_attrs"]["x"]["shape"] == (120, 8)
     assert info["adjacency_bytes"] == 2 * (121 * 8 + 900 * 4) + 900 * 4
-    assert (
-        repr(full_graph) == "Graph(num_nodes=120, num_edges=900, layout='both', storage='memory')"
+    node, edge = list(full_graph.node_attrs), list(full_graph.edge_attrs)
+    assert repr(full_graph) == (
+        "Graph(num_nodes=120, num_edges=900, layout='both', storage='memory', "
+        f"node_attrs={node}, edge_attrs={edge})"
     )
+    assert "attrs" not in repr(Graph.from_edges(2, [0], [1]))
 
 
 def test_a_closed_graph_says_so(graph: Graph) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch_geometric.loader import NeighborLoader as StockLoader
 
+from aethergraph import FeatureStore as Rows
 from aethergraph import Graph, errors
 from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 
@@ -71,3 +72,26 @@ def test_tensors_of_the_store(graphs: tuple[Graph, Graph]) -> None:
         assert torch.equal(found, expected)
     with pytest.raises(errors.UnsupportedError, match="to_memory"):
         graphs[0].node_attrs["x"].tensor()
+
+
+@pytest.mark.parametrize("storage", ["uring", "mmap", "memory"])
+@pytest.mark.parametrize("loader_class", [NeighborLoader, StockLoader])
+def test_halves_come_as_the_model_wants_them(
+    tmp_path: Path, storage: Any, loader_class: Any
+) -> None:
+    """A float32 model over bfloat16 rows: converted on the way, and only if that was asked for."""
+    values = torch.randn(NUM_NODES, 32).bfloat16()
+    Rows.from_array(values).save(tmp_path / "x.bin")  # type: ignore[arg-type]
+    edges = np.random.default_rng(0).integers(0, NUM_NODES, (2, 9000))
+    graph = Graph.from_edges(NUM_NODES, *edges)
+    budget = "1M" if storage == "uring" else None
+    for dtype in ("float32", None):
+        graph.load_features(tmp_path / "x.bin", storage=storage, memory_budget=budget, dtype=dtype)
+        wanted = values if dtype is None else values.float()
+        layer = torch.nn.Linear(32, 2, dtype=wanted.dtype)
+        for batch in batches(loader_class, graph)[:3]:
+            assert torch.equal(batch.x, wanted[batch.n_id])
+            layer(batch.x)
+        ahead = batches(NeighborLoader, graph, plan_ahead=4)
+        assert torch.equal(ahead[-1].x, wanted[ahead[-1].n_id])
+        assert torch.equal(FeatureStore.from_graph(graph)[None, "x", None], wanted)
