@@ -70,6 +70,10 @@ class _Attr(TensorAttr):  # type: ignore[misc]
             equal = index == wanted
         return equal and (self.group_name, self.attr_name) == (other.group_name, other.attr_name)
 
+    def __repr__(self) -> str:
+        fields = super().__repr__()
+        return "TensorAttr" + fields[fields.index("(") :]
+
     __hash__ = None  # type: ignore[assignment]
 
 

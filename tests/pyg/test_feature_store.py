@@ -423,6 +423,19 @@ def test_writing_rows_leaves_the_tensor_that_was_put_as_it_is() -> None:
     assert not array.any()
 
 
+def test_a_view_looks_as_pygs_own() -> None:
+    class Own(FeatureStore):
+        def __repr__(self) -> str:
+            return "Own()"
+
+    view = Own().view(group_name="a", attr_name="x")
+    view["index"] = torch.tensor([0, 1])
+    assert str(view) == (
+        "AttrView(store=Own(), attr=TensorAttr(group_name='a', attr_name='x', "
+        "index=tensor([0, 1])))"
+    )
+
+
 def test_names_in_two_groups_of_nodes_are_refused() -> None:
     store = FeatureStore()
     store["a", "x", None] = table()
