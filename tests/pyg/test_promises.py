@@ -20,6 +20,7 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
     SamplerOutput,
 )
+from torch_geometric.testing import MyFeatureStore
 
 import aethergraph
 from aethergraph import FeatureStore, HeteroGraph, Subgraph, errors
@@ -277,6 +278,9 @@ def test_times_are_looked_for_only_where_they_are_asked_for() -> None:
     plain = aethergraph.Graph.load("graph.bin")
     with pytest.raises(ValueError, match="input_time is given, but there is no edge_time"):
         NeighborLoader(plain, [3], input_time=torch.zeros(NUM_NODES).long())
+    foreign = (MyFeatureStore(), timed_graph())  # which knows of features only
+    loader = NeighborLoader(foreign, [3], torch.arange(9), input_time=torch.full((9,), 7))
+    assert next(iter(loader)).seed_time.tolist() == [7]
     links = torch.zeros(2, 5).long()
     loader = LinkNeighborLoader(
         timed_graph(), [3], links, edge_label_time=torch.full((5,), 7), batch_size=5
