@@ -71,7 +71,7 @@ class _Attr(TensorAttr):  # type: ignore[misc]
         return equal and (self.group_name, self.attr_name) == (other.group_name, other.attr_name)
 
     def __repr__(self) -> str:
-        fields = super().__repr__()
+        fields: str = super().__repr__()
         return "TensorAttr" + fields[fields.index("(") :]
 
     __hash__ = None  # type: ignore[assignment]
