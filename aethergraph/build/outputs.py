@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
+import glob
 import os
 import tempfile
 from types import TracebackType
@@ -23,7 +26,8 @@ class NpyWriter:
     """Append rows to a .npy file whose number of rows is not known ahead.
 
     The rows go to a temporary file beside ``path``; :meth:`commit` syncs it and renames it.
-    Leaving the ``with`` block without commit removes it.
+    Leaving the ``with`` block without commit removes it, and the next writer of ``path`` those of
+    writers that were killed: a lock tells them from others at work.
 
     Attributes:
         temporary: where the rows are until then (a complete .npy after :meth:`finish`).
@@ -40,7 +44,9 @@ class NpyWriter:
         self.rows = 0
         folder, name = os.path.split(self.path)
         try:
-            handle, self.temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
+            handle, self.temporary = _locked_temporary(folder, name)
+            self._lock = os.dup(handle)  # the stream is closed before the file has its name
+            _remove_stale(folder, name)
         except OSError as error:
             raise storage_error(error, self.path) from None
         self._stream: IO[bytes] | None = os.fdopen(handle, "wb", buffering=0)
@@ -80,6 +86,16 @@ class NpyWriter:
         except OSError as error:
             raise storage_error(error, self.path) from None
         self.temporary = ""
+        self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self._unlock()
 
     def abort(self) -> None:
         """Remove the temporary file, if it is still there."""
@@ -89,6 +105,7 @@ class NpyWriter:
         if self.temporary and os.path.exists(self.temporary):
             os.unlink(self.temporary)
         self.temporary = ""
+        self._unlock()
 
     def __enter__(self) -> NpyWriter:
         return self
@@ -121,6 +138,41 @@ class NpyWriter:
             + text.encode("latin1").ljust(room - 1)
             + b"\n"
         )
+
+
+_SUFFIX = ".tmp"
+
+
+def _try_lock(file: int) -> bool:
+    """Take the lock of a temporary; False if its writer has it, or there are no locks here."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _locked_temporary(folder: str, name: str) -> tuple[int, str]:
+    """A new temporary beside ``name``, open and locked, and its path."""
+    while True:
+        handle, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=_SUFFIX)
+        _try_lock(handle)
+        if os.fstat(handle).st_nlink:
+            return handle, path
+        os.close(handle)  # another writer took it for a dead one's before it was locked
+
+
+def _remove_stale(folder: str, name: str) -> None:
+    """Delete the temporaries of ``name`` that no writer holds."""
+    pattern = f".{glob.escape(name)}.{'[a-z0-9_]' * 8}{_SUFFIX}"
+    for path in glob.glob(os.path.join(glob.escape(folder), pattern)):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if _try_lock(file) and os.path.samestat(os.fstat(file), os.lstat(path)):
+                    os.unlink(path)
+            finally:
+                os.close(file)
 
 
 def storage_error(error: OSError, path: str) -> StorageError:

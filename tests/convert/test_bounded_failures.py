@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from aethergraph.build import InputError, bounded, convert, lists, tables, within
+from aethergraph.build import InputError, bounded, convert, lists, outputs, tables, within
 from aethergraph.build.ahead import ahead
 from aethergraph.build.journal import Journal
 from aethergraph.build.npy_columns import NpyColumns
@@ -181,6 +181,36 @@ def test_killed_while_it_writes(
     convert(inputs, tmp_path / "whole.aeg", compress=compress)
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
     assert len(os.listdir(tmp_path)) == len(inputs) + 2
+
+
+KILLED_TABLES = """
+    import os, signal, sys
+    from aethergraph.build import convert, outputs
+    outputs.NpyWriter.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+    convert(sys.argv[1], sys.argv[2], features=sys.argv[3], labels=sys.argv[4], force=True)
+"""
+
+
+def test_tables_of_a_killed_conversion_are_removed_by_the_next(
+    tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    """Those of dead writers only: another one of the same file goes on."""
+    edges, features, labels = (tmp_path / f"{name}.csv" for name in ("e", "x", "y"))
+    edges.write_text("0,1\n1,2\n")
+    features.write_text("1,2\n3,4\n5,6\n")
+    labels.write_text("1\n2\n3\n")
+    paths = [str(path) for path in (edges, tmp_path / "g.aeg", features, labels)]
+    assert run_python(KILLED_TABLES, *paths, check=False).returncode == -signal.SIGKILL
+    left = {path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"}
+    assert len(left) == 2
+    alive = outputs.NpyWriter(tmp_path / "g.labels.npy", np.int64, ())
+    alive.append(np.arange(5))
+    alive.finish()  # all but the name
+    convert(edges, tmp_path / "g.aeg", features=features, labels=labels)
+    assert np.load(tmp_path / "g.labels.npy").tolist() == [1, 2, 3]
+    alive.commit()
+    assert np.load(tmp_path / "g.labels.npy").tolist() == [0, 1, 2, 3, 4]
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
 
 def interrupt(inputs: Any, output: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
