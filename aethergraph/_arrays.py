@@ -21,12 +21,13 @@ __all__ = [
     "as_float_values",
     "as_ids",
     "as_integer",
-    "as_times",
     "as_node",
     "check_length",
     "check_weights",
+    "check_vector",
     "empty",
     "read_only",
+    "reject_first",
 ]
 
 Ids = NDArray[np.int64]
@@ -37,11 +38,36 @@ _INT64_MAX = int(np.iinfo(np.int64).max)
 
 
 def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """``np.asarray`` with ragged or foreign input turned into a named error."""
+    """``np.asarray`` with ragged, foreign or masked input turned into a named error."""
+    _refuse_masked(values, name)
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from error
+
+
+def _refuse_masked(values: Any, name: str) -> None:
+    """``np.asarray`` would give what lies under the mask."""
+    if type(values) is np.ndarray:
+        return
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        if not mask.any():
+            return
+        place = tuple(int(i) for i in np.argwhere(mask)[0])
+    elif isinstance(values, list | tuple):
+        masked = (i for i, one in enumerate(values) if isinstance(one, np.ma.MaskedArray))
+        first = next((i for i in masked if np.ma.getmaskarray(values[i]).any()), None)
+        if first is None:
+            return
+        place = (first,)
+    else:
+        return
+    raise InvalidArgumentError(
+        f"{name}[{', '.join(map(str, place))}] is masked: fill it, or leave the masked ones out "
+        "(.compressed())",
+        position=place[0] if place else None,
+    )
 
 
 def as_ids(values: ArrayLike, name: str) -> Ids:
@@ -137,7 +163,7 @@ def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None
 def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
     """A vector of float32 or float64: float16 becomes float32, integers become float64."""
     array = to_array(values, name)
-    _check_vector(array, length, name, what)
+    check_vector(array, length, name, what)
     if array.size == 0 and array.dtype.kind not in "fiu":
         return np.empty(0, np.float32)
     if array.dtype.kind == "f":
@@ -151,46 +177,26 @@ def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDA
 
 def check_weights(weights: NDArray[Any], name: str) -> None:
     """Weights must be finite and not negative; the first one that is not is named."""
-    _reject_first(
+    reject_first(
         ~(np.isfinite(weights) & (weights >= 0)), weights, name, "weights are finite and >= 0"
     )
-
-
-def as_times(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
-    """A vector of int64 or float64 times without NaN.
-
-    Integers become int64, floats float64; numpy datetimes become int64 in their own unit.
-    """
-    array = to_array(values, name)
-    _check_vector(array, length, name, what)
-    if array.dtype.kind in "mM":
-        missing = np.isnat(array)
-        _reject_first(missing, array, name, "every time must be known")
-        array = array.view(np.dtype(np.int64).newbyteorder(array.dtype.byteorder))
-    if array.size == 0 and array.dtype.kind not in "iuf":
-        return np.empty(0, np.int64)
-    if array.dtype.kind == "f":
-        times = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
-        check_times(times, name)
-        return times
-    if array.dtype.kind not in "iu":
-        raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}")
-    return as_ids(array, name)
 
 
 def check_times(times: NDArray[Any], name: str) -> None:
     """Times must not be NaN; the first one that is is named."""
     if times.dtype.kind == "f":
-        _reject_first(np.isnan(times), times, name, "every time must be known")
+        reject_first(np.isnan(times), times, name, "every time must be known")
 
 
-def _check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:
+def check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:
+    """``array`` must be one-dimensional with ``length`` items."""
     if array.ndim != 1:
         raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}")
     check_length(array, length, name, what)
 
 
-def _reject_first(bad: NDArray[np.bool_], array: NDArray[Any], name: str, rule: str) -> None:
+def reject_first(bad: NDArray[np.bool_], array: NDArray[Any], name: str, rule: str) -> None:
+    """Raise InvalidArgumentError for the first item of ``array`` that is ``bad``, if any is."""
     if bad.any():
         at = int(bad.argmax())
         raise InvalidArgumentError(f"{name}[{at}] = {array[at]}: {rule}", position=at)

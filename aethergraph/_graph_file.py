@@ -151,6 +151,8 @@ class GraphReader:
             kind.node_time = vector(
                 native.SECTION_NODE_TIME, owner, kind.num_nodes, _TIMES, "node time"
             )
+            if _is_int64(kind.node_time):
+                kind.time_unit = self.meta.time_unit
         self._read_attributes(nodes, edges)
 
     def _read_adjacency(
@@ -290,6 +292,8 @@ class GraphReader:
         part.edge_order = vector(native.SECTION_EDGE_ORDER, owner, count, _IDS, "edge order")
         part.edge_weight = vector(native.SECTION_EDGE_WEIGHT, owner, count, _WEIGHTS, "edge weight")
         part.edge_time = vector(native.SECTION_EDGE_TIME, owner, count, _TIMES, "edge time")
+        if _is_int64(part.edge_time):
+            part.time_unit = self.meta.time_unit
 
     def _read_attributes(self, nodes: Sequence[NodeParts], edges: Sequence[EdgeParts]) -> None:
         for number, meta in enumerate(self.meta.arrays):
@@ -305,6 +309,10 @@ class GraphReader:
                     f"{rows}"
                 )
             table[meta.name] = FeatureStore.from_section(self.table, number)
+
+
+def _is_int64(times: NDArray[Any] | None) -> bool:
+    return times is not None and times.dtype == np.int64
 
 
 def _arrays(raw: RawLists) -> list[NDArray[Any]]:
@@ -343,6 +351,8 @@ class GraphWriter:
         self.stores: list[FeatureStore] = []
         self.attrs = attrs
         arrays = list[ArrayMeta]()
+        parts: list[NodeParts | EdgeParts] = [node for _, node in node_types]
+        parts += [edge for _, edge in edge_types]
         for owner, (_, node) in enumerate(node_types):
             arrays += self._attributes(node.node_attrs, owner)
         for owner, (_, edge) in enumerate(edge_types):
@@ -351,6 +361,7 @@ class GraphWriter:
             tuple(kind for kind, _ in node_types),
             tuple(kind for kind, _ in edge_types),
             tuple(arrays),
+            next((p.time_unit for p in parts if p.time_unit is not None), None),
         )
         for owner, (_, edge) in enumerate(edge_types):
             self._add_lists(edge.csc, _CSC, owner)

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import (
     as_float_values,
-    as_times,
     check_weights,
     describe_range,
     empty,
@@ -20,6 +19,7 @@ from aethergraph._arrays import (
 )
 from aethergraph._options import is_name, shown
 from aethergraph._paging import Paging
+from aethergraph._times import as_times, to_one_unit
 from aethergraph.container import Owner
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 from aethergraph.features import FeatureStore, attribute_store
@@ -34,6 +34,8 @@ __all__ = [
     "build_edges",
     "infer_num_nodes",
     "name_id",
+    "read_node_time",
+    "share_unit",
     "sum_weights",
 ]
 
@@ -202,6 +204,8 @@ class NodeParts:
 
     num_nodes: int
     node_time: NDArray[Any] | None = field(default=None, kw_only=True)
+    #: Of ``node_time`` (of an edge type: of ``edge_time``); None if it holds plain numbers.
+    time_unit: str | None = field(default=None, kw_only=True)
     node_attrs: AttributeTable = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,11 +217,12 @@ class NodeParts:
 
     def pack_nodes(self) -> tuple[Any, ...]:
         """All but the attributes, for a pickle."""
-        return (self.node_time,)
+        return self.node_time, self.time_unit
 
     def unpack_nodes(self, state: tuple[Any, ...]) -> None:
         """What :meth:`pack_nodes` gave."""
-        (self.node_time,) = (None if v is None else read_only(v) for v in state)
+        times, self.time_unit = state
+        self.node_time = None if times is None else read_only(times)
 
     def node_values(
         self, guard: native.FileGuard | None, paging: Paging | None
@@ -238,6 +243,7 @@ class EdgeParts:
     edge_order: NDArray[Any] | None = None
     edge_weight: NDArray[Any] | None = None
     edge_time: NDArray[Any] | None = None
+    time_unit: str | None = None
     edge_attrs: AttributeTable = field(init=False)
     #: Own times that all lists are known to be sorted by.
     sorted_by: set[str] = field(init=False, default_factory=set)
@@ -252,11 +258,12 @@ class EdgeParts:
     def pack_edges(self) -> tuple[Any, ...]:
         """All but the attributes, for a pickle."""
         lists = tuple(None if part is None else part.raw for part in (self.csc, self.csr))
-        return *lists, self.edge_order, self.edge_weight, self.edge_time, self.sorted_by
+        values = self.edge_order, self.edge_weight, self.edge_time
+        return *lists, *values, self.sorted_by, self.time_unit
 
     def unpack_edges(self, state: tuple[Any, ...]) -> None:
         """What :meth:`pack_edges` gave."""
-        csc, csr, *values, self.sorted_by = state
+        csc, csr, *values, self.sorted_by, self.time_unit = state
         self.csc = None if csc is None else Lists(csc, self.num_src, None)
         self.csr = None if csr is None else Lists(csr, self.num_dst, None)
         self.edge_order, self.edge_weight, self.edge_time = (
@@ -361,6 +368,7 @@ class EdgeInput:
     target: Ids
     weight: NDArray[Any] | None = None
     time: NDArray[Any] | None = None
+    time_unit: str | None = None
     attrs: dict[str, FeatureStore] = field(default_factory=dict)
     #: Input row of each edge, once they have been put into another order.
     rank: NDArray[np.int64] | None = None
@@ -379,7 +387,7 @@ class EdgeInput:
             self.weight = as_float_values(weight, edges, "edge_weight", "num_edges")
             check_weights(self.weight, "edge_weight")
         if time is not None:
-            self.time = as_times(time, edges, "edge_time", "num_edges")
+            self.time, self.time_unit = as_times(time, edges, "edge_time", "num_edges")
         if attrs is not None and not isinstance(attrs, Mapping):
             raise InvalidArgumentError(
                 f"edge_attrs goes by name, {{name: rows}}, got {type(attrs).__name__}"
@@ -467,9 +475,36 @@ class EdgeInput:
         return indptr, indices, order
 
 
-def read_node_time(node_time: ArrayLike, num_nodes: int) -> NDArray[Any]:
-    """Checked times of the nodes, as a copy of our own."""
-    return read_only(as_times(node_time, num_nodes, "node_time", "num_nodes").copy())
+def read_node_time(parts: NodeParts, node_time: ArrayLike) -> None:
+    """Give the nodes their times, checked, as a copy of our own."""
+    times, parts.time_unit = as_times(node_time, parts.num_nodes, "node_time", "num_nodes")
+    parts.node_time = read_only(times.copy())
+
+
+def share_unit(nodes: Mapping[Any, NodeParts], edges: Mapping[Any, EdgeInput]) -> None:
+    """Bring the times of all types to one unit; a seed's time is compared with all of them.
+
+    Raises:
+        InvalidArgumentError: see :func:`to_one_unit`.
+    """
+    timed_nodes = [(kind, one) for kind, one in nodes.items() if one.node_time is not None]
+    timed_edges = [(kind, one) for kind, one in edges.items() if one.time is not None]
+    labelled: list[tuple[str, Any, str | None]] = []
+    for kind, node in timed_nodes:
+        labelled.append((_of_type("node_time", kind), node.node_time, node.time_unit))
+    for kind, edge in timed_edges:
+        labelled.append((_of_type("edge_time", kind), edge.time, edge.time_unit))
+    arrays, unit = to_one_unit(labelled)
+    if unit is None:
+        return
+    for (_, node), times in zip(timed_nodes, arrays, strict=False):
+        node.node_time, node.time_unit = read_only(times), unit
+    for (_, edge), times in zip(timed_edges, arrays[len(timed_nodes) :], strict=True):
+        edge.time, edge.time_unit = times, unit
+
+
+def _of_type(name: str, kind: Any) -> str:
+    return name if kind is None else f"{name}[{kind!r}]"
 
 
 def build_edges(
@@ -502,6 +537,7 @@ def _carry_values(
         parts.edge_weight = read_only(_take(FeatureStore.from_array(edges.weight), order, task))
     if edges.time is not None:
         parts.edge_time = read_only(_take(FeatureStore.from_array(edges.time), order, task))
+        parts.time_unit = edges.time_unit
     for name, store in edges.attrs.items():
         rows = _take(store, order, task)
         bits = "bfloat16" if store.dtype_name == "bfloat16" else None

@@ -78,7 +78,9 @@ def reversed_edges(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeI
         kind = (target, f"rev_{relation}", source)
         if kind in inputs:
             raise InvalidArgumentError(f"add_reverse: {kind} is there already")
-        found[kind] = EdgeInput(one.target, one.source, one.weight, one.time, dict(one.attrs))
+        found[kind] = EdgeInput(
+            one.target, one.source, one.weight, one.time, one.time_unit, dict(one.attrs)
+        )
     return found
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._times import is_unit
 from aethergraph.errors import CorruptFileError, FileChangedError, FormatError, VersionError
 
 __all__ = [
@@ -82,6 +83,8 @@ class FileMeta:
     node_types: tuple[NodeType, ...] = ()
     edge_types: tuple[EdgeType, ...] = ()
     arrays: tuple[ArrayMeta, ...] = field(default=())
+    #: Unit of the int64 times of nodes and edges, since 1970-01-01; None: plain numbers.
+    time_unit: str | None = None
 
     def encode(self) -> bytes:
         """Canonical JSON."""
@@ -105,6 +108,8 @@ class FileMeta:
                 }
                 for e in self.edge_types
             ]
+        if self.time_unit is not None:
+            content["time_unit"] = self.time_unit
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8")
 
@@ -155,7 +160,10 @@ class _Decoder:
         )
         keys = [(a.of, a.type, a.name) for a in arrays]
         self.require(len(set(keys)) == len(keys), "names an array twice")
-        return FileMeta(node_types, edge_types, arrays)
+        unit = content.get("time_unit")
+        if unit is not None:
+            self.require(is_unit(unit), f"has the unknown time_unit {unit!r}")
+        return FileMeta(node_types, edge_types, arrays, unit)
 
     def array(self, entry: dict[str, Any], num_node_types: int, num_edge_types: int) -> ArrayMeta:
         of = self.text(entry, "of", "array")

@@ -22,6 +22,7 @@ from aethergraph._parts import (
     build_edges,
     infer_num_nodes,
     read_node_time,
+    share_unit,
 )
 from aethergraph._storage import Storage, check_storage
 from aethergraph._verify import verified_bytes, verify_edges, verify_nodes
@@ -115,8 +116,10 @@ class Graph(Adjacency):
             num_nodes: ids are below it; None takes the largest id + 1.
             src, dst: integer vectors [E] of node ids, any integer dtype.
             edge_weight: [E] finite, >= 0; float32, or float64 (integers become float64).
-            edge_time: [E] integers (kept as int64) or floats (float64).
-            node_time: [num_nodes], like edge_time.
+            edge_time: [E] integers (kept as int64), floats (float64) or datetime64 (int64, and
+                :attr:`time_unit` says in which unit).
+            node_time: [num_nodes], like edge_time. Datetimes of two units are converted to the
+                coarsest in which all are exact.
             edge_attrs: named arrays [E, ...], put into edge-id order.
             layout: ``"csc"``, ``"csr"`` or ``"both"``.
             keep_order: keep :attr:`edge_order`, the input row of each edge id.
@@ -141,10 +144,12 @@ class Graph(Adjacency):
             nodes = as_count(num_nodes, "num_nodes")
         edges = EdgeInput(source, target, sort_neighbors=sort_neighbors)
         edges.read_values(edge_weight, edge_time, edge_attrs)
-        times = None if node_time is None else read_node_time(node_time, nodes)
-        edges.sort_by_time(times, nodes, nodes)
         parts = GraphParts(nodes, len(source))
-        parts.node_time = times
+        if node_time is not None:
+            read_node_time(parts, node_time)
+        share_unit({None: parts}, {None: edges})
+        times = parts.node_time
+        edges.sort_by_time(times, nodes, nodes)
         native.run_long(
             lambda task: build_edges(parts, edges, layout, keep_order, task),
             progress,
@@ -445,6 +450,7 @@ class Graph(Adjacency):
             "edge_weight": dtype(parts.edge_weight),
             "edge_time": dtype(parts.edge_time),
             "node_time": dtype(parts.node_time),
+            "time_unit": parts.time_unit,
             "node_attrs": attributes(parts.node_attrs),
             "edge_attrs": attributes(parts.edge_attrs),
         }
@@ -529,6 +535,16 @@ class Graph(Adjacency):
     def node_time(self) -> NDArray[Any] | None:
         """Time by node (int64 or float64, read-only)."""
         return self._live().node_time
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of :attr:`edge_time` and :attr:`node_time`, such as ``"us"``, where it is known.
+
+        Times are int64 counts of it since 1970-01-01: ``times.view(f"datetime64[{unit}]")`` gives
+        datetimes.
+        None if they are plain numbers, or if there are none.
+        """
+        return self._live().time_unit
 
     def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
         """What the graph knows of nodes (``node_time``) or edges (``edge_weight``, ``edge_time``).

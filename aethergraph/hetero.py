@@ -19,6 +19,7 @@ from aethergraph._parts import (
     EdgeParts,
     NodeParts,
     read_node_time,
+    share_unit,
 )
 from aethergraph._storage import Storage, check_storage
 from aethergraph._typed_edges import (
@@ -285,7 +286,8 @@ class HeteroGraph(NoStrayAttributes):
         for name, times in (node_time or {}).items():
             if name not in nodes:
                 raise unknown_type("node_time", name, nodes)
-            nodes[name].node_time = read_node_time(times, nodes[name].num_nodes)
+            read_node_time(nodes[name], times)
+        share_unit(nodes, inputs)
         made = {
             kind: build_relation(kind, one, nodes, layout, keep_order, progress)
             for kind, one in inputs.items()
@@ -458,6 +460,13 @@ class HeteroGraph(NoStrayAttributes):
     def num_edges(self) -> dict[EdgeType, int]:
         """Edges by type."""
         return {kind: part.num_edges for kind, part in self._edges.items()}
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of all times of nodes and edges; see :attr:`Graph.time_unit`."""
+        self._check_open()
+        parts: list[NodeParts | EdgeParts] = [*self._nodes.values(), *self._edges.values()]
+        return next((part.time_unit for part in parts if part.time_unit is not None), None)
 
     @property
     def path(self) -> str | None:

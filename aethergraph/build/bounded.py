@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._times import unit_of
 from aethergraph.build.ahead import ahead
 from aethergraph.build.columns import ColumnFiles
 from aethergraph.build.encoded import EncodedColumn
@@ -78,6 +79,7 @@ class BoundedBuild:
         self.rows_before = int(self._state.get("rows", 0))
         self._attrs: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
         self._columns: list[tuple[str, np.dtype[Any], int]] = []
+        self._time_unit: str | None = None
         self._recorded_at = time.monotonic()
         self._lists: ColumnFiles | None = None
         self._out: ColumnFiles | None = None
@@ -170,7 +172,7 @@ class BoundedBuild:
     def _add(self, writer: RunWriter, chunk: EdgeChunk, first_row: int, largest: int) -> None:
         ends = (chunk.src, chunk.dst) if self._form.layout == "csr" else (chunk.dst, chunk.src)
         values = [
-            np.ascontiguousarray(a)
+            np.ascontiguousarray(a.view(np.int64) if a.dtype.kind == "M" else a)
             for a in (chunk.weight, chunk.time, *chunk.attrs.values())
             if a is not None
         ]
@@ -206,6 +208,8 @@ class BoundedBuild:
         self._columns = []
         for name, text, shape in self._state["columns"]:
             dtype, items = np.dtype(text), int(np.prod(shape, dtype=np.int64))
+            if dtype.kind == "M":
+                dtype, self._time_unit = np.dtype(np.int64), unit_of(dtype)
             self._columns.append((name, dtype, items))
             if name.startswith("attr:"):
                 self._attrs[name[5:]] = (dtype, items, tuple(shape))
@@ -379,7 +383,8 @@ class BoundedBuild:
             text = native.DTYPE_NAMES[native.dtype_code(dtype)]
             arrays.append(ArrayMeta(name, "edge", 0, text, (lists.edges, *shape)))
         nodes = NodeType("node", int(self._state["nodes"]))
-        return FileMeta((nodes,), (EdgeType(0, "to", 0, lists.edges),), tuple(arrays))
+        edges = EdgeType(0, "to", 0, lists.edges)
+        return FileMeta((nodes,), (edges,), tuple(arrays), self._time_unit)
 
     def _sections(
         self, lists: ColumnFiles, out: ColumnFiles | None

@@ -8,7 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._arrays import as_float_values, as_ids, as_times, check_weights, describe_range
+from aethergraph._arrays import (
+    as_float_values,
+    as_ids,
+    check_weights,
+    describe_range,
+    to_array,
+)
+from aethergraph._times import as_times
 from aethergraph.build.readers import EdgeChunk, Position
 from aethergraph.errors import AetherError, InvalidArgumentError, OutOfRangeError
 
@@ -98,10 +105,11 @@ def _with_values(src: Any, dst: Any, values: dict[str, Any]) -> EdgeChunk:
         weight = as_float_values(weight, len(src), "weight", "edges")
         check_weights(weight, "weight")
     if time is not None:
-        time = as_times(time, len(src), "time", "edges")
+        numbers, unit = as_times(time, len(src), "time", "edges")
+        time = numbers if unit is None else numbers.view(f"datetime64[{unit}]")
     attrs = {}
     for name, rows in values.items():
-        array = np.ascontiguousarray(rows)
+        array = np.ascontiguousarray(to_array(rows, str(name)))
         if array.ndim == 0 or len(array) != len(src) or array.dtype.kind not in "buif":
             raise InvalidArgumentError(
                 f"{name} must have a row of numbers for each of {len(src)} edges, got shape "

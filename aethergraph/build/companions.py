@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from aethergraph.build.npy_columns import read_npy_form
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.reorder import Room
 from aethergraph.build.rows import (
+    FeatureColumns,
     is_array_file,
     read_labels,
     write_labels,
@@ -58,6 +59,7 @@ class CompanionFiles:
     labels: PathLike | None
     labels_out: PathLike | None
     id_column: ColumnSelector | None
+    feature_columns: Sequence[ColumnSelector] | None = None
 
     def __post_init__(self) -> None:
         for path in self.inputs:
@@ -67,6 +69,14 @@ class CompanionFiles:
             raise InvalidArgumentError(
                 "an output or a dtype of features was given, but no features"
             )
+        if self.feature_columns is not None:
+            if self.features is None:
+                raise InvalidArgumentError("columns of features were chosen, but no features given")
+            if is_array_file(self.features):
+                raise InvalidArgumentError(
+                    f"{os.fspath(self.features)}: columns can be chosen of text and Parquet files, "
+                    "not of an array"
+                )
         if self.labels is None and self.labels_out is not None:
             raise InvalidArgumentError("an output of labels was given, but no labels")
 
@@ -95,7 +105,11 @@ class CompanionFiles:
         room: Room | None = None,
     ) -> Companions:
         """Read them; see :class:`Companions`."""
-        opened = Companions(stack, self.id_column, show, room)
+        narrow = self.dtype != "float64"
+        columns = FeatureColumns(
+            self.id_column, self.feature_columns, "float32" if narrow else "float64"
+        )
+        opened = Companions(stack, columns, show, room)
         features, labels = self.outputs(graph)
         if self.features is not None:
             opened.open_features(self.features, features, self.dtype)
@@ -109,18 +123,23 @@ class Companions:
 
     Arguments:
         room: where tables larger than memory are sorted; None: in memory.
+
+    Attributes:
+        notes: which columns were taken, and what was rounded.
     """
 
     def __init__(
         self,
         stack: ExitStack,
-        id_column: ColumnSelector | None,
+        columns: FeatureColumns,
         show: Callable[[str, str], ProgressFn],
         room: Room | None = None,
     ) -> None:
+        self.notes: list[str] = []
+        self._columns = columns
         self._room = room
         self._stack = stack
-        self._id_column = id_column
+        self._id_column = columns.id_column
         self._show = show
         self._rows: dict[str, tuple[str, int]] = {}
         self._store: FeatureStore | None = None
@@ -142,8 +161,9 @@ class Companions:
                 write_rows(
                     path,
                     name,
-                    id_column=self._id_column,
+                    self._columns,
                     progress=self._show("Reading features", "B"),
+                    remark=self.notes.append,
                     room=self._room,
                 )
             )

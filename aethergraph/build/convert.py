@@ -10,7 +10,7 @@ from aethergraph.build.companions import CompanionFiles
 from aethergraph.build.form import GraphForm
 from aethergraph.build.in_memory import convert_in_memory
 from aethergraph.build.inputs import expand_inputs
-from aethergraph.build.readers import AttrSpec, EdgePlan, attr_specs
+from aethergraph.build.readers import AttrSpec, EdgePlan, TimeType, WeightType, attr_specs
 from aethergraph.build.request import Request
 from aethergraph.build.result import ConvertResult, Stages, silent
 from aethergraph.build.source import ColumnSelector, PathLike
@@ -28,7 +28,9 @@ def convert(
     dst: ColumnSelector | None = None,
     weight: ColumnSelector | None = None,
     time_column: ColumnSelector | None = None,
-    time_type: Literal["auto", "int64", "float64"] = "auto",
+    time_type: TimeType = "auto",
+    time_unit: str | None = None,
+    weight_type: WeightType = "auto",
     attrs: Sequence[AttrSpec | str] = (),
     format: str | None = None,
     delimiter: str | None = None,
@@ -40,6 +42,7 @@ def convert(
     compress: bool = False,
     features: PathLike | None = None,
     features_out: PathLike | None = None,
+    feature_columns: Sequence[ColumnSelector] | None = None,
     dtype: str | None = None,
     labels: PathLike | None = None,
     labels_out: PathLike | None = None,
@@ -54,6 +57,8 @@ def convert(
     """Convert edge lists (see :func:`aethergraph.build.read_edges`) into a graph file.
 
     Arguments:
+        src, dst, weight, time_column, time_type, time_unit, weight_type, attrs, format, delimiter,
+            header: as in :func:`aethergraph.build.read_edges` (``time_column`` is its ``time``).
         num_nodes: the number of nodes; None: the largest id + 1, or the rows of features and
             labels if there are more.
         undirected: add the reverse of every edge that is not a self-loop.
@@ -62,7 +67,11 @@ def convert(
         features: table of features, one row per node: .npy, native, CSV or Parquet.
         features_out: where they go; .npy, any other name is the native format. Default: beside
             the graph. A .npy input is used as it is unless ``features_out`` or ``dtype`` is given.
-        dtype: store the features as "bfloat16", "float16", "float32" ...
+        feature_columns: the columns that are features, by name or number from 0, of a text or
+            Parquet file; default: all but the id column. A Parquet column of lists is as many
+            columns as a list has numbers.
+        dtype: store the features as "bfloat16", "float16", "float32" ... Text and Parquet files
+            are read as float32 unless this is "float64".
         labels: one integer per node: .npy, CSV or Parquet -> int64 .npy.
         id_column: the column of text and Parquet tables that holds the node id; default: row i
             belongs to node i.
@@ -83,13 +92,16 @@ def convert(
         InvalidArgumentError: among others, a budget that is too small (names the least), and a
             work folder of another command (names what changed).
     """
+    carried = (weight, time_column, attr_specs(attrs), time_type)
+    plan = EdgePlan(src, dst, *carried, num_nodes, time_unit, weight_type)
+    columns = None if feature_columns is None else tuple(feature_columns)
     request = Request(
         expand_inputs(inputs),
         os.fspath(output),
         GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress),
-        EdgePlan(src, dst, weight, time_column, attr_specs(attrs), time_type, num_nodes),
+        plan,
         {"format": format, "delimiter": delimiter, "header": header},
-        CompanionFiles(features, features_out, dtype, labels, labels_out, id_column),
+        CompanionFiles(features, features_out, dtype, labels, labels_out, id_column, columns),
     )
     show = stages or silent
     if memory_budget is None:

@@ -35,7 +35,9 @@ def convert_in_memory(
         result.read_edges = result.edges_read_now = table.num_edges
         if table.unused:
             result.notes.append(f"columns not used: {', '.join(table.unused)}")
+        result.notes += table.notes
         companions = request.tables.open(request.output, stack, show)
+        result.notes += companions.notes
         clock.lap("features")
         result.num_nodes = companions.check_rows(table.num_nodes, form.num_nodes)
         check_density(request.files[0], result.num_nodes, table.num_edges)

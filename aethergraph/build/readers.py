@@ -17,8 +17,10 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph._times import check_unit
 from aethergraph.build.graphzero import GlTable
 from aethergraph.build.inputs import expand_inputs, is_url
+from aethergraph.build.parquet import ParquetTable
 from aethergraph.build.source import (
     ColumnSelector,
     Field,
@@ -28,10 +30,11 @@ from aethergraph.build.source import (
     ProgressFn,
     check_readable,
     detect_format,
+    list_columns,
     only_column,
     select_column,
 )
-from aethergraph.build.tables import NpyTable, ParquetTable
+from aethergraph.build.tables import NpyTable
 from aethergraph.build.text import TextTable
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
@@ -43,11 +46,16 @@ __all__ = [
     "EdgeTable",
     "Position",
     "Table",
+    "TimeType",
+    "WeightType",
     "attr_specs",
+    "index_columns",
     "iter_edges",
     "open_table",
     "read_edges",
     "read_planned",
+    "rounding_note",
+    "side_by_side",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -55,6 +63,8 @@ Array: TypeAlias = npt.NDArray[Any]
 Position: TypeAlias = tuple[int, int]
 Table: TypeAlias = TextTable | ParquetTable | NpyTable | GlTable
 NumberType = Literal["int64", "float32", "float64"]
+TimeType = Literal["auto", "int64", "float64"]
+WeightType = Literal["auto", "float32", "float64"]
 
 _ID_NAMES = (
     ("src", "dst"),
@@ -79,7 +89,8 @@ class AttrSpec:
         name: its name in the graph.
         columns: the columns; one gives shape [E], k of them [E, k].
         dtype: "int64", "float32" or "float64"; None: int64 if the first rows are integers,
-            else float32 (Parquet doubles: float64).
+            else float32 (Parquet doubles: float64). true and false become 1 and 0. A Parquet
+            column of lists gives a matrix.
     """
 
     name: str
@@ -105,7 +116,10 @@ class AttrSpec:
 
 @dataclass(frozen=True)
 class EdgeChunk:
-    """Some edges: ``src`` and ``dst`` int64 [n], and the columns asked for, each of n rows."""
+    """Some edges: ``src`` and ``dst`` int64 [n], and the columns asked for, each of n rows.
+
+    ``time`` is int64 or float64, or datetime64 if its unit is known.
+    """
 
     src: Array
     dst: Array
@@ -121,10 +135,12 @@ class EdgeTable(EdgeChunk):
     Attributes:
         num_nodes: the number given, else the largest id + 1 (0 without edges).
         unused: names of columns that were not asked for.
+        notes: what else is worth telling: columns that were guessed, what was rounded.
     """
 
     num_nodes: int = 0
     unused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def num_edges(self) -> int:
@@ -166,7 +182,9 @@ def read_edges(
     weight: ColumnSelector | None = None,
     time: ColumnSelector | None = None,
     attrs: Sequence[AttrSpec | str] = (),
-    time_type: Literal["auto", "int64", "float64"] = "auto",
+    time_type: TimeType = "auto",
+    time_unit: str | None = None,
+    weight_type: WeightType = "auto",
     num_nodes: int | None = None,
     format: str | None = None,
     delimiter: str | None = None,
@@ -184,7 +202,13 @@ def read_edges(
         src, dst: the id columns, by name or number from 0; default: columns with well-known
             names (src/dst, source/target, from/to, u/v, ...), else the first two.
         weight: column of edge weights -> float32 (Parquet doubles: float64); finite, >= 0.
-        time: column of edge times -> int64, or float64 where the first rows are fractions.
+        time: column of edge times -> int64, or float64 where the first rows are fractions;
+            Parquet timestamps and dates -> datetime64.
+        time_type: "int64" or "float64" decides that.
+        time_unit: the unit of the times, as in ``datetime64[unit]``: integers count it since
+            1970-01-01, dates in text such as 2001-03-05T10:20:30 are read in it (D, s, ms, us,
+            ns), timestamps are converted to it. Times are then datetime64.
+        weight_type: "float32" or "float64" decides about weights.
         attrs: more columns to carry along, see :class:`AttrSpec`.
         num_nodes: ids must be below it; None: the largest id + 1.
         format: "csv", "tsv", "whitespace", "parquet", "npy", "gl"; None: by name and first bytes.
@@ -194,10 +218,13 @@ def read_edges(
 
     Errors:
         MissingFileError, StorageError: a file cannot be opened.
-        InputError: what is wrong, with file, line and column.
+        InputError: what is wrong, with file, line and column. An integer that the type of its
+            column does not hold exactly is wrong too.
         InvalidArgumentError: the arguments contradict each other.
     """
-    plan = EdgePlan(src, dst, weight, time, attr_specs(attrs), time_type, num_nodes)
+    plan = EdgePlan(
+        src, dst, weight, time, attr_specs(attrs), time_type, num_nodes, time_unit, weight_type
+    )
     return read_planned(
         expand_inputs(paths),
         plan,
@@ -231,9 +258,8 @@ def read_planned(
     num_nodes = plan.num_nodes
     if num_nodes is None:
         num_nodes = max(reader.num_nodes, 1 + int(chunk.src.max()), 1 + int(chunk.dst.max()))
-    return EdgeTable(
-        chunk.src, chunk.dst, chunk.weight, chunk.time, chunk.attrs, num_nodes, reader.unused
-    )
+    values = (chunk.weight, chunk.time, chunk.attrs)
+    return EdgeTable(chunk.src, chunk.dst, *values, num_nodes, reader.unused, tuple(reader.notes))
 
 
 def iter_edges(
@@ -244,7 +270,9 @@ def iter_edges(
     weight: ColumnSelector | None = None,
     time: ColumnSelector | None = None,
     attrs: Sequence[AttrSpec | str] = (),
-    time_type: Literal["auto", "int64", "float64"] = "auto",
+    time_type: TimeType = "auto",
+    time_unit: str | None = None,
+    weight_type: WeightType = "auto",
     num_nodes: int | None = None,
     format: str | None = None,
     delimiter: str | None = None,
@@ -253,10 +281,22 @@ def iter_edges(
     progress: ProgressFn | None = None,
 ) -> Iterator[EdgeChunk]:
     """The edges of :func:`read_edges` in chunks of some hundred thousand, in constant memory."""
-    plan = EdgePlan(src, dst, weight, time, attr_specs(attrs), time_type, num_nodes)
+    plan = EdgePlan(
+        src, dst, weight, time, attr_specs(attrs), time_type, num_nodes, time_unit, weight_type
+    )
     reader = EdgeReader(expand_inputs(paths), plan, format, delimiter, header, threads, progress)
     for arrays in reader.arrays():
         yield reader.chunk(arrays)
+
+
+def side_by_side(columns: Sequence[Array]) -> Array:
+    """Return vectors and matrices of n rows as one matrix of n rows."""
+    return np.concatenate([c[:, None] if c.ndim == 1 else c for c in columns], axis=1)
+
+
+def index_columns(table: Table) -> list[int]:
+    """Return the columns that hold an index that pandas has written."""
+    return table.index_columns if isinstance(table, TextTable | ParquetTable) else []
 
 
 def attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
@@ -277,14 +317,23 @@ class EdgePlan:
     weight: ColumnSelector | None
     time: ColumnSelector | None
     attrs: tuple[AttrSpec, ...]
-    time_type: str
+    time_type: TimeType
     num_nodes: int | None
+    time_unit: str | None = None
+    weight_type: WeightType = "auto"
 
     def __post_init__(self) -> None:
         if (self.src is None) != (self.dst is None):
             raise InvalidArgumentError("give both columns, src and dst, or neither")
         if self.num_nodes is not None and self.num_nodes < 0:
             raise InvalidArgumentError(f"the number of nodes is negative: {self.num_nodes}")
+        if self.time_unit is not None:
+            check_unit(self.time_unit)
+            if self.time is None or self.time_type == "float64":
+                raise InvalidArgumentError(
+                    "time_unit is the unit of integer times: it goes with a column of times, and "
+                    "not with time_type float64"
+                )
 
     def selectors(self) -> list[tuple[ColumnSelector, str]]:
         """(column, role) of everything but the ids."""
@@ -324,6 +373,8 @@ class EdgeReader:
         self._sizes = [watch.size for watch in self._watches]
         self._done = 0
         self._dtypes: list[NumberType] | None = None  # of weight, time, attrs: fixed by file 1
+        self._time_unit = plan.time_unit  # else fixed by file 1
+        self.notes: list[str] = []
         self.unused: tuple[str, ...] = ()
         self.num_nodes = 0  # as the files themselves say, if they do
 
@@ -359,7 +410,13 @@ class EdgeReader:
                 for chunk, arrays in enumerate(chunks, skip + 1):
                     yield (number, chunk), arrays
                 self._watches[number].check()
+                self._note_rounding(table)
             before += size
+
+    def _note_rounding(self, table: Table) -> None:
+        if isinstance(table, ParquetTable) and table.rounded:
+            names = [table.column_name(c) or "" for c in sorted(table.rounded)]
+            self.notes.append(rounding_note(table.path, names, "NAME:float64"))
 
     def _reporter(self, before: int) -> ProgressFn:
         def report(done: int, _total: int) -> None:
@@ -376,7 +433,7 @@ class EdgeReader:
         attrs: dict[str, Array] = {}
         for spec in self._plan.attrs:
             columns = [rest.pop(0) for _ in spec.columns]
-            attrs[spec.name] = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+            attrs[spec.name] = columns[0] if len(columns) == 1 else side_by_side(columns)
         return EdgeChunk(arrays[0], arrays[1], weight, time, attrs)
 
     def _fields(self, table: Table) -> list[Field]:
@@ -389,6 +446,7 @@ class EdgeReader:
         columns = [self._select(table, *chosen) for chosen in self._plan.selectors()]
         if self._dtypes is None:
             self._dtypes = self._choose_dtypes(table, columns)
+            self._choose_unit(table, columns)
             used = {src, dst, *columns}
             self.unused = tuple(
                 table.column_name(c) or f"column {c + 1}"
@@ -397,25 +455,51 @@ class EdgeReader:
             )
         return ids + self._value_fields(columns)
 
+    def _choose_unit(self, table: Table, columns: Sequence[int]) -> None:
+        if self._plan.time is None or not isinstance(table, ParquetTable):
+            return
+        column = columns[0 if self._plan.weight is None else 1]
+        if self._time_unit is None and self._plan.time_type != "float64":
+            self._time_unit = table.time_unit(column)
+        zone = table.time_zone(column)
+        if zone not in (None, "UTC"):
+            self.notes.append(
+                f"times of column {table.column_name(column)} are kept in UTC; their time zone, "
+                f"{zone}, is not"
+            )
+
     def _value_fields(self, columns: Sequence[int]) -> list[Field]:
         fields = []
         for (_, role), column, dtype in zip(
             self._plan.selectors(), columns, self._dtypes or (), strict=True
         ):
-            hint = ""
-            if dtype == "int64":
-                hint = " (the first rows hold integers; ask for float64 to read fractions)"
-            fields.append(
-                Field(
-                    role,
-                    column,
-                    dtype,
-                    finite=role in ("weight", "time"),
-                    minimum=0 if role == "weight" else None,
-                    hint=hint,
-                )
-            )
+            if role == "time":
+                fields.append(self._time_field(column, dtype))
+            elif role == "weight":
+                keep = "--weight-type float64 (weight_type=) keeps it"
+                fields.append(
+                    Field(
+                        role, column, dtype, finite=True, minimum=0, logical=True,
+                        keep=keep if dtype == "float32" else "",
+                    )
+                )  # fmt: skip
+            else:
+                fields.append(
+                    Field(
+                        role, column, dtype, logical=True, lists=True,
+                        hint=_FRACTIONS if dtype == "int64" else "",
+                        keep="ask for NAME:int64 or NAME:float64 to keep it",
+                    )
+                )  # fmt: skip
         return fields
+
+    def _time_field(self, column: int, dtype: NumberType) -> Field:
+        unit, declared = self._time_unit, self._plan.time_unit is not None
+        hint = _FRACTIONS if dtype == "int64" and unit is None else ""
+        return Field(
+            "time", column, dtype, finite=True, is_time=True, unit=unit, declared=declared,
+            hint=hint, keep="ask for int64 times" if dtype == "float64" else "",
+        )  # fmt: skip
 
     def _select(self, table: Table, selector: ColumnSelector, role: str) -> int:
         return select_column(table.path, selector, table.names, table.num_columns, role)
@@ -431,8 +515,14 @@ class EdgeReader:
         if any(isinstance(s, str) and not s.isdigit() for s in chosen):
             table.require_header()
         if plan.src is None or plan.dst is None:
-            src, dst = _known_id_columns(table)
+            src, dst, guessed = _known_id_columns(table)
             table.settle_header([src, dst])
+            if guessed and self._dtypes is None and table.names is not None:
+                names = (table.names[src], table.names[dst])
+                self.notes.append(
+                    f"edges go from column {names[0]} to column {names[1]}, the first two "
+                    "(--src and --dst choose others)"
+                )
             for column, role in ((src, "source id"), (dst, "destination id")):
                 if table.names is not None:
                     only_column(table.path, table.names[column], table.names, role)
@@ -450,11 +540,14 @@ class EdgeReader:
     def _choose_dtypes(self, table: Table, columns: Sequence[int]) -> list[NumberType]:
         asked: list[str | None] = []
         if self._plan.weight is not None:
-            asked.append("weight")
+            auto = self._plan.weight_type == "auto"
+            asked.append("weight" if auto else self._plan.weight_type)
         if self._plan.time is not None:
-            asked.append(self._plan.time_type)
+            asked.append("time" if self._plan.time_type == "auto" else self._plan.time_type)
         for spec in self._plan.attrs:
             asked += [spec.dtype] * len(spec.columns)
+        if self._plan.time_unit is not None:
+            asked = ["int64" if one == "time" else one for one in asked]
         chosen = [_choose_dtype(table, c, a) for c, a in zip(columns, asked, strict=True)]
         position = len(chosen) - sum(len(spec.columns) for spec in self._plan.attrs)
         for spec in self._plan.attrs:  # one matrix has one dtype
@@ -467,6 +560,17 @@ class EdgeReader:
         return chosen
 
 
+_FRACTIONS = " (the first rows hold integers; ask for float64 to read fractions)"
+
+
+def rounding_note(path: PathLike, names: Sequence[str], option: str) -> str:
+    """Return the remark that float32 has rounded fractions of float64."""
+    return (
+        f"{os.fspath(path)}: float64 rounded to float32 in {list_columns(names)} "
+        f"({option} keeps it)"
+    )
+
+
 def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
     if asked in ("int64", "float32", "float64"):
         return cast("NumberType", asked)
@@ -475,18 +579,24 @@ def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
         return "float64" if double else "float32"
     if table.is_integral(column):
         return "int64"
-    return "float64" if double or asked == "auto" else "float32"
+    if asked != "time":
+        return "float64" if double else "float32"
+    return "int64" if isinstance(table, ParquetTable) and table.time_unit(column) else "float64"
 
 
-def _known_id_columns(table: Table) -> tuple[int, int]:
+def _known_id_columns(table: Table) -> tuple[int, int, bool]:
+    """Source and destination, and whether they are but the first two columns."""
     lower = [name.lower() for name in table.peek_names()]
     for src, dst in _ID_NAMES:
         if src in lower and dst in lower:
             return (
                 only_column(table.path, src, lower, "source id"),
                 only_column(table.path, dst, lower, "destination id"),
+                False,
             )
-    return 0, 1
+    index = index_columns(table)
+    first = [c for c in range(table.num_columns) if c not in index][:2]
+    return (*first, True) if len(first) == 2 else (0, 1, True)  # type: ignore[return-value]
 
 
 class _Growing:
@@ -503,8 +613,8 @@ class _Growing:
         rows = int(arrays[0].size)
         needed = self._rows + rows
         if not self._columns:
-            self._columns = [np.empty(0, a.dtype) for a in arrays]
-        if needed > self._columns[0].size:
+            self._columns = [np.empty((0, *a.shape[1:]), a.dtype) for a in arrays]
+        if needed > len(self._columns[0]):
             expected = int(needed / max(share_done, 1e-6) * 1.05) if share_done > 0 else 0
             capacity = max(needed, min(expected, needed * 1000))
             self._columns = [self._grown(c, capacity) for c in self._columns]
@@ -513,7 +623,7 @@ class _Growing:
         self._rows = needed
 
     def _grown(self, column: Array, capacity: int) -> Array:
-        larger = np.empty(capacity, column.dtype)
+        larger = np.empty((capacity, *column.shape[1:]), column.dtype)
         larger[: self._rows] = column[: self._rows]
         return larger
 

@@ -53,6 +53,7 @@ class Request:
         """Everything beside the files and the form that decides about the result, for JSON."""
         plan, tables = self.plan, self.tables
         beside = (tables.features, tables.features_out, tables.dtype, tables.labels)
+        columns = (tables.id_column, tables.feature_columns)
         return {
             **self.reading,
             "src": plan.src,
@@ -60,6 +61,8 @@ class Request:
             "weight": plan.weight,
             "time": plan.time,
             "time_type": plan.time_type,
+            "time_unit": plan.time_unit,
+            "weight_type": plan.weight_type,
             "attrs": [[one.name, one.columns, one.dtype] for one in plan.attrs],
-            "companions": [str(one) for one in (*beside, tables.labels_out)],
+            "companions": [str(one) for one in (*beside, tables.labels_out, *columns)],
         }

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from aethergraph.build.outputs import NpyWriter
-from aethergraph.build.readers import Table, open_table
+from aethergraph.build.parquet import ParquetTable
+from aethergraph.build.readers import (
+    Table,
+    index_columns,
+    open_table,
+    rounding_note,
+    side_by_side,
+)
 from aethergraph.build.reorder import Room, reordered_rows
 from aethergraph.build.source import (
+    INT64_MAX,
     ColumnSelector,
     Field,
     InputError,
     PathLike,
     ProgressFn,
     check_readable,
+    list_columns,
     only_column,
     select_column,
+    select_columns,
 )
-from aethergraph.build.tables import NpyTable, ParquetTable, open_npy
+from aethergraph.build.tables import NpyTable, open_npy
 
 __all__ = [
+    "FeatureColumns",
     "is_array_file",
     "iter_rows",
     "read_labels",
@@ -45,65 +57,107 @@ def is_array_file(path: PathLike) -> bool:
     return magic.startswith((b"\x93NUMPY", b"AETHERG")) or str(path).lower().endswith(".npy")
 
 
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Which columns of a table are features, and as what they are read.
+
+    Attributes:
+        id_column: the one that holds the node id; None: row i is that of node i.
+        chosen: the features, in this order; None: all others.
+        dtype: "float32" or "float64".
+    """
+
+    id_column: ColumnSelector | None = None
+    chosen: Sequence[ColumnSelector] | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+
+
 def iter_rows(
     path: PathLike,
+    columns: FeatureColumns = FeatureColumns(),
     *,
-    id_column: ColumnSelector | None = None,
     progress: ProgressFn | None = None,
+    remark: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[npt.NDArray[Any] | None, npt.NDArray[Any]]]:
-    """(ids int64 [n] or None, features float32 [n, d]) of a text or Parquet file, in chunks.
+    """(ids int64 [n] or None, features [n, d]) of a text or Parquet file, in chunks.
 
-    A Parquet file may hold one column of lists instead of d columns.
+    A Parquet column of lists of k numbers is k of the d columns.
 
-    Errors:
+    Args:
+        path: the file.
+        columns: which columns are read.
+        progress: called with (bytes done, bytes in all).
+        remark: takes which columns are features, and what was rounded.
+
+    Raises:
         InputError: what is wrong, with file, line and column.
     """
     table = _open(path)
-    ids = _id_field(table, id_column)
+    ids = _id_field(table, columns.id_column)
     id_fields = [] if ids is None else [ids]
-    columns = [c for c in range(table.num_columns) if ids is None or c != ids.column]
-    if not columns:
-        raise InputError(path, "holds no feature columns")
-    if isinstance(table, ParquetTable) and len(columns) == 1:
-        width = table.list_width(columns[0])
-        if width is not None:
-            if ids is not None:
-                raise InputError(path, "an id column beside a column of lists is not read")
-            for rows in table.list_chunks(columns[0], width, "float32", progress):
-                yield None, rows
-            return
-    table.settle_header(columns)
-    fields = [Field("feature", column, "float32") for column in columns]
+    found = _feature_columns(table, ids, columns.chosen)
+    table.settle_header(found)
+    tell = remark or (lambda text: None)
+    names = [table.column_name(c) or f"column {c + 1}" for c in found]
+    tell(f"{os.fspath(path)}: features are {list_columns(names)}")
+    keep = "if it is an id, leave its column out by --feature-columns (feature_columns=)"
+    if columns.dtype == "float32":
+        keep = f"--dtype float64 (dtype=) keeps it; {keep}"
+    fields = [
+        Field("feature", column, columns.dtype, logical=True, lists=True, keep=keep)
+        for column in found
+    ]
     for arrays in table.chunks(id_fields + fields, progress):
-        features = np.stack(arrays[len(id_fields) :], axis=1)
+        features = side_by_side(arrays[len(id_fields) :])
         yield (arrays[0] if id_fields else None), features
+    if isinstance(table, ParquetTable) and table.rounded:
+        names = [table.column_name(c) or "" for c in sorted(table.rounded)]
+        tell(rounding_note(path, names, "--dtype float64"))
+
+
+def _feature_columns(
+    table: Table, ids: Field | None, chosen: Sequence[ColumnSelector] | None
+) -> list[int]:
+    if chosen is not None:
+        if any(isinstance(one, str) and not one.isdigit() for one in chosen):
+            table.require_header()
+        found = select_columns(table.path, chosen, table.names, table.num_columns, "feature")
+        if ids is not None and ids.column in found:
+            raise InputError(table.path, "the column of node ids is chosen as a feature")
+    else:
+        others = {*index_columns(table), *([] if ids is None else [ids.column])}
+        found = [c for c in range(table.num_columns) if c not in others]
+    if not found:
+        raise InputError(table.path, "holds no feature columns")
+    return found
 
 
 def write_rows(
     path: PathLike,
     writer_path: PathLike,
+    columns: FeatureColumns = FeatureColumns(),
     *,
-    id_column: ColumnSelector | None = None,
     progress: ProgressFn | None = None,
+    remark: Callable[[str], None] | None = None,
     room: Room | None = None,
 ) -> NpyWriter:
-    """Features of a text or Parquet file as a .npy file of float32 [N, d], not yet committed.
+    """Write features of a text or Parquet file as a .npy file [N, d], not yet committed.
 
-    With ``id_column`` row i is the one whose id is i: the ids must be 0..N-1, each once. Given
+    With an id column row i is the one whose id is i: the ids must be 0..N-1, each once. Given
     ``room`` they are sorted within it, else the ids are held in memory.
 
-    Errors:
+    Raises:
         InputError: what is wrong, with file, line and column. StorageError: cannot be written.
     """
-    if room is not None and id_column is not None:
-        with_ids = iter_rows(path, id_column=id_column, progress=progress)
-        return reordered_rows(path, cast("Iterator[Any]", with_ids), writer_path, room)
+    chunks = iter_rows(path, columns, progress=progress, remark=remark)
+    if room is not None and columns.id_column is not None:
+        return reordered_rows(path, cast("Iterator[Any]", chunks), writer_path, room)
     writer: NpyWriter | None = None
     all_ids: list[npt.NDArray[Any]] = []
     try:
-        for ids, rows in iter_rows(path, id_column=id_column, progress=progress):
+        for ids, rows in chunks:
             if writer is None:
-                writer = NpyWriter(writer_path, np.float32, (rows.shape[1],))
+                writer = NpyWriter(writer_path, columns.dtype, (rows.shape[1],))
             writer.append(rows)
             if ids is not None:
                 all_ids.append(ids)
@@ -122,7 +176,7 @@ def write_rows(
 def _reordered(path: PathLike, writer: NpyWriter, ids: npt.NDArray[Any]) -> NpyWriter:
     order = _row_order(path, ids)
     rows = open_npy(writer.temporary)
-    ordered = NpyWriter(writer.path, np.float32, writer.row_shape)
+    ordered = NpyWriter(writer.path, writer.dtype, writer.row_shape)
     try:
         for start in range(0, order.size, _PIECE_ROWS):
             ordered.append(rows[order[start : start + _PIECE_ROWS]])
@@ -215,7 +269,8 @@ def _label_chunks(
     ids = _id_field(table, id_column)
     column = _label_column(table, ids)
     table.settle_header([column])
-    fields = [Field("label", column, "int64")] + ([] if ids is None else [ids])
+    label = Field("label", column, "int64", logical=True)
+    fields = [label] + ([] if ids is None else [ids])
     return ids, table.chunks(fields, progress)
 
 
@@ -231,7 +286,9 @@ _ID_NAMES = frozenset({"id", "node", "node_id", "nodeid", "nid"})
 
 
 def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
+    """The field of node ids; None if row i is that of node i, which nothing may contradict."""
     if selector is None:
+        _refuse_index(table)
         for name in table.peek_names():
             if name.strip().lower() in _ID_NAMES:
                 raise InputError(
@@ -247,8 +304,29 @@ def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
     return Field("node id", column, "int64", is_id=True)
 
 
+def _refuse_index(table: Table) -> None:
+    """Refuse a data frame that was sorted or filtered: is row i node i, or index i?"""
+    for column in index_columns(table):
+        name = table.peek_names()[column] or column
+        raise InputError(
+            table.path,
+            f"has an index that pandas wrote, column {column + 1} ({name}): say --id-column {name} "
+            "(id_column=) if rows belong to the nodes it names; if row i is that of node i, write "
+            "the table again without it (reset_index(drop=True), or index=False)",
+        )
+    moved = table.moved_range if isinstance(table, ParquetTable) else None
+    if moved is not None:
+        raise InputError(
+            table.path,
+            f"has the index {moved} of pandas, not 0, 1, 2...: write the table again after "
+            "reset_index() if rows belong to the nodes it names (and say --id-column index), or "
+            "after reset_index(drop=True) if row i is that of node i",
+        )
+
+
 def _label_column(table: Table, ids: Field | None) -> int:
-    columns = [c for c in range(table.num_columns) if ids is None or c != ids.column]
+    others = {*index_columns(table), *([] if ids is None else [ids.column])}
+    columns = [c for c in range(table.num_columns) if c not in others]
     if len(columns) == 1:
         return columns[0]
     names = [name.lower() for name in table.peek_names()]
@@ -279,6 +357,11 @@ def _labels_of_array(
 ) -> npt.NDArray[np.int64]:
     """Labels of a column whose row 0 is row ``first`` of the file."""
     if array.dtype.kind != "f":
+        large = array > INT64_MAX if array.dtype == np.uint64 else np.zeros(0, np.bool_)
+        if large.any():
+            row = int(np.argmax(large))
+            problem = f"the label {array[row]} does not fit in 64 bits"
+            raise InputError(path, problem, line=first + row + 1, unit="row")
         return np.asarray(array, np.int64)
     known = ~np.isnan(array)
     labels = np.where(known, array, -1).astype(np.int64)

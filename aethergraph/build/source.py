@@ -12,10 +12,14 @@ The slow second reading happens only for a block that is known to be bad.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph.build.inputs import is_url, open_input, url_size
 from aethergraph.errors import (
@@ -40,10 +44,15 @@ __all__ = [
     "describe_column",
     "detect_format",
     "explain_id",
+    "first_bad_id",
     "is_compressed",
+    "is_index_name",
+    "list_columns",
     "only_column",
+    "reading_error",
     "require_pyarrow",
     "select_column",
+    "select_columns",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -71,6 +80,7 @@ _SUFFIXES: dict[str, FileFormat] = {
     ".npy": "npy",
     ".gl": "gl",
 }
+_INDEX_NAME = re.compile(r"__index_level_[0-9]+__|Unnamed: [0-9]+")
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 
 
@@ -120,7 +130,13 @@ class Field:
         limit: the number of nodes, if it was given.
         finite: refuse NaN and infinities.
         minimum: refuse values below it.
+        logical: true and false are taken as 1 and 0.
+        is_time: datetimes are taken, in ``unit``; arrays are then datetime64.
+        unit: of the times; None: plain numbers.
+        declared: the caller has said so, which makes plain integers counts of it.
+        lists: a Parquet column of lists is taken as rows [n, width].
         hint: what to do when a value is not an integer.
+        keep: what to do when a float type does not hold a value exactly.
     """
 
     role: str
@@ -130,7 +146,13 @@ class Field:
     limit: int | None = None
     finite: bool = False
     minimum: float | None = None
+    logical: bool = False
+    is_time: bool = False
+    unit: str | None = None
+    declared: bool = False
+    lists: bool = False
     hint: str = field(default="", compare=False)
+    keep: str = field(default="", compare=False)
 
 
 def describe_column(column: int, name: str | None = None) -> str:
@@ -260,6 +282,38 @@ def select_column(
     raise InputError(path, f"there is no column {selector!r} for the {role}; columns: {known}")
 
 
+def select_columns(
+    path: PathLike,
+    selectors: Sequence[ColumnSelector],
+    names: Sequence[str] | None,
+    num_columns: int,
+    role: str,
+) -> list[int]:
+    """Return the positions of several columns, in the order of ``selectors``.
+
+    Raises:
+        InputError: as :func:`select_column`; a column is chosen twice.
+    """
+    found = [select_column(path, one, names, num_columns, role) for one in selectors]
+    for number, column in enumerate(found):
+        if column in found[:number]:
+            chosen = describe_column(column, None if names is None else names[column])
+            raise InputError(path, f"{chosen} is chosen twice for the {role}s")
+    return found
+
+
+def list_columns(names: Sequence[str]) -> str:
+    """Return names for a message, some of them where there are many."""
+    if len(names) <= 12:
+        return ", ".join(names)
+    return f"{', '.join(names[:6])}, ... {names[-1]} ({len(names):,} in all)"
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether pandas has called an index so: ``__index_level_0__``, ``Unnamed: 0``."""
+    return _INDEX_NAME.fullmatch(name) is not None
+
+
 def only_column(path: PathLike, name: str, names: Sequence[str], role: str) -> int:
     """The 0-based position of ``name`` in ``names``.
 
@@ -286,6 +340,34 @@ def explain_id(one: Field, value: int) -> str | None:
     if one.limit is not None and value >= one.limit:
         return f"the {one.role} {value} is not below the number of nodes, {one.limit}"
     return None
+
+
+def first_bad_id(one: Field, array: NDArray[Any]) -> tuple[int, str] | None:
+    """(position, problem) of the first value that is no node id, or None."""
+    if array.size == 0:
+        return None
+    limit = INT64_MAX + 1 if one.limit is None else one.limit
+    if array.min() >= 0 and int(array.max()) < limit:
+        return None
+    bad = array < 0
+    if int(array.max()) >= limit:
+        bad |= array >= array.dtype.type(limit)
+    row = int(np.argmax(bad))
+    value = int(array[row])
+    if value > INT64_MAX:
+        return row, f"the {one.role} {value} does not fit in 64 bits"
+    return row, explain_id(one, value) or ""
+
+
+def reading_error(path: PathLike, error: OSError, what: str = "cannot be read") -> Exception:
+    """Return the named error of a failed read: of the system, or of damaged content.
+
+    pyarrow raises OSError without a number where it is the content that is wrong.
+    """
+    name = os.fspath(path)
+    if error.errno is None:
+        return InputError(name, f"{what}: {error}")
+    return StorageError(error.errno, f"{name}: cannot be read: {error.strerror}", name)
 
 
 def require_pyarrow() -> None:

@@ -18,7 +18,6 @@ fields. Every line has as many fields as the first one.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ import numpy.typing as npt
 from aethergraph import _binding as native
 from aethergraph._threads import ThreadPool
 from aethergraph.build.blocks import Block, BlockReader
+from aethergraph.build.exact import explain_text_change, may_change
 from aethergraph.build.source import (
     INT64_MAX,
     MAP_NAMES,
@@ -40,6 +40,7 @@ from aethergraph.build.source import (
     ProgressFn,
     check_readable,
     explain_id,
+    is_index_name,
     require_pyarrow,
 )
 from aethergraph.errors import InvalidArgumentError
@@ -52,12 +53,19 @@ _SEARCH_BYTES = 64 << 10  # how finely a bad block is split to find the bad line
 
 _COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*")
 _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
 _HEX = re.compile(rb"0[xX]")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ZONE = re.compile(r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)")
+#: Spellings that pyarrow takes for true and false; 1 and 0 as well.
+_LOGICAL = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
+_DATE_UNITS = ("D", "s", "ms", "us", "ns")
+_BLANKS = re.compile(r"[ \t]+")
 _TABS_TO_BLANKS = bytes.maketrans(b"\t", b" ")
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 
@@ -137,6 +145,15 @@ class TextTable:
         """The fields of the first line, which may or may not be names."""
         return [name.strip() for name in self._first]
 
+    @property
+    def index_columns(self) -> list[int]:
+        """Columns that hold the index of a data frame, as pandas names them in CSV."""
+        names = self.peek_names()
+        found = [column for column, name in enumerate(names) if is_index_name(name)]
+        if len(names) > 1 and names[0] == "" and not any(map(_is_value, names[1:])):
+            found.insert(0, 0)
+        return found
+
     def is_integral(self, column: int) -> bool:
         """Whether the first block holds only integers in this column."""
         head = self._head[self._skip_bytes :]
@@ -164,6 +181,7 @@ class TextTable:
         Errors:
             InputError: the first bad value, with its line and column.
         """
+        self._check_times(fields)
         source = BlockReader(self.path, self._quotes)
         waiting: deque[tuple[Future[list[Array]], Block]] = deque()
 
@@ -197,6 +215,46 @@ class TextTable:
                 block.skip(count)
                 skip -= count
             yield block
+
+    # ---- types of columns --------------------------------------------------
+
+    def _first_value(self, column: int) -> str:
+        """The first value of a column, if there is one."""
+        row = self._second if self.names is not None else self._first
+        return row[column] if row is not None and column < len(row) else ""
+
+    def _arrow_type(self, one: Field) -> str:
+        """The type to parse a field as: its first value tells booleans and dates."""
+        first = self._first_value(one.column)
+        if one.logical and first in _LOGICAL:
+            return "bool"
+        if one.unit is not None and _DATE.match(first.strip()):
+            if one.unit == "D":
+                return "date32"
+            return f"timestamp[{one.unit}{', tz=UTC' if _ZONE.search(first.strip()[10:]) else ''}]"
+        return one.dtype
+
+    def _check_times(self, fields: Sequence[Field]) -> None:
+        """Dates need a unit that they can be read in; plain integers one that was declared."""
+        for one in fields:
+            if not one.is_time or one.unit is None:
+                continue
+            dates = _DATE.match(self._first_value(one.column).strip()) is not None
+            problem = None
+            if dates and one.unit not in _DATE_UNITS:
+                problem = f"dates are read in {', '.join(_DATE_UNITS)}, not in {one.unit!r}"
+            elif not dates and not one.declared:
+                problem = (
+                    f"the {one.role}s are plain numbers, but those of the file before are in "
+                    f"{one.unit!r}; --time-unit (time_unit=) says what plain numbers count"
+                )
+            if problem is not None:
+                raise InputError(
+                    self.path,
+                    problem,
+                    column=one.column + 1,
+                    column_name=self.column_name(one.column),
+                )
 
     # ---- the head of the file --------------------------------------------
 
@@ -235,8 +293,8 @@ class TextTable:
 
     def _split(self, line: str) -> list[str]:
         if self._delimiter == " ":
-            return line.split()
-        return next(csv.reader([line], delimiter=self._delimiter), [])
+            return _BLANKS.split(line.strip(" \t"))
+        return next(_records(line, self._delimiter), (0, [""]))[1]
 
     # ---- one block -------------------------------------------------------
 
@@ -265,7 +323,7 @@ class TextTable:
         if block.has(b"#") or block.has(b"%"):
             block = Block.of(_COMMENT_LINE.sub(b"", block.copy()), block.line)
         if block.is_blank():
-            return [np.empty(0, np.dtype(f.dtype)) for f in fields]
+            return [_as_numbers(one, np.empty(0, one.dtype)) for one in fields]
         delimiter = self._delimiter
         clean: Any = block.view()
         if delimiter == " ":
@@ -288,11 +346,12 @@ class TextTable:
         if strict:
             _refuse_hex(clean, options, ints)
         found: dict[tuple[int, str], Array] = {}
-        for types in _passes(fields):
+        kinds = [self._arrow_type(one) for one in fields]
+        for types in _passes(fields, kinds):
             table = pacsv.read_csv(
                 pa.py_buffer(clean),
                 convert_options=pacsv.ConvertOptions(
-                    column_types={_key(c): pa.type_for_alias(t) for c, t in types.items()},
+                    column_types={_key(c): _type_of(t) for c, t in types.items()},
                     include_columns=[_key(c) for c in types],
                     null_values=[],
                     strings_can_be_null=False,
@@ -302,24 +361,50 @@ class TextTable:
             )
             for column, dtype in types.items():
                 found[column, dtype] = _one_array(table.column(_key(column)))
-        arrays = [found[f.column, f.dtype] for f in fields]
-        for one, array in zip(fields, arrays, strict=True):
+        arrays = []
+        for one, kind in zip(fields, kinds, strict=True):
+            array = _as_numbers(one, found[one.column, kind])
             _check_values(one, array)
+            self._check_exact(one, array, kind, clean, options)
+            arrays.append(array)
         return arrays
+
+    def _check_exact(
+        self, one: Field, array: Array, kind: str, clean: Any, options: dict[str, Any]
+    ) -> None:
+        """Refuse numbers that became others: the text tells which are integers."""
+        large = may_change(array) if kind in ("float32", "float64") else None
+        if large is None:
+            return
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        key = _key(one.column)
+        texts = pacsv.read_csv(
+            pa.py_buffer(clean),
+            convert_options=pacsv.ConvertOptions(
+                column_types={key: pa.string()}, include_columns=[key], check_utf8=False
+            ),
+            **options,
+        ).column(key)
+        for text in texts.filter(pa.array(large)).to_pylist():
+            if explain_text_change(one, text.strip(" \t")) is not None:
+                raise _BadBlock
 
     def _parse_plain(self, block: Block, fields: Sequence[Field]) -> list[Array] | None:
         """Lines of plain integers, several times as fast as pyarrow; None if there are others."""
         delimiter = self._delimiter
-        if not delimiter.isascii() or any(one.dtype != "int64" for one in fields):
+        if not delimiter.isascii() or any(self._arrow_type(one) != "int64" for one in fields):
             return None
         if delimiter == " " and block.has(b"\t"):
             delimiter = "\t"
         columns = native.parse_integers(block.view(), delimiter, self.num_columns, block.most_lines)
         if columns is None:
             return None
-        for one in fields:
-            _check_values(one, columns[one.column])
-        return [columns[one.column] for one in fields]
+        arrays = [_as_numbers(one, columns[one.column]) for one in fields]
+        for one, array in zip(fields, arrays, strict=True):
+            _check_values(one, array)
+        return arrays
 
     # ---- explaining a bad block ------------------------------------------
 
@@ -357,7 +442,8 @@ class TextTable:
                     line=line + number,
                 ) from None
             for one in fields:
-                problem = _explain_value(one, values[one.column].strip())
+                text = values[one.column]
+                problem = _explain_value(one, self._arrow_type(one), text.strip(" \t\r"))
                 if problem is not None:
                     raise InputError(
                         self.path,
@@ -370,20 +456,12 @@ class TextTable:
     def _records(self, part: bytes) -> Iterator[tuple[int, list[str]]]:
         """(line counted from 0, fields) of every line that is not empty."""
         text = part.decode("utf-8", "replace")
-        if self._delimiter == " ":
-            for number, line in enumerate(text.split("\n")):
-                if line.strip():
-                    yield number, line.split()
+        if self._delimiter != " ":
+            yield from _records(text, self._delimiter)
             return
-        reader = csv.reader(text.splitlines(keepends=True), delimiter=self._delimiter)
-        begin = 0
-        try:
-            for values in reader:
-                if values and not (len(values) == 1 and not values[0].strip()):
-                    yield begin, values
-                begin = reader.line_num
-        except csv.Error:
-            return
+        for number, line in enumerate(_LINE_END.split(text)):
+            if line.strip(" \t"):
+                yield number, self._split(line)
 
 
 class _SameThread:
@@ -415,20 +493,73 @@ def _plural(count: int, word: str) -> str:
     return word if count == 1 else word + "s"
 
 
-def _passes(fields: Sequence[Field]) -> list[dict[int, str]]:
+def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """(line counted from 0, fields) of every line that is not blank.
+
+    Unlike Python's csv module: fields of any length, and lines end at CR and LF only.
+    """
+    end = re.escape(delimiter)
+    field = re.compile(
+        rf'(?:"([^"]*(?:""[^"]*)*)"?([^{end}\r\n]*)|([^{end}\r\n]*))({end}|\r\n|\n|\r|\Z)'
+    )
+    at, line, begin = 0, 0, 0
+    values: list[str] = []
+    while at < len(text):
+        match = field.match(text, at)
+        assert match is not None
+        quoted, rest, plain, stop = match.groups()
+        values.append(plain if quoted is None else quoted.replace('""', '"') + rest)
+        line += len(_LINE_END.findall(quoted or ""))
+        at = match.end()
+        if stop == delimiter:
+            if at == len(text):
+                values.append("")
+            else:
+                continue
+        if any(value.strip(" \t") for value in values) or len(values) > 1:
+            yield begin, values
+        values = []
+        line += stop != ""
+        begin = line
+    if values:
+        yield begin, values
+
+
+def _passes(fields: Sequence[Field], kinds: Sequence[str]) -> list[dict[int, str]]:
     """Types by column; more than one such table only if a column is read as two types."""
     passes: list[dict[int, str]] = [{}]
-    for one in fields:
+    for one, kind in zip(fields, kinds, strict=True):
         for types in passes:
-            if types.setdefault(one.column, one.dtype) == one.dtype:
+            if types.setdefault(one.column, kind) == kind:
                 break
         else:
-            passes.append({one.column: one.dtype})
+            passes.append({one.column: kind})
     return passes
 
 
+def _type_of(kind: str) -> Any:
+    import pyarrow as pa
+
+    if kind.startswith("timestamp"):
+        unit, _, zone = kind[len("timestamp[") : -1].partition(", tz=")
+        return pa.timestamp(unit, zone or None)
+    return pa.type_for_alias(kind)
+
+
+def _as_numbers(one: Field, array: Array) -> Array:
+    """Booleans as numbers, times in their unit."""
+    if one.unit is not None:
+        if array.dtype.kind != "M":
+            return array.view(f"datetime64[{one.unit}]")
+        return array.astype(f"datetime64[{one.unit}]", copy=False)
+    return array.astype(one.dtype, copy=False)
+
+
 def _one_array(column: Any) -> Array:
-    if column.num_chunks == 1:
+    import pyarrow.types as pat
+
+    plain = not (pat.is_boolean(column.type) or pat.is_temporal(column.type))
+    if column.num_chunks == 1 and plain:
         return column.chunk(0).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
     return np.asarray(column.to_numpy())
 
@@ -456,7 +587,7 @@ def _check_values(one: Field, array: Array) -> None:
         return
     if one.is_id and (array.min() < 0 or (one.limit is not None and array.max() >= one.limit)):
         raise _BadBlock
-    if one.finite and not np.isfinite(array).all():
+    if (one.finite or one.unit is not None) and not np.isfinite(array).all():  # NaT as well
         raise _BadBlock
     if one.minimum is not None and array.min() < one.minimum:
         raise _BadBlock
@@ -468,19 +599,48 @@ def _may_hold_hex(block: Block) -> bool:
     return _HEX.search(block.buffer, block.start, block.end) is not None
 
 
-def _explain_value(one: Field, text: str) -> str | None:
+def _explain_value(one: Field, kind: str, text: str) -> str | None:
     """What is wrong with one value, or None."""
     if text == "":
         return f"the {one.role} is missing"
+    if kind == "bool":
+        if text in _LOGICAL or text in ("0", "1"):
+            return None
+        return f"the {one.role} {text[:80]!r} is neither true nor false, as the first one is"
+    if kind.startswith(("date", "timestamp")):
+        return _explain_date(one, kind, text)
     if one.dtype == "int64":
         return _explain_integer(one, text)
     if not _NUMBER.fullmatch(text):
-        return f"the {one.role} {text[:80]!r} is not a number"
+        return f"the {one.role} {text[:80]!r} is not a number" + _date_hint(one, text)
     if one.finite and not abs(float(text)) <= float(np.finfo(one.dtype).max):
         return f"the {one.role} {text[:80]!r} is not a finite {one.dtype}"
     if one.minimum is not None and float(text) < one.minimum:
         return f"the {one.role} {text[:80]!r} is below {one.minimum:g}"
+    return explain_text_change(one, text)
+
+
+def _explain_date(one: Field, kind: str, text: str) -> str | None:
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    options = pacsv.ConvertOptions(
+        column_types={"t": _type_of(kind)}, null_values=[], strings_can_be_null=False
+    )
+    names = pacsv.ReadOptions(column_names=["t"])
+    try:
+        pacsv.read_csv(pa.py_buffer(f"{text}\n".encode()), names, convert_options=options)
+    except pa.ArrowInvalid:
+        zone = "with" if "tz=" in kind else "without"
+        shown = f"the {one.role} {text[:80]!r} is not a date in {one.unit!r}"
+        return f"{shown}, such as 2001-03-05 or 2001-03-05T10:20:30, {zone} a time zone"
     return None
+
+
+def _date_hint(one: Field, text: str) -> str:
+    if one.is_time and one.unit is None and _DATE.match(text):
+        return "; dates are read with --time-unit, D, s, ms, us or ns (time_unit=)"
+    return ""
 
 
 def _explain_integer(one: Field, text: str) -> str | None:
@@ -488,29 +648,39 @@ def _explain_integer(one: Field, text: str) -> str | None:
     if not _INTEGER.fullmatch(text):
         if _NUMBER.fullmatch(text):
             return f"{what} is not an integer written in plain digits{one.hint}"
-        return f"{what} is not a number" + (MAP_NAMES if one.is_id else one.hint)
+        if one.is_id:
+            return f"{what} is not a number{MAP_NAMES}"
+        return f"{what} is not a number" + (_date_hint(one, text) or one.hint)
     value = int(text)
     if not -INT64_MAX - 1 <= value <= INT64_MAX:
         return f"{what} does not fit in 64 bits"
+    if one.unit is not None and value == -INT64_MAX - 1:
+        return f"{what} is no time (NaT)"
     return explain_id(one, value)
 
 
-def _is_number(text: str) -> bool:
+def _is_value(text: str) -> bool:
+    """Whether this is a number, a date or a boolean, rather than a name."""
     text = text.strip()
-    return text == "" or _NUMBER.fullmatch(text) is not None
+    if text == "" or text in _LOGICAL:
+        return True
+    return _NUMBER.fullmatch(text) is not None or _DATE.match(text) is not None
 
 
 def _looks_like_header(
     first: Sequence[str], second: Sequence[str] | None, columns: Sequence[int]
 ) -> bool:
     names = [first[c].strip() for c in columns]
-    if not names or any(_is_number(name) for name in names):
+    if 0 in columns and first[0].strip() == "" and second is not None and second[0].strip():
+        columns = [c for c in columns if c != 0]  # an index, which pandas does not name
+        names = [first[c].strip() for c in columns or range(1, len(first))]
+    if not names or any(_is_value(name) for name in names):
         return False
     if all(name.lower() in _HEADER_WORDS for name in names):
         return True
     if second is None:
         return False
-    return all(c < len(second) and _is_number(second[c]) for c in columns)
+    return all(c < len(second) and _is_value(second[c]) for c in columns)
 
 
 def _single_blanks(block: Block) -> tuple[Any, str]:

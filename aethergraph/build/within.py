@@ -107,8 +107,10 @@ class BoundedJob:
             clock.lap("read")
             if reader.unused:
                 result.notes.append(f"columns not used: {', '.join(reader.unused)}")
+            result.notes += reader.notes
             room = Room(self._memory, self.journal.path("table-"))
             companions = request.tables.open(request.output, stack, show, room)
+            result.notes += companions.notes
             clock.lap("features")
             found = form.num_nodes if form.num_nodes is not None else build.num_nodes
             result.num_nodes = companions.check_rows(found, form.num_nodes)

@@ -45,7 +45,17 @@ class DType(str, Enum):
     float64 = "float64"
 
 
+class WeightType(str, Enum):
+    auto = "auto"
+    float32 = "float32"
+    float64 = "float64"
+
+
 _COLUMN = "name, or number from 0"
+_READING = "How the edges are read"
+_STORING = "What is stored"
+_TABLES = "Features and labels"
+_WORKING = "How the work is done"
 
 
 @command
@@ -57,71 +67,162 @@ def convert_command(
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Graph file to write.")],
-    num_nodes: Annotated[
-        int | None,
-        typer.Option("-n", "--num-nodes", min=0, help="Nodes; default: the largest id + 1."),
+    force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite outputs.")] = False,
+    src: Annotated[
+        str | None,
+        typer.Option(help=f"Column of source ids: {_COLUMN}.", rich_help_panel=_READING),
     ] = None,
-    src: Annotated[str | None, typer.Option(help=f"Column of source ids: {_COLUMN}.")] = None,
-    dst: Annotated[str | None, typer.Option(help="Column of destination ids.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column of edge weights.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of edge times.")] = None,
-    time_type: Annotated[TimeType, typer.Option(help="Type of the times.")] = TimeType.auto,
+    dst: Annotated[
+        str | None, typer.Option(help="Column of destination ids.", rich_help_panel=_READING)
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column of edge weights.", rich_help_panel=_READING)
+    ] = None,
+    weight_type: Annotated[
+        WeightType,
+        typer.Option(
+            help="Type of the weights; auto: float32, doubles of Parquet float64.",
+            rich_help_panel=_READING,
+        ),
+    ] = WeightType.auto,
+    time: Annotated[
+        str | None, typer.Option(help="Column of edge times.", rich_help_panel=_READING)
+    ] = None,
+    time_type: Annotated[
+        TimeType, typer.Option(help="Type of the times.", rich_help_panel=_READING)
+    ] = TimeType.auto,
+    time_unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Unit of the times: D, s, ms, us, ns... Integers count it, dates are read in it.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
     attr: Annotated[
         list[str] | None,
         typer.Option(
-            help="Edge attribute to carry along: NAME[=COLUMN,...][:int64|float32|float64]."
+            help="Edge attribute to carry along: NAME[=COLUMN,...][:int64|float32|float64].",
+            rich_help_panel=_READING,
         ),
     ] = None,
-    format: Annotated[Format, typer.Option(help="Input format; auto: by its name.")] = Format.auto,
+    format: Annotated[
+        Format, typer.Option(help="Input format; auto: by its name.", rich_help_panel=_READING)
+    ] = Format.auto,
     delimiter: Annotated[
-        str | None, typer.Option(help="Between fields: one character, or 'tab', 'space'.")
+        str | None,
+        typer.Option(
+            help="Between fields: one character, or 'tab', 'space'.", rich_help_panel=_READING
+        ),
     ] = None,
     header: Annotated[
         bool | None,
-        typer.Option("--header/--no-header", help="Does the first line hold names? [auto]"),
+        typer.Option(
+            "--header/--no-header",
+            help="Does the first line hold names? Default: detected.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
+    num_nodes: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--num-nodes",
+            min=0,
+            help="Nodes; default: the largest id + 1.",
+            rich_help_panel=_STORING,
+        ),
     ] = None,
     layout: Annotated[
-        Layout, typer.Option(help="Lists to store: csc in-edges (for training), csr out-edges.")
+        Layout,
+        typer.Option(
+            help="Lists to store: csc in-edges (for training), csr out-edges.",
+            rich_help_panel=_STORING,
+        ),
     ] = Layout.csc,
     keep_order: Annotated[
-        bool, typer.Option("--keep-order", help="Keep the input row of every edge.")
+        bool,
+        typer.Option(
+            "--keep-order", help="Keep the input row of every edge.", rich_help_panel=_STORING
+        ),
     ] = False,
     undirected: Annotated[
-        bool, typer.Option("--undirected", help="Add the reverse of every edge.")
+        bool,
+        typer.Option(
+            "--undirected", help="Add the reverse of every edge.", rich_help_panel=_STORING
+        ),
     ] = False,
     dedup: Annotated[
-        bool, typer.Option("--dedup", help="Keep one edge for each source and destination.")
+        bool,
+        typer.Option(
+            "--dedup",
+            help="Keep one edge for each source and destination.",
+            rich_help_panel=_STORING,
+        ),
     ] = False,
     compress: Annotated[
-        bool, typer.Option("--compress", help="Store the neighbours in compressed blocks.")
+        bool,
+        typer.Option(
+            "--compress",
+            help="Store the neighbours in compressed blocks.",
+            rich_help_panel=_STORING,
+        ),
     ] = False,
     features: Annotated[
-        Path | None, typer.Option(help="Table of features, a row per node: .npy, CSV, Parquet.")
+        Path | None,
+        typer.Option(
+            help="Table of features, a row per node: .npy, CSV, Parquet.", rich_help_panel=_TABLES
+        ),
     ] = None,
     features_out: Annotated[
         Path | None,
-        typer.Option(help="Where they go: .npy, or native format by any other name."),
+        typer.Option(
+            help="Where they go: .npy, or native format by any other name.",
+            rich_help_panel=_TABLES,
+        ),
     ] = None,
-    dtype: Annotated[DType | None, typer.Option(help="Store the features as this type.")] = None,
+    feature_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns that are features: COLUMN[,COLUMN...]; default: all but the id column.",
+            rich_help_panel=_TABLES,
+        ),
+    ] = None,
+    dtype: Annotated[
+        DType | None,
+        typer.Option(help="Store the features as this type.", rich_help_panel=_TABLES),
+    ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="One integer per node: .npy, CSV, Parquet.")
+        Path | None,
+        typer.Option(help="One integer per node: .npy, CSV, Parquet.", rich_help_panel=_TABLES),
     ] = None,
-    labels_out: Annotated[Path | None, typer.Option(help="Where they go (.npy).")] = None,
+    labels_out: Annotated[
+        Path | None, typer.Option(help="Where they go (.npy).", rich_help_panel=_TABLES)
+    ] = None,
     id_column: Annotated[
         str | None,
-        typer.Option(help="Column with the node id in CSV or Parquet features and labels."),
+        typer.Option(
+            help="Column with the node id in CSV or Parquet features and labels.",
+            rich_help_panel=_TABLES,
+        ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Memory to take in all, such as 1G: sorts on disk, goes on after a kill."
+            help="Memory to take in all, such as 1G: sorts on disk, goes on after a kill.",
+            rich_help_panel=_WORKING,
         ),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="With --memory: begin an interrupted build anew.")
+        bool,
+        typer.Option(
+            "--restart",
+            help="With --memory: begin an interrupted build anew.",
+            rich_help_panel=_WORKING,
+        ),
     ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Parsing threads.")] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite outputs.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Parsing threads.", rich_help_panel=_WORKING)
+    ] = None,
 ) -> None:
     """Convert edge lists (CSV, TSV, blank-separated, Parquet, .npy, .gl) into a graph file.
 
@@ -137,6 +238,8 @@ def convert_command(
             weight=weight,
             time_column=time,
             time_type=time_type.value,
+            time_unit=time_unit,
+            weight_type=weight_type.value,
             attrs=attr or (),
             format=None if format is Format.auto else format.value,
             delimiter=delimiter,
@@ -148,6 +251,7 @@ def convert_command(
             compress=compress,
             features=features,
             features_out=features_out,
+            feature_columns=_split(feature_columns),
             dtype=None if dtype is None else dtype.value,
             labels=labels,
             labels_out=labels_out,
@@ -160,6 +264,12 @@ def convert_command(
             remark=note,
         )
     _report(result)
+
+
+def _split(columns: list[str] | None) -> list[str] | None:
+    if columns is None:
+        return None
+    return [name.strip() for text in columns for name in text.split(",") if name.strip()]
 
 
 def _report(result: ConvertResult) -> None:

@@ -164,6 +164,7 @@ class HeteroNeighborSampler(SamplerBase):
             for kind, relation in zip(self._kinds, relations, strict=True):
                 check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
         self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
+        self._time_unit = _own_unit(graph, time_attr)
         fanouts_of = [self.fanouts[kind] for kind in self._kinds] * len(layouts)
         self._set_walk(relations, list(self._counts.values()), fanouts_of, graph.paging)
 
@@ -237,6 +238,11 @@ class HeteroNeighborSampler(SamplerBase):
         return native.NativeBatch(ids, self._number(key), since, until, out)
 
     @property
+    def time_unit(self) -> str | None:
+        """The unit of the times, if they are the graph's own and were datetimes."""
+        return self._time_unit
+
+    @property
     def times_dtype(self) -> np.dtype[Any] | None:
         """The dtype of the times, int64 or float64, or None."""
         if self._edge_times is not None:
@@ -257,6 +263,8 @@ class HeteroNeighborSampler(SamplerBase):
             raise InvalidArgumentError(f"{label} is needed: these seeds have no time")
         if times is None and self._edge_times is not None:
             times = Values(self._edge_times, None)
+        if times is not None:
+            times = times._replace(unit=self._time_unit)
         return seed_bounds(
             times, seeds, seed_time, strict=self.strict, window=self.window, name=label
         )  # fmt: skip
@@ -377,6 +385,13 @@ def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:
         if name in stores:
             found[kind] = find_times(name, {}, stores)
     return found
+
+
+def _own_unit(graph: HeteroGraph, name: str | None) -> str | None:
+    """The unit of the graph's own times; attributes of the same name have none."""
+    tables = [graph[kind].attrs for kind in graph.node_types]
+    tables += [graph[kind].attrs for kind in graph.edge_types]
+    return None if any(name in table for table in tables) else graph.time_unit
 
 
 def _one_dtype(

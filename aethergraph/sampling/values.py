@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_times, check_length, check_times, to_array
+from aethergraph._arrays import check_length, check_times
 from aethergraph._paging import Paging
 from aethergraph._parts import name_id, sum_weights
+from aethergraph._times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
@@ -38,6 +39,8 @@ class Values(NamedTuple):
     array: NDArray[Any]
     guard: native.FileGuard | None
     of_nodes: bool = False
+    #: Of times that the graph has as datetimes.
+    unit: str | None = None
 
 
 class Bounds(NamedTuple):
@@ -77,7 +80,7 @@ def find_times(
         return Values(array, store.guard, of_nodes)
     if array.dtype.kind not in "iuf":
         raise InvalidArgumentError(f"time_attr = {name!r} holds {store.dtype_name}, not numbers")
-    return Values(as_times(array, len(array), name, "itself"), None, of_nodes)
+    return Values(as_times(array, len(array), name, "itself")[0], None, of_nodes)
 
 
 def _vector(store: FeatureStore, label: str) -> NDArray[Any]:
@@ -103,6 +106,9 @@ def find_relation(
     nodes = {**graph.value_stores("node"), **graph.node_attrs}
     weights = None if weight_attr is None else find_weights(weight_attr, edges)
     times = None if time_attr is None else find_times(time_attr, edges, nodes)
+    if times is not None:
+        given = graph.node_attrs if times.of_nodes else graph.edge_attrs
+        times = times._replace(unit=None if time_attr in given else graph.time_unit)
     return make_relation(graph, layout, weights, times), times
 
 
@@ -246,23 +252,7 @@ def _seed_times(
             return store.gather(seeds)
         except OutOfRangeError as error:
             raise name_id(error, "seeds", len(times.array)) from None
-    own = to_array(seed_time, name)
-    if own.size == 0 and len(seeds) == 0:
-        return np.empty(0, times.array.dtype)
-    if own.ndim != 1 or own.dtype.kind not in "iuf":
-        raise InvalidArgumentError(
-            f"{name} must be a vector of numbers, got shape {own.shape} of {own.dtype}"
-        )
-    check_length(own, len(seeds), name, "the number of seeds")
-    if times.array.dtype == np.int64:
-        if own.dtype.kind == "f":
-            raise InvalidArgumentError(
-                f"{name} is {own.dtype}, but the times are int64: give integers"
-            )
-        return own.astype(np.int64)
-    wide = own.astype(np.float64)
-    check_times(wide, name)
-    return wide
+    return as_seed_times(seed_time, len(seeds), name, times.unit, times.array.dtype)
 
 
 def _minus(own: NDArray[Any], window: float | int) -> NDArray[Any]:

@@ -309,9 +309,12 @@ def test_bad_labels(edges: Path, tmp_path: Path) -> None:
 def test_ragged_parquet_lists(edges: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     for lists, message in [
-        ([[1.0, 2], [3.0], [4.0, 5]], "row 2, column 1 .x.: 1 features where the first row has 2"),
-        ([[1.0, 2], None, [4.0, 5]], "row 2, column 1 .x.: a feature is missing"),
-        ([[1.0, 2], [3.0, None]], "row 2, column 1 .x.: a feature is missing"),
+        (
+            [[1.0, 2], [3.0], [4.0, 5]],
+            "row 2, column 1 .x.: the feature has 1 values where the first row has 2",
+        ),
+        ([[1.0, 2], None, [4.0, 5]], "row 2, column 1 .x.: the feature is missing"),
+        ([[1.0, 2], [3.0, None]], "row 2, column 1 .x.: the feature is missing"),
     ]:
         pq.write_table(pa.table({"x": pa.array(lists, pa.list_(pa.float32()))}), path)
         with pytest.raises(InputError, match=message):

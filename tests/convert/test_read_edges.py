@@ -170,7 +170,8 @@ def test_parquet(kind: str, tmp_path: Path) -> None:
     table = read_edges(path, weight="w", time="t")
     assert list(zip(table.src.tolist(), table.dst.tolist(), strict=True)) == EDGES
     assert table.weight is not None and table.weight.dtype == np.float64
-    assert table.time is not None and table.time.tolist() == [1, 2, 3, 4]
+    assert table.time is not None and table.time.dtype == "datetime64[ms]"
+    assert table.time.view(np.int64).tolist() == [1, 2, 3, 4]
     assert table.unused == ("name",)
     path.rename(tmp_path / "no_suffix")
     assert edges_of(tmp_path / "no_suffix") == EDGES

@@ -1,0 +1,336 @@
+"""Nothing is converted with a silent loss: the order of rows, large integers, units, booleans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from aethergraph import Graph
+from aethergraph.build import InputError, convert, read_edges, read_labels
+from aethergraph.errors import InvalidArgumentError
+
+NODES = 4
+
+
+def frame(path: Path, columns: dict[str, Any], index: list[Any] | None = None) -> Path:
+    """A table as pandas would write it, with what it says of its index."""
+    table = pa.table(columns)
+    if index is not None:
+        text = json.dumps({"index_columns": index, "columns": [], "column_indexes": []})
+        table = table.replace_schema_metadata({"pandas": text})
+    pq.write_table(table, path, row_group_size=3)
+    return path
+
+
+def edges_file(folder: Path) -> Path:
+    np.save(folder / "e.npy", np.array([[0, 1, 2, 3], [1, 2, 3, 0]]))
+    return folder / "e.npy"
+
+
+def features(path: Path, **options: Any) -> np.ndarray:
+    folder = path.parent
+    out = folder / "x-out.npy"
+    convert(
+        edges_file(folder), folder / "g.aeg", features=path, features_out=out, force=True, **options
+    )
+    return np.load(out)
+
+
+INDEX = np.array([2, 0, 3, 1])
+VALUES = np.array([2.5, 0.5, 3.5, 1.5], np.float32)
+RANGE = {"kind": "range", "name": None, "start": 0, "stop": 4, "step": 1}
+
+
+@pytest.mark.parametrize("memory", [None, "1G"])
+@pytest.mark.parametrize("name", ["__index_level_0__", "paper"])
+def test_an_index_is_no_feature(name: str, memory: str | None, tmp_path: Path) -> None:
+    path = frame(tmp_path / "x.parquet", {"f": VALUES, name: INDEX}, [name])
+    with pytest.raises(InputError, match=rf"column 2 \({name}\): say --id-column {name}"):
+        features(path, memory_budget=memory)
+    found = features(path, id_column=name, memory_budget=memory)
+    assert found.tolist() == [[0.5], [1.5], [2.5], [3.5]]
+    path = frame(tmp_path / "y.parquet", {"y": INDEX * 2, name: INDEX}, [name])
+    with pytest.raises(InputError, match="has an index that pandas wrote"):
+        read_labels(path)
+    assert read_labels(path, id_column=name).tolist() == [0, 2, 4, 6]
+
+
+def test_an_index_level_without_metadata(tmp_path: Path) -> None:
+    path = frame(tmp_path / "x.parquet", {"f": VALUES, "__index_level_0__": INDEX})
+    with pytest.raises(InputError, match="has an index that pandas wrote"):
+        features(path)
+    path = frame(tmp_path / "x.parquet", {"f": VALUES, "node": INDEX, "__index_level_0__": INDEX})
+    assert features(path, id_column="node").tolist() == [[0.5], [1.5], [2.5], [3.5]]
+
+
+@pytest.mark.parametrize(("start", "step"), [(0, 1), (3, -1), (1, 1), (0, 2)])
+def test_a_range_that_is_not_that_of_the_rows(start: int, step: int, tmp_path: Path) -> None:
+    index = {**RANGE, "start": start, "stop": start + 4 * step, "step": step}
+    path = frame(tmp_path / "x.parquet", {"f": VALUES}, [index])
+    if (start, step) == (0, 1):
+        assert features(path).tolist() == VALUES[:, None].tolist()
+        return
+    with pytest.raises(InputError, match=rf"has the index {start}:{start + 4 * step}:{step} of"):
+        features(path)
+
+
+def test_the_index_in_csv(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = [f"{i},{v}" for i, v in zip(INDEX, VALUES, strict=True)]
+    for name, message in [("", r"column 1 \(0\)"), ("Unnamed: 0", r"column 1 \(Unnamed: 0\)")]:
+        path.write_text("\n".join([f"{name},f", *rows]) + "\n")
+        with pytest.raises(InputError, match=message):
+            features(path)
+        found = features(path, id_column=name or 0)
+        assert found.tolist() == [[0.5], [1.5], [2.5], [3.5]]
+
+
+def test_an_index_is_not_taken_for_ids_of_edges(tmp_path: Path) -> None:
+    columns = {"__index_level_0__": INDEX, "a": [0, 1, 2, 3], "b": [1, 2, 3, 0]}
+    path = frame(tmp_path / "e.parquet", columns, ["__index_level_0__"])
+    table = read_edges(path)
+    assert table.src.tolist() == [0, 1, 2, 3] and table.dst.tolist() == [1, 2, 3, 0]
+    assert table.unused == ("__index_level_0__",)
+    assert "edges go from column a to column b, the first two" in table.notes[0]
+
+
+# ---- large integers ------------------------------------------------------------------------------
+
+LARGE = [0, 1 << 24, (1 << 24) + 1, 5]
+HUGE = [0, 1 << 53, (1 << 53) + 1, 5]
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "float64", "csv", "csv.0", "list"])
+def test_integers_that_float32_does_not_hold(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / ("x.csv" if kind.startswith("csv") else "x.parquet")
+    if kind.startswith("csv"):
+        path.write_text("a,f\n" + "".join(f"0.5,{v}{kind[3:]}\n" for v in LARGE))
+    elif kind == "list":
+        pq.write_table(pa.table({"a": [0.5] * 4, "f": [[v, 1] for v in LARGE]}), path)
+    else:
+        pq.write_table(pa.table({"a": [0.5] * 4, "f": pa.array(LARGE).cast(kind)}), path)
+    place = r"(line 4|row 3), column 2 \(f\)"
+    message = rf"{place}: float32 would make 16777216 of the feature 16777217: --dtype float64"
+    with pytest.raises(InputError, match=message):
+        features(path)
+    found = features(path, dtype="float64")
+    assert found.dtype == np.float64 and found[:, 1].tolist() == LARGE
+    assert features(path, feature_columns=["a"]).tolist() == [[0.5]] * 4
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_integers_that_float64_does_not_hold(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "csv":
+        path.write_text("f\n" + "".join(f"{v}\n" for v in HUGE))
+    else:
+        pq.write_table(pa.table({"f": HUGE}), path)
+    with pytest.raises(InputError, match="float64 would make 9007199254740992 of the feature 90"):
+        features(path, dtype="float64")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_large_weights_and_attributes(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"e.{suffix}"
+    table = pa.table({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 0], "w": LARGE})
+    pq.write_table(table, path) if suffix == "parquet" else pacsv.write_csv(table, path)
+    with pytest.raises(InputError, match=r"16777217: --weight-type float64 .weight_type=. keeps"):
+        read_edges(path, weight="w")
+    found = read_edges(path, weight="w", weight_type="float64", attrs=["w"])
+    assert found.weight is not None and found.weight.tolist() == LARGE
+    assert found.attrs["w"].dtype == np.int64 and found.attrs["w"].tolist() == LARGE
+    with pytest.raises(InputError, match="16777217: ask for NAME:int64 or NAME:float64"):
+        read_edges(path, attrs=["w:float32"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_numbers_beyond_the_largest_float32(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{suffix}"
+    table = pa.table({"f": [1.5, float("inf"), float("nan"), 1e39]})
+    pq.write_table(table, path) if suffix == "parquet" else pacsv.write_csv(table, path)
+    with pytest.raises(InputError, match=r"(line 5|row 4), .*1e\+39 is too large for float32"):
+        features(path)
+    assert features(path, dtype="float64")[3, 0] == 1e39
+
+
+def test_rounding_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": [0.1] * 4, "b": [0.5] * 4, "c": [[0.1, 1.0]] * 4}), path)
+    result = convert(edges_file(tmp_path), tmp_path / "g.aeg", features=path)
+    assert result.notes == [
+        f"{path}: features are a, b, c",
+        f"{path}: float64 rounded to float32 in a, c (--dtype float64 keeps it)",
+    ]
+    assert (
+        np.load(tmp_path / "g.features.npy").tolist()
+        == np.float32([[0.1, 0.5, 0.1, 1]] * 4).tolist()
+    )
+
+
+# ---- which columns -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [None, "1G"])
+def test_columns_are_chosen(memory: str | None, tmp_path: Path) -> None:
+    columns = {
+        "name": ["a", "b", "c", "d"],
+        "node": INDEX,
+        "f": VALUES,
+        "emb": pa.array([[v, v + 1] for v in VALUES.tolist()], pa.list_(pa.float32(), 2)),
+        "flag": [True, False, True, False],
+    }
+    path = frame(tmp_path / "x.parquet", columns)
+    with pytest.raises(InputError, match=r"column 1 \(name\): the feature is of type string"):
+        features(path, id_column="node")
+    chosen = {"id_column": "node", "memory_budget": memory}
+    found = features(path, feature_columns=["flag", 3, "f"], **chosen)
+    assert found.tolist() == [[0, 0.5, 1.5, 0.5], [0, 1.5, 2.5, 1.5], [1, 2.5, 3.5, 2.5],
+                              [1, 3.5, 4.5, 3.5]]  # fmt: skip
+    for wrong, message in [
+        (["f", 2], "is chosen twice"), (["none"], "no column 'none' for the feature"),
+        ([], "no feature columns"), (["f", "node"], "column of node ids is chosen as a feature"),
+    ]:  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            features(path, feature_columns=wrong, **chosen)
+    with pytest.raises(InvalidArgumentError, match="columns can be chosen of text and Parquet"):
+        features(edges_file(tmp_path), feature_columns=[0])
+    with pytest.raises(InvalidArgumentError, match="columns of features were chosen, but no"):
+        convert(edges_file(tmp_path), tmp_path / "h.aeg", feature_columns=[0])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_booleans_are_alike(suffix: str, tmp_path: Path) -> None:
+    flags = [True, False, True, False]
+    table = pa.table({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 0], "flag": flags})
+    path, labels = tmp_path / f"e.{suffix}", tmp_path / f"y.{suffix}"
+    for one, columns in ((path, ["src", "dst", "flag"]), (labels, ["flag"])):
+        part = table.select(columns)
+        pq.write_table(part, one) if suffix == "parquet" else pacsv.write_csv(part, one)
+    found = read_edges(path, weight="flag", attrs=["flag", "n=flag:int64"])
+    assert found.weight is not None and found.weight.tolist() == flags
+    assert found.attrs["flag"].dtype == np.float32 and found.attrs["flag"].tolist() == flags
+    assert found.attrs["n"].dtype == np.int64 and found.attrs["n"].tolist() == flags
+    assert features(labels).tolist() == [[1], [0], [1], [0]]
+    assert read_labels(labels).tolist() == flags
+    with pytest.raises(InputError, match="time"):
+        read_edges(path, time="flag")
+    with pytest.raises(InputError, match="the source id"):
+        read_edges(path, src="flag", dst="dst")
+
+
+def test_a_boolean_column_holds_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("f\nTrue\n0\nfalse\n2\n")
+    with pytest.raises(InputError, match=r"line 5, .*'2' is neither true nor false"):
+        features(path)
+
+
+def test_lists_are_edge_attributes(tmp_path: Path) -> None:
+    lists = [[1, 2], [3, 4], [5, 6], [7, 8]]
+    columns = {"src": [3, 2, 1, 0], "dst": [1, 1, 1, 0], "e": lists}
+    path = frame(tmp_path / "e.parquet", columns)
+    for memory in (None, "1G"):
+        convert(path, tmp_path / "g.aeg", attrs=["e"], memory_budget=memory, force=True)
+        store = Graph.load(tmp_path / "g.aeg").edge_attrs["e"]
+        assert store.array.tolist() == [[7, 8], [1, 2], [3, 4], [5, 6]]
+        assert store.dtype_name == "int64"
+
+
+# ---- times -------------------------------------------------------------------------------------
+
+DATES = np.array(["2001-03-05", "1960-02-29", "2262-04-11", "1970-01-01"], "M8[D]")
+
+
+def timed(path: Path, times: Any) -> Path:
+    table = pa.table({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 0], "t": times})
+    pq.write_table(table, path) if path.suffix == ".parquet" else pacsv.write_csv(table, path)
+    return path
+
+
+@pytest.mark.parametrize("memory", [None, "1G"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_dates_keep_their_unit(unit: str, suffix: str, memory: str | None, tmp_path: Path) -> None:
+    times = DATES.astype(f"M8[{unit}]")
+    path = timed(tmp_path / f"e.{suffix}", pa.array(times))
+    given = None if suffix == "parquet" and unit != "s" else unit  # Parquet makes ms of s
+    options = {"time_column": "t", "time_unit": given, "memory_budget": memory}
+    convert(path, tmp_path / "g.aeg", **options)
+    graph = Graph.load(tmp_path / "g.aeg")
+    assert graph.time_unit == unit and graph.edge_time is not None
+    src, _ = graph.edge_index()
+    assert (graph.edge_time.view(times.dtype) == times[src]).all()
+
+
+def test_dates_need_a_unit(tmp_path: Path) -> None:
+    path = timed(tmp_path / "e.csv", pa.array(DATES))
+    with pytest.raises(InputError, match=r"line 2, .*'2001-03-05' is not a number; dates are read"):
+        read_edges(path, time="t")
+    with pytest.raises(InvalidArgumentError, match="time_unit = 'day' is no unit of time: D, h"):
+        read_edges(path, time="t", time_unit="day")
+    with pytest.raises(InvalidArgumentError, match="it goes with a column of times"):
+        read_edges(path, time_unit="D")
+    with pytest.raises(InputError, match="dates are read in D, s, ms, us, ns, not in 'h'"):
+        read_edges(path, time="t", time_unit="h")
+    path.write_text("0,1,2001-03-05\n1,2,2001-03-05 10:00:00\n")
+    with pytest.raises(InputError, match=r"line 2, .*10:00:00' is not a date in 'D', such as"):
+        read_edges(path, time=2, time_unit="D")
+    path.write_text("0,1,2001-03-05T10:00:00Z\n1,2,2001-03-05T10:00:00+02:00\n")
+    found = read_edges(path, time=2, time_unit="s").time
+    assert found is not None and (found[0] - found[1]) == np.timedelta64(7200, "s")
+    assert found[0] == np.datetime64("2001-03-05T10:00:00")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_integers_may_count_a_unit(suffix: str, tmp_path: Path) -> None:
+    path = timed(tmp_path / f"e.{suffix}", [5, 6, 7, 8])
+    found = read_edges(path, time="t", time_unit="s").time
+    assert (
+        found is not None and found.dtype == "M8[s]" and found.view("i8").tolist() == [5, 6, 7, 8]
+    )
+    path = timed(tmp_path / f"e.{suffix}", [5, -(2**63), 7, 8])
+    with pytest.raises(InputError, match=r"(line 3|row 2), .*is no time \(NaT\)"):
+        read_edges(path, time="t", time_unit="s")
+
+
+def test_a_finer_time_is_refused(tmp_path: Path) -> None:
+    times = pa.array([0, 1_000_000, 1_500_000, 0], pa.timestamp("us"))
+    path = timed(tmp_path / "e.parquet", times)
+    with pytest.raises(InputError, match=r"row 3, .*the time 1500000 us cannot be given in 's'"):
+        read_edges(path, time="t", time_unit="s")
+
+
+def test_files_of_two_units(tmp_path: Path) -> None:
+    first = timed(tmp_path / "a.parquet", pa.array([1, 2, 3, 4], pa.timestamp("ms")))
+    second = timed(tmp_path / "b.parquet", pa.array([5000, 6000, 7000, 8000], pa.timestamp("us")))
+    found = read_edges([first, second], time="t").time
+    assert found is not None and found.dtype == "M8[ms]"
+    assert found.view(np.int64).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    plain = timed(tmp_path / "c.parquet", [1, 2, 3, 4])
+    with pytest.raises(
+        InputError, match=r"c\.parquet.* int64, but those of the file before are in"
+    ):
+        read_edges([first, plain], time="t")
+    with pytest.raises(InputError, match=r"ms., but those of the file before are plain numbers"):
+        read_edges([plain, first], time="t")
+    text = timed(tmp_path / "d.csv", [1, 2, 3, 4])
+    with pytest.raises(InputError, match="times are plain numbers, but those of the file before"):
+        read_edges([first, text], time="t")
+    found = read_edges([first, text, plain], time="t", time_unit="ms").time
+    assert found is not None and found.view(np.int64).tolist() == [1, 2, 3, 4] * 3
+
+
+def test_a_time_zone_is_said(tmp_path: Path) -> None:
+    times = pa.array([0, 1, 2, 3], pa.timestamp("us", "Europe/Berlin"))
+    found = read_edges(timed(tmp_path / "e.parquet", times), time="t")
+    assert found.time is not None and found.time.view(np.int64).tolist() == [0, 1, 2, 3]
+    assert found.notes == (
+        "times of column t are kept in UTC; their time zone, Europe/Berlin, is not",
+    )
