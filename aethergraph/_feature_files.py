@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._foreign import open_container
 from aethergraph._hot import RowCache
 from aethergraph._npy import identity, is_npy, map_npy, read_npy_header
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
@@ -80,7 +81,7 @@ def find_rows(path: native.Path, storage: str) -> FoundRows:
         code = native.dtype_code(header.dtype, file.path)
         origin = Origin(file.path, "npy", 0, storage, header.fingerprint)
         return FoundRows(array, code, guard, origin, header.offset)
-    file = native.NativeFile(path)
+    file = open_container(path)
     table = SectionTable(file, native.CONTENT_FEATURES)
     if len(table.meta.arrays) != 1:
         raise FormatError(

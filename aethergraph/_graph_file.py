@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._foreign import open_container
 from aethergraph._memory import format_size
 from aethergraph._options import as_flag
 from aethergraph._paging import Paging
@@ -39,7 +40,6 @@ from aethergraph.container import (
 from aethergraph.errors import (
     AetherError,
     CorruptFileError,
-    FormatError,
     InvalidArgumentError,
     UnsupportedError,
 )
@@ -81,16 +81,6 @@ _CSR = _Kinds(
 )
 
 
-def _hint(path: native.Path) -> str:
-    """What to do with a file that users take for a graph."""
-    name = os.fsdecode(path)
-    if name.lower().endswith((".csv", ".tsv", ".txt", ".parquet", ".gz")):
-        return f"; convert edges first: aethergraph convert -i {name} -o graph.aeg"
-    if name.lower().endswith((".npy", ".npz")):
-        return "; features: graph.load_features(path); edges: Graph.from_edges or convert"
-    return ""
-
-
 class GraphReader:
     """Opens a graph file: finds the sections, checks them, maps or copies them.
 
@@ -99,12 +89,7 @@ class GraphReader:
     """
 
     def __init__(self, path: native.Path) -> None:
-        try:
-            self.file = native.NativeFile(path)
-        except FormatError as error:
-            raise type(error)(
-                f"{error}{_hint(path)}", position=error.position, value=error.value
-            ) from None
+        self.file = open_container(path)
         self.table = SectionTable(self.file, native.CONTENT_GRAPH)
         self.guard = self.file.guard()
         self.path = self.table.path

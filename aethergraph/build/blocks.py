@@ -19,7 +19,13 @@ from typing import IO, Any
 import numpy as np
 
 from aethergraph.build.inputs import open_input
-from aethergraph.build.source import InputError, PathLike, check_readable, is_compressed
+from aethergraph.build.source import (
+    InputError,
+    PathLike,
+    check_readable,
+    is_compressed,
+    reading_error,
+)
 
 __all__ = ["Block", "BlockReader"]
 
@@ -139,7 +145,7 @@ class BlockReader:
         try:
             return int(stream.readinto(into) or 0)
         except OSError as error:
-            raise InputError(self._path, f"cannot be read: {error}") from None
+            raise reading_error(self._path, error) from None
 
     def _check_length(self, fill: int, line: int) -> None:
         if fill > _MAX_LINE_BYTES:

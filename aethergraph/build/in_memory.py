@@ -9,7 +9,7 @@ from aethergraph.build.form import GraphForm
 from aethergraph.build.journal import left_behind
 from aethergraph.build.readers import EdgeTable, read_planned
 from aethergraph.build.request import Request
-from aethergraph.build.result import Clock, ConvertResult, Stages, check_density
+from aethergraph.build.result import Clock, ConvertResult, Stages
 from aethergraph.graph import Graph
 
 __all__ = ["convert_in_memory"]
@@ -40,7 +40,7 @@ def convert_in_memory(
         result.notes += companions.notes
         clock.lap("features")
         result.num_nodes = companions.check_rows(table.num_nodes, form.num_nodes)
-        check_density(request.files[0], result.num_nodes, table.num_edges)
+        request.check_density(result.num_nodes, table.num_edges)
         graph = _build(table, form, result, show)
         del table
         clock.lap("build")

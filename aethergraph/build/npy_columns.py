@@ -17,10 +17,10 @@ import numpy.typing as npt
 from aethergraph._binding import check_shape
 from aethergraph._npy import header_extent, parse_header
 from aethergraph.build.inputs import open_input
-from aethergraph.build.source import InputError, PathLike
+from aethergraph.build.source import InputError, PathLike, reading_error
 from aethergraph.errors import AetherError, FormatError
 
-__all__ = ["NpyColumns", "NpyForm", "read_npy_form"]
+__all__ = ["NpyColumns", "NpyForm", "read_items", "read_npy_form"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def read_npy_form(path: PathLike) -> NpyForm:
                 raise FormatError(f"{name}: {promised} bytes are promised, {size} are there")
             check_shape(shape, dtype.itemsize, name)
         except OSError as error:
-            raise InputError(path, f"is not a readable .npy file: {error}") from None
+            raise reading_error(path, error, "is not a readable .npy file") from None
         except AetherError as error:
             reason = str(error).removeprefix(f"{name}: ")
             raise InputError(path, f"is not a readable .npy file: {reason}") from None
@@ -90,15 +90,26 @@ class NpyColumns:
         return self._loaded[number]
 
     def _read(self, first: int, items: int) -> npt.NDArray[Any]:
-        out = np.empty(items, self._form.dtype)
-        view = out.view(np.uint8).data
-        try:
-            self._file.seek(self._form.offset + first * out.itemsize)
-            while view:
-                done = self._file.readinto(view)  # type: ignore[attr-defined]
-                if not done:
-                    raise InputError(self._path, "has become shorter while it was read")
-                view = view[done:]
-        except OSError as error:
-            raise InputError(self._path, f"cannot be read: {error}") from None
-        return out
+        return read_items(self._path, self._file, self._form, first, items)
+
+
+def read_items(
+    path: PathLike, file: IO[bytes], form: NpyForm, first: int, items: int
+) -> npt.NDArray[Any]:
+    """Return ``items`` items of an array from number ``first`` on, in the order of the file.
+
+    Raises:
+        InputError: the file ends before them. StorageError: it cannot be read.
+    """
+    out = np.empty(items, form.dtype)
+    view = out.view(np.uint8).data
+    try:
+        file.seek(form.offset + first * out.itemsize)
+        while view:
+            done = file.readinto(view)  # type: ignore[attr-defined]
+            if not done:
+                raise InputError(path, "has become shorter while it was read")
+            view = view[done:]
+    except OSError as error:
+        raise reading_error(path, error) from None
+    return out

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from aethergraph.build.companions import CompanionFiles
 from aethergraph.build.form import GraphForm
 from aethergraph.build.outputs import check_outputs
-from aethergraph.build.readers import EdgePlan
-from aethergraph.build.source import PathLike
+from aethergraph.build.readers import EdgePlan, EdgeReader
+from aethergraph.build.result import is_sparse, sparse_error
+from aethergraph.build.source import InputError, PathLike
+from aethergraph.errors import LimitError
 
 __all__ = ["Reading", "Request"]
 
@@ -43,6 +45,29 @@ class Request:
         """The graph file and those beside it may be written."""
         beside = [path for path in self.tables.outputs(self.output) if path is not None]
         check_outputs([self.output, *beside], self._inputs, force)
+
+    def check_density(self, num_nodes: int, num_edges: int) -> None:
+        """Refuse ids far above the number of edges.
+
+        Raises:
+            LimitError: names the place of the largest id, for which the files are read once more.
+        """
+        if not is_sparse(num_nodes, num_edges):
+            return
+        if self.plan.num_nodes is not None:
+            raise LimitError(
+                f"num_nodes = {num_nodes} is far above the {num_edges:,} edges: lists of no edges "
+                "alone would take most of the file"
+            )
+        below = replace(self.plan, num_nodes=num_nodes - 1)
+        place = os.fspath(self.files[0])
+        try:
+            reader = EdgeReader(self.files, below, **self.reading, threads=1, progress=None)
+            for _ in reader.arrays():
+                pass
+        except InputError as error:
+            place = error.place
+        raise sparse_error(place, num_nodes, num_edges)
 
     @property
     def _inputs(self) -> list[str]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from aethergraph.build.source import PathLike, ProgressFn
 from aethergraph.errors import LimitError
 
-__all__ = ["Clock", "ConvertResult", "Stages", "check_density", "silent"]
+__all__ = [
+    "Clock",
+    "ConvertResult",
+    "Stages",
+    "check_density",
+    "is_sparse",
+    "silent",
+    "sparse_error",
+]
 
 #: ``stages(name, unit)`` announces a stage and returns where to report (done, total).
 Stages = Callable[[str, str], ProgressFn]
@@ -62,9 +70,19 @@ def silent(_name: str, _unit: str) -> ProgressFn:
 
 def check_density(what: PathLike, num_nodes: int, num_edges: int) -> None:
     """Refuse ids so sparse that the node arrays alone would not fit: a sign of hashed ids."""
-    if num_nodes > 1 << 26 and num_nodes // 256 > num_edges:
-        raise LimitError(
-            f"{os.fspath(what)}: the largest node id is {num_nodes - 1}, far above the "
-            f"{num_edges:,} edges; ids should be 0..N-1 without gaps, map them first, for "
-            "example with numpy.unique(ids, return_inverse=True)"
-        )
+    if is_sparse(num_nodes, num_edges):
+        raise sparse_error(os.fspath(what), num_nodes, num_edges)
+
+
+def is_sparse(num_nodes: int, num_edges: int) -> bool:
+    """Return whether there are so many nodes for these edges that ids are hardly counted from 0."""
+    return num_nodes > 1 << 26 and num_nodes // 256 > num_edges
+
+
+def sparse_error(place: str, num_nodes: int, num_edges: int) -> LimitError:
+    """Return the error about the largest id, which is at ``place``."""
+    return LimitError(
+        f"{place}: the largest node id is {num_nodes - 1}, far above the {num_edges:,} edges; ids "
+        "should be 0..N-1 without gaps, map them first, for example with numpy.unique(ids, "
+        "return_inverse=True)"
+    )

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph.build.npy_columns import read_items, read_npy_form
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.parquet import ParquetTable
 from aethergraph.build.readers import (
@@ -30,6 +31,7 @@ from aethergraph.build.source import (
     check_readable,
     list_columns,
     only_column,
+    read_beginning,
     select_column,
     select_columns,
 )
@@ -52,9 +54,8 @@ _PIECE_ROWS = 1 << 16
 def is_array_file(path: PathLike) -> bool:
     """Whether a file is a .npy array or a native feature file, to be opened as it is."""
     check_readable(path)
-    with open(path, "rb") as file:
-        magic = file.read(7)
-    return magic.startswith((b"\x93NUMPY", b"AETHERG")) or str(path).lower().endswith(".npy")
+    magic = read_beginning(path)
+    return magic in (b"\x93NUMPY", b"AETHER") or str(path).lower().endswith(".npy")
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def read_labels(
         InputError: what is wrong, with file, line and column.
     """
     if is_array_file(path):
-        return _labels_of_array(path, _label_column_of(path, open_npy(path)))
+        return np.concatenate([*_array_labels(path), np.empty(0, np.int64)])
     ids, source = _label_chunks(path, id_column, progress)
     chunks = list(source)
     labels: npt.NDArray[np.int64] = np.concatenate([c[0] for c in chunks] or [np.empty(0, "i8")])
@@ -227,13 +228,9 @@ def write_labels(
         if ids is not None:
             pairs = ((chunk[1], chunk[0]) for chunk in source)
             return reordered_rows(path, pairs, writer_path, room)
-        pieces = (chunk[0] for chunk in source)
+        pieces: Iterator[npt.NDArray[Any]] = (chunk[0] for chunk in source)
     else:
-        array = _label_column_of(path, open_npy(path))
-        pieces = (
-            _labels_of_array(path, array[begin : begin + _PIECE_ROWS], begin)
-            for begin in range(0, len(array), _PIECE_ROWS)
-        )
+        pieces = _array_labels(path)
     writer = NpyWriter(writer_path, np.int64, ())
     try:
         for piece in pieces:
@@ -340,16 +337,21 @@ def _label_column(table: Table, ids: Field | None) -> int:
     )
 
 
-def _label_column_of(path: PathLike, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1 or array.dtype.kind not in "iubf":
+def _array_labels(path: PathLike) -> Iterator[npt.NDArray[np.int64]]:
+    """Labels of a .npy file, piece by piece; read, as a mapped file may fail without an error."""
+    open_npy(path)  # says what is wrong with the file
+    form = read_npy_form(path)
+    vector = len(form.shape) == 1 or (len(form.shape) == 2 and form.shape[1] == 1)
+    if not vector or form.dtype.kind not in "iubf":
         raise InputError(
             path,
-            f"has shape {list(array.shape)} and dtype {array.dtype}; labels are one integer per "
+            f"has shape {list(form.shape)} and dtype {form.dtype}; labels are one integer per "
             "node, shape [N]",
         )
-    return array
+    with open(path, "rb", buffering=0) as file:
+        for begin in range(0, form.shape[0], _PIECE_ROWS):
+            items = min(_PIECE_ROWS, form.shape[0] - begin)
+            yield _labels_of_array(path, read_items(path, file, form, begin, items), begin)
 
 
 def _labels_of_array(

@@ -49,6 +49,7 @@ __all__ = [
     "is_index_name",
     "list_columns",
     "only_column",
+    "read_beginning",
     "reading_error",
     "require_pyarrow",
     "select_column",
@@ -89,11 +90,13 @@ class InputError(FormatError):
 
     Attributes:
         path: the file.
+        place: the file, and line and column where they are known, in words.
         line: 1-based line (text) or row (Parquet, .npy), or None.
         column: 1-based column, or None.
     """
 
     path: str
+    place: str
     line: int | None
     column: int | None
 
@@ -114,6 +117,7 @@ class InputError(FormatError):
             where += f", {describe_column(column - 1, column_name)}"
         super().__init__(f"{where}: {problem}", position=None if line is None else line - 1)
         self.path = os.fspath(path)
+        self.place = where
         self.line = line
         self.column = column
 
@@ -239,13 +243,27 @@ def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
     if plain.suffix.lower() in _COMPRESSED:
         plain = plain.with_suffix("")
     else:
-        with open_input(path) as file:
-            magic = file.read(6)
+        magic = read_beginning(path)
         if magic == b"\x93NUMPY":
             return "npy"
         if magic[:4] == b"PAR1":
             return "parquet"
     return _SUFFIXES.get(plain.suffix.lower(), "csv")
+
+
+def read_beginning(path: PathLike) -> bytes:
+    """Return the first 6 bytes, which tell many formats.
+
+    Raises:
+        MissingFileError, StorageError: they cannot be read.
+    """
+    try:
+        with open_input(path) as file:
+            return file.read(6)
+    except MissingFileError:
+        raise
+    except OSError as error:
+        raise reading_error(path, error) from None
 
 
 def select_column(

@@ -17,6 +17,7 @@ from aethergraph.build.source import (
     ProgressFn,
     check_readable,
     first_bad_id,
+    read_beginning,
 )
 
 __all__ = ["NpyTable", "open_npy"]
@@ -122,8 +123,7 @@ def open_npy(path: PathLike) -> npt.NDArray[Any]:
     size = check_readable(path)
     if size == 0:
         raise InputError(path, "is empty")
-    with open(path, "rb") as file:
-        magic = file.read(6)
+    magic = read_beginning(path)
     if magic.startswith(b"PK"):
         raise InputError(
             path, "is an archive (.npz?), not a .npy file; save the array by numpy.save"

@@ -51,6 +51,8 @@ Array: TypeAlias = npt.NDArray[Any]
 
 _SEARCH_BYTES = 64 << 10  # how finely a bad block is split to find the bad line
 
+_MOST_COLUMNS = 1 << 20
+
 _COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*")
 _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -292,6 +294,10 @@ class TextTable:
         return found
 
     def _split(self, line: str) -> list[str]:
+        columns = line.count(self._delimiter) + 1
+        if columns > _MOST_COLUMNS:
+            problem = f"a line has {columns:,} fields, and at most {_MOST_COLUMNS:,} are read"
+            raise InputError(self.path, f"{problem} (is the delimiter right?)")
         if self._delimiter == " ":
             return _BLANKS.split(line.strip(" \t"))
         return next(_records(line, self._delimiter), (0, [""]))[1]
@@ -498,6 +504,11 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
     Unlike Python's csv module: fields of any length, and lines end at CR and LF only.
     """
+    if '"' not in text:
+        for number, plain_line in enumerate(_LINE_END.split(text)):
+            if plain_line.strip(" \t"):
+                yield number, plain_line.split(delimiter)
+        return
     end = re.escape(delimiter)
     field = re.compile(
         rf'(?:"([^"]*(?:""[^"]*)*)"?([^{end}\r\n]*)|([^{end}\r\n]*))({end}|\r\n|\n|\r|\Z)'
@@ -651,7 +662,10 @@ def _explain_integer(one: Field, text: str) -> str | None:
         if one.is_id:
             return f"{what} is not a number{MAP_NAMES}"
         return f"{what} is not a number" + (_date_hint(one, text) or one.hint)
-    value = int(text)
+    digits = text.lstrip("-").lstrip("0") or "0"
+    if len(digits) > 19:
+        return f"{what} does not fit in 64 bits"
+    value = -int(digits) if text.startswith("-") else int(digits)
     if not -INT64_MAX - 1 <= value <= INT64_MAX:
         return f"{what} does not fit in 64 bits"
     if one.unit is not None and value == -INT64_MAX - 1:

@@ -114,7 +114,7 @@ class BoundedJob:
             clock.lap("features")
             found = form.num_nodes if form.num_nodes is not None else build.num_nodes
             result.num_nodes = companions.check_rows(found, form.num_nodes)
-            check_density(request.files[0], result.num_nodes, result.read_edges)
+            request.check_density(result.num_nodes, result.read_edges)
             result.num_edges = build.make_lists(result.num_nodes)
             if form.dedup:
                 dropped = build.num_records - result.num_edges

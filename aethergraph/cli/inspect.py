@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from aethergraph import _binding as native
-from aethergraph.build.source import check_readable
+from aethergraph._foreign import open_container
+from aethergraph.build.source import check_readable, read_beginning
 from aethergraph.cli.terminal import (
     Stages,
     command,
@@ -33,10 +34,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 def file_kind(path: Path) -> str:
     """ "graph", "features" or "npy"; the named error of opening it if it is none of them."""
     check_readable(path)
-    with open(path, "rb") as file:
-        if file.read(6) == b"\x93NUMPY":
-            return "npy"
-    content = native.NativeFile(path).content
+    if read_beginning(path) == b"\x93NUMPY":
+        return "npy"
+    content = open_container(path).content
     return "graph" if content == native.CONTENT_GRAPH else "features"
 
 
@@ -66,7 +66,9 @@ def _graph_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
         ("node_time", "node times"),
     ):
         if info[name]:
-            rows.append((text, str(info[name])))
+            timed = name != "edge_weight" and info["time_unit"] is not None
+            since = f", {info['time_unit']} since 1970-01-01" if timed else ""
+            rows.append((text, f"{info[name]}{since}"))
     if info["edge_order"]:
         rows.append(("edge order", "the input row of every edge is kept"))
     for kind in ("node", "edge"):
@@ -81,6 +83,7 @@ def _typed_info(graph: HeteroGraph) -> dict[str, Any]:
     return {
         "path": graph.path,
         "storage": graph.storage,
+        "time_unit": graph.time_unit,
         "node_types": [
             {"name": name, "num_nodes": count, "attributes": sorted(graph[name].attrs)}
             for name, count in graph.num_nodes.items()
@@ -101,6 +104,8 @@ def _typed_info(graph: HeteroGraph) -> dict[str, Any]:
 
 def _typed_rows(info: dict[str, Any], file_bytes: int) -> list[tuple[str, str]]:
     rows = [("file", f"{info['path']} ({size(file_bytes)})")]
+    if info["time_unit"] is not None:
+        rows.append(("times", f"{info['time_unit']} since 1970-01-01"))
     for node in info["node_types"]:
         names = "".join(f", {name}" for name in node["attributes"])
         rows.append(("node type", f"{node['name']}: {node['num_nodes']:,} nodes{names}"))

@@ -537,3 +537,50 @@ def test_interrupting_a_conversion_leaves_nothing(tmp_path: Path) -> None:
     if child.returncode != 0:  # else it was done already
         assert child.returncode == 130 and "interrupted" in err
         assert [p.name for p in tmp_path.iterdir()] == ["edges.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "advice"),
+    [
+        ("e.csv", b"src,dst\n0,1\n", "seems to be text; convert it first: aethergraph convert -i"),
+        ("e.bin", b"PAR1....", "seems to be a Parquet file; convert it first"),
+        ("e.gz", b"\x1f\x8b\x08\x00", "seems to be a gzip file; of text: convert it first"),
+        ("e.pt", b"PK\x03\x04\x00", "seems to be a zip archive (.npz, or saved by torch)"),
+        ("e.pkl", b"\x80\x04\x95", "seems to be a pickle; load it with its own library"),
+        ("e.json", b'{"a": 1}', "seems to be JSON or XML"),
+        ("e.exe", b"\x7fELF\x00\x01", "is not an AetherGraph file"),
+        ("e.gl", b"graphlit\x00\x00", "seems to be a graph of GraphZero"),
+    ],
+)
+@pytest.mark.parametrize("name_of_command", ["info", "verify", "stats"])
+def test_foreign_files(
+    name: str, head: bytes, advice: str, name_of_command: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(head)
+    assert advice in fails(name_of_command, tmp_path / name)
+
+
+def test_info_shows_the_unit_of_times(tmp_path: Path) -> None:
+    times = np.array(["2020-01-01"], "M8[us]")
+    Graph.from_edges(2, [0], [1], edge_time=times).save(tmp_path / "g.aeg")
+    assert "edge times int64, us since 1970-01-01" in flat(ae("info", tmp_path / "g.aeg").stdout)
+    kind = ("a", "to", "b")
+    typed = HeteroGraph.from_edges({kind: ([0], [0])}, edge_time={kind: times})
+    typed.save(tmp_path / "t.aeg")
+    assert "times us since 1970-01-01" in flat(ae("info", tmp_path / "t.aeg").stdout)
+    assert json.loads(ae("info", tmp_path / "t.aeg", "--json").stdout)["time_unit"] == "us"
+
+
+def test_columns_are_chosen_and_told(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b,when\n0,1,2020-01-01\n1,0,2020-01-02\n")
+    (tmp_path / "x.csv").write_text("name,f,g\nann,1,2\nben,3,4\n")
+    result = ae(
+        *("convert", "-i", tmp_path / "e.csv", "-o", tmp_path / "g.aeg"),
+        *("--time", "when", "--time-unit", "D"),
+        *("--features", tmp_path / "x.csv", "--feature-columns", "g, f"),
+    )
+    assert result.exit_code == 0
+    assert "edges go from column a to column b, the first two" in flat(result.output)
+    assert "x.csv: features are g, f" in flat(result.output)
+    assert np.load(tmp_path / "g.features.npy").tolist() == [[2, 1], [4, 3]]
+    assert Graph.load(tmp_path / "g.aeg").time_unit == "D"

@@ -361,11 +361,18 @@ def test_read_only_folder(edges: Path, tmp_path: Path, monkeypatch: pytest.Monke
         convert(edges, tmp_path / "g.bin")
 
 
-def test_sparse_ids_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "e.csv"
-    path.write_text(f"0,{2**40}\n1,2\n")
-    with pytest.raises(LimitError, match=r"largest node id is 1099511627776.*without gaps"):
-        convert(path, tmp_path / "g.bin")
+@pytest.mark.parametrize("memory", [None, "1G"])
+def test_sparse_ids_are_refused(memory: str | None, tmp_path: Path) -> None:
+    path, other = tmp_path / "e.csv", tmp_path / "first.csv"
+    path.write_text(f"src,w,dst\n# no edge\n0,1,{2**40}\n1,2,2\n")
+    other.write_text("src,w,dst\n3,1,4\n")
+    message = (
+        r"/e\.csv, line 3, column 3 \(dst\): the largest node id is 1099511627776.*without gaps"
+    )
+    with pytest.raises(LimitError, match=message):
+        convert([other, path], tmp_path / "g.bin", weight="w", memory_budget=memory)
+    with pytest.raises(LimitError, match="num_nodes = 2199023255552 is far above the 3 edges"):
+        convert([other, path], tmp_path / "g.bin", num_nodes=2**41, memory_budget=memory)
 
 
 def test_stages_are_announced(edges: Path, tmp_path: Path) -> None:

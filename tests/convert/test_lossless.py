@@ -314,9 +314,7 @@ def test_files_of_two_units(tmp_path: Path) -> None:
     assert found is not None and found.dtype == "M8[ms]"
     assert found.view(np.int64).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
     plain = timed(tmp_path / "c.parquet", [1, 2, 3, 4])
-    with pytest.raises(
-        InputError, match=r"c\.parquet.* int64, but those of the file before are in"
-    ):
+    with pytest.raises(InputError, match=r"c\.parquet.* int64, but those of the file before are"):
         read_edges([first, plain], time="t")
     with pytest.raises(InputError, match=r"ms., but those of the file before are plain numbers"):
         read_edges([plain, first], time="t")

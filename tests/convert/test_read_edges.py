@@ -638,3 +638,39 @@ def test_two_columns_of_labels_or_of_ids_are_refused(suffix: str, tmp_path: Path
     path = write_repeated(tmp_path / f"y.{suffix}", "id,label,id")
     with pytest.raises(InputError, match=r"called 'id'.* the node id: columns 0 and 2"):
         read_labels(path, id_column="id")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("src,dst,t\n0,1," + "x" * 200_000 + "\n1,bad,y\n", "line 3, column 2 (dst): the dest"),
+        ('src,dst,"' + "t" * 200_000 + '"\n0,1,a\n1,q,y\n', "line 3, column 2 (dst): the dest"),
+        ("0,1\n" + "1" * 200_000 + ",3\n", "line 2, column 1 (source id): the source id '111"),
+        ("0,1\n1,\x0c2\n", "line 2, column 2 (destination id): the destination id '\\x0c2'"),
+        ("0,1\n1,2\x85\n", "line 2, column 2 (destination id): the destination id '2\\x85'"),
+        ("0,1\n1,\u20282\n", "line 2, column 2 (destination id): the destination id '\\u20282'"),
+        ("0 1\n1 \xa02\n", "line 2, column 2 (destination id): the destination id '\\xa02'"),
+        ("0 1\n\x0c\n1 2\n", "line 2: 1 field where the first line has 2"),
+        ('0,1\n"a""b\nc",3\n4,x\n', "line 2, column 1 (source id): the source id 'a\"b\\nc' is"),
+        ('0,1\n"2\n3",4\n', "line 2, column 1 (source id): the source id '2\\n3' is not a num"),
+        ("0,1\r1,2\r2,x\r", "line 3, column 2 (destination id): the destination id 'x'"),
+        ("1," * (1 << 20) + "1\n", "has 1,048,577 fields, and at most 1,048,576 are read"),
+    ],
+)
+def test_lines_that_csv_modules_trip_over(text: str, message: str, tmp_path: Path) -> None:
+    suffix = ".txt" if " " in text.partition("\n")[0] else ".csv"
+    path = tmp_path / f"e{suffix}"
+    path.write_bytes(text.encode())
+    with pytest.raises(InputError) as caught:
+        read_edges(path, threads=1)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "txt", "parquet", "npy"])
+def test_a_file_that_cannot_be_read_is_named(suffix: str, tmp_path: Path) -> None:
+    """/proc/self/mem is a regular file whose first byte cannot be read."""
+    path = tmp_path / f"e.{suffix}"
+    path.symlink_to("/proc/self/mem")
+    for read in (read_edges, read_labels):
+        with pytest.raises(StorageError, match=rf"e\.{suffix}: cannot be read: Input/output"):
+            read(path)
