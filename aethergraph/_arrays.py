@@ -27,6 +27,7 @@ __all__ = [
     "check_vector",
     "empty",
     "read_only",
+    "refuse_masked",
     "reject_first",
 ]
 
@@ -39,15 +40,18 @@ _INT64_MAX = int(np.iinfo(np.int64).max)
 
 def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
     """``np.asarray`` with ragged, foreign or masked input turned into a named error."""
-    _refuse_masked(values, name)
+    refuse_masked(values, name)
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from error
 
 
-def _refuse_masked(values: Any, name: str) -> None:
-    """``np.asarray`` would give what lies under the mask."""
+def refuse_masked(values: Any, name: str) -> None:
+    """Raise InvalidArgumentError where a value is masked: numpy would give what lies under it.
+
+    A list may hold masked values or masked rows; its position is then that of the first one.
+    """
     if type(values) is np.ndarray:
         return
     if isinstance(values, np.ma.MaskedArray):

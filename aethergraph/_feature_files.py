@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
-from aethergraph._foreign import open_container
 from aethergraph._hot import RowCache
 from aethergraph._npy import identity, is_npy, map_npy, read_npy_header
+from aethergraph._opening import open_container
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
 from aethergraph.errors import FileChangedError, FormatError, UnsupportedError
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
-from aethergraph._foreign import open_container
 from aethergraph._memory import format_size
+from aethergraph._opening import open_container
 from aethergraph._options import as_flag
 from aethergraph._paging import Paging
 from aethergraph._parts import (

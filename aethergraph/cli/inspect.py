@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from aethergraph import _binding as native
-from aethergraph._foreign import open_container
+from aethergraph._opening import open_container
 from aethergraph.build.source import check_readable, read_beginning
 from aethergraph.cli.terminal import (
     Stages,

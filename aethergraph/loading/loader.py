@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids
+from aethergraph._arrays import as_count, as_ids, to_array
 from aethergraph._row_plan import RowPlan
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
@@ -225,7 +225,7 @@ class SubgraphLoader:
 def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
     if seeds is None:
         return np.arange(num_nodes, dtype=np.int64)
-    array = np.asarray(seeds)
+    array = to_array(seeds, "seeds")
     if array.dtype.kind == "b":
         if array.shape != (num_nodes,):
             raise InvalidArgumentError(

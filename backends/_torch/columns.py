@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from aethergraph import features as core
+from aethergraph._arrays import refuse_masked
 from aethergraph._torch.tensors import allocate, as_numpy, torch_dtype
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.loading.buffers import BufferPool
@@ -142,7 +143,8 @@ def as_ids(index: Any, num_rows: int) -> Ids:
                 "torch.int64 for ids"
             )
         index = index.detach().cpu().numpy()
-    elif not isinstance(index, np.ndarray):
+    refuse_masked(index, "index")
+    if not isinstance(index, np.ndarray):
         index = _list_to_array(index)
     if index.dtype == np.bool_:
         if index.shape != (num_rows,):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aethergraph._arrays import to_array
 from aethergraph._parts import check_ids
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
@@ -238,7 +239,7 @@ class Schema:
 
 
 def _as_ids(ids: Any, name: str, count: int) -> Ids:
-    tensor = ids if isinstance(ids, Tensor) else torch.as_tensor(np.asarray(ids))
+    tensor = ids if isinstance(ids, Tensor) else torch.as_tensor(to_array(ids, name))
     if tensor.dtype == torch.bool:
         if tuple(tensor.shape) != (count,):
             raise InvalidArgumentError(

@@ -69,6 +69,8 @@ class Lists(NamedTuple):
     relations: tuple[native.NativeRelation, ...]
     node_times: dict[str, Values]
     edge_times: NDArray[Any] | None
+    #: Of the times, if they are the graph's own and were datetimes.
+    time_unit: str | None = None
 
 
 def make_lists(
@@ -90,6 +92,7 @@ def make_lists(
     times_of = _find_node_times(schema, time_attr)
     relations, edge_times = [], None
     weighted = timed = False
+    unit = schema.graph.time_unit
     for kind in schema.own_etypes:
         rows = schema.edge_rows(kind)
         weights = _find_weights(rows, prob, mask, kind)
@@ -106,6 +109,7 @@ def make_lists(
         if times is not None:
             assert time_attr is not None
             own = schema.own_times(kind, times.of_nodes)
+            unit = unit if time_attr == own else None
             require_sorted(
                 f"{kind}: ", edges, time_attr, time_attr if time_attr == own else None, relation
             )
@@ -118,7 +122,7 @@ def make_lists(
             raise InvalidArgumentError(
                 f"{option} = {name!r} is no edge attribute; there are: {names}"
             )
-    return Lists(schema, layout, tuple(relations), times_of, edge_times)
+    return Lists(schema, layout, tuple(relations), times_of, edge_times, unit)
 
 
 def _find_weights(
@@ -260,8 +264,9 @@ class Walk:
                     f"seed_time of {name!r} is needed: the times are those of edges"
                 )
             times = Values(lists.edge_times, None)
+        own = times._replace(unit=lists.time_unit)
         return seed_bounds(
-            times, seeds, seed_time.get(name), strict=self._strict, window=self._window
+            own, seeds, seed_time.get(name), strict=self._strict, window=self._window
         )
 
     def _places(self, kind: EdgeType, exclude: Mapping[EdgeType, Ids]) -> Ids | None:

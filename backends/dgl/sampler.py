@@ -13,6 +13,7 @@ from torch import Tensor
 
 import dgl.dataloading
 from aethergraph import _binding as native
+from aethergraph._arrays import to_array
 from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import (
@@ -228,7 +229,11 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             given = {schema.ntype(None): given}
         times = {}
         for name, values in given.items():
-            array = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+            array = (
+                values.cpu().numpy()
+                if isinstance(values, Tensor)
+                else to_array(values, "seed_time")
+            )
             ntype = schema.ntype(name)
             if array.shape != (schema.num_nodes(ntype),):
                 raise InvalidArgumentError(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import dgl
 import dgl.dataloading
+from aethergraph._arrays import refuse_masked
 from aethergraph.dgl.convert import to_dgl
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
@@ -100,6 +101,7 @@ def _simple(storage: GraphStorage) -> Any:
 
 def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Where each cluster begins, and the nodes by cluster."""
+    refuse_masked(clusters, "clusters")
     given = torch.as_tensor(clusters).cpu()
     if given.dtype.is_floating_point or tuple(given.shape) != (num_nodes,):
         raise InvalidArgumentError(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aethergraph import _binding as native
+from aethergraph._arrays import refuse_masked
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
 from aethergraph.hetero import EdgeView, HeteroGraph
@@ -215,6 +216,7 @@ def seed_times(times: Any, count: int, name: str) -> Tensor | None:
 def _to_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach().cpu().as_subclass(Tensor)
+    refuse_masked(values, name)
     try:
         array = np.asarray(values)
         if array.dtype.kind == "u" or (array.size == 0 and not hasattr(values, "dtype")):
@@ -254,4 +256,5 @@ def as_index(index: Any) -> Tensor:
     """Numbers of seeds as torch wants them; converting a list by way of numpy is faster."""
     if isinstance(index, Tensor):
         return index
+    refuse_masked(index, "index")
     return torch.from_numpy(np.atleast_1d(np.asarray(index, np.int64)))

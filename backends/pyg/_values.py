@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 
 from aethergraph import features as core
-from aethergraph._arrays import check_times, check_weights
+from aethergraph._arrays import check_times, check_weights, refuse_masked
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.sampling import values
@@ -164,6 +164,7 @@ def _foreign_tensor(store: _PyGFeatureStore, group: Any, name: str) -> Any:
 
 def _snapshot(tensor: Any, label: str) -> core.FeatureStore:
     """A copy: its owner may change the tensor, and torch move its memory to share it."""
+    refuse_masked(tensor, label)
     tensor = torch.as_tensor(tensor).detach().cpu()
     if tensor.dtype not in (*_INTEGERS, *_FLOATS):
         raise InvalidArgumentError(f"{label} holds {_dtype_name(tensor)}, not numbers")
@@ -212,6 +213,7 @@ def convert_seed_times(given: Any, count: int, name: str, dtype: np.dtype[Any]) 
     Raises:
         InvalidArgumentError: they are of a wrong shape or dtype.
     """
+    refuse_masked(given, name)
     tensor = torch.as_tensor(given).detach().cpu()
     if tensor.dtype not in (*_INTEGERS, *_FLOATS):
         raise InvalidArgumentError(f"{name} must hold numbers, got {_dtype_name(tensor)}")

@@ -28,6 +28,7 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 
 from aethergraph import features as core
+from aethergraph._arrays import refuse_masked
 from aethergraph._parts import check_ids
 from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
@@ -511,6 +512,7 @@ def _key(attr: TensorAttr) -> Key:
 
 def _as_tensor(values: Any) -> Tensor:
     """A CPU tensor sharing the memory of ``values`` where possible."""
+    refuse_masked(values, "the tensor")
     if isinstance(values, np.ndarray):
         if not values.flags.writeable or values.dtype.byteorder == ">":
             values = values.astype(values.dtype.newbyteorder("="))  # torch wants neither

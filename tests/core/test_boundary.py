@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors, set_num_threads
+from aethergraph import (
+    FeatureStore,
+    Graph,
+    NeighborSampler,
+    errors,
+    set_num_threads,
+)
+from aethergraph.loading import SubgraphLoader
 
 INT_DTYPES = [
     "int8",
@@ -299,3 +306,44 @@ def test_options_of_graphs_that_are_refused(graph: Graph) -> None:
 def test_thread_counts_that_are_refused(threads: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="num_threads"):
         set_num_threads(threads)
+
+
+def masked(values: Any, at: Any) -> Any:
+    mask = np.zeros(np.shape(values), bool)
+    mask[at] = True
+    return np.ma.masked_array(values, mask)
+
+
+def graph_of(**options: Any) -> Graph:
+    return Graph.from_edges(3, [0, 1, 2], [1, 2, 0], **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        (lambda: Graph.from_edges(3, masked([0, 1], 1), [0, 1]), "src[1]"),
+        (lambda: Graph.from_edges(3, [0, 1], masked([0, 1], 0)), "dst[0]"),
+        (lambda: graph_of(edge_weight=masked([1.0, 2, 3], 2)), "edge_weight[2]"),
+        (lambda: graph_of(edge_weight=[1.0, np.ma.masked, 3]), "edge_weight[1]"),
+        (lambda: graph_of(edge_time=masked([1, 2, 3], 1)), "edge_time[1]"),
+        (lambda: graph_of(node_time=masked([1, 2, 3], 1)), "node_time[1]"),
+        (lambda: graph_of(edge_attrs={"e": masked(np.ones((3, 2)), (1, 1))}), "'e'][1, 1]"),
+        (lambda: FeatureStore.from_array(masked(np.ones((3, 2)), (2, 0))), "[2, 0]"),
+        (lambda: FeatureStore.from_array([masked([1.0, 2], 0), [3.0, 4]]), "[0]"),
+        (lambda: FeatureStore.from_array([1.0, 2.0]).gather(masked([0, 1], 1)), "[1]"),
+        (lambda: graph_of().in_degrees(masked([0, 1], 1)), "[1]"),
+        (lambda: NeighborSampler(graph_of(), [1]).sample(masked([0, 1], 1)), "seeds[1]"),
+        (lambda: SubgraphLoader(graph_of(), [1], seeds=masked([0, 1], 1)), "seeds[1]"),
+        (lambda: setattr(graph_of(), "features", masked(np.ones((3, 2)), (0, 1))), "[0, 1]"),
+    ],
+)  # fmt: skip
+def test_masked_values_are_refused(call: Any, place: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        call()
+    assert f"{place} is masked: fill it" in str(caught.value)
+
+
+def test_an_array_that_masks_nothing_is_taken() -> None:
+    nothing = np.ma.masked_array([0, 1, 2], [False] * 3)
+    graph = Graph.from_edges(3, nothing, nothing, edge_weight=nothing, edge_time=nothing)
+    assert [ids.tolist() for ids in graph.edge_index()] == [[0, 1, 2], [0, 1, 2]]

@@ -19,7 +19,7 @@ PYTHON_LAYERS = [
         "graph",
         "features",
         "container",
-        "_foreign",
+        "_opening",
         "_graph_file",
         "_section_content",
         "_verify",

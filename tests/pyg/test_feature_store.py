@@ -442,3 +442,20 @@ def test_names_in_two_groups_of_nodes_are_refused() -> None:
     store[None, "x", None] = table()
     with pytest.raises(errors.InvalidArgumentError, match="groups 'a' and None"):
         store.batch_columns()
+
+
+def test_a_tensor_that_requires_grad_is_refused() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="detach"):
+        FeatureStore()[None, "x", None] = torch.rand(3, 2, requires_grad=True)
+
+
+def test_masked_values_are_refused() -> None:
+    masked = np.ma.masked_array(np.arange(SIZE), [i == 4 for i in range(SIZE)])
+    store = FeatureStore()
+    with pytest.raises(errors.InvalidArgumentError, match=r"\[4\] is masked"):
+        store.put_tensor(masked, group_name="g", attr_name="x", index=None)
+    store.put_tensor(table(), group_name="g", attr_name="x", index=None)
+    with pytest.raises(errors.InvalidArgumentError, match=r"index\[4\] is masked"):
+        store.get_tensor(group_name="g", attr_name="x", index=masked)
+    with pytest.raises(errors.InvalidArgumentError, match=r"input_nodes\[4\] is masked"):
+        NeighborLoader(make_graph(), [2], input_nodes=masked)

@@ -6,6 +6,7 @@ from typing import Any
 
 import dgl
 import numpy as np
+import pytest
 import torch
 from core.strategies import edge_lists
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from aethergraph import Graph, HeteroGraph
 from aethergraph.dgl import GraphStorage, NeighborSampler
+from aethergraph.errors import InvalidArgumentError
 
 
 @settings(max_examples=150, deadline=None)
@@ -85,3 +87,16 @@ def test_a_window_by_node_type_and_of_floats() -> None:
     seen = np.flatnonzero((times < limit) & (times >= limit - 2.5))
     assert 20 < len(seen) < 200
     assert sorted(block.edges[kind].data[dgl.EID].tolist()) == seen.tolist()
+
+
+def test_datetimes_of_nodes_are_converted() -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[D]")
+    graph = Graph.from_edges(4, [0, 1, 2], [3, 3, 3], edge_time=days, keep_order=True)
+    until = np.full(4, "2020-01-02T00:00", "M8[m]")
+    sampler = NeighborSampler([-1], time_attr="edge_time", seed_time=until, strict=False)
+    inputs, _, _ = sampler.sample(GraphStorage(graph), torch.tensor([3]))
+    assert sorted(inputs.tolist()) == [0, 1, 3]
+    masked = np.ma.masked_array(np.zeros(4, np.int64), [0, 0, 1, 0])
+    sampler = NeighborSampler([-1], time_attr="edge_time", seed_time=masked)
+    with pytest.raises(InvalidArgumentError, match=r"seed_time\[2\] is masked"):
+        sampler.sample(GraphStorage(graph), torch.tensor([3]))

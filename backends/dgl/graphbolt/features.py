@@ -14,6 +14,7 @@ from torch import Tensor
 
 import dgl.graphbolt as gb
 from aethergraph import features as core
+from aethergraph._arrays import to_array
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._schema import EdgeNumbers, Schema
@@ -275,7 +276,7 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
 def _as_tensor(rows: Any) -> Tensor:
     if isinstance(rows, Tensor):
         return rows
-    array = np.asarray(rows)
+    array = to_array(rows, "rows")
     if not array.flags.writeable:
         array = array.copy()
     try:
