@@ -27,7 +27,7 @@ from aethergraph.build.source import (
     reading_error,
 )
 
-__all__ = ["Block", "BlockReader"]
+__all__ = ["Block", "BlockReader", "count_byte"]
 
 BLOCK_BYTES = 2 << 20
 _MAX_LINE_BYTES = 64 << 20

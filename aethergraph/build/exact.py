@@ -18,8 +18,8 @@ __all__ = ["MANTISSA", "explain_change", "explain_text_change", "first_changed",
 
 #: Integers of at most this many bits (behind the lowest that is set) are exact.
 MANTISSA: Final = {"float32": 24, "float64": 53}
-_WHOLE = re.compile(r"([+-]?[0-9]+)\.?0*")
-#: Whole numbers from here on are no ids: they are rounded as fractions are.
+_WHOLE = re.compile(r"([+-]?)0*([0-9]*)\.?0*")
+#: Whole numbers above it are no ids: they are rounded as fractions are.
 _LARGEST = 2.0**64
 
 
@@ -35,7 +35,7 @@ def first_changed(array: NDArray[Any], dtype: str) -> int | None:
     elif array.dtype.itemsize > np.dtype(dtype).itemsize:
         with np.errstate(over="ignore"):
             narrow = array.astype(dtype)
-        whole = (np.abs(array) < _LARGEST) & (np.floor(array) == array)
+        whole = (np.abs(array) <= _LARGEST) & (np.floor(array) == array)
         changed = (whole & (narrow != array)) | (np.isinf(narrow) & np.isfinite(array))
     else:
         return None
@@ -65,14 +65,17 @@ def may_change(array: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 def explain_text_change(one: Field, text: str) -> str | None:
     """Return the message if the type of a field does not hold the number in ``text``, else None."""
-    whole = _WHOLE.fullmatch(text)
-    value: int | float = float(text)
-    if value != value or "inf" in text.lower():
+    number = float(text)
+    if number != number or "inf" in text.lower():
         return None
-    if whole is not None and abs(value) < _LARGEST:
-        value = int(whole[1])
+    value: int | float = number
+    if number.is_integer() and abs(number) <= _LARGEST:
+        digits = _WHOLE.fullmatch(text)
+        # Leading zeros are left out: Python reads some thousand digits only.
+        value = int(number if digits is None else digits[2] or "0")
+        value = -value if digits is not None and digits[1] == "-" else value
     with np.errstate(over="ignore"):
-        stored = float(np.array(float(value)).astype(one.dtype))
+        stored = float(np.array(number).astype(one.dtype))
     if np.isfinite(stored) and (isinstance(value, float) or int(stored) == value):
         return None
     return explain_change(one, value if np.isfinite(value) else text[:80])

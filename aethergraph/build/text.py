@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from aethergraph import _binding as native
 from aethergraph._threads import ThreadPool
-from aethergraph.build.blocks import Block, BlockReader
+from aethergraph.build.blocks import Block, BlockReader, count_byte
 from aethergraph.build.exact import explain_text_change, may_change
 from aethergraph.build.source import (
     INT64_MAX,
@@ -55,6 +55,9 @@ _MOST_COLUMNS = 1 << 20
 
 _COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*")
 _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
+_QUOTED = re.compile(r'"[^"]*"')
+_EMPTY_LINE = re.compile(rb"(?m)^[ \t]*\r?\n")
+_NOT_BLANK = re.compile(rb"\S")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -211,12 +214,40 @@ class TextTable:
 
     def _without_header(self, source: BlockReader) -> Iterator[Block]:
         skip = self._skip_bytes
+        empty: int | None = None
         for block in source:
             count = min(skip, block.end - block.start)
             if count:
                 block.skip(count)
                 skip -= count
+            if self.num_columns == 1:
+                empty = self._check_empty_lines(block, empty)
             yield block
+
+    def _check_empty_lines(self, block: Block, before: int | None) -> int | None:
+        """In a table of one column an empty line is a missing value, but at the end of the file.
+
+        Returns:
+            The first empty line behind which nothing has come so far.
+        """
+        line = before
+        if line is None:
+            found = _EMPTY_LINE.search(block.buffer, block.start, block.end)
+            if found is None:
+                return None
+            line = block.line + count_byte(block.buffer, block.start, found.start(), 10)
+            rest = found.end()
+        else:
+            rest = block.start
+        if _NOT_BLANK.search(block.buffer, rest, block.end) is None:
+            return line
+        raise InputError(
+            self.path,
+            "the value is missing (an empty line)",
+            line=line,
+            column=1,
+            column_name=self.column_name(0),
+        )
 
     # ---- types of columns --------------------------------------------------
 
@@ -277,8 +308,10 @@ class TextTable:
             raise InputError(self.path, what)
         first, end = lines[0]
         if delimiter is None:
-            text = first.strip().replace("\t", "\t ")  # a tab is a blank as well
-            self._delimiter = next((d for d in candidates if d in text), candidates[-1])
+            text = _QUOTED.sub("", first.strip()).replace("\t", "\t ")  # a tab is a blank as well
+            # One column alone: candidates are ordered by what the name of the file says.
+            single = candidates[0] if len(candidates) > 2 else candidates[-1]
+            self._delimiter = next((d for d in candidates if d in text), single)
         self._quotes = self._delimiter != " "
         second = self._split(lines[1][0]) if len(lines) > 1 else None
         return data, self._split(first), second, end

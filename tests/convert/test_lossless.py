@@ -332,3 +332,30 @@ def test_a_time_zone_is_said(tmp_path: Path) -> None:
     assert found.notes == (
         "times of column t are kept in UTC; their time zone, Europe/Berlin, is not",
     )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_empty_line_in_one_column_is_a_missing_value(
+    end: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aethergraph.build import blocks
+
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 8)
+    path = tmp_path / "y.csv"
+    lines = ["label", "5", "6", "", "# no label", "7", "8", "9"]
+    for place in range(3, 9):
+        rest = [line for line in lines if line]
+        text = [*rest[: place - 1], "", *rest[place - 1 :]]
+        path.write_bytes(end.join([*text, ""]).encode())
+        if place == 8:  # nothing comes behind it
+            assert read_labels(path).tolist() == [5, 6, 7, 8, 9]
+            continue
+        with pytest.raises(InputError, match=rf"line {place}, .*is missing \(an empty line\)"):
+            read_labels(path)
+
+
+def test_quoted_names_of_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('"my f"\n"1"\n2.5\n3\n4\n')
+    assert features(path, feature_columns=["my f"]).tolist() == [[1], [2.5], [3], [4]]
