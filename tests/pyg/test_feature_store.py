@@ -444,11 +444,6 @@ def test_names_in_two_groups_of_nodes_are_refused() -> None:
         store.batch_columns()
 
 
-def test_a_tensor_that_requires_grad_is_refused() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="detach"):
-        FeatureStore()[None, "x", None] = torch.rand(3, 2, requires_grad=True)
-
-
 def test_masked_values_are_refused() -> None:
     masked = np.ma.masked_array(np.arange(SIZE), [i == 4 for i in range(SIZE)])
     store = FeatureStore()
