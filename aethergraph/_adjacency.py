@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,11 +20,38 @@ Layout = Literal["csc", "csr", "both"]
 Ids = NDArray[np.int64]
 
 
+_FOR_DGL = "DGL's loaders and samplers take aethergraph.dgl.GraphStorage(graph)"
+_FOR_GRAPHBOLT = "GraphBolt's samplers take aethergraph.dgl.graphbolt.SamplingGraph(graph)"
+
+#: What DGL looks for first in a graph that should have been wrapped, and the wrapper.
+_WRAPPERS = {
+    "device": _FOR_DGL,
+    "idtype": _FOR_DGL,
+    "ndata": _FOR_DGL,
+    "edata": _FOR_DGL,
+    "sample_neighbors": f"{_FOR_GRAPHBOLT}, and {_FOR_DGL}",
+    "sample_layer_neighbors": _FOR_GRAPHBOLT,
+    "temporal_sample_neighbors": _FOR_GRAPHBOLT,
+    "temporal_sample_layer_neighbors": _FOR_GRAPHBOLT,
+    "in_subgraph": _FOR_GRAPHBOLT,
+    "sample_negative_edges_uniform": _FOR_GRAPHBOLT,
+}
+
+
 class NoStrayAttributes:
     """Refuses ``graph.y = labels``, which looks like PyG and would be lost.
 
-    A class says in ``_ATTACH`` where values go; subclasses of users may have what they like.
+    A class says in ``_ATTACH`` where values go; subclasses of users may have what they like. What
+    DGL asks of its own graphs is refused with the name of the wrapper that has it.
     """
+
+    if not TYPE_CHECKING:  # a type checker would take every name to exist
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _WRAPPERS:
+                message += f": {_WRAPPERS[name]}"
+            raise AttributeError(message, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         hint = type(self).__dict__.get("_ATTACH")

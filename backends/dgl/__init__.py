@@ -28,7 +28,11 @@ from aethergraph.dgl.edges import (
 )
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.dgl.labor import LaborSampler
-from aethergraph.dgl.sampler import MultiLayerFullNeighborSampler, NeighborSampler
+from aethergraph.dgl.sampler import (
+    MultiLayerFullNeighborSampler,
+    MultiLayerNeighborSampler,
+    NeighborSampler,
+)
 from aethergraph.dgl.shadow import ShaDowKHopSampler
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.dgl.subgraphs import ClusterGCNSampler, SAINTSampler
@@ -41,6 +45,7 @@ __all__ = [
     "GraphStorage",
     "LaborSampler",
     "MultiLayerFullNeighborSampler",
+    "MultiLayerNeighborSampler",
     "NeighborSampler",
     "PerSourceUniform",
     "SAINTSampler",

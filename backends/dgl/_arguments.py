@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from aethergraph.dgl._schema import Schema
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from aethergraph.hetero import EdgeType
 
 __all__ = [
+    "check_cpu",
     "check_fanout",
     "check_fanouts",
+    "check_prefetch",
     "check_threads",
     "hop_fanouts",
     "native_fanouts",
     "seed_hashes",
+    "warn_of_pinning",
 ]
 
 Ids: TypeAlias = "NDArray[np.int64]"
@@ -120,6 +124,30 @@ def native_fanouts(
         for at, fanout in reversed(list(enumerate(fanouts)))
     ]
     return tuple(zip(*hops, strict=True))
+
+
+def check_cpu(device: Any, instead: str) -> None:
+    """Raise UnsupportedError with the way out, ``instead``, for a device that is not the CPU."""
+    if str(device).partition(":")[0] != "cpu":
+        raise UnsupportedError(f"device = {str(device)!r}: {instead}")
+
+
+def warn_of_pinning(why: str) -> None:
+    """Warn the caller of ``pin_memory_`` that nothing is pinned."""
+    warnings.warn(f"pin_memory_ does nothing here: {why}", stacklevel=3)
+
+
+def check_prefetch(names: Any, option: str, types: Sequence[Any], what: str) -> None:
+    """Check that names of data to fetch are by type where there are several types.
+
+    Raises:
+        InvalidArgumentError: names without types, which DGL would meet with a TypeError.
+    """
+    if names and len(types) > 1 and not isinstance(names, Mapping):
+        raise InvalidArgumentError(
+            f"{option} = {names!r} must be a dict by {what} type, such as {{{types[0]!r}: "
+            f"{names!r}}}: there are {', '.join(map(repr, types))}"
+        )
 
 
 def check_threads(count: Any) -> int:

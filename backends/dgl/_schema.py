@@ -70,6 +70,12 @@ class EdgeNumbers:
             return ids
         return self._order[ids].astype(np.int64)
 
+    def own_known(self, shown: Ids, name: str) -> Ids:
+        """Return the graph's ids of those that users give, without any beyond the last edge."""
+        there = shown < self._count
+        check_ids(np.where(there, shown, 0), max(self._count, 1), name, "edges")  # negative ones
+        return self.own(shown[there], name)
+
     def own(self, shown: Ids, name: str) -> Ids:
         """The graph's ids of those that users give, checked."""
         check_ids(shown, self._count, name, "edges")
@@ -219,6 +225,25 @@ class Schema:
             label = name if self.is_homogeneous else f"{name}[{kind!r}]"
             shown = _as_ids(ids, label, self.num_edges(kind))
             found[kind] = self.numbers[kind].own(shown, label)
+        return found
+
+    def excluded_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids] | None:
+        """Return the graph's own ids of edges that are not to be drawn; None: there are none given.
+
+        Ids beyond the last edge are ignored, as in DGL: there is nothing to leave out.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: ids of another dtype or shape, or negative ones.
+        """
+        if edges is None:
+            return None
+        given = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
+        found = {}
+        for etype, ids in given.items():
+            kind = self.etype(etype)
+            label = name if self.is_homogeneous else f"{name}[{kind!r}]"
+            shown = _as_ids(ids, label, self.num_edges(kind))
+            found[kind] = self.numbers[kind].own_known(shown, label)
         return found
 
     def _only_ntype(self, nodes: Any, name: str) -> str:

@@ -18,6 +18,7 @@ import dgl.dataloading
 from aethergraph._arrays import as_ids, to_array
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
+from aethergraph.dgl._arguments import check_prefetch
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.dgl.sampler import storage_of
@@ -83,10 +84,12 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         """``(input_nodes, pair_graph, [negative pair graph,] blocks)``.
 
         Raises:
-            OutOfRangeError: a seed edge, or a reverse, that does not exist.
+            OutOfRangeError: a seed edge that does not exist, or a negative reverse.
             InvalidArgumentError: a seed edge whose reverse is none, or is not said.
         """
         storage, call = storage_of(g), self
+        kinds = storage.canonical_etypes
+        check_prefetch(self.prefetch_labels, "prefetch_labels", kinds, "edge")
         if isinstance(self.exclude, str) and self.exclude != "self":
             # A copy that leaves out these ids: several threads may be at work in this one.
             call = copy.copy(self)
@@ -159,12 +162,15 @@ def _table(given: Any, name: str) -> Ids:
 
 
 def _check_ends(schema: Schema, kind: EdgeType, own: Ids, back: EdgeType, reverse: Ids) -> None:
-    other = schema.edge_ids({back: reverse}, "the reverses of seed_edges")[back]
-    src, dst = edge_ends(schema, kind, own)
+    there = np.flatnonzero(reverse < schema.num_edges(back))
+    numbers = schema.numbers[back]
+    other = numbers.own_known(reverse, "the reverses of seed_edges")
+    src, dst = edge_ends(schema, kind, own[there])
     other_src, other_dst = edge_ends(schema, back, other)
     wrong = (src != other_dst) | (dst != other_src)
     if wrong.any():
-        at = int(wrong.argmax())
+        first = int(wrong.argmax())
+        at = int(there[first])
         ids = schema.numbers[kind].shown(own)
         hint = "" if schema.numbers[kind].are_input else (
             "; edge ids are positions in the graph's lists here: build it with keep_order=True, "
@@ -172,8 +178,8 @@ def _check_ends(schema: Schema, kind: EdgeType, own: Ids, back: EdgeType, revers
         )  # fmt: skip
         raise InvalidArgumentError(
             f"edge {int(reverse[at])} of {back!r} is not the reverse of edge {int(ids[at])} of "
-            f"{kind!r}: it goes from {other_src[at]} to {other_dst[at]}, the other one from "
-            f"{src[at]} to {dst[at]}{hint}",
+            f"{kind!r}: it goes from {other_src[first]} to {other_dst[first]}, the other one from "
+            f"{src[first]} to {dst[first]}{hint}",
             position=at,
         )
 
@@ -196,7 +202,8 @@ def as_edge_prediction_sampler(
         exclude: ``"self"``, ``"reverse_id"``, ``"reverse_types"``, None, ids or a mask (a tensor,
             array or list, by edge type if there are several), or a function of the seed edges that
             gives ids. Nodes draw as if their lists did not have these edges. For the two reverses
-            it is checked that they are: DGL leaves out any edge of that id.
+            it is checked that they are: DGL leaves out any edge of that id. Ids beyond the last
+            edge are ignored, as in DGL, so that reverses may be missing from the graph.
         reverse_eids: for ``"reverse_id"`` the id of every edge's reverse, integers [num_edges], by
             edge type (or the name of its relation) if there are several.
         reverse_etypes: for ``"reverse_types"`` the edge type of the reverses, which have the same

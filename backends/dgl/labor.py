@@ -108,9 +108,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
-        exclude = None
-        if exclude_eids is not None:
-            exclude = schema.edge_ids(exclude_eids, "exclude_eids")
+        exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
         key = self._batch_key(None, *seed_hashes(schema, seeds))
         none = np.empty(0, np.int64)
         node = {name: seeds.get(name, none) for name in schema.own_ntypes}

@@ -18,6 +18,7 @@ from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import (
     check_fanouts,
+    check_prefetch,
     check_threads,
     native_fanouts,
     seed_hashes,
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["KeyedSampler", "MultiLayerFullNeighborSampler", "NeighborSampler", "storage_of"]
+__all__ = [
+    "KeyedSampler",
+    "MultiLayerFullNeighborSampler",
+    "MultiLayerNeighborSampler",
+    "NeighborSampler",
+    "storage_of",
+]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -50,8 +57,15 @@ class KeyedSampler(Keyed):
     def _walk_of(self, storage: GraphStorage) -> Walk:
         walked = self._walked
         if walked is None or walked[0] is not storage.schema:
+            self._check_prefetch(storage.schema)
             walked = self._walked = storage.schema, self._make_walk(storage)
         return walked[1]
+
+    def _check_prefetch(self, schema: Schema) -> None:
+        for option in ("prefetch_node_feats", "prefetch_labels"):
+            check_prefetch(getattr(self, option, None), option, schema.ntypes, "node")
+        option = "prefetch_edge_feats"
+        check_prefetch(getattr(self, option, None), option, schema.canonical_etypes, "edge")
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -187,6 +201,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             g: the graph.
             seed_nodes: ids, or a dict of them by node type.
             exclude_eids: ids of edges that are not drawn, or a dict of them by edge type.
+                Ids beyond the last edge are ignored, as in DGL.
 
         Returns:
             ``(input_nodes, output_nodes, blocks)``: the source nodes of the first block, by type
@@ -206,9 +221,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
     ) -> tuple[dict[str, Tensor], list[Any]]:
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
-        exclude = None
-        if exclude_eids is not None:
-            exclude = schema.edge_ids(exclude_eids, "exclude_eids")
+        exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
         parts = seed_hashes(schema, seeds)
         times = self._times(schema, seeds)
         if times is not None:
@@ -266,6 +279,10 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             num_threads=self.num_threads,
         )
         return Walk(lists, options, strict=self.strict, window=self.window)
+
+
+#: DGL's name for the same sampler.
+MultiLayerNeighborSampler = NeighborSampler
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):

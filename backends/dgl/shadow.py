@@ -76,9 +76,7 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
-        exclude = None
-        if exclude_eids is not None:
-            exclude = schema.edge_ids(exclude_eids, "exclude_eids")
+        exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
         key = self._batch_key(None, *seed_hashes(schema, seeds))
         found = self._walk_of(storage).sample(seeds, key, exclude=exclude)
         node = {

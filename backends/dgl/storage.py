@@ -17,7 +17,7 @@ from torch import Tensor
 import dgl
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
-from aethergraph.dgl._arguments import check_threads, hop_fanouts, hop_hashes
+from aethergraph.dgl._arguments import check_cpu, check_threads, hop_fanouts, hop_hashes
 from aethergraph.dgl._blocks import BlockMaker
 from aethergraph.dgl._calls import Calls, Repeats
 from aethergraph.dgl._negatives import draw_negatives
@@ -47,7 +47,9 @@ _HINTS = {
     "_node_frames": "gpu_cache= is for a DGLGraph: leave it out",
     "pin_memory_": "use_uva= is for a DGLGraph: leave it out",
     "create_formats_": "use_uva= is for a DGLGraph: leave it out",
-    "ndata": "name the data in the sampler (prefetch_node_feats), or take get_node_storage(name)",
+    "ndata": "name the data in the sampler (prefetch_node_feats), or take get_node_storage(name); "
+    "for inference layer by layer write a layer's output with .graph.node_attrs['h'] = y and load "
+    "it with prefetch_node_feats=['h'] and MultiLayerFullNeighborSampler(1)",
     "edata": "name the data in the sampler (prefetch_edge_feats), or take get_edge_storage(name)",
 }
 
@@ -139,6 +141,23 @@ class GraphStorage(Keyed, Queries):
         self.__dict__.update(state)
         self._schema = Schema(state["_schema"], self._edge_ids)
         self._walks = Walks(self._schema)
+
+    def to(self, device: Any, **options: Any) -> GraphStorage:
+        """Return this graph for the CPU, where it is.
+
+        Args:
+            device: the CPU.
+            **options: of ``DGLGraph.to``, not used.
+
+        Raises:
+            UnsupportedError: another device.
+        """
+        check_cpu(device, "sampling is on the CPU, DGL's loader moves batches with device=")
+        return self
+
+    def cpu(self) -> GraphStorage:
+        """Return this graph."""
+        return self
 
     @property
     def blocks(self) -> BlockMaker:
@@ -257,7 +276,8 @@ class GraphStorage(Keyed, Queries):
                 all.
             edge_dir: ``"in"``, or ``"out"`` for out-edges, which the graph must store.
             prob: the name of weights, or of a mask, of edges.
-            exclude_edges: ids that are not drawn, or a dict of them by edge type.
+            exclude_edges: ids that are not drawn, or a dict of them by edge type. Ids beyond the
+                last edge are ignored, as in DGL.
             replace: draw with replacement.
             output_device: where it is to be.
 
@@ -272,9 +292,7 @@ class GraphStorage(Keyed, Queries):
         seeds = self._schema.node_ids(nodes, "nodes")
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
         options = Options(fanouts, replace=bool(replace), num_threads=self.num_threads)
-        excluded = None
-        if exclude_edges is not None:
-            excluded = self._schema.edge_ids(exclude_edges, "exclude_edges")
+        excluded = self._schema.excluded_ids(exclude_edges, "exclude_edges")
         content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds))
         key = self._batch_key(None, *content)
         sample = self._walks.get(options, layout, prob=prob).sample(seeds, key, exclude=excluded)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from with_dgl.common import (
     FOLLOWS,
+    NUM_EDGES,
     NUM_NODES,
     REV_VOTES,
     VOTES,
@@ -29,8 +30,11 @@ import aethergraph
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.dgl import (
     GraphStorage,
+    LaborSampler,
     MultiLayerFullNeighborSampler,
     NeighborSampler,
+    ShaDowKHopSampler,
+    as_edge_prediction_sampler,
 )
 from aethergraph.sampling.keys import hash_ids, mix_key
 
@@ -405,6 +409,45 @@ def test_fanouts_that_are_too_large_or_too_small() -> None:
         assert caught.value.value == fanout
 
 
+@pytest.mark.parametrize(
+    "sampler", [NeighborSampler([-1]), LaborSampler([-1]), ShaDowKHopSampler([-1])]
+)
+def test_ids_beyond_the_last_edge_leave_nothing_out(sampler: Any) -> None:
+    storage, nodes = GraphStorage(make_graph(keep_order=True)), torch.arange(5)
+    into = storage.sample_neighbors(nodes, -1).edata[dgl.EID]
+    beyond = torch.tensor([NUM_EDGES, 1 << 40])
+
+    def ids(hidden: Any) -> set[int]:
+        found = sampler.sample(storage, nodes, hidden)[2]
+        return set((found[0] if isinstance(found, list) else found).edata[dgl.EID].tolist())
+
+    assert ids(beyond) == ids(None) >= set(into.tolist())
+    assert ids(torch.cat([beyond, into[:3]])) == ids(into[:3]) == ids(None) - set(into[:3].tolist())
+    left = storage.sample_neighbors(nodes, -1, exclude_edges=torch.cat([into[:3], beyond]))
+    assert set(left.edata[dgl.EID].tolist()) == set(into[3:].tolist())
+
+
+def test_samplers_have_the_names_that_dgl_gives_them() -> None:
+    stock = dgl.dataloading
+    assert stock.MultiLayerNeighborSampler is stock.NeighborSampler
+    assert aethergraph.dgl.MultiLayerNeighborSampler is NeighborSampler
+
+
+def test_names_of_data_are_by_type_where_there_are_several() -> None:
+    typed, seeds = GraphStorage(make_typed()), {"user": torch.arange(5)}
+    links = as_edge_prediction_sampler(NeighborSampler([2]), prefetch_labels=["w"])
+    calls: list[tuple[Any, Any, str]] = [
+        (NeighborSampler([2], prefetch_node_feats=["x"]), seeds, "prefetch_node_feats.*node type"),
+        (NeighborSampler([2], prefetch_labels=["y"]), seeds, "prefetch_labels.*'post'"),
+        (LaborSampler([2], prefetch_edge_feats=["w"]), seeds, "prefetch_edge_feats.*edge type"),
+        (ShaDowKHopSampler([2], prefetch_node_feats=["x"]), seeds, "prefetch_node_feats"),
+        (links, {VOTES: torch.arange(5)}, "prefetch_labels.*edge type"),
+    ]
+    for sampler, ids, text in calls:
+        with pytest.raises(errors.InvalidArgumentError, match=f"{text}.*there are"):
+            sampler.sample(typed, ids)
+
+
 def test_seeds_that_cannot_be() -> None:
     storage, typed = GraphStorage(make_graph()), GraphStorage(make_typed())
     sampler = NeighborSampler([5])
@@ -413,10 +456,8 @@ def test_seeds_that_cannot_be() -> None:
     assert (caught.value.position, caught.value.value) == (1, 150)
     with pytest.raises(errors.OutOfRangeError, match=r"nodes\['post'\]\[0\] = -1"):
         sampler.sample(typed, {"post": torch.tensor([-1]), "user": torch.tensor([1])})
-    with pytest.raises(
-        errors.OutOfRangeError, match=r"exclude_eids\[2\] = 1500 is .*num_edges=1500"
-    ):
-        sampler.sample(storage, torch.tensor([3]), torch.tensor([1, 2, 1500]))
+    with pytest.raises(errors.OutOfRangeError, match=r"exclude_eids\[2\] = -1 is .*num_edges=1500"):
+        sampler.sample(storage, torch.tensor([3]), torch.tensor([1, 9000, -1]))
     for graph, seeds, text in (
         (typed, torch.tensor([1]), "must be a dict by node type"),
         (typed, {"fan": torch.tensor([1])}, "'fan' is no node type"),

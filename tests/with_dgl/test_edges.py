@@ -126,6 +126,25 @@ def test_tables_of_reverses_by_edge_type(name: Any, form: Any) -> None:
         sampler.sample(storage, {"votes": seeds[:1]})
 
 
+def test_reverses_that_the_graph_does_not_hold_leave_nothing_out() -> None:
+    graph, reverse = undirected()
+    storage, seeds = GraphStorage(graph), torch.tensor([3, 5])
+    wrong = reverse.clone()
+    wrong[3] = 805
+
+    def drawn(exclude: str) -> set[int]:
+        sampler = as_edge_prediction_sampler(
+            NeighborSampler([-1]), exclude=exclude, reverse_eids=wrong
+        )
+        return set(sampler.sample(storage, seeds)[-1][0].edata[dgl.EID].tolist())
+
+    assert drawn("reverse_id") == drawn("self") - {int(reverse[5])}
+    wrong[5] = 0  # there, and no reverse: the message names the place among all seeds
+    with pytest.raises(errors.InvalidArgumentError, match=r"edge 0 .* of edge 5") as found:
+        drawn("reverse_id")
+    assert found.value.position == 1
+
+
 def test_tables_of_reverses_that_cannot_be() -> None:
     graph, reverse = undirected()
     storage, typed = GraphStorage(graph), GraphStorage(make_typed())
@@ -140,8 +159,8 @@ def test_tables_of_reverses_that_cannot_be() -> None:
     assert (found.value.position, found.value.value) == (1, 9)
     with pytest.raises(errors.OutOfRangeError, match=r"seed_edges\[1\] = 800"):
         with_table(reverse).sample(storage, torch.tensor([3, 800]))
-    with pytest.raises(errors.OutOfRangeError, match=r"the reverses of seed_edges\[0\] = 805"):
-        with_table(reverse + 402).sample(storage, torch.tensor([3]))
+    with pytest.raises(errors.OutOfRangeError, match=r"the reverses of seed_edges\[0\] = -1"):
+        with_table(reverse * 0 - 1).sample(storage, torch.tensor([3]))
     with pytest.raises(errors.InvalidArgumentError, match="must be a dict by edge type"):
         with_table(reverse).sample(typed, {FOLLOWS: torch.tensor([3])})
     with pytest.raises(errors.InvalidArgumentError, match="'likes' is no edge type"):

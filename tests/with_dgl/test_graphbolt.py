@@ -399,6 +399,11 @@ def test_what_a_graph_says_of_itself(tmp_path: Any) -> None:
     assert list(typed.edge_type_to_id) == list(TYPED)
     assert repr(sampling).startswith("SamplingGraph(Graph(num_nodes=150")
     assert sampling.to("cpu") is sampling is sampling.to(torch.device("cpu"))
+    assert sampling.node_type_offset is None
+    assert typed.node_type_offset is not None
+    assert typed.node_type_offset.tolist() == [0, COUNTS["post"], 63, sum(COUNTS.values())]
+    with pytest.warns(UserWarning, match="pin_memory_ does nothing here: sampling is on the CPU"):
+        assert sampling.pin_memory_() is sampling
     for device in ("cuda", "pinned"):
         with pytest.raises(errors.UnsupportedError, match=f"device = '{device}'"):
             sampling.to(device)

@@ -77,6 +77,13 @@ def test_update() -> None:
         feature.update(torch.ones(2, 3), torch.tensor([0, 100]))
     assert (caught.value.position, caught.value.value) == (1, 100)
     assert not feature.read().any()
+    feature.update(torch.ones(7, 5).double())  # of another shape and dtype
+    assert torch.equal(feature.read(), torch.ones(7, 5).double()) and feature.count() == 7
+    assert (feature.size(), torch.tensor(ROWS)[5].shape, values.shape) == ((5,), (3,), (100, 3))
+    assert torch.equal(pickle.loads(pickle.dumps(feature)).read(IDS[:0]), torch.ones(0, 5).double())
+    for wrong in (torch.tensor(3.0), ROWS):
+        with pytest.raises(errors.InvalidArgumentError, match="value must be a tensor of rows"):
+            feature.update(wrong)  # type: ignore[arg-type]
     fixed = ROWS[:50]  # a view of an array that may be written to
     fixed.flags.writeable = False
     with pytest.raises(errors.UnsupportedError, match="update: these rows are not written"):
@@ -101,6 +108,14 @@ def test_update_of_a_graphs_attributes(typed: bool, keep_order: bool) -> None:
         back = rows.flip(0)
         store.update(*key, back)
         assert torch.equal(store.read(*key), back)
+        wide = torch.rand(len(rows), 9)  # as a layer of inference leaves it
+        store.update(*key, wide)
+        assert torch.equal(store.read(*key), wide)
+        assert torch.equal(store.read(*key, ids), wide[ids])
+        assert torch.equal(FeatureStore(graph).read(*key), back)
+        if key[0] == "edge":
+            with pytest.raises(errors.InvalidArgumentError, match="a row for each of the"):
+                store.update(*key, wide[:-1])
     with pytest.raises(errors.InvalidArgumentError, match="is no feature; there are"):
         store.update("node", None, "q", torch.ones(1))
 
@@ -118,7 +133,13 @@ def test_what_of_a_graph_is_not_updated(tmp_path: Path) -> None:
         (FeatureStore(weighted), ("edge", None, "edge_weight")),
     ):
         with pytest.raises(errors.UnsupportedError, match="update: these rows are not written"):
-            store.update(*key, store.read(*key))
+            store.update(*key, store.read(*key)[:2], torch.tensor([0, 1]))
+        before = store.read(*key)
+        after = 1 - before
+        store.update(*key, after)  # all of them: in the place of what the file holds
+        assert torch.equal(store.read(*key), after)
+        fresh = FeatureStore(graph if store.read(*key).ndim > 1 or key[2] == "p" else weighted)
+        assert torch.equal(fresh.read(*key), before)
     graph.edge_attrs["p"] = graph.edge_attrs["p"].tensor().clone()  # as the message says
     store = FeatureStore(graph)
     store.update("edge", None, "p", torch.tensor([7.0]), torch.tensor([3]))
@@ -129,6 +150,9 @@ def test_devices() -> None:
     graph = make_graph()
     store, feature = FeatureStore(graph), Feature(torch.tensor(ROWS))
     assert store.to("cpu") is store and feature.to(torch.device("cpu")) is feature
+    for one in (store, feature):
+        with pytest.warns(UserWarning, match="pin_memory_ does nothing here.*TorchBasedFeature"):
+            assert one.pin_memory_() is one
     assert not store.is_pinned() and not feature.is_pinned()
     assert not Feature(Rows.from_array(ROWS)).is_pinned()
 

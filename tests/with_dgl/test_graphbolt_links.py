@@ -142,8 +142,12 @@ def test_negatives() -> None:
     typed = SamplingGraph(make_typed())
     _, posts = typed.sample_negative_edges_uniform(colon(VOTES), (src, dst), 20)
     assert posts.max() == 59
-    with pytest.raises(errors.InvalidArgumentError, match="is no edge type"):
-        typed.sample_negative_edges_uniform("user:likes:post", (src, dst), 2)
+    # An edge type that is predicted need not be one of the graph's: its destinations are.
+    _, liked = typed.sample_negative_edges_uniform("user:likes:post", (src, dst), 20)
+    assert torch.equal(liked, posts)
+    for name, text in (("user:likes:fan", "'fan' is no node type"), ("likes", "is no edge type")):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            typed.sample_negative_edges_uniform(name, (src, dst), 2)
 
 
 @pytest.mark.parametrize("typed", [False, True])

@@ -257,6 +257,15 @@ def make_pairs() -> GraphStorage:
     return GraphStorage(HeteroGraph.from_edges(edges, {"a": 2, "b": 4}), seed=5)
 
 
+def test_a_graph_for_the_cpu_is_itself() -> None:
+    storage = GraphStorage(make_graph())
+    for device in ("cpu", torch.device("cpu"), torch.device("cpu", 0)):
+        assert storage.to(device) is storage
+    assert storage.cpu() is storage
+    with pytest.raises(errors.UnsupportedError, match="device = 'cuda:0'"):
+        storage.to(torch.device("cuda", 0))
+
+
 def test_idtype_and_pickles() -> None:
     storage = GraphStorage(make_graph(keep_order=True), idtype=torch.int32, seed=3)
     copy = pickle.loads(pickle.dumps(storage))

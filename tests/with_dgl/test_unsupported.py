@@ -9,6 +9,7 @@ from typing import Any
 
 import dgl
 import dgl.dataloading as stock
+import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
@@ -84,6 +85,10 @@ def labor(**options: Any) -> Callable[[], Any]:
     return lambda: LaborSampler([3], **options)
 
 
+def items() -> Any:
+    return gb.ItemSampler(gb.ItemSet(NODES, names="seed_nodes"), batch_size=5)
+
+
 def first(sampler: Any, storage: GraphStorage, nodes: Any = NODES) -> Any:
     return next(iter(DataLoader(storage, nodes, sampler, batch_size=5)))
 
@@ -148,6 +153,8 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         "gpu_cache", "leave it out",
     ),
     "node data of the graph": (lambda: one().ndata, "ndata", "prefetch_node_feats"),
+    "inference with node data": (lambda: one().ndata, "inference", ".graph.node_attrs['h'] = y"),
+    "a storage on a GPU": (lambda: one().to("cuda"), "device = 'cuda'", "device="),
     "edge data of the graph": (lambda: one().edata, "edata", "prefetch_edge_feats"),
     "another method": (lambda: one().adj_tensors, "adj_tensors", "to_dgl(graph)"),
     "edges by ends": (lambda: one().edges(order="srcdst"), "order = 'srcdst'", "take 'eid'"),
@@ -158,7 +165,33 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "ids not stored": (
         lambda: one().subgraph(NODES, store_ids=False), "store_ids = False", "leave it out"
     ),
+    "a graph to DGL's loader": (
+        lambda: DataLoader(make_graph(), NODES, NeighborSampler([3])),
+        "'Graph' object has no attribute 'device'", "aethergraph.dgl.GraphStorage(graph)",
+    ),
+    "a typed graph to DGL's loader": (
+        lambda: DataLoader(make_typed(), USERS, stock.NeighborSampler([3])),
+        "'HeteroGraph' object has no attribute 'device'", "aethergraph.dgl.GraphStorage(graph)",
+    ),
+    "clusters of a graph": (
+        lambda: stock.ClusterGCNSampler(make_graph(), 2), "'idtype'", "GraphStorage(graph)"
+    ),
     # GraphBolt
+    **{
+        f"a graph to {stage} of GraphBolt": (
+            lambda stage=stage, more=more: getattr(items(), stage)(make_graph(), *more),
+            "'Graph' object has no attribute", "graphbolt.SamplingGraph(graph)",
+        )
+        for stage, more in (
+            ("sample_neighbor", ([3],)),
+            ("sample_layer_neighbor", ([3],)),
+            ("temporal_sample_neighbor", ([3],)),
+        )
+    },
+    "a graph in a stage of GraphBolt": (
+        lambda: list(items().sample_in_subgraph(make_graph())),
+        "'Graph' object has no attribute 'in_subgraph'", "graphbolt.SamplingGraph(graph)",
+    ),
     "a graph to sample at once": (
         lambda: at_once(make_graph(), [3]), "got Graph", ": SamplingGraph(graph) is one"
     ),
@@ -210,7 +243,6 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "attributes of nodes": (
         lambda: bolt().node_attributes, "node_attributes", ".graph.node_attrs"
     ),
-    "a pinned graph": (lambda: bolt().pin_memory_(), "pin_memory_", "leave it out"),
     "another method of GraphBolt's": (
         lambda: bolt().metadata, "metadata", "to_fused_csc(graph)"
     ),
@@ -218,11 +250,8 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "pinned": (lambda: bolt().to("pinned"), "device = 'pinned'", "copy_to"),
     "shared memory": (lambda: shared(bolt()), "shared_memory_name = 'name'", "save it to a file"),
     "update of files": (
-        lambda: Feature(file_rows()).update(torch.zeros(5, 2)),
+        lambda: Feature(file_rows()).update(torch.zeros(2, 2), NODES[:2]),
         "update", "Feature(feature.read())",
-    ),
-    "pinned features": (
-        lambda: Feature(torch.zeros(5, 2)).pin_memory_(), "pin_memory_", "gb.TorchBasedFeature"
     ),
     "features on a GPU": (
         lambda: Feature(torch.zeros(5, 2)).to("cuda"), "device = 'cuda'", "gb.TorchBasedFeature"

@@ -5,7 +5,13 @@ Source followed: ``impl/fused_csc_sampling_graph.py`` of ``dgl/graphbolt``.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from aethergraph.dgl.graphbolt._parts import is_typed
 
 if TYPE_CHECKING:
     from aethergraph.dgl._schema import Schema
@@ -22,11 +28,9 @@ _DATA = "data is the graph's below, and FeatureStore(.graph) reads it by edge id
 _HINTS = {
     "csc_indptr": _LISTS,
     "indices": _LISTS,
-    "node_type_offset": _LISTS,
     "type_per_edge": _LISTS,
     "node_attributes": f".graph.node_attrs: {_DATA}",
     "edge_attributes": f".graph.edge_attrs: {_DATA}",
-    "pin_memory_": "sampling is on the CPU: leave it out",
 }
 
 
@@ -44,6 +48,17 @@ class FusedNames:
     def total_num_edges(self) -> int:
         """Edges of all types."""
         return sum(self._schema.num_edges(kind) for kind in self._schema.canonical_etypes)
+
+    @property
+    def node_type_offset(self) -> Tensor | None:
+        """First id of each node type [num_types + 1] where nodes of all types are counted through.
+
+        Types are in the order of ``node_type_to_id``; None for a graph of one type.
+        """
+        if not is_typed(self._schema):
+            return None
+        counts = [self._schema.num_nodes(name) for name in self._schema.ntypes]
+        return torch.tensor([0, *itertools.accumulate(counts)])
 
     def __getattr__(self, name: str) -> Any:
         hint = _HINTS.get(name, "to_fused_csc(graph) makes a graph of GraphBolt's, in memory")

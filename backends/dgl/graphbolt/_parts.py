@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aethergraph.hetero import EdgeType
 
 __all__ = [
+    "destination_type",
     "edge_type",
     "is_typed",
     "layer_fanouts",
@@ -49,6 +50,16 @@ def type_name(kind: EdgeType) -> str:
 def edge_type(schema: Schema, name: Any) -> EdgeType:
     """The edge type of ``"source:relation:destination"`` or such a tuple; None: the only one."""
     return schema.etype(tuple(name.split(":")) if isinstance(name, str) and ":" in name else name)
+
+
+def destination_type(schema: Schema, name: Any) -> str:
+    """Return the node type that edges of a type end at; the graph need not hold the edge type."""
+    parts = name.split(":") if isinstance(name, str) else name
+    if isinstance(parts, (list, tuple)) and len(parts) == 3:
+        return schema.ntype(parts[2])
+    if name is None and len(schema.ntypes) == 1:
+        return schema.ntypes[0]
+    return schema.etype(name)[2]
 
 
 def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from aethergraph import features as core
 from aethergraph._arrays import to_array
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
+from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
 from aethergraph.dgl._schema import EdgeNumbers, Schema
 from aethergraph.dgl.features import BUFFERS
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
@@ -36,23 +37,24 @@ class _OnCpu:
     """What GraphBolt's features in memory can do about devices, as far as it goes here."""
 
     def pin_memory_(self) -> Any:
-        """Refused: rows are read by the CPU, wherever they are."""
-        raise UnsupportedError(
-            "pin_memory_ is not supported: rows are read by the CPU and batches move with copy_to; "
-            "rows that fit in memory can be a gb.TorchBasedFeature(feature.read()), which has it"
+        """Return it as it is, with a warning: rows are read by the CPU, wherever they are."""
+        warn_of_pinning(
+            "rows are read by the CPU, and batches move with copy_to; rows that fit in memory can "
+            "be a gb.TorchBasedFeature(feature.read()), which has it"
         )
+        return self
 
     def to(self, device: Any) -> Any:
-        """Itself for the CPU.
+        """Return it for the CPU, where it is.
 
         Raises:
             UnsupportedError: another device, or "pinned".
         """
-        if str(device) != "cpu":
-            raise UnsupportedError(
-                f"device = {str(device)!r}: rows are read by the CPU, batches move with copy_to; "
-                "rows that fit there can be a gb.TorchBasedFeature(feature.read()), which has to()"
-            )
+        check_cpu(
+            device,
+            "rows are read by the CPU, batches move with copy_to; rows that fit there can be a "
+            "gb.TorchBasedFeature(feature.read()), which has to()",
+        )
         return self
 
 
@@ -107,25 +109,34 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         return int(self._column.shape[0])
 
     def update(self, value: Tensor, ids: Tensor | None = None) -> None:
-        """Write rows; those of a tensor or an array are written where they are.
+        """Write rows, or take ``value`` in the place of all of them.
 
-        So are those of attributes that a graph was given as such. A sampler that has begun to draw
-        by them goes on with what it has read.
+        Rows of a tensor or an array are written where they are; so are those of attributes that a
+        graph was given as such. A sampler that has begun to draw by them goes on with what it has
+        read. All rows at once, without ``ids``, may be of another shape or dtype, as GraphBolt's
+        inference layer by layer needs: then, and for rows that are not writable, the feature is
+        that of ``value`` from now on, and the file, array or graph keeps what it had.
 
         Args:
-            value: rows [n, ...] of the same shape and dtype.
+            value: rows [n, ...]; with ``ids`` of the same shape and dtype.
             ids: [n] which; None: all of them.
 
         Raises:
-            UnsupportedError: rows of a file, of a read-only array, or a graph's own weights and
-                times, which are not written.
-            InvalidArgumentError: another shape or dtype.
+            UnsupportedError: some rows of a file, of a read-only array, or of a graph's own weights
+                and times, which are not written.
+            InvalidArgumentError: another shape or dtype, or no tensor of rows.
             OutOfRangeError: an id that is no row, with its position.
         """
+        if not isinstance(value, Tensor) or not value.ndim:
+            what = "a number" if isinstance(value, Tensor) else type(value).__name__
+            raise InvalidArgumentError(f"value must be a tensor of rows, got {what}")
         column = self._column.live()
         rows = column.tensor
         if rows is None and column.rows.is_writable:
             rows = column.rows.tensor()
+        if ids is None and (rows is None or value.dtype != rows.dtype or value.shape != rows.shape):
+            self._column = Column.of_tensor(self._in_own_order(value.detach().cpu()))
+            return
         if rows is None:
             raise UnsupportedError(
                 "update: these rows are not written, as those of files, of read-only arrays and of "
@@ -176,6 +187,10 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         rows: Tensor = column.get(None)
         return rows
 
+    def _in_own_order(self, value: Tensor) -> Tensor:
+        """Return rows that are in the order of ids in the order in which they are kept."""
+        return value
+
     def _rows_of(self, ids: Ids) -> Ids:
         return ids
 
@@ -196,6 +211,15 @@ class EdgeFeature(Feature):
 
     def _all(self, column: Column) -> Tensor:
         return column.gather(self._rows_of(np.arange(self.count())))
+
+    def _in_own_order(self, value: Tensor) -> Tensor:
+        if len(value) != self.count():
+            raise InvalidArgumentError(
+                f"value must have a row for each of the {self.count()} edges, got {len(value)}"
+            )
+        kept = torch.empty_like(value)
+        kept[torch.from_numpy(self._rows_of(np.arange(len(value))))] = value
+        return kept
 
     def _rows_of(self, ids: Ids) -> Ids:
         return self._numbers.own(ids, "ids")
@@ -258,7 +282,7 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
         value: Tensor,
         ids: Tensor | None = None,
     ) -> None:
-        """Write rows of ``ids``; see :meth:`Feature.update`."""
+        """Write rows of ``ids``, or replace all; see :meth:`Feature.update`."""
         self._feature(domain, type_name, feature_name).update(value, ids)
 
     def is_pinned(self) -> bool:

@@ -16,14 +16,14 @@ from torch import Tensor
 from aethergraph import _binding as native
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
-from aethergraph.dgl._arguments import check_threads, hop_hashes
+from aethergraph.dgl._arguments import check_cpu, check_threads, hop_hashes, warn_of_pinning
 from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walks
 from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._parts import (
-    edge_type,
+    destination_type,
     is_typed,
     layer_fanouts,
     single_hop,
@@ -142,15 +142,17 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         self._walks = Walks(self._schema)
 
     def to(self, device: Any) -> SamplingGraph:
-        """This graph for the CPU.
+        """Return this graph for the CPU, where it is.
 
         Raises:
             UnsupportedError: another device, or "pinned".
         """
-        if str(device) != "cpu":
-            raise UnsupportedError(
-                f"device = {str(device)!r}: sampling is on the CPU, batches move with copy_to"
-            )
+        check_cpu(device, "sampling is on the CPU, batches move with copy_to")
+        return self
+
+    def pin_memory_(self) -> SamplingGraph:
+        """Return this graph as it is, with a warning: sampling is on the CPU."""
+        warn_of_pinning("sampling is on the CPU, and batches move with copy_to")
         return self
 
     def copy_to_shared_memory(self, shared_memory_name: str) -> SamplingGraph:
@@ -308,7 +310,8 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         pairs.
 
         Args:
-            edge_type: ``"user:votes:post"``; None for the only one.
+            edge_type: ``"user:votes:post"``, which the graph need not hold: destinations are drawn
+                from its last part. None for the only one.
             node_pairs: sources [n] and destinations [n].
             negative_ratio: pairs per edge.
 
@@ -330,10 +333,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     def _negatives(self, name: str | None, src: Tensor, dst: Tensor, ratio: int) -> Tensor:
         if isinstance(ratio, bool) or not hasattr(ratio, "__index__") or ratio < 1:
             raise InvalidArgumentError(f"negative_ratio = {ratio!r} is no count of at least 1")
-        kind = edge_type(self._schema, name)
-        count = self._schema.num_nodes(kind[2])
+        ntype = destination_type(self._schema, name)
+        count = self._schema.num_nodes(ntype)
         if not count and len(src):
-            raise InvalidArgumentError(f"there are no nodes of type {kind[2]!r} to draw")
+            raise InvalidArgumentError(f"there are no nodes of type {ntype!r} to draw")
         parts = [hash_ids(seed_ids(ids, "node_pairs")) for ids in (src, dst)]
         rng = np.random.default_rng(self.batch_key(*parts))
         drawn = rng.integers(0, max(count, 1), len(src) * int(ratio))
