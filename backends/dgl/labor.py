@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from aethergraph.hetero import EdgeType
 
-__all__ = ["LaborSampler", "choose_fewest"]
+__all__ = ["LaborSampler", "choose_fewest", "least_of_each", "node_numbers"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -138,7 +138,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         schema = storage.schema
         whole = self._walk_of(storage).sample(dst, key, exclude=exclude)
         node = dict(zip(schema.own_ntypes, whole.node, strict=True))
-        number = {name: _numbers(ids, key) for name, ids in node.items()}
+        number = {name: node_numbers(ids, key) for name, ids in node.items()}
         kept, used = {}, {name: np.zeros(len(ids), bool) for name, ids in node.items()}
         for name, ids in dst.items():
             used[name][: len(ids)] = True
@@ -168,7 +168,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         return Walk(make_lists(schema), Options(everything, num_threads=self.num_threads))
 
 
-def _numbers(ids: Ids, key: int) -> NDArray[np.float64]:
+def node_numbers(ids: Ids, key: int) -> NDArray[np.float64]:
     """A number in [0, 1) of each node, a function of key and node: splitmix64."""
     z = ids.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -199,9 +199,20 @@ def choose_fewest(
     """
     if fanout < 0:
         return np.ones(len(col), bool)
-    number = _numbers(src, key)
-    order = np.lexsort((number if weight is None else number / weight, col))
-    start = np.searchsorted(col, col)
+    number = node_numbers(src, key)
+    return least_of_each(number if weight is None else number / weight, col, fanout)
+
+
+def least_of_each(number: NDArray[Any], col: Ids, fanout: int) -> NDArray[np.bool_]:
+    """Return which edges have the ``fanout`` least numbers among those of their destination.
+
+    Args:
+        number: of the edges [n].
+        col: their destinations [n], in any order.
+        fanout: per destination.
+    """
+    order = np.lexsort((number, col))
+    ranked = col[order]
     keep = np.empty(len(col), bool)
-    keep[order] = np.arange(len(col)) - start < fanout
+    keep[order] = np.arange(len(col)) - np.searchsorted(ranked, ranked) < fanout
     return keep

@@ -444,7 +444,7 @@ def test_calls_that_cannot_be() -> None:
     sampling, typed = SamplingGraph(make_graph()), SamplingGraph(make_typed())
     users = {"user": torch.arange(3)}
     with pytest.raises(errors.UnsupportedError, match="for all edge types of a node together"):
-        typed.sample_neighbors(users, torch.tensor([5]))
+        at_once(typed, [5])
     assert set(typed.sample_neighbors(users, torch.tensor([-1])).sampled_csc) == set(TYPED)
     with pytest.raises(errors.OutOfRangeError, match=r"nodes\[1\] = 150"):
         sampling.sample_neighbors(torch.tensor([3, 150]), torch.tensor([2]))

@@ -218,11 +218,8 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         lambda: at_once(bolt(), [3], deduplicate=False), "deduplicate = False", "sample_neighbor"
     ),
     "one fanout for all types at once": (
-        lambda: at_once(typed_bolt(), [3]), "fanouts[0] = 3", "one number per edge type"
-    ),
-    "one fanout for all types": (
-        lambda: typed_bolt().sample_neighbors(USERS, FANOUT),
-        "fanouts = 3", "one number per edge type",
+        lambda: at_once(typed_bolt(), [3]),
+        "fanouts[0] = 3", "take sample_neighbor over this graph",
     ),
     "layers with replacement": (
         lambda: bolt().sample_layer_neighbors(NODES, FANOUT, True),

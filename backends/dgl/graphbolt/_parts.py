@@ -62,14 +62,13 @@ def destination_type(schema: Schema, name: Any) -> str:
     return schema.etype(name)[2]
 
 
-def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
+def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | int:
     """The fanouts of one layer, by edge type in the graph's order.
 
-    A tensor has one number, or one per edge type in the order of ``edge_type_to_id``.
+    A tensor has one number, or one per edge type in the order of ``edge_type_to_id``. One number is
+    for all edge types of a node together: it is returned as it is where nodes have several.
 
     Raises:
-        UnsupportedError: one number where nodes have several edge types: GraphBolt means it for all
-            of them together.
         InvalidArgumentError: another number of them, or what is no fanout.
     """
     kinds = schema.canonical_etypes
@@ -83,10 +82,7 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
     if len(checked) == 1:
         targets = [kind[2] for kind in kinds]
         if checked[0] > 0 and len(set(targets)) < len(targets):
-            raise UnsupportedError(
-                f"{name} = {checked[0]} for all edge types of a node together is not supported: "
-                "give one number per edge type, as a tensor in the order of edge_type_to_id"
-            )
+            return checked[0]
         checked *= len(kinds)
     if len(checked) != len(kinds):
         raise InvalidArgumentError(

@@ -6,7 +6,7 @@ Sources followed: ``sampling_graph.py``, ``impl/fused_csc_sampling_graph.py`` an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from aethergraph import _binding as native
+from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_cpu, check_threads, hop_hashes, warn_of_pinning
@@ -22,6 +23,11 @@ from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walks
 from aethergraph.dgl.graphbolt._fused import FusedNames
+from aethergraph.dgl.graphbolt._joint import (
+    Candidates,
+    choose_least,
+    choose_with_replacement,
+)
 from aethergraph.dgl.graphbolt._parts import (
     destination_type,
     is_typed,
@@ -30,11 +36,11 @@ from aethergraph.dgl.graphbolt._parts import (
     time_option,
     type_name,
 )
-from aethergraph.dgl.labor import choose_fewest
+from aethergraph.dgl.labor import choose_fewest, node_numbers
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
-from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.keys import hash_ids, hash_name, mix_key
 from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
 
 if TYPE_CHECKING:
@@ -183,9 +189,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """In-edges of ``nodes``, drawn as GraphBolt's graph draws them.
 
         Args:
-            nodes: ids [n], or a dict of them by node type.
-            fanouts: one number, or one per edge type in the order of ``edge_type_to_id``; -1 takes
-                all.
+            nodes: ids [n], or a dict of them by node type. Where there are several types, ids [n]
+                count through all of them, as ``node_type_offset`` says.
+            fanouts: one number per edge type in the order of ``edge_type_to_id``, or one for all
+                edge types of a node together, which reads the whole lists; -1 takes all.
             replace: draw with replacement.
             probs_name: the name of edge data: draw in proportion to it; a mask of dtype bool will
                 do. None: uniformly.
@@ -194,15 +201,12 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             ``gb.SampledSubgraphImpl`` with sources in original ids, one list per node of ``nodes``.
 
         Raises:
-            UnsupportedError: one number for several edge types of a node.
             InvalidArgumentError: fanouts or a name that cannot be.
             OutOfRangeError: a node that is not there, with its position.
         """
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
-        seeds = self._schema.node_ids(nodes, "nodes")
-        options = self._options(counts, replace=bool(replace))
-        key = self._hop_key(seeds)
-        return self._sample(seeds, options, key, prob=probs_name)
+        seeds = self._node_ids(nodes)
+        return self._sample(seeds, counts, self._hop_key(seeds), bool(replace), prob=probs_name)
 
     def sample_layer_neighbors(
         self, nodes: Any, fanouts: Tensor, replace: bool = False, probs_name: str | None = None
@@ -227,31 +231,33 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
                 "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
             )
         schema = self._schema
-        counts = dict(
-            zip(schema.own_etypes, layer_fanouts(schema, fanouts, "fanouts"), strict=True)
-        )
-        seeds = schema.node_ids(nodes, "nodes")
+        counts = layer_fanouts(schema, fanouts, "fanouts")
+        seeds = self._node_ids(nodes)
         key = self._hop_key(seeds)
-        everything = self._options((-1,) * len(schema.own_etypes))
-        whole = self._walks.get(everything, prob=probs_name).sample(seeds, key)
+        whole = self._walks.get(self._everything(), prob=probs_name).sample(seeds, key)
         node = dict(zip(schema.own_ntypes, whole.node, strict=True))
-        keep = [
-            choose_fewest(
-                node[kind[0]][whole.row[i]], whole.col[i], counts[kind], key,
-                self._weights(kind, probs_name, whole.edge[i]),
+        if isinstance(counts, int):
+            fanout = counts
+            numbers = [
+                node_numbers(node[kind[0]][whole.row[i]], mix_key(key, hash_name(kind[0])))
+                for i, kind in enumerate(schema.own_etypes)
+            ]
+            chosen = self._jointly(
+                whole,
+                probs_name,
+                lambda _, into, parts: choose_least(parts, [numbers[i] for i in into], fanout),
+            )
+            return self._pick(seeds, whole, chosen)
+        chosen = [
+            np.flatnonzero(
+                choose_fewest(
+                    node[kind[0]][whole.row[i]], whole.col[i], counts[i], key,
+                    self._weights(kind, probs_name, whole.edge[i]),
+                )
             )
             for i, kind in enumerate(schema.own_etypes)
         ]  # fmt: skip
-        return single_hop(
-            schema,
-            whole.node,
-            [part[mask] for part, mask in zip(whole.row, keep, strict=True)],
-            [
-                offsets_of(part[mask], len(seeds.get(kind[2], ())))
-                for kind, part, mask in zip(schema.own_etypes, whole.col, keep, strict=True)
-            ],
-            [part[mask] for part, mask in zip(whole.edge, keep, strict=True)],
-        )
+        return self._pick(seeds, whole, chosen)
 
     def temporal_sample_neighbors(
         self,
@@ -283,21 +289,20 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             raise InvalidArgumentError(
                 "temporal sampling needs node_timestamp_attr_name or edge_timestamp_attr_name"
             )
+        counts = layer_fanouts(schema, fanouts, "fanouts")
         seeds = schema.node_ids(nodes, "nodes")
         times = check_times(schema, seeds, input_nodes_timestamp)
-        options = self._options(
-            layer_fanouts(schema, fanouts, "fanouts"), replace=bool(replace), disjoint=True
-        )
         parts = [hash_ids(native.time_keys(own)) for own in times.values()]
         key = self._hop_key(seeds, *parts)
         return self._sample(
-            seeds, options, key, prob=probs_name, time_attr=time_attr, seed_time=times
-        )
+            seeds, counts, key, bool(replace),
+            prob=probs_name, time_attr=time_attr, seed_time=times,
+        )  # fmt: skip
 
     def in_subgraph(self, nodes: Any) -> Any:
-        """All in-edges of ``nodes``: ids [n], or a dict of them by node type."""
-        seeds = self._schema.node_ids(nodes, "nodes")
-        return self._sample(seeds, self._options((-1,) * len(self._schema.own_etypes)), 0)
+        """All in-edges of ``nodes``, which are as in :meth:`sample_neighbors`."""
+        counts = (-1,) * len(self._schema.own_etypes)
+        return self._sample(self._node_ids(nodes), counts, 0, False)
 
     # ---- negatives -------------------------------------------------------------------------
 
@@ -346,26 +351,110 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         content = [*hop_hashes(self._schema, nodes), *more]
         return self.batch_key(*self._repeats.parts(self.epoch, content))
 
+    def _node_ids(self, nodes: Any) -> dict[str, Ids]:
+        """Return ids by node type; ids without types count through all types."""
+        schema, starts = self._schema, self.node_type_offset
+        if isinstance(nodes, Mapping) or starts is None or len(schema.ntypes) == 1:
+            return schema.node_ids(nodes, "nodes")
+        ids = seed_ids(torch.as_tensor(nodes), "nodes")
+        check_ids(ids, int(starts[-1]), "nodes")
+        bounds = starts.numpy()
+        number = np.searchsorted(bounds, ids, side="right") - 1
+        return {name: ids[number == i] - bounds[i] for i, name in enumerate(schema.ntypes)}
+
     # ---- walks -----------------------------------------------------------------------------
 
     def _options(self, counts: tuple[int, ...], **options: bool) -> Options:
         fanouts = tuple((count,) for count in counts)
         return Options(fanouts, num_threads=self.num_threads, layered=True, **options)
 
+    def _everything(self, **options: bool) -> Options:
+        return self._options((-1,) * len(self._schema.own_etypes), **options)
+
     def _sample(
         self,
         seeds: Mapping[str, Ids],
-        options: Options,
+        counts: tuple[int, ...] | int,
         key: int,
+        replace: bool,
         *,
         prob: str | None = None,
         time_attr: str | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
-        walk = self._walks.get(options, prob=prob, time_attr=time_attr)
-        found = walk.sample_layers(seeds, key, seed_time=seed_time)
+        drawn_by: dict[str, Any] = {"prob": prob, "time_attr": time_attr}
+        trees = time_attr is not None
+        if isinstance(counts, int):
+            walk = self._walks.get(self._everything(disjoint=trees), **drawn_by)
+            whole = walk.sample(seeds, key, seed_time=seed_time)
+            draw = self._draw_of_any_type(seeds, whole, counts, key, replace)
+            return self._pick(seeds, whole, self._jointly(whole, prob, draw))
+        options = self._options(counts, replace=replace, disjoint=trees)
+        found = self._walks.get(options, **drawn_by).sample_layers(seeds, key, seed_time=seed_time)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
+
+    def _draw_of_any_type(
+        self,
+        seeds: Mapping[str, Ids],
+        whole: native.NativeSample,
+        fanout: int,
+        key: int,
+        replace: bool,
+    ) -> Callable[[str, list[int], list[Candidates]], list[Ids]]:
+        """Return what draws for :meth:`_jointly`, uniformly or by weight."""
+        kinds = self._schema.own_etypes
+
+        def with_replacement(target: str, _: list[int], parts: list[Candidates]) -> list[Ids]:
+            ids, own = seeds.get(target, np.empty(0, np.int64)), mix_key(key, hash_name(target))
+            return choose_with_replacement(
+                parts, len(ids), fanout, lambda place: node_numbers(ids, mix_key(own, place))
+            )
+
+        def without(_: str, into: list[int], parts: list[Candidates]) -> list[Ids]:
+            # The least of exponential variables, divided by weights, are draws one after the other.
+            own = [mix_key(key, hash_name(type_name(kinds[i]))) for i in into]
+            uniform = [node_numbers(whole.edge[i], k) for i, k in zip(into, own, strict=True)]
+            numbers = [-np.log1p(-part) for part in uniform]
+            return choose_least(parts, numbers, fanout)
+
+        return with_replacement if replace else without
+
+    def _pick(self, seeds: Mapping[str, Ids], whole: native.NativeSample, chosen: list[Ids]) -> Any:
+        """Return some edges of a sample, by edge type and ascending by destination."""
+        schema = self._schema
+        col = [part[own] for part, own in zip(whole.col, chosen, strict=True)]
+        return single_hop(
+            schema,
+            whole.node,
+            [part[own] for part, own in zip(whole.row, chosen, strict=True)],
+            [
+                offsets_of(part, len(seeds.get(kind[2], ())))
+                for kind, part in zip(schema.own_etypes, col, strict=True)
+            ],
+            [part[own] for part, own in zip(whole.edge, chosen, strict=True)],
+        )
+
+    def _jointly(
+        self,
+        whole: native.NativeSample,
+        prob: str | None,
+        draw: Callable[[str, list[int], list[Candidates]], list[Ids]],
+    ) -> list[Ids]:
+        """Return which edges ``draw`` takes, by edge type; it is asked once per node type.
+
+        It is given the node type, the numbers of the edge types that end there, and their edges.
+        """
+        kinds = self._schema.own_etypes
+        chosen = [np.empty(0, np.int64)] * len(kinds)
+        for target in sorted({kind[2] for kind in kinds}):
+            into = [i for i, kind in enumerate(kinds) if kind[2] == target]
+            parts = [
+                Candidates(whole.col[i], self._weights(kinds[i], prob, whole.edge[i])) for i in into
+            ]
+            for i, own in zip(into, draw(target, into, parts), strict=True):
+                chosen[i] = own
+        return chosen
 
     def _weights(self, kind: EdgeType, name: str | None, edges: Ids) -> NDArray[Any] | None:
         """Of edges that are drawn from; None: all alike."""

@@ -55,7 +55,8 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
         graph: a :class:`SamplingGraph`.
         fanouts: for each layer a number, a tensor of one per edge type in the order of
             ``graph.edge_type_to_id``, or a dict of that by edge type. -1 takes all. One number is
-            for graphs whose nodes have in-edges of one type each.
+            for graphs whose nodes have in-edges of one type each: in GraphBolt it is for all edge
+            types of a node together, which ``sample_neighbor`` draws.
         replace: draw with replacement.
         prob_name: the name of edge data: draw in proportion to it. A mask of dtype bool will do.
         deduplicate: True: a node is in a layer once.
@@ -96,7 +97,7 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
         schema = graph.schema
         time_attr = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
         hops = [
-            layer_fanouts(schema, fanout, f"fanouts[{at}]")
+            _by_type(layer_fanouts(schema, fanout, f"fanouts[{at}]"), f"fanouts[{at}]")
             for at, fanout in reversed(list(enumerate(fanouts)))
         ]
         options = Options(
@@ -139,6 +140,16 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             # GraphBolt lays the ends out pair by pair, but their times end by end.
             minibatch._seeds_timestamp = times.view(2, -1).T.reshape(-1)
         return minibatch
+
+
+def _by_type(fanouts: tuple[int, ...] | int, name: str) -> tuple[int, ...]:
+    if isinstance(fanouts, int):
+        raise UnsupportedError(
+            f"{name} = {fanouts} for all edge types of a node together is not drawn at once: take "
+            "sample_neighbor over this graph, or give one number per edge type, as a tensor in the "
+            "order of edge_type_to_id"
+        )
+    return fanouts
 
 
 def _how_to_make(graph: Any) -> str:
