@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
 
-__all__ = ["Lists", "Options", "Walk", "Walks", "edge_ends", "make_lists"]
+__all__ = ["Lists", "Options", "TimesOf", "Walk", "Walks", "edge_ends", "make_lists"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -61,6 +61,13 @@ class Options(NamedTuple):
         )
 
 
+class TimesOf(NamedTuple):
+    """The name of the times to draw by; None as ``of_nodes``: of nodes if any have it."""
+
+    name: str
+    of_nodes: bool | None = None
+
+
 class Lists(NamedTuple):
     """One direction of a graph, with the weights and times that its edges are drawn by."""
 
@@ -79,7 +86,7 @@ def make_lists(
     *,
     prob: str | None = None,
     mask: str | None = None,
-    time_attr: str | None = None,
+    times: TimesOf | None = None,
 ) -> Lists:
     """Find what edges are drawn by.
 
@@ -89,26 +96,28 @@ def make_lists(
             by.
     """
     number = {name: i for i, name in enumerate(schema.own_ntypes)}
-    times_of = _find_node_times(schema, time_attr)
+    time_attr = None if times is None else times.name
+    of_edges = times is not None and times.of_nodes is False
+    times_of = {} if of_edges else _find_node_times(schema, time_attr)
     relations, edge_times = [], None
     weighted = timed = False
     unit = schema.graph.time_unit
     for kind in schema.own_etypes:
         rows = schema.edge_rows(kind)
         weights = _find_weights(rows, prob, mask, kind)
-        times = times_of.get(kind[0])
+        own_times = times_of.get(kind[0])
         if time_attr is not None and not times_of and time_attr in rows:
-            times = find_times(time_attr, rows, {})
-            edge_times = times.array
-        weighted, timed = weighted or weights is not None, timed or times is not None
+            own_times = find_times(time_attr, rows, {})
+            edge_times = own_times.array
+        weighted, timed = weighted or weights is not None, timed or own_times is not None
         source, to = number[kind[2]], number[kind[0]]
         if layout == "csr":
             source, to = to, source
         edges: Any = schema.edges(kind)
-        relation = make_relation(edges, layout, weights, times, source, to)
-        if times is not None:
+        relation = make_relation(edges, layout, weights, own_times, source, to)
+        if own_times is not None:
             assert time_attr is not None
-            own = schema.own_times(kind, times.of_nodes)
+            own = schema.own_times(kind, own_times.of_nodes)
             unit = unit if time_attr == own else None
             require_sorted(
                 f"{kind}: ", edges, time_attr, time_attr if time_attr == own else None, relation
@@ -314,20 +323,18 @@ class Walks:
         layout: Literal["csc", "csr"] = "csc",
         *,
         prob: str | None = None,
-        time_attr: str | None = None,
+        times: TimesOf | None = None,
     ) -> Walk:
         """Return a walk, made at its first use.
 
         Raises:
             LayoutError, InvalidArgumentError: as :func:`make_lists`.
         """
-        drawn_by = layout, prob, time_attr
+        drawn_by = layout, prob, times
         walk = self._walks.get((options, drawn_by))
         if walk is None:
             if drawn_by not in self._lists:
-                self._lists[drawn_by] = make_lists(
-                    self._schema, layout, prob=prob, time_attr=time_attr
-                )
+                self._lists[drawn_by] = make_lists(self._schema, layout, prob=prob, times=times)
             if len(self._walks) >= _KEPT_WALKS:
                 self._walks.clear()
             walk = self._walks[options, drawn_by] = Walk(self._lists[drawn_by], options)

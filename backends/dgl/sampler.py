@@ -24,7 +24,7 @@ from aethergraph.dgl._arguments import (
     seed_hashes,
 )
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl._walk import Options, TimesOf, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.sampling.base import as_window
@@ -269,7 +269,8 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
                         "would point the other way; add the reverse type and sample with 'in'"
                     )
         layout: Literal["csc", "csr"] = "csc" if self.edge_dir == "in" else "csr"
-        lists = make_lists(schema, layout, prob=self.prob, mask=self.mask, time_attr=self.time_attr)
+        times = None if self.time_attr is None else TimesOf(self.time_attr)
+        lists = make_lists(schema, layout, prob=self.prob, mask=self.mask, times=times)
         options = Options(
             native_fanouts(schema, self.fanouts),
             replace=self.replace,

@@ -51,12 +51,6 @@ def typed_bolt() -> SamplingGraph:
     return SamplingGraph(make_typed())
 
 
-def named_twice() -> SamplingGraph:
-    graph = make_graph()
-    graph.node_attrs["p"] = torch.zeros(150)
-    return SamplingGraph(graph)
-
-
 def half_precision() -> Any:
     graph = make_graph()
     graph.node_attrs["half"] = torch.zeros(150, 2, dtype=torch.bfloat16)
@@ -71,10 +65,6 @@ def file_rows() -> Rows:
 
 def temporal(graph: SamplingGraph, **names: str) -> Any:
     return graph.temporal_sample_neighbors(NODES, NODES, FANOUT, **names)
-
-
-def both_times(graph: SamplingGraph) -> Any:
-    return temporal(graph, node_timestamp_attr_name="a", edge_timestamp_attr_name="b")
 
 
 def shared(graph: SamplingGraph) -> Any:
@@ -225,20 +215,27 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         lambda: bolt().sample_layer_neighbors(NODES, FANOUT, True),
         "replace = True", "to_fused_csc(graph)",
     ),
-    "two times": (
-        lambda: both_times(bolt()), "node_timestamp_attr_name = 'a'", "give only that one"
+    "two times at once": (
+        lambda: at_once(
+            bolt(), [3], node_timestamp_attr_name="y", edge_timestamp_attr_name="p"
+        ),
+        "node_timestamp_attr_name = 'y'", "take temporal_sample_neighbor",
     ),
-    "a time of both": (
-        lambda: temporal(named_twice(), edge_timestamp_attr_name="p"),
-        "edge_timestamp_attr_name = 'p'", "rename one",
+    "windows at once": (
+        lambda: at_once(bolt(), [3]).sample_subgraphs(NODES, NODES, NODES),
+        "seeds_pre_time_window", "take temporal_sample_neighbor",
+    ),
+    "times that are none": (
+        lambda: temporal(bolt(), node_timestamp_attr_name="y", edge_timestamp_attr_name="a"),
+        "edge_timestamp_attr_name = 'a'", "there are: 'edge_attr', 'mask', 'p'",
     ),
     "lists": (lambda: bolt().csc_indptr, "csc_indptr", ".graph.csc()"),
     "sources": (lambda: typed_bolt().indices, "indices", "to_fused_csc(graph)"),
     "attributes of edges": (
-        lambda: bolt().edge_attributes, "edge_attributes", ".graph.edge_attrs"
+        lambda: bolt().edge_attributes["p"], "'p' is not here", ".graph.edge_attrs"
     ),
     "attributes of nodes": (
-        lambda: bolt().node_attributes, "node_attributes", ".graph.node_attrs"
+        lambda: bolt().node_attributes["x"], "'x' is not here", ".graph.node_attrs"
     ),
     "another method of GraphBolt's": (
         lambda: bolt().metadata, "metadata", "to_fused_csc(graph)"
@@ -265,7 +262,7 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
 @pytest.mark.parametrize("name", list(CASES))
 def test_what_is_not_there_says_so(name: str) -> None:
     call, option, instead = CASES[name]
-    with pytest.raises((errors.AetherError, AttributeError)) as found:
+    with pytest.raises((errors.AetherError, AttributeError, KeyError)) as found:
         call()
     message = str(found.value)
     assert option in message and instead in message, message

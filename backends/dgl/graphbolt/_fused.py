@@ -6,6 +6,7 @@ Source followed: ``impl/fused_csc_sampling_graph.py`` of ``dgl/graphbolt``.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,9 +30,26 @@ _HINTS = {
     "csc_indptr": _LISTS,
     "indices": _LISTS,
     "type_per_edge": _LISTS,
-    "node_attributes": f".graph.node_attrs: {_DATA}",
-    "edge_attributes": f".graph.edge_attrs: {_DATA}",
 }
+
+
+class _Elsewhere(Mapping[str, Tensor]):
+    """No data, and where it is: later versions of GraphBolt look whether there is some."""
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+
+    def __getitem__(self, name: str) -> Tensor:
+        raise KeyError(f"{name!r} is not here, but in {self._hint}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<nothing: see {self._hint}>"
 
 
 class FusedNames:
@@ -59,6 +77,16 @@ class FusedNames:
             return None
         counts = [self._schema.num_nodes(name) for name in self._schema.ntypes]
         return torch.tensor([0, *itertools.accumulate(counts)])
+
+    @property
+    def node_attributes(self) -> Mapping[str, Tensor]:
+        """Nothing: node data is the graph's below."""
+        return _Elsewhere(f".graph.node_attrs: {_DATA}")
+
+    @property
+    def edge_attributes(self) -> Mapping[str, Tensor]:
+        """Nothing: edge data is the graph's below."""
+        return _Elsewhere(f".graph.edge_attrs: {_DATA}")
 
     def __getattr__(self, name: str) -> Any:
         hint = _HINTS.get(name, "to_fused_csc(graph) makes a graph of GraphBolt's, in memory")

@@ -13,8 +13,9 @@ from torch import Tensor
 import dgl.graphbolt as gb
 from aethergraph.dgl._arguments import check_fanout, hop_fanouts
 from aethergraph.dgl._schema import Schema
+from aethergraph.dgl._walk import TimesOf
 from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
 
 if TYPE_CHECKING:
@@ -93,33 +94,25 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
     return tuple(found[kind] for kind in schema.own_etypes)
 
 
-def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) -> str | None:
-    """The name of the times to draw by.
+def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) -> TimesOf | None:
+    """Return the times to draw by in one native call; None: there are none, or of both kinds.
 
     Raises:
-        UnsupportedError: both are given.
-        InvalidArgumentError: the one of nodes that no node type has.
+        InvalidArgumentError: a name of node data that no node type has, or of edge data likewise.
     """
-    if node_attr is not None and edge_attr is not None:
-        raise UnsupportedError(
-            f"node_timestamp_attr_name = {node_attr!r} with edge_timestamp_attr_name = "
-            f"{edge_attr!r}: lists are sorted by one of them; give only that one"
-        )
-    if node_attr is not None:
-        rows = [schema.node_rows(name) for name in schema.own_ntypes]
-        if not any(node_attr in own for own in rows):
-            known = ", ".join(sorted({repr(name) for own in rows for name in own})) or "none"
+    nodes = [schema.node_rows(name) for name in schema.own_ntypes]
+    edges = [schema.edge_rows(kind) for kind in schema.own_etypes]
+    for what, name, groups in (("node", node_attr, nodes), ("edge", edge_attr, edges)):
+        if name is not None and not any(name in rows for rows in groups):
+            known = ", ".join(sorted({repr(own) for rows in groups for own in rows})) or "none"
             raise InvalidArgumentError(
-                f"node_timestamp_attr_name = {node_attr!r} is no node attribute; there are: {known}"
+                f"{what}_timestamp_attr_name = {name!r} is no {what} attribute; there are: {known}"
             )
-        return node_attr
-    if edge_attr is not None and any(
-        edge_attr in schema.node_rows(name) for name in schema.own_ntypes
-    ):
-        raise UnsupportedError(
-            f"edge_timestamp_attr_name = {edge_attr!r} is the name of node data too: rename one"
-        )
-    return edge_attr
+    if node_attr is not None and edge_attr is not None:
+        return None
+    if node_attr is not None:
+        return TimesOf(node_attr, of_nodes=True)
+    return None if edge_attr is None else TimesOf(edge_attr, of_nodes=False)
 
 
 def single_hop(

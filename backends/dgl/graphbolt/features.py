@@ -6,6 +6,7 @@ of ``dgl/graphbolt``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
 from aethergraph.dgl._schema import EdgeNumbers, Schema
-from aethergraph.dgl.features import BUFFERS
+from aethergraph.dgl.features import BUFFERS, Fetch
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.graph import Graph
@@ -99,6 +100,19 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         if ids is None:
             return self._all(column)
         return column.gather(self._rows_of(seed_ids(ids, "ids")), BUFFERS).to(ids.device)
+
+    def read_async(self, ids: Tensor) -> Iterator[Fetch]:
+        """Start reading rows in the background, as GraphBolt's fetching does from 2.4 on.
+
+        Yields:
+            An object whose ``wait()`` gives the rows [n, ...] of ``ids``, or raises an error.
+        """
+        in_file = self._column.rows.storage != "memory"
+        yield Fetch(lambda: self.read(ids), ahead=in_file)
+
+    def read_async_num_stages(self, ids_device: Any) -> int:
+        """Return how often :meth:`read_async` yields, on any device."""
+        return 1
 
     def size(self) -> torch.Size:
         """The shape of a row."""
@@ -269,6 +283,10 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
     def size(self, domain: str, type_name: str | None, feature_name: str) -> torch.Size:
         """The shape of a row."""
         return self._feature(domain, type_name, feature_name).size()
+
+    def count(self, domain: str, type_name: str | None, feature_name: str) -> int:
+        """How many rows there are."""
+        return self._feature(domain, type_name, feature_name).count()
 
     def metadata(self, domain: str, type_name: str | None, feature_name: str) -> dict[str, Any]:
         """What the feature says of itself."""

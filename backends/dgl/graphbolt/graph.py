@@ -6,7 +6,7 @@ Sources followed: ``sampling_graph.py``, ``impl/fused_csc_sampling_graph.py`` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,16 +18,11 @@ from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_cpu, check_threads, hop_hashes, warn_of_pinning
-from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Options, Walks
+from aethergraph.dgl._walk import Options, TimesOf, Walks
+from aethergraph.dgl.graphbolt._choice import Hop, TimeNames
 from aethergraph.dgl.graphbolt._fused import FusedNames
-from aethergraph.dgl.graphbolt._joint import (
-    Candidates,
-    choose_least,
-    choose_with_replacement,
-)
 from aethergraph.dgl.graphbolt._parts import (
     destination_type,
     is_typed,
@@ -36,17 +31,16 @@ from aethergraph.dgl.graphbolt._parts import (
     time_option,
     type_name,
 )
-from aethergraph.dgl.labor import choose_fewest, node_numbers
+from aethergraph.dgl.graphbolt._signatures import as_graphbolt
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
-from aethergraph.sampling.keys import hash_ids, hash_name, mix_key
+from aethergraph.sampling.keys import hash_ids
 from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
 
 __all__ = ["SamplingGraph", "check_times"]
 
@@ -183,10 +177,14 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     # ---- sampling --------------------------------------------------------------------------
 
+    @as_graphbolt
     def sample_neighbors(
         self, nodes: Any, fanouts: Tensor, replace: bool = False, probs_name: str | None = None
     ) -> Any:
         """In-edges of ``nodes``, drawn as GraphBolt's graph draws them.
+
+        The arguments go by the places and names of the installed GraphBolt; later versions call the
+        first one ``seeds`` and have ``async_op``.
 
         Args:
             nodes: ids [n], or a dict of them by node type. Where there are several types, ids [n]
@@ -206,10 +204,22 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
-        return self._sample(seeds, counts, self._hop_key(seeds), bool(replace), prob=probs_name)
+        key = self._hop_key(seeds)
+        if isinstance(counts, int):
+            hop = self._whole(seeds, key, probs_name)
+            hop.draw(counts, key, bool(replace))
+            return hop.subgraph()
+        return self._sample(seeds, counts, key, bool(replace), prob=probs_name)
 
+    @as_graphbolt
     def sample_layer_neighbors(
-        self, nodes: Any, fanouts: Tensor, replace: bool = False, probs_name: str | None = None
+        self,
+        nodes: Any,
+        fanouts: Tensor,
+        replace: bool = False,
+        probs_name: str | None = None,
+        random_seed: Tensor | None = None,
+        seed2_contribution: float = 0.0,
     ) -> Any:
         """The same number of in-edges, of sources that the nodes share where they can (LABOR).
 
@@ -221,83 +231,85 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             replace: False.
             probs_name: the name of edge data: numbers are divided by it, so that edges of more
                 weight come more often, those of 0 never; a mask of dtype bool will do.
+            random_seed: integers [1 or 2], of which the first decides the numbers instead of the
+                nodes of the call; GraphBolt gives it from 2.2 on. None: the nodes do.
+            seed2_contribution: 0: numbers that two seeds mix (``batch_dependency``) are not there.
 
         Raises:
-            UnsupportedError: replacement, besides those of :meth:`sample_neighbors`.
+            UnsupportedError: replacement, or a mix of two seeds.
         """
         if replace:
             raise UnsupportedError(
                 "replace = True is not supported by sample_layer_neighbors: take "
                 "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
             )
-        schema = self._schema
-        counts = layer_fanouts(schema, fanouts, "fanouts")
+        if seed2_contribution:
+            raise UnsupportedError(
+                f"seed2_contribution = {seed2_contribution!r}: batches do not depend on each other "
+                "here; take batch_dependency=1, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
+            )
+        counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
-        key = self._hop_key(seeds)
-        whole = self._walks.get(self._everything(), prob=probs_name).sample(seeds, key)
-        node = dict(zip(schema.own_ntypes, whole.node, strict=True))
-        if isinstance(counts, int):
-            fanout = counts
-            numbers = [
-                node_numbers(node[kind[0]][whole.row[i]], mix_key(key, hash_name(kind[0])))
-                for i, kind in enumerate(schema.own_etypes)
-            ]
-            chosen = self._jointly(
-                whole,
-                probs_name,
-                lambda _, into, parts: choose_least(parts, [numbers[i] for i in into], fanout),
-            )
-            return self._pick(seeds, whole, chosen)
-        chosen = [
-            np.flatnonzero(
-                choose_fewest(
-                    node[kind[0]][whole.row[i]], whole.col[i], counts[i], key,
-                    self._weights(kind, probs_name, whole.edge[i]),
-                )
-            )
-            for i, kind in enumerate(schema.own_etypes)
-        ]  # fmt: skip
-        return self._pick(seeds, whole, chosen)
+        if random_seed is None:
+            key = self._hop_key(seeds)
+        else:
+            key = self.batch_key(int(torch.as_tensor(random_seed).reshape(-1)[0]))
+        hop = self._whole(seeds, key, probs_name)
+        hop.draw_by_source(counts, key)
+        return hop.subgraph()
 
+    @as_graphbolt
     def temporal_sample_neighbors(
         self,
         nodes: Any,
         input_nodes_timestamp: Any,
         fanouts: Tensor,
         replace: bool = False,
+        window: Any = None,
         probs_name: str | None = None,
         node_timestamp_attr_name: str | None = None,
         edge_timestamp_attr_name: str | None = None,
     ) -> Any:
         """In-edges of times (or from nodes of times) strictly below those of ``nodes``.
 
+        With one kind of times the graph's lists are sorted by them, and only the edges that are
+        drawn are read. With both, or with windows, the whole lists of the nodes are, in any order.
+
         Args:
             nodes, fanouts, replace, probs_name: as in :meth:`sample_neighbors`.
             input_nodes_timestamp: a time per node, or a dict of them by node type.
-            node_timestamp_attr_name, edge_timestamp_attr_name: the name of the times, of nodes or
-                of edges, that the graph's lists are sorted by; one of them. Types without them are
-                drawn from as if they had always been there.
+            window: how far back each node sees, exclusive, in the form of the times; None: all the
+                way. GraphBolt has it from 2.3 on, as ``seeds_pre_time_window``.
+            node_timestamp_attr_name, edge_timestamp_attr_name: the names of the times, of nodes,
+                of edges, or both. Types without them are drawn from as if they had always been
+                there.
 
         Raises:
-            UnsupportedError: times of nodes and of edges together.
-            InvalidArgumentError: no times, times that lists are not sorted by, or another number of
-                times than nodes.
+            InvalidArgumentError: no times, times of one kind that lists are not sorted by, or
+                another number of times than nodes.
         """
         schema = self._schema
-        time_attr = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
-        if time_attr is None:
+        names = TimeNames(node_timestamp_attr_name, edge_timestamp_attr_name)
+        if names == (None, None):
             raise InvalidArgumentError(
                 "temporal sampling needs node_timestamp_attr_name or edge_timestamp_attr_name"
             )
+        times_of = time_option(schema, *names)
         counts = layer_fanouts(schema, fanouts, "fanouts")
-        seeds = schema.node_ids(nodes, "nodes")
+        seeds = self._node_ids(nodes)
         times = check_times(schema, seeds, input_nodes_timestamp)
         parts = [hash_ids(native.time_keys(own)) for own in times.values()]
         key = self._hop_key(seeds, *parts)
-        return self._sample(
-            seeds, counts, key, bool(replace),
-            prob=probs_name, time_attr=time_attr, seed_time=times,
-        )  # fmt: skip
+        if times_of is not None and window is None and not isinstance(counts, int):
+            return self._sample(
+                seeds, counts, key, bool(replace),
+                prob=probs_name, times=times_of, seed_time=times,
+            )  # fmt: skip
+        hop = self._whole(seeds, key, probs_name)
+        windows = None if window is None else check_times(schema, seeds, window, "windows")
+        hop.keep_in_time(names, times, windows)
+        hop.draw(counts, key, bool(replace))
+        return hop.subgraph()
 
     def in_subgraph(self, nodes: Any) -> Any:
         """All in-edges of ``nodes``, which are as in :meth:`sample_neighbors`."""
@@ -307,8 +319,8 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     # ---- negatives -------------------------------------------------------------------------
 
     def sample_negative_edges_uniform(
-        self, edge_type: str | None, node_pairs: tuple[Tensor, Tensor], negative_ratio: int
-    ) -> tuple[None, Tensor]:
+        self, edge_type: str | None, node_pairs: tuple[Tensor, Tensor] | Tensor, negative_ratio: int
+    ) -> tuple[None, Tensor] | Tensor:
         """Destinations for ``negative_ratio`` pairs per edge, uniform over all nodes of the type.
 
         Such a pair may be an edge, as in GraphBolt. The draws are a function of the key and the
@@ -317,12 +329,16 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         Args:
             edge_type: ``"user:votes:post"``, which the graph need not hold: destinations are drawn
                 from its last part. None for the only one.
-            node_pairs: sources [n] and destinations [n].
+            node_pairs: sources [n] and destinations [n], or pairs [n, 2], which GraphBolt gives
+                from 2.2 on.
             negative_ratio: pairs per edge.
 
         Returns:
-            ``(None, destinations [n * negative_ratio])``: sources are those of the edges.
+            ``(None, destinations [n * negative_ratio])``: sources are those of the edges. For pairs
+            [n, 2] what :meth:`sample_negative_edges_uniform_2` gives.
         """
+        if isinstance(node_pairs, Tensor):
+            return self.sample_negative_edges_uniform_2(edge_type, node_pairs, negative_ratio)
         src, dst = node_pairs
         return None, self._negatives(edge_type, src, dst, negative_ratio)
 
@@ -330,6 +346,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         self, edge_type: str | None, node_pairs: Tensor, negative_ratio: int
     ) -> Tensor:
         """The pairs [n, 2] and after them ``negative_ratio`` negative ones for each, likewise."""
+        if node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
+            raise InvalidArgumentError(
+                f"node_pairs must have shape [n, 2], got {tuple(node_pairs.shape)}"
+            )
         src, dst = node_pairs[:, 0], node_pairs[:, 1]
         drawn = self._negatives(edge_type, src, dst, negative_ratio)
         negative = torch.stack([src.repeat_interleave(negative_ratio), drawn], 1)
@@ -368,102 +388,34 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         fanouts = tuple((count,) for count in counts)
         return Options(fanouts, num_threads=self.num_threads, layered=True, **options)
 
-    def _everything(self, **options: bool) -> Options:
-        return self._options((-1,) * len(self._schema.own_etypes), **options)
+    def _whole(self, seeds: Mapping[str, Ids], key: int, prob: str | None) -> Hop:
+        """Return all in-edges of the seeds that weights or a mask allow."""
+        everything = self._options((-1,) * len(self._schema.own_etypes))
+        found = self._walks.get(everything, prob=prob).sample(seeds, key)
+        return Hop(self._schema, seeds, found, prob)
 
     def _sample(
         self,
         seeds: Mapping[str, Ids],
-        counts: tuple[int, ...] | int,
+        counts: tuple[int, ...],
         key: int,
         replace: bool,
         *,
         prob: str | None = None,
-        time_attr: str | None = None,
+        times: TimesOf | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
-        drawn_by: dict[str, Any] = {"prob": prob, "time_attr": time_attr}
-        trees = time_attr is not None
-        if isinstance(counts, int):
-            walk = self._walks.get(self._everything(disjoint=trees), **drawn_by)
-            whole = walk.sample(seeds, key, seed_time=seed_time)
-            draw = self._draw_of_any_type(seeds, whole, counts, key, replace)
-            return self._pick(seeds, whole, self._jointly(whole, prob, draw))
-        options = self._options(counts, replace=replace, disjoint=trees)
-        found = self._walks.get(options, **drawn_by).sample_layers(seeds, key, seed_time=seed_time)
+        options = self._options(counts, replace=replace, disjoint=times is not None)
+        walk = self._walks.get(options, prob=prob, times=times)
+        found = walk.sample_layers(seeds, key, seed_time=seed_time)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
 
-    def _draw_of_any_type(
-        self,
-        seeds: Mapping[str, Ids],
-        whole: native.NativeSample,
-        fanout: int,
-        key: int,
-        replace: bool,
-    ) -> Callable[[str, list[int], list[Candidates]], list[Ids]]:
-        """Return what draws for :meth:`_jointly`, uniformly or by weight."""
-        kinds = self._schema.own_etypes
 
-        def with_replacement(target: str, _: list[int], parts: list[Candidates]) -> list[Ids]:
-            ids, own = seeds.get(target, np.empty(0, np.int64)), mix_key(key, hash_name(target))
-            return choose_with_replacement(
-                parts, len(ids), fanout, lambda place: node_numbers(ids, mix_key(own, place))
-            )
-
-        def without(_: str, into: list[int], parts: list[Candidates]) -> list[Ids]:
-            # The least of exponential variables, divided by weights, are draws one after the other.
-            own = [mix_key(key, hash_name(type_name(kinds[i]))) for i in into]
-            uniform = [node_numbers(whole.edge[i], k) for i, k in zip(into, own, strict=True)]
-            numbers = [-np.log1p(-part) for part in uniform]
-            return choose_least(parts, numbers, fanout)
-
-        return with_replacement if replace else without
-
-    def _pick(self, seeds: Mapping[str, Ids], whole: native.NativeSample, chosen: list[Ids]) -> Any:
-        """Return some edges of a sample, by edge type and ascending by destination."""
-        schema = self._schema
-        col = [part[own] for part, own in zip(whole.col, chosen, strict=True)]
-        return single_hop(
-            schema,
-            whole.node,
-            [part[own] for part, own in zip(whole.row, chosen, strict=True)],
-            [
-                offsets_of(part, len(seeds.get(kind[2], ())))
-                for kind, part in zip(schema.own_etypes, col, strict=True)
-            ],
-            [part[own] for part, own in zip(whole.edge, chosen, strict=True)],
-        )
-
-    def _jointly(
-        self,
-        whole: native.NativeSample,
-        prob: str | None,
-        draw: Callable[[str, list[int], list[Candidates]], list[Ids]],
-    ) -> list[Ids]:
-        """Return which edges ``draw`` takes, by edge type; it is asked once per node type.
-
-        It is given the node type, the numbers of the edge types that end there, and their edges.
-        """
-        kinds = self._schema.own_etypes
-        chosen = [np.empty(0, np.int64)] * len(kinds)
-        for target in sorted({kind[2] for kind in kinds}):
-            into = [i for i, kind in enumerate(kinds) if kind[2] == target]
-            parts = [
-                Candidates(whole.col[i], self._weights(kinds[i], prob, whole.edge[i])) for i in into
-            ]
-            for i, own in zip(into, draw(target, into, parts), strict=True):
-                chosen[i] = own
-        return chosen
-
-    def _weights(self, kind: EdgeType, name: str | None, edges: Ids) -> NDArray[Any] | None:
-        """Of edges that are drawn from; None: all alike."""
-        rows = None if name is None else self._schema.edge_rows(kind).get(name)
-        return None if rows is None or rows.dtype_name == "bool" else rows.gather(edges)
-
-
-def check_times(schema: Schema, seeds: Mapping[str, Ids], times: Any) -> dict[str, NDArray[Any]]:
-    """Times of seeds by node type, out of a tensor or a dict of them.
+def check_times(
+    schema: Schema, seeds: Mapping[str, Ids], times: Any, what: str = "timestamps"
+) -> dict[str, NDArray[Any]]:
+    """Times of seeds by node type, out of a tensor or a dict of them; messages call them ``what``.
 
     Raises:
         InvalidArgumentError: a type without times, or another number of times than seeds.
@@ -475,10 +427,10 @@ def check_times(schema: Schema, seeds: Mapping[str, Ids], times: Any) -> dict[st
         if own is None and not len(ids):
             continue
         if not isinstance(own, Tensor) or own.ndim != 1 or len(own) != len(ids):
-            what = f"shape {tuple(own.shape)}" if isinstance(own, Tensor) else repr(own)
+            got = f"shape {tuple(own.shape)}" if isinstance(own, Tensor) else repr(own)
             raise InvalidArgumentError(
-                f"timestamps of {len(ids)} nodes of type {name!r} are a tensor of one time each, "
-                f"got {what}"
+                f"{what} of {len(ids)} nodes of type {name!r} are a tensor of one time each, "
+                f"got {got}"
             )
         dtype = np.float64 if own.is_floating_point() else np.int64
         found[name] = np.ascontiguousarray(own.cpu().numpy(), dtype)

@@ -16,7 +16,7 @@ from torch.utils.data import functional_datapipe
 import dgl.graphbolt as gb
 from aethergraph import _binding as native
 from aethergraph.dgl._arguments import seed_hashes
-from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl._walk import Options, TimesOf, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
@@ -95,7 +95,13 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
                 f"fanouts has one entry per layer, such as [15, 10], got {fanouts!r}"
             )
         schema = graph.schema
-        time_attr = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
+        times = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
+        if node_timestamp_attr_name is not None and edge_timestamp_attr_name is not None:
+            raise UnsupportedError(
+                f"node_timestamp_attr_name = {node_timestamp_attr_name!r} with "
+                f"edge_timestamp_attr_name = {edge_timestamp_attr_name!r}: lists are sorted by one "
+                "of them; give only that one, or take temporal_sample_neighbor over this graph"
+            )
         hops = [
             _by_type(layer_fanouts(schema, fanout, f"fanouts[{at}]"), f"fanouts[{at}]")
             for at, fanout in reversed(list(enumerate(fanouts)))
@@ -103,20 +109,23 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
         options = Options(
             tuple(zip(*hops, strict=True)),
             replace=bool(replace),
-            disjoint=time_attr is not None,
+            disjoint=times is not None,
             layered=True,
             num_threads=graph.num_threads,
         )
         self.graph = graph
-        self._layers = _Layers(graph, options, prob_name, time_attr)
+        self._layers = _Layers(graph, options, prob_name, times)
         super().__init__(datapipe)
 
-    def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> tuple[Any, list[Any]]:
+    def sample_subgraphs(
+        self, seeds: Any, seeds_timestamp: Any, seeds_pre_time_window: Any = None
+    ) -> tuple[Any, list[Any]]:
         """Sample around ``seeds``; GraphBolt calls it for every batch.
 
         Args:
             seeds: ids, or a dict of them by node type.
             seeds_timestamp: what each may see, where the sampler goes by time.
+            seeds_pre_time_window: None: windows are for ``temporal_sample_neighbor``.
 
         Returns:
             ``(input_nodes, subgraphs)``: of the first layer, by type where there are several; one
@@ -125,17 +134,24 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
         Raises:
             OutOfRangeError: a seed that is no node, with its position.
             InvalidArgumentError: no times, or a number of them that does not fit.
+            UnsupportedError: windows.
         """
+        if seeds_pre_time_window is not None:
+            raise UnsupportedError(
+                "seeds_pre_time_window is not supported by sample_neighbor_at_once: take "
+                "temporal_sample_neighbor over this graph"
+            )
         return self._layers.sample(seeds, seeds_timestamp)
 
     @staticmethod
-    def _preprocess(minibatch: Any) -> Any:
-        minibatch = gb.SubgraphSampler._preprocess(minibatch)
-        times = minibatch._seeds_timestamp
-        if times is None and minibatch.seed_nodes is None:
+    def _preprocess(minibatch: Any, *args: Any, **options: Any) -> Any:
+        # Later versions of GraphBolt have more arguments, and no seed_nodes and node_pairs.
+        minibatch = gb.SubgraphSampler._preprocess(minibatch, *args, **options)
+        times, seeds = minibatch._seeds_timestamp, minibatch.seeds
+        by_nodes = getattr(minibatch, "seed_nodes", None) is not None
+        if times is None and not by_nodes:
             _order_by_appearance(minibatch)
-        seeds = minibatch.seeds
-        by_seeds = minibatch.node_pairs is None and minibatch.seed_nodes is None
+        by_seeds = getattr(minibatch, "node_pairs", None) is None and not by_nodes
         if by_seeds and isinstance(times, Tensor) and seeds.ndim == 2:
             # GraphBolt lays the ends out pair by pair, but their times end by end.
             minibatch._seeds_timestamp = times.view(2, -1).T.reshape(-1)
@@ -166,12 +182,12 @@ class _Layers:
     """What a sampler walks; apart from it, because datapipes pickle in a way of their own."""
 
     def __init__(
-        self, graph: SamplingGraph, options: Options, prob: str | None, time_attr: str | None
+        self, graph: SamplingGraph, options: Options, prob: str | None, times: TimesOf | None
     ) -> None:
         self._graph = graph
         self._options = options
         self._prob = prob
-        self._time_attr = time_attr
+        self._times = times
         self._walk: Walk | None = self._make_walk()
 
     def sample(self, seeds: Any, timestamps: Any) -> tuple[Any, list[Any]]:
@@ -179,7 +195,7 @@ class _Layers:
         ids = schema.node_ids(seeds, "nodes")
         parts = seed_hashes(schema, ids)
         times: dict[str, NDArray[Any]] | None = None
-        if self._time_attr is not None:
+        if self._times is not None:
             if timestamps is None:
                 raise InvalidArgumentError(
                     "sampling in time needs a timestamp for each seed: add an item of that name"
@@ -192,7 +208,7 @@ class _Layers:
         return layer_subgraphs(schema, self._walk.sample_layers(ids, key, seed_time=times))
 
     def _make_walk(self) -> Walk:
-        lists = make_lists(self._graph.schema, prob=self._prob, time_attr=self._time_attr)
+        lists = make_lists(self._graph.schema, prob=self._prob, times=self._times)
         return Walk(lists, self._options)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -224,7 +240,7 @@ def _order_by_appearance(minibatch: Any) -> None:
 def _compacted(minibatch: Any) -> Iterator[tuple[str | None, Tensor]]:
     """Local ids with their type, in the order in which GraphBolt puts them together."""
     fields: list[tuple[Any, int | None]] = [(minibatch.compacted_seeds, None)]
-    if minibatch.node_pairs is not None:
+    if getattr(minibatch, "node_pairs", None) is not None:
         fields = [
             (minibatch.compacted_node_pairs, None),
             (minibatch.compacted_negative_srcs, 0),

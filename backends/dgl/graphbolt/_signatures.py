@@ -1,0 +1,74 @@
+"""Arguments as the installed GraphBolt gives them: names and places differ between its versions.
+
+Between 2.1 and 2.5 the first arguments were renamed, and a window went into the middle of those of
+``temporal_sample_neighbors``. So a call is read by the signature of GraphBolt's own method.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import dgl.graphbolt as gb
+
+__all__ = ["SIGNATURES", "Finished", "as_graphbolt", "read_call"]
+
+Result = TypeVar("Result")
+
+#: The signatures of GraphBolt's graph, by method; those that it lacks are not in it.
+SIGNATURES: dict[str, inspect.Signature] = {
+    name: inspect.signature(getattr(gb.FusedCSCSamplingGraph, name))
+    for name in ("sample_neighbors", "sample_layer_neighbors", "temporal_sample_neighbors")
+    if hasattr(gb.FusedCSCSamplingGraph, name)
+}
+
+#: The names here of arguments that were renamed.
+_NAMES = {
+    "seeds": "nodes",
+    "seeds_timestamp": "input_nodes_timestamp",
+    "seeds_pre_time_window": "window",
+    "input_nodes_pre_time_window": "window",
+    "returning_indices_and_original_edge_ids_are_optional": "ids_are_optional",
+}
+
+
+class Finished:
+    """A result that is there, for callers that wait for it."""
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def wait(self) -> Any:
+        """Return the result."""
+        return self._result
+
+
+def as_graphbolt(method: Callable[..., Result]) -> Callable[..., Result | Finished]:
+    """Let a method be called as GraphBolt's of the same name, in the installed version.
+
+    ``async_op=True`` gives an object to ``wait()`` for, whose result is there.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Result | Finished:
+        given = read_call(SIGNATURES[method.__name__], self, *args, **options)
+        waiting = given.pop("async_op", False)
+        result = method(self, **given)
+        return Finished(result) if waiting else result
+
+    return call
+
+
+def read_call(signature: inspect.Signature, *args: Any, **options: Any) -> dict[str, Any]:
+    """Return the arguments of a call, but ``self``, by their names here.
+
+    Raises:
+        TypeError: arguments that the signature does not have, or lacks.
+    """
+    given = dict(signature.bind(*args, **options).arguments)
+    given.pop("self")
+    found = {_NAMES.get(name, name): value for name, value in given.items()}
+    found.pop("ids_are_optional", None)  # they are always there
+    return found
