@@ -20,7 +20,12 @@ Result = TypeVar("Result")
 #: The signatures of GraphBolt's graph, by method; those that it lacks are not in it.
 SIGNATURES: dict[str, inspect.Signature] = {
     name: inspect.signature(getattr(gb.FusedCSCSamplingGraph, name))
-    for name in ("sample_neighbors", "sample_layer_neighbors", "temporal_sample_neighbors")
+    for name in (
+        "sample_neighbors",
+        "sample_layer_neighbors",
+        "temporal_sample_neighbors",
+        "temporal_sample_layer_neighbors",
+    )
     if hasattr(gb.FusedCSCSamplingGraph, name)
 }
 
@@ -51,9 +56,11 @@ def as_graphbolt(method: Callable[..., Result]) -> Callable[..., Result | Finish
     ``async_op=True`` gives an object to ``wait()`` for, whose result is there.
     """
 
+    own = inspect.signature(method)
+
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Result | Finished:
-        given = read_call(SIGNATURES[method.__name__], self, *args, **options)
+        given = read_call(SIGNATURES.get(method.__name__, own), self, *args, **options)
         waiting = given.pop("async_op", False)
         result = method(self, **given)
         return Finished(result) if waiting else result

@@ -238,22 +238,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         Raises:
             UnsupportedError: replacement, or a mix of two seeds.
         """
-        if replace:
-            raise UnsupportedError(
-                "replace = True is not supported by sample_layer_neighbors: take "
-                "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
-            )
-        if seed2_contribution:
-            raise UnsupportedError(
-                f"seed2_contribution = {seed2_contribution!r}: batches do not depend on each other "
-                "here; take batch_dependency=1, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
-            )
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
-        if random_seed is None:
-            key = self._hop_key(seeds)
-        else:
-            key = self.batch_key(int(torch.as_tensor(random_seed).reshape(-1)[0]))
+        key = self._layer_key(seeds, replace, random_seed, seed2_contribution)
         hop = self._whole(seeds, key, probs_name)
         hop.draw_by_source(counts, key)
         return hop.subgraph()
@@ -289,11 +276,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
                 another number of times than nodes.
         """
         schema = self._schema
-        names = TimeNames(node_timestamp_attr_name, edge_timestamp_attr_name)
-        if names == (None, None):
-            raise InvalidArgumentError(
-                "temporal sampling needs node_timestamp_attr_name or edge_timestamp_attr_name"
-            )
+        names = _time_names(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
         times_of = time_option(schema, *names)
         counts = layer_fanouts(schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
@@ -306,9 +289,38 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
                 prob=probs_name, times=times_of, seed_time=times,
             )  # fmt: skip
         hop = self._whole(seeds, key, probs_name)
-        windows = None if window is None else check_times(schema, seeds, window, "windows")
-        hop.keep_in_time(names, times, windows)
+        hop.keep_in_time(names, times, _windows(schema, seeds, window))
         hop.draw(counts, key, bool(replace))
+        return hop.subgraph()
+
+    @as_graphbolt
+    def temporal_sample_layer_neighbors(
+        self,
+        nodes: Any,
+        input_nodes_timestamp: Any,
+        fanouts: Tensor,
+        replace: bool = False,
+        window: Any = None,
+        probs_name: str | None = None,
+        node_timestamp_attr_name: str | None = None,
+        edge_timestamp_attr_name: str | None = None,
+        random_seed: Tensor | None = None,
+        seed2_contribution: float = 0.0,
+    ) -> Any:
+        """In-edges in time, as :meth:`temporal_sample_neighbors`, drawn by their sources.
+
+        Which those are :meth:`sample_layer_neighbors` says, also of the arguments. GraphBolt has
+        it from 2.4 on.
+        """
+        schema = self._schema
+        names = _time_names(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
+        counts = layer_fanouts(schema, fanouts, "fanouts")
+        seeds = self._node_ids(nodes)
+        times = check_times(schema, seeds, input_nodes_timestamp)
+        key = self._layer_key(seeds, replace, random_seed, seed2_contribution)
+        hop = self._whole(seeds, key, probs_name)
+        hop.keep_in_time(names, times, _windows(schema, seeds, window))
+        hop.draw_by_source(counts, key)
         return hop.subgraph()
 
     def in_subgraph(self, nodes: Any) -> Any:
@@ -371,6 +383,27 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         content = [*hop_hashes(self._schema, nodes), *more]
         return self.batch_key(*self._repeats.parts(self.epoch, content))
 
+    def _layer_key(
+        self,
+        nodes: Mapping[str, Ids],
+        replace: bool,
+        random_seed: Tensor | None,
+        seed2_contribution: float,
+    ) -> int:
+        if replace:
+            raise UnsupportedError(
+                "replace = True is not supported by sample_layer_neighbors: take "
+                "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
+            )
+        if seed2_contribution:
+            raise UnsupportedError(
+                f"seed2_contribution = {seed2_contribution!r}: batches do not depend on each other "
+                "here; take batch_dependency=1, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
+            )
+        if random_seed is None:
+            return self._hop_key(nodes)
+        return self.batch_key(int(torch.as_tensor(random_seed).reshape(-1)[0]))
+
     def _node_ids(self, nodes: Any) -> dict[str, Ids]:
         """Return ids by node type; ids without types count through all types."""
         schema, starts = self._schema, self.node_type_offset
@@ -410,6 +443,21 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         found = walk.sample_layers(seeds, key, seed_time=seed_time)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
+
+
+def _time_names(schema: Schema, node_attr: str | None, edge_attr: str | None) -> TimeNames:
+    if node_attr is None and edge_attr is None:
+        raise InvalidArgumentError(
+            "temporal sampling needs node_timestamp_attr_name or edge_timestamp_attr_name"
+        )
+    time_option(schema, node_attr, edge_attr)
+    return TimeNames(node_attr, edge_attr)
+
+
+def _windows(
+    schema: Schema, seeds: Mapping[str, Ids], window: Any
+) -> dict[str, NDArray[Any]] | None:
+    return None if window is None else check_times(schema, seeds, window, "windows")
 
 
 def check_times(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
+from aethergraph.dgl.graphbolt._signatures import Finished
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["SampledSubgraph"]
@@ -21,8 +22,8 @@ class SampledSubgraph(gb.SampledSubgraphImpl):  # type: ignore[misc]
     """A layer of :class:`NeighborSampler`, with the fields of ``gb.SampledSubgraphImpl``."""
 
     def exclude_edges(
-        self, edges: Any, assume_num_node_within_int32: bool = True
-    ) -> SampledSubgraph:
+        self, edges: Any, assume_num_node_within_int32: bool = True, async_op: bool = False
+    ) -> SampledSubgraph | Finished:
         """This layer without the edges between pairs of nodes; its nodes stay.
 
         ``gb.exclude_seed_edges`` calls it.
@@ -31,10 +32,15 @@ class SampledSubgraph(gb.SampledSubgraphImpl):  # type: ignore[misc]
             edges: pairs [n, 2] or ``(sources, destinations)`` in original ids, or a dict of them by
                 edge type where the layer has types.
             assume_num_node_within_int32: not used: ids of any size are told apart.
+            async_op: return an object whose ``wait()`` gives the layer, as GraphBolt from 2.4 on.
 
         Raises:
             InvalidArgumentError: a dict for a layer without types, or the other way round.
         """
+        left = self._without(edges)
+        return Finished(left) if async_op else left
+
+    def _without(self, edges: Any) -> SampledSubgraph:
         typed = isinstance(self.sampled_csc, Mapping)
         if typed != isinstance(edges, Mapping):
             wanted = "a dict by edge type" if typed else "a tensor or a pair of them"
