@@ -9,7 +9,7 @@
     sampler = NeighborSampler([15, 10], prefetch_node_feats=["x"], prefetch_labels=["y"])
     loader = dgl.dataloading.DataLoader(graph, train_nodes, sampler, batch_size=128, shuffle=True)
 
-Works with DGL 2.1 on torch 2.2; see ``docs/dgl.md``.
+Runs with DGL 2.1 on torch 2.2, and is written for later ones too; see ``docs/dgl.md``.
 """
 
 try:

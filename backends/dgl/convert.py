@@ -48,8 +48,9 @@ def from_dgl(
         g: the graph, on any device; its data is copied as far as it has to be.
         layout: ``"both"`` to follow out-edges too.
         keep_order: keep DGL's edge ids, an integer per edge.
-        time_attr: the name of node or edge data to sort lists by, so that one can sample in time;
-            it becomes ``node_time`` or ``edge_time``. None: data of one of these names.
+        time_attr: the name of node or edge data to sort lists by, so that one can sample in time.
+            It keeps its name, and the graph's ``node_time`` or ``edge_time`` is the same values.
+            None: data of one of these names.
 
     Raises:
         InvalidArgumentError: no graph of DGL's, a block, data of a dtype that cannot be stored, a
@@ -97,7 +98,10 @@ def _rows(value: Any) -> Tensor:
 def _take_times(
     nodes: dict[Any, Any], edges: dict[Any, Any], name: str | None
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Take the times to sort by out of the data: those of nodes, and those of edges."""
+    """Return the times to sort by, of nodes and of edges.
+
+    Data that has the graph's own name for them is taken out, other data stays as well.
+    """
     groups = {"node_time": nodes, "edge_time": edges}
     if name is None:
         found = [
@@ -115,7 +119,9 @@ def _take_times(
     for own in found:
         key = own if name is None else name
         taken[own] = {
-            kind: rows.pop(key).numpy() for kind, rows in groups[own].items() if _is_time(rows, key)
+            kind: (rows.pop(key) if key == own else rows[key]).numpy()
+            for kind, rows in groups[own].items()
+            if _is_time(rows, key)
         }
     return taken["node_time"], taken["edge_time"]
 
@@ -144,7 +150,8 @@ def _check_named(groups: dict[str, dict[Any, Any]], name: str, found: list[str])
             )
         if name != own and own in rows:
             raise InvalidArgumentError(
-                f"time_attr = {name!r} becomes {own!r}, which is the name of other data: rename it"
+                f"time_attr = {name!r}: the graph's {own!r} would be these values, but that is the "
+                "name of other data: rename it"
             )
 
 

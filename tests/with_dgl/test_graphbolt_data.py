@@ -283,7 +283,7 @@ def test_a_typed_dataset_folder(tmp_path: Path) -> None:
     timed = load_ondisk_dataset(tmp_path, time_attr="t")
     found = SamplingGraph(timed).temporal_sample_neighbors(
         {"user": torch.arange(40)}, {"user": torch.full((40,), 4)},
-        torch.tensor([-1]), node_timestamp_attr_name="node_time",
+        torch.tensor([-1]), node_timestamp_attr_name="t",
     )  # fmt: skip
     early = np.load(tmp_path / "t.npy")[follows[0]] < 4
     ids = found.original_edge_ids[":".join(FOLLOWS)]

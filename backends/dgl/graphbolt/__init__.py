@@ -11,7 +11,7 @@
     pipe = pipe.fetch_feature(features, node_feature_keys=["x", "y"])
     loader = gb.DataLoader(pipe, num_workers=2)
 
-Works with DGL 2.1; see ``docs/dgl.md``.
+Runs with DGL 2.1, and is written for later ones too; see ``docs/dgl.md``.
 """
 
 from aethergraph.dgl.graphbolt.export import save_ondisk_dataset
@@ -20,6 +20,7 @@ from aethergraph.dgl.graphbolt.files import from_fused_csc, load_ondisk_dataset,
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.graphbolt.sampler import NeighborSampler
 from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
+from aethergraph.dgl.graphbolt.tasks import Tasks, load_ondisk_tasks
 
 __all__ = [
     "EdgeFeature",
@@ -28,8 +29,10 @@ __all__ = [
     "NeighborSampler",
     "SampledSubgraph",
     "SamplingGraph",
+    "Tasks",
     "from_fused_csc",
     "load_ondisk_dataset",
+    "load_ondisk_tasks",
     "save_ondisk_dataset",
     "to_fused_csc",
 ]

@@ -17,7 +17,7 @@ from aethergraph.build.foreign import path_below, read_text, shorten
 from aethergraph.dgl.graphbolt.export import COPY, FLAT
 from aethergraph.errors import InvalidArgumentError, MissingFileError
 
-__all__ = ["Entry", "Metadata", "read_metadata"]
+__all__ = ["Entry", "Metadata", "Task", "read_metadata", "read_tasks"]
 
 _MOST_BYTES: Final = 1 << 20  # of metadata.yaml, which has some thousand
 _MOST_VALUES: Final = 50_000
@@ -45,6 +45,11 @@ class Entry:
         self._fields = fields
         if not isinstance(self.type, (str, type(None))):
             raise InvalidArgumentError(f"{self.where}: type = {shorten(self.type)} is no name")
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """All of them."""
+        return self._fields
 
     @property
     def type(self) -> Any:
@@ -128,18 +133,29 @@ class Metadata(NamedTuple):
     edge_rows: dict[tuple[str | None, str], Entry]
 
 
-def read_metadata(folder: Path) -> Metadata:
-    """What a folder holds.
+def _read_description(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the path of the ``metadata.yaml`` of a folder, and what it says.
 
     Raises:
-        InvalidArgumentError: no such file, or an entry that cannot be; names it and its value.
+        InvalidArgumentError: no such file, or no YAML.
         InputError: a path that leads out of the folder, or a file that is no text.
     """
     config = path_below(folder, "metadata.yaml", folder, "the file")
     if not os.path.isfile(config):
         raise InvalidArgumentError(f"{folder} is no dataset folder: it has no metadata.yaml")
     described = _parse(read_text(config, _MOST_BYTES), config)
-    parts = described.get("graph") if isinstance(described, dict) else None
+    return config, described if isinstance(described, dict) else {}
+
+
+def read_metadata(folder: Path) -> Metadata:
+    """Return what a folder holds.
+
+    Raises:
+        InvalidArgumentError: no such file, or an entry that cannot be; names it and its value.
+        InputError: a path that leads out of the folder, or a file that is no text.
+    """
+    config, described = _read_description(folder)
+    parts = described.get("graph")
     if not isinstance(parts, dict) or not parts.get("nodes") or not parts.get("edges"):
         raise InvalidArgumentError(f"{config} has no graph with nodes and edges")
     nodes = _by_type(_entries(config, "graph.nodes", parts["nodes"]))
@@ -259,6 +275,47 @@ def _add_rows(
             f"{entry.where}: name = {shorten(name)} is that of other rows in {other.where}: give "
             "one of them another name"
         )
+
+
+class Task(NamedTuple):
+    """A task: by name of its sets the items by type, as names and entries, and other fields."""
+
+    sets: dict[str, dict[str | None, list[tuple[str, Entry]]]]
+    fields: dict[str, Any]
+
+
+def read_tasks(folder: Path, names: Collection[str]) -> list[Task]:
+    """Return the tasks of a folder, with their sets of these names.
+
+    Raises:
+        InvalidArgumentError: an entry that cannot be; names it and its value.
+    """
+    config, described = _read_description(folder)
+    found = []
+    for task in _entries(config, "tasks", described.get("tasks") or []):
+        sets = {
+            name: _task_items(config, f"{task.where.removeprefix(f'{config}: ')}.{name}", listed)
+            for name in names
+            if (listed := task.fields.get(name))
+        }
+        rest = {name: value for name, value in task.fields.items() if name not in names}
+        found.append(Task(sets, rest))
+    return found
+
+
+def _task_items(config: Path, where: str, listed: Any) -> dict[str | None, list[tuple[str, Entry]]]:
+    groups = _by_type(_entries(config, where, listed))
+    if None in groups and len(groups) > 1:
+        raise InvalidArgumentError(
+            f"{groups[None].where}: type = None, but others have types: give this one its type, too"
+        )
+    items = {}
+    for at, (name, group) in enumerate(groups.items()):
+        parts = _entries(config, f"{where}[{at}].data", group.need("data"))
+        if not parts:
+            raise InvalidArgumentError(f"{group.where}: data is empty: give it items")
+        items[name] = [(str(part.need("name")), part) for part in parts]
+    return items
 
 
 def _known(types: dict[str | None, Entry]) -> str:

@@ -267,12 +267,8 @@ def _build(
 ) -> Graph | HeteroGraph:
     nodes = {name: dict(node_rows.get(name, {})) for name in counts}
     attrs = {name: dict(edge_rows.get(name, {})) for name in edges}
-    node_time = {name: rows.pop(time_attr) for name, rows in nodes.items() if time_attr in rows}
-    edge_time = {
-        name: rows.pop(time_attr)
-        for name, rows in attrs.items()
-        if not node_time and time_attr in rows
-    }
+    node_time = _take_times(nodes, time_attr, "node_time")
+    edge_time = {} if node_time else _take_times(attrs, time_attr, "edge_time")
     if time_attr is not None and not node_time and not edge_time:
         raise InvalidArgumentError(f"time_attr = {time_attr!r} is no data of nodes or edges")
     if list(edges) == [None]:
@@ -294,6 +290,17 @@ def _build(
     for name, rows in nodes.items():
         typed[str(name)].attrs.update(rows)
     return typed
+
+
+def _take_times(
+    groups: Mapping[str | None, dict[str, Any]], name: str | None, own: str
+) -> dict[str | None, Any]:
+    """Return the times to sort by; data of the graph's own name for them is taken out."""
+    found = {kind: rows[name] for kind, rows in groups.items() if name in rows}
+    if name == own:
+        for kind in found:
+            groups[kind].pop(own)
+    return found
 
 
 def _kind(name: str | None) -> tuple[str, ...]:

@@ -1,0 +1,87 @@
+"""Training, validation and test sets of GraphBolt's on-disk datasets, without their graphs.
+
+Sources followed: ``impl/ondisk_dataset.py`` and ``impl/ondisk_metadata.py`` of ``dgl/graphbolt``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dgl.graphbolt as gb
+from aethergraph._torch.saved import read_tensor
+from aethergraph.build.foreign import decoding, read_npy
+from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata, read_tasks
+
+__all__ = ["Tasks", "load_ondisk_tasks"]
+
+_SETS = ("train_set", "validation_set", "test_set")
+
+#: Item sets by type were renamed in GraphBolt 2.3.
+_BY_TYPE: Any = getattr(gb, "HeteroItemSet", None) or gb.ItemSetDict
+
+
+class Tasks(NamedTuple):
+    """The tasks of a folder, and all nodes of its graph as an item set.
+
+    ``tasks`` are ``gb.OnDiskTask``, with ``metadata``, ``train_set``, ``validation_set`` and
+    ``test_set``. Ids are as in :func:`load_ondisk_dataset`.
+    """
+
+    tasks: list[Any]
+    all_nodes_set: Any
+
+
+def load_ondisk_tasks(path: str | os.PathLike[str]) -> Tasks:
+    """Return the tasks of a folder of ``gb.OnDiskDataset``; neither edges nor features are read.
+
+    Args:
+        path: the folder, with a ``metadata.yaml`` as :func:`load_ondisk_dataset` reads it.
+
+    Raises:
+        InvalidArgumentError: no such folder, or an entry that cannot be; names it and its value.
+        MissingFileError: a file that is not there.
+        InputError: a file that cannot be read, or a path that leads out of the folder.
+    """
+    folder = Path(path)
+    tasks = []
+    for task in read_tasks(folder, _SETS):
+        sets = [_make_set(task.sets.get(name)) for name in _SETS]
+        tasks.append(gb.OnDiskTask(task.fields, *sets))
+    return Tasks(tasks, _all_nodes(read_metadata(folder).counts))
+
+
+def _make_set(items: Mapping[str | None, list[tuple[str, Entry]]] | None) -> Any:
+    """Return an item set, or one by type; None where there are none."""
+    if items is None:
+        return None
+    found = {}
+    for name, parts in items.items():
+        names, entries = zip(*parts, strict=True)
+        found[name] = gb.ItemSet(tuple(map(_read_items, entries)), names=names)
+    return found[None] if None in found else _BY_TYPE(found)
+
+
+def _read_items(entry: Entry) -> Tensor:
+    """Return the items of a file; those of ``in_memory: false`` in numpy's format are mapped."""
+    if entry.choose("format", ("numpy", "torch")) == "torch":
+        return read_tensor(entry.path())
+    path = entry.path()
+    if entry.in_memory:
+        return torch.from_numpy(read_npy(path))
+    with decoding(path):
+        rows = np.load(path, mmap_mode="c", allow_pickle=False)
+    return torch.from_numpy(rows)
+
+
+def _all_nodes(counts: Mapping[str | None, int]) -> Any:
+    sets = {
+        name: gb.ItemSet(torch.tensor(count), names="seed_nodes") for name, count in counts.items()
+    }
+    return sets[None] if None in sets else _BY_TYPE(sets)
