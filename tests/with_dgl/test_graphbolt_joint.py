@@ -60,15 +60,17 @@ def test_every_node_draws_so_many_of_all_types_together(fanout: int, replace: bo
 
 
 @pytest.mark.parametrize("prob", [None, "w"])
-@pytest.mark.parametrize("way", ["neighbors", "replaced", "layer"])
+@pytest.mark.parametrize("way", ["neighbors", "replaced", "layer", "layer replaced"])
 def test_types_come_by_their_share(way: str, prob: str | None) -> None:
     """Of node 5, 8 of 10 edges are from a; by weight 8 of 14."""
     sampling, nodes = SamplingGraph(two_types(), seed=1), {"c": torch.tensor([5])}
     counts = np.zeros(8 + 2)
     for epoch in range(3000):
         sampling.set_epoch(epoch)
-        if way == "layer":
-            layer = sampling.sample_layer_neighbors(nodes, torch.tensor([1]), probs_name=prob)
+        if way.startswith("layer"):
+            layer = sampling.sample_layer_neighbors(
+                nodes, torch.tensor([1]), way == "layer replaced", prob
+            )
         else:
             layer = sampling.sample_neighbors(nodes, torch.tensor([1]), way == "replaced", prob)
         ((from_a,), (from_b,)) = (drawn(layer)[kind] for kind in (FROM_A, FROM_B))
@@ -151,3 +153,18 @@ def test_ids_without_types_count_through_all_types() -> None:
     for wrong in (66, -1):
         with pytest.raises(errors.OutOfRangeError, match=rf"nodes\[1\] = {wrong}"):
             sampling.sample_neighbors(torch.tensor([0, wrong]), torch.tensor([1]))
+
+
+@pytest.mark.parametrize("fanout", [torch.tensor([5]), torch.tensor([3, 4]), torch.tensor([-1])])
+def test_layers_with_replacement(fanout: torch.Tensor) -> None:
+    sampling, nodes = SamplingGraph(two_types(), seed=3), {"c": torch.arange(6)}
+    found = drawn(sampling.sample_layer_neighbors(nodes, fanout, True))
+    everything = drawn(sampling.in_subgraph(nodes))
+    totals = [len(found[FROM_A][at]) + len(found[FROM_B][at]) for at in range(6)]
+    assert totals == [at + 5 if fanout[0] < 0 else int(fanout.sum()) for at in range(6)]
+    for kind, lists in found.items():
+        assert all(
+            set(own) <= set(whole) for own, whole in zip(lists, everything[kind], strict=True)
+        )
+    if len(fanout) == 2:
+        assert [len(own) for own in found[FROM_B]] == [4] * 6  # of two edges each

@@ -211,10 +211,6 @@ CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
         lambda: at_once(typed_bolt(), [3]),
         "fanouts[0] = 3", "take sample_neighbor over this graph",
     ),
-    "layers with replacement": (
-        lambda: bolt().sample_layer_neighbors(NODES, FANOUT, True),
-        "replace = True", "to_fused_csc(graph)",
-    ),
     "two times at once": (
         lambda: at_once(
             bolt(), [3], node_timestamp_attr_name="y", edge_timestamp_attr_name="p"

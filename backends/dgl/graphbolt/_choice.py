@@ -128,25 +128,36 @@ class Hop:
 
         self._take_groups(counts, pick)
 
-    def draw_by_source(self, counts: tuple[int, ...] | int, key: int) -> None:
+    def draw_by_source(self, counts: tuple[int, ...] | int, key: int, replace: bool) -> None:
         """Draw the edges whose sources have the least numbers, as LABOR does.
 
         Args:
             counts: as in :meth:`draw`.
             key: decides the numbers, with the ids of the sources.
+            replace: draw one edge after the other, by other numbers each time.
         """
         kinds = self._schema.own_etypes
+
+        def numbers_of(group: list[int], key: int) -> list[NDArray[Any]]:
+            found = []
+            for i in group:
+                # Sources of two types that meet in a list must not have the same numbers.
+                own = key if len(group) == 1 else mix_key(key, hash_name(kinds[i][0]))
+                found.append(node_numbers(self._node[kinds[i][0]][self._row[i]], own))
+            return found
 
         def pick(group: list[int], fanout: int) -> list[Ids]:
             parts = self._candidates(group)
             if fanout < 0:
                 return [np.arange(len(part.col)) for part in parts]
-            numbers = []
-            for i in group:
-                # Sources of two types that meet in a list must not have the same numbers.
-                own = key if len(group) == 1 else mix_key(key, hash_name(kinds[i][0]))
-                numbers.append(node_numbers(self._node[kinds[i][0]][self._row[i]], own))
-            return _least(parts, numbers, fanout)
+            if not replace:
+                return _least(parts, numbers_of(group, key), fanout)
+            draws = [[np.empty(0, np.int64)] for _ in parts]
+            for place in range(fanout):
+                numbers = [-np.log1p(-own) for own in numbers_of(group, mix_key(key, place))]
+                for own, part in zip(draws, _least(parts, numbers, 1), strict=True):
+                    own.append(part)
+            return [np.sort(np.concatenate(own)) for own in draws]
 
         self._take_groups(counts, pick)
 

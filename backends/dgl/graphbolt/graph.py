@@ -228,7 +228,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
         Args:
             nodes, fanouts: as in :meth:`sample_neighbors`.
-            replace: False.
+            replace: draw with replacement: by other numbers for each draw.
             probs_name: the name of edge data: numbers are divided by it, so that edges of more
                 weight come more often, those of 0 never; a mask of dtype bool will do.
             random_seed: integers [1 or 2], of which the first decides the numbers instead of the
@@ -236,13 +236,13 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             seed2_contribution: 0: numbers that two seeds mix (``batch_dependency``) are not there.
 
         Raises:
-            UnsupportedError: replacement, or a mix of two seeds.
+            UnsupportedError: a mix of two seeds.
         """
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
-        key = self._layer_key(seeds, replace, random_seed, seed2_contribution)
+        key = self._layer_key(seeds, random_seed, seed2_contribution)
         hop = self._whole(seeds, key, probs_name)
-        hop.draw_by_source(counts, key)
+        hop.draw_by_source(counts, key, bool(replace))
         return hop.subgraph()
 
     @as_graphbolt
@@ -317,10 +317,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         counts = layer_fanouts(schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
         times = check_times(schema, seeds, input_nodes_timestamp)
-        key = self._layer_key(seeds, replace, random_seed, seed2_contribution)
+        key = self._layer_key(seeds, random_seed, seed2_contribution)
         hop = self._whole(seeds, key, probs_name)
         hop.keep_in_time(names, times, _windows(schema, seeds, window))
-        hop.draw_by_source(counts, key)
+        hop.draw_by_source(counts, key, bool(replace))
         return hop.subgraph()
 
     def in_subgraph(self, nodes: Any) -> Any:
@@ -386,15 +386,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     def _layer_key(
         self,
         nodes: Mapping[str, Ids],
-        replace: bool,
         random_seed: Tensor | None,
         seed2_contribution: float,
     ) -> int:
-        if replace:
-            raise UnsupportedError(
-                "replace = True is not supported by sample_layer_neighbors: take "
-                "sample_neighbors, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
-            )
         if seed2_contribution:
             raise UnsupportedError(
                 f"seed2_contribution = {seed2_contribution!r}: batches do not depend on each other "
