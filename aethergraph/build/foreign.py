@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from aethergraph import _binding as native
 from aethergraph._memory import available_memory, format_size
 from aethergraph._npy import check_array, header_extent, map_npy, parse_header, read_npy_header
-from aethergraph.build.source import Field, InputError, PathLike, check_readable
-from aethergraph.build.tables import first_bad_id
+from aethergraph.build.source import Field, InputError, PathLike, check_readable, first_bad_id
 from aethergraph.build.text import TextTable
 from aethergraph.errors import AetherError, OutOfMemoryError, StorageError
 
