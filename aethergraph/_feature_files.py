@@ -50,6 +50,14 @@ class Origin:
         """The same rows of the same file, kept in another way."""
         return Origin(self.path, self.kind, self.number, storage, self.fingerprint, cache)
 
+    def is_same_section(self, other: Origin) -> bool:
+        """Whether both are the same array of a graph file, as it is."""
+        return all(
+            (own.kind, own.storage, own.cache) == ("graph", "mmap", None) for own in (self, other)
+        ) and (self.path, self.number, self.fingerprint) == (
+            other.path, other.number, other.fingerprint,
+        )  # fmt: skip
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Origin, (
             self.path, self.kind, self.number, self.storage, self.fingerprint, self.cache,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -14,6 +14,7 @@ from aethergraph._arrays import as_ids, describe_range, empty, to_array
 from aethergraph._bfloat16 import bfloat16_to_float32
 from aethergraph._options import as_list
 from aethergraph._row_plan import RowPlan
+from aethergraph._value_columns import ValueColumn
 from aethergraph.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -21,13 +22,16 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 
-__all__ = ["RowTable"]
+__all__ = ["NativeTable", "RowTable"]
+
+#: Rows in memory or mapped; of a file, through a cache; or of a graph file, within its budget.
+NativeTable: TypeAlias = native.NativeRows | native.FileRows | ValueColumn
 
 
 class RowTable:
     """What a :class:`FeatureStore` answers about its rows; it says where they are."""
 
-    _rows: native.NativeRows | native.FileRows | None
+    _rows: NativeTable | None
     _array: NDArray[Any] | None
     _code: int
     _guard: native.FileGuard | None
@@ -122,11 +126,21 @@ class RowTable:
         """Native code of the dtype."""
         return self._code
 
-    def native_rows(self) -> native.NativeRows | native.FileRows:
+    def native_rows(self) -> NativeTable:
         """The native handle; raises ClosedError after :meth:`close`."""
         if self._rows is None:
             raise ClosedError(f"{self!r} was closed")
         return self._rows
+
+    @property
+    def reads_pages(self) -> bool:
+        """Whether these are rows of a graph file that its budget has no room for.
+
+        Gathers that are known ahead read them together, by :meth:`plan`. Where there is room, they
+        are loaded by this call.
+        """
+        rows = self._rows
+        return isinstance(rows, ValueColumn) and rows.hold() is None
 
     # ---- rows ----------------------------------------------------------------------------
 
@@ -172,7 +186,7 @@ class RowTable:
 
     def _result(
         self,
-        rows: native.NativeRows | native.FileRows,
+        rows: NativeTable,
         count: int,
         out: NDArray[Any] | None,
         dtype: DTypeLike | str | None,
@@ -220,7 +234,7 @@ class RowTable:
             UnsupportedError: the rows are mapped or in memory.
         """
         rows = self.native_rows()
-        if not isinstance(rows, native.FileRows):
+        if isinstance(rows, native.NativeRows):
             raise UnsupportedError(
                 f"{self!r} has no cache to plan for: only storage='uring' has one"
             )

@@ -293,7 +293,7 @@ class GraphReader:
                     f"{self.path}: the array {meta.name!r} has {meta.shape[0]} rows instead of "
                     f"{rows}"
                 )
-            table[meta.name] = FeatureStore.from_section(self.table, number)
+            table[meta.name] = FeatureStore.from_section(self.table, number, self.paging)
 
 
 def _is_int64(times: NDArray[Any] | None) -> bool:

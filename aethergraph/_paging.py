@@ -1,15 +1,23 @@
 """Adjacency that stays in its file: who reads it, and what its memory budget goes to.
 
-budget  | index | values | windows |       samples at once         |
-          |       |        |         how many, says sampling/groups.py
-          |       |        four buffers that pages are read into
-          |       rows of weights and times that are gathered
+budget  | index | kept pages | columns | windows |     samples at once       |
+          |       |            |         |         how many, says sampling/groups.py
+          |       |            |         four buffers that pages are read into
+          |       |            weights, times and other short rows, held whole if there is room
+          |       of lists, those that single samples use most
           offsets of all lists, and of blocks of compressed ids: themselves compressed
+
+It is one pool. A column is given room when it is first used: what pages of lists may come to take
+and the least that sampling needs stay free, all else is there for columns. From then on groups of
+samples become smaller by it; until they have, the column is read by page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +26,7 @@ from numpy.typing import NDArray
 from aethergraph import _binding as native
 from aethergraph._holdings import Holdings
 from aethergraph._memory import available_memory, format_size, parse_size
+from aethergraph._value_columns import ValueColumn
 from aethergraph.errors import FileChangedError, InvalidArgumentError
 
 __all__ = ["Paging"]
@@ -27,8 +36,10 @@ _WINDOWS = 4
 _WINDOW_LEAST, _WINDOW_MOST = 256 << 10, 2 << 20
 #: What sampling at all takes besides.
 _SAMPLES_LEAST = 16 << 20
-#: What gathering rows of a vector of values takes.
-_ROWS_LEAST, _ROWS_MOST = 1 << 20, 16 << 20
+#: What sorting the positions of a gather takes, and the part of the budget that is.
+_SPANS_LEAST, _SPANS_MOST, _SPANS_PART = 1 << 20, 16 << 20, 32
+#: Pages that are kept need so much besides.
+_PAGE, _PAGE_EXTRA = 4096, 8
 _HEAD = 4096
 
 
@@ -48,11 +59,20 @@ class Paging:
             budget = min(DEFAULT_BUDGET, available_memory() // 2)
         self.budget = parse_size(budget)
         self._file = file.array(0, (file.size,), np.dtype(np.uint8))
-        self._rows = dict[int, native.FileRows]()
+        self._columns = dict[int, ValueColumn]()
+        #: Bytes by offset of the columns that have room, whether they are loaded or not yet.
+        self._given = dict[int, int]()
+        self._refused = set[int]()
+        # Only tried: who does not get it reads by page. A child may be forked with it locked.
+        self._loading = threading.Lock()
+        self._staging = deque[native.NativeStaging]()  # append and pop are atomic
         self.index_bytes = 0
+        self._list_pages = 0
         self._topologies = list[native.NativeTopology]()
         #: What groups of samples hold, of all samplers of the graph.
         self.groups = Holdings()
+        #: What loaders hold of completed samples whose values are read together.
+        self.ahead = Holdings()
         self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
         self.window_bytes -= self.window_bytes % 4096
 
@@ -82,6 +102,7 @@ class Paging:
         topology = native.NativeTopology.paged(arrays, num_minor, guard, place, task)
         self.index_bytes += topology.memory
         self._topologies.append(topology)
+        self._list_pages += arrays[1].nbytes // _PAGE + 2
         return topology
 
     def offset_of(self, array: NDArray[Any]) -> int | None:
@@ -91,37 +112,120 @@ class Paging:
         offset = native.address_of(array) - native.address_of(self._file)
         return offset if 0 <= offset <= self._file.nbytes - array.nbytes else None
 
-    def values_of(self, array: NDArray[Any]) -> native.NativeValues | None:
-        """A mapped vector of numbers, for samplers to read from the file; None as above."""
+    def values_of(
+        self, array: NDArray[Any], ids_of: native.NativeTopology | None = None
+    ) -> native.NativeValues | None:
+        """A mapped vector of numbers, for samplers to read from the file; None as above.
+
+        Args:
+            array: the vector.
+            ids_of: the lists whose ids it has.
+        """
         offset = self.offset_of(array)
         if offset is None or array.ndim != 1 or array.itemsize not in (4, 8) or offset % 64:
             return None
-        return native.NativeValues(self.reader, offset, len(array), array.itemsize)
+        if ids_of is None:
+            column = self.column_of(array)
+            return None if column is None else column.values
+        return native.NativeValues(self.reader, offset, len(array), array.itemsize, ids_of)
 
-    def rows_of(self, array: NDArray[Any]) -> native.FileRows | None:
-        """The items of a mapped array, to be gathered past the page cache; None as above.
+    def held(self, array: NDArray[Any]) -> NDArray[Any] | None:
+        """A mapped column in memory, read now if it was not; None if there is no room for it."""
+        column = self.column_of(array)
+        return None if column is None else column.hold()
 
-        They take a little of the budget from their first use on.
+    def column_of(self, array: NDArray[Any], code: int | None = None) -> ValueColumn | None:
+        """The short rows of a mapped array, to be gathered past the page cache; None as above.
+
+        Args:
+            array: the rows.
+            code: of their dtype, where it is not that of the array.
         """
         offset = self.offset_of(array)
-        if offset is None:
+        if offset is None or offset % 64 or not ValueColumn.takes(array):
             return None
-        if offset not in self._rows:
-            size = min(max(self.budget // 64, _ROWS_LEAST), _ROWS_MOST)
-            code = native.dtype_code(array.dtype)
-            self._rows[offset] = native.FileRows(
-                self.reader.path, offset, array.shape, code, size, tier=self.reader.tier
-            )
-        return self._rows[offset]
+        if offset not in self._columns:
+            own = native.dtype_code(array.dtype) if code is None else code
+            self._columns.setdefault(offset, ValueColumn(self, array, offset, own))
+        return self._columns[offset]
+
+    # ---- memory of columns -----------------------------------------------------------------
+
+    def hold(self, column: ValueColumn) -> None:
+        """Load ``column`` if there is room for it, and nobody loads one at this moment."""
+        if column.offset in self._refused or not self._loading.acquire(blocking=False):
+            return
+        try:
+            if column.offset not in self._given and not self._give_room(column):
+                self._refused.add(column.offset)
+                return
+            if column.held is None and column.nbytes <= self._unused:
+                column.load()
+        finally:
+            self._loading.release()
+
+    def _give_room(self, column: ValueColumn) -> bool:
+        """Room for all of ``column``, or if that is too much, for some pages of it."""
+        room = self._sampling_bytes - self._most_kept - max(
+            _SAMPLES_LEAST, self._sampling_bytes // 8
+        )
+        room -= sum(self._given.values())
+        if column.nbytes > room:
+            column.keep_pages(max(0, room // 4))
+            self._given[column.offset] = max(0, room // 4)
+            return False
+        self._given[column.offset] = column.nbytes
+        return True
+
+    @contextmanager
+    def staging(self) -> Iterator[native.NativeStaging]:
+        """Lend memory to gather values with."""
+        try:
+            staging = self._staging.pop()
+        except IndexError:
+            spans = min(max(self.budget // _SPANS_PART, _SPANS_LEAST), _SPANS_MOST)
+            staging = native.NativeStaging(_WINDOW_LEAST, spans)
+        try:
+            yield staging
+        finally:
+            self._staging.append(staging)
 
     @property
     def value_bytes(self) -> int:
-        """What gathering values takes."""
-        return sum(rows.stats().budget for rows in self._rows.values())
+        """What columns take, and gathering from them."""
+        columns = sum(column.memory for column in list(self._columns.values()))
+        return columns + sum(staging.counts().memory for staging in list(self._staging))
+
+    @property
+    def _promised(self) -> int:
+        """What columns that are not loaded yet will take."""
+        promised = 0
+        for offset in list(self._given):
+            column = self._columns[offset]
+            if offset not in self._refused and column.held is None:
+                promised += column.nbytes
+        return promised
+
+    @property
+    def _sampling_bytes(self) -> int:
+        return self.budget - self.index_bytes - _WINDOWS * self.window_bytes
+
+    @property
+    def _most_kept(self) -> int:
+        """What pages of lists may come to take."""
+        return min(self._list_pages * (_PAGE + _PAGE_EXTRA), max(0, self._sampling_bytes // 2))
+
+    @property
+    def _unused(self) -> int:
+        """What nobody has at this moment."""
+        taken = self.kept_bytes + self.value_bytes + self.groups.total + self.ahead.total
+        return self._sampling_bytes - taken
+
+    # ---- memory of lists and samples -------------------------------------------------------
 
     def keep_pages(self) -> None:
         """Call when all lists are open: each may keep pages, by its share of the edges."""
-        room = max(0, self.sample_room_of(1) // 2)
+        room = max(0, self._sampling_bytes // 2)
         edges = sum(topology.num_edges for topology in self._topologies)
         for topology in self._topologies:
             topology.keep_pages(room * topology.num_edges // max(1, edges))
@@ -146,7 +250,8 @@ class Paging:
 
     @property
     def _group_bytes(self) -> int:
-        return self.budget - self.index_bytes - self.kept_bytes - self.value_bytes
+        others = self.kept_bytes + self.value_bytes + self._promised + self.ahead.total
+        return self.budget - self.index_bytes - others
 
     def check_budget(self) -> None:
         """Call when all lists are open.

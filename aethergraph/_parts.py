@@ -75,6 +75,17 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         label = f"{self.kind}_attrs[{name!r}]"
         self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
 
+    def restore(self, stores: Mapping[str, FeatureStore]) -> None:
+        """Replace all by what a pickle had; what is the file's stays the graph's own.
+
+        A graph that reads its lists from the file reads short rows with them, within one budget.
+        """
+        own = self._stores
+        self._stores = {
+            name: own[name] if name in own and own[name].is_same_rows(store) else store
+            for name, store in stores.items()
+        }
+
     def __delitem__(self, name: str) -> None:
         self._require(name)
         del self._stores[name]
@@ -212,8 +223,8 @@ class NodeParts:
         self.node_attrs = AttributeTable("node", self.num_nodes)
 
     def set_node_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all attributes."""
-        self.node_attrs = AttributeTable("node", self.num_nodes, stores)
+        """Replace all attributes by those of a pickle."""
+        self.node_attrs.restore(stores)
 
     def pack_nodes(self) -> tuple[Any, ...]:
         """All but the attributes, for a pickle."""
@@ -252,8 +263,8 @@ class EdgeParts:
         self.edge_attrs = AttributeTable("edge", self.num_edges)
 
     def set_edge_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all attributes."""
-        self.edge_attrs = AttributeTable("edge", self.num_edges, stores)
+        """Replace all attributes by those of a pickle."""
+        self.edge_attrs.restore(stores)
 
     def pack_edges(self) -> tuple[Any, ...]:
         """All but the attributes, for a pickle."""
@@ -316,7 +327,7 @@ def _value_stores(
     """Stores over mapped arrays; where there is ``paging``, it reads what is gathered."""
     return {
         name: FeatureStore.from_mapped(
-            array, guard, None if paging is None else paging.rows_of(array)
+            array, guard, None if paging is None else paging.column_of(array)
         )
         for name, array in named.items()
         if array is not None

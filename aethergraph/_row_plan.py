@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
+from aethergraph._value_columns import ReadAhead, ValueColumn
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 
 __all__ = ["RowPlan"]
@@ -27,14 +28,14 @@ class RowPlan:
     """
 
     def __init__(
-        self, rows: native.FileRows, lists: Sequence[Ids], result: Result, num_rows: int
+        self, rows: native.FileRows | ValueColumn, lists: Sequence[Ids], result: Result, num_rows: int
     ) -> None:
         self._rows = rows
         self._result = result
         self._ends = np.cumsum([len(ids) for ids in lists], dtype=np.uint64)
         self._ids = np.concatenate(lists) if lists else np.empty(0, np.int64)
         try:
-            self._plan: native.NativePlan | None = native.NativePlan(rows, self._ids, self._ends)
+            self._plan: native.NativePlan | ReadAhead | None = rows.plan(self._ids, self._ends)
         except OutOfRangeError as error:
             raise self._name_list(error, num_rows) from None
         self._stats = self._plan.stats()
@@ -132,7 +133,7 @@ class RowPlan:
             return True
 
     def _serve(
-        self, plan: native.NativePlan, out: NDArray[Any] | None, dtype: DTypeLike | str | None
+        self, plan: native.NativePlan | ReadAhead, out: NDArray[Any] | None, dtype: DTypeLike | str | None
     ) -> NDArray[Any]:
         result, code = self._result(self._rows, len(self._next_list()), out, dtype)
         try:
@@ -152,7 +153,7 @@ class RowPlan:
         begin = int(self._ends[self._next - 1]) if self._next else 0
         return self._ids[begin : int(self._ends[self._next])]
 
-    def _open(self) -> native.NativePlan:
+    def _open(self) -> native.NativePlan | ReadAhead:
         if self._next == len(self._ends):
             raise ClosedError(f"all {len(self._ends)} lists of this plan have been gathered")
         if self._plan is None:

@@ -24,7 +24,7 @@ from aethergraph._feature_files import (
     verify,
 )
 from aethergraph._feature_rows import as_rows, as_tensor
-from aethergraph._feature_table import RowTable
+from aethergraph._feature_table import NativeTable, RowTable
 from aethergraph._hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph._npy import identity
 from aethergraph._storage import (
@@ -38,6 +38,10 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from aethergraph._paging import Paging
+    from aethergraph._value_columns import ValueColumn
 
 __all__ = ["FeatureStore", "Storage"]
 
@@ -109,7 +113,7 @@ class FeatureStore(RowTable):
     @classmethod
     def _over(
         cls,
-        rows: native.NativeRows | native.FileRows,
+        rows: NativeTable,
         shape: tuple[int, ...],
         origin: Origin | None,
         storage: str,
@@ -209,16 +213,28 @@ class FeatureStore(RowTable):
         return cls._over(rows, found.array.shape, origin, "uring")
 
     @classmethod
-    def from_section(cls, table: SectionTable, number: int) -> FeatureStore:
-        """Array ``number`` of an open graph file (for the graph reader)."""
-        return cls._map(find_section(table, number))
+    def from_section(
+        cls, table: SectionTable, number: int, paging: Paging | None = None
+    ) -> FeatureStore:
+        """Array ``number`` of an open graph file (for the graph reader).
+
+        Short rows are read by ``paging``, if it is there; the array is there for all else.
+        """
+        found = find_section(table, number)
+        array, code, guard, origin, _ = found
+        column = None if paging is None else paging.column_of(array, code)
+        if column is None:
+            return cls._map(found)
+        self = cls._over(column, array.shape, origin, "uring")
+        self._array, self._guard = read_only(array), guard
+        return self
 
     @classmethod
     def from_mapped(
         cls,
         array: NDArray[Any],
         guard: native.FileGuard | None,
-        rows: native.FileRows | None = None,
+        rows: ValueColumn | None = None,
     ) -> FeatureStore:
         """Wrap an array of an open file (None: of memory), which ``guard`` watches.
 
@@ -282,6 +298,11 @@ class FeatureStore(RowTable):
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
         return self._rows is None
+
+    def is_same_rows(self, other: FeatureStore) -> bool:
+        """Whether ``other`` has the same rows of the same graph file, without a cache of its own."""
+        mine, its = self._origin, other._origin
+        return mine is not None and its is not None and mine.is_same_section(its)
 
     def tensor(self) -> Any:
         """All rows as a torch tensor over the same memory, without a copy.
@@ -416,7 +437,7 @@ class FeatureStore(RowTable):
             UnsupportedError: the rows are mapped or in memory: the system reads them, or nobody.
         """
         rows = self.native_rows()
-        if not isinstance(rows, native.FileRows):
+        if isinstance(rows, native.NativeRows):
             raise UnsupportedError(f"{self!r} has no statistics: only storage='uring' has")
         return rows.stats()
 

@@ -155,6 +155,10 @@ class FileRows:
         if code:
             raise_error(code, err, self.path)
 
+    def plan(self, ids: NDArray[np.int64], ends: NDArray[np.uint64]) -> NativePlan:
+        """Announce gathers; the arguments are those of :class:`NativePlan`."""
+        return NativePlan(self, ids, ends)
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """An array that rows can be read into directly, or None where that gains nothing."""
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

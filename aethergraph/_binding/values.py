@@ -1,25 +1,135 @@
-"""Numbers that stay in a file, for samplers (``store/values``)."""
+"""Numbers that stay in a file, for samplers and to be gathered (``store/values``)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph._binding.core import ffi, lib, new_error, raise_error
 from aethergraph._binding.io import FileReader
+from aethergraph._binding.tasks import Task, lend
+from aethergraph._binding.topology import NativeTopology
+
+#: The largest value that can be read; every size is a power of two.
+MOST_VALUE_BYTES: Final = 64
 
 
-class NativeValues:
-    """``count`` numbers of ``item_bytes`` (4 or 8) at ``offset`` of a file. Immutable."""
+class StagingCounts(NamedTuple):
+    """What was read with the memory of a :class:`NativeStaging`, and the bytes that it holds."""
 
-    __slots__ = ("_reader", "handle")
+    reads: int
+    bytes: int
+    memory: int
+
+
+class NativeStaging:
+    """Memory that values are gathered with; used by one thread at a time.
+
+    Args:
+        window_bytes: of each of the four buffers that pages are read into.
+        span_bytes: for sorting, at most.
+    """
+
+    __slots__ = ("handle",)
 
     handle: Any
 
-    def __init__(self, reader: FileReader, offset: int, count: int, item_bytes: int) -> None:
-        self._reader = reader  # the core borrows it
+    def __init__(self, window_bytes: int, span_bytes: int) -> None:
+        out, err = ffi.new("aether_staging **"), new_error()
+        code = lib.aether_staging_create(window_bytes, span_bytes, out, err)
+        if code:
+            raise_error(code, err)
+        self.handle = ffi.gc(out[0], lib.aether_staging_destroy)
+
+    def counts(self) -> StagingCounts:
+        """Counts since it was made."""
+        numbers = ffi.new("uint64_t[3]")
+        lib.aether_staging_count(self.handle, numbers, numbers + 1, numbers + 2)
+        return StagingCounts(*map(int, numbers))
+
+
+class NativeValues:
+    """Values of a file that may keep pages of it. Threads may share it.
+
+    Args:
+        reader: reads the file.
+        offset: of value 0, a multiple of 64.
+        count: of values.
+        item_bytes: a power of two up to :data:`MOST_VALUE_BYTES`. Samplers take 4 and 8.
+        ids_of: lists whose plain ids these are; the pages that they keep are used.
+    """
+
+    __slots__ = ("_ids_of", "_reader", "handle")
+
+    handle: Any
+
+    def __init__(
+        self,
+        reader: FileReader,
+        offset: int,
+        count: int,
+        item_bytes: int,
+        ids_of: NativeTopology | None = None,
+    ) -> None:
+        self._reader = reader  # the core borrows both
+        self._ids_of = ids_of
         out = ffi.new("aether_values **")
         err = new_error()
         code = lib.aether_values_open(reader.handle, offset, count, item_bytes, out, err)
         if code:
             raise_error(code, err)
         self.handle = ffi.gc(out[0], lib.aether_values_close)
+        if ids_of is not None:
+            code = lib.aether_values_share_pages(self.handle, ids_of.handle, err)
+            if code:
+                raise_error(code, err)
+
+    def keep_pages(self, nbytes: int) -> None:
+        """Keep the pages that are used most, within ``nbytes``; once, before values are read."""
+        err = new_error()
+        code = lib.aether_values_keep_pages(self.handle, nbytes, err)
+        if code:
+            raise_error(code, err)
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the pages that are kept by now."""
+        return int(lib.aether_values_kept(self.handle))
+
+    def gather(
+        self,
+        positions: NDArray[np.int64],
+        out: NDArray[Any],
+        staging: NativeStaging,
+        *,
+        learn: bool,
+        task: Task | None = None,
+    ) -> None:
+        """Write value ``positions[i]`` to place ``i`` of ``out``, reading each page once.
+
+        Args:
+            positions: contiguous.
+            out: contiguous and writable, room for as many values.
+            staging: nobody else uses it meanwhile.
+            learn: from this call which pages are used most.
+            task: of the long call that this one is part of.
+
+        Raises:
+            OutOfRangeError: a position that is none, with its place.
+            FileChangedError, StorageError: the file could not be read.
+        """
+        err = new_error()
+        lib.aether_staging_learn(staging.handle, learn)
+        code = lib.aether_values_gather(
+            self.handle,
+            ffi.from_buffer("uint64_t[]", positions),
+            len(positions),
+            ffi.from_buffer(out),
+            staging.handle,
+            lend(task, out.nbytes),
+            err,
+        )
+        if code:
+            raise_error(code, err, self._reader.path)

@@ -130,32 +130,44 @@ def make_relation(
         if values is not None:  # the core takes their length on trust
             count = topology.num_minor if values.of_nodes else topology.num_edges
             check_length(values.array, count, what, "what they belong to")
+    drawn = [_find_array(graph.paging, values) for values in (weights, times)]
     return native.NativeRelation(
         topology,
         source,
         to,
-        weights=None if weights is None else weights.array,
-        times=None if times is None else times.array,
+        weights=drawn[0],
+        times=drawn[1],
         node_times=times is not None and times.of_nodes,
         guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
         sums=None if weights is None else _find_sums(graph, layout, weights),
-        in_file=_find_in_file(graph.paging, topology, weights, times),
+        in_file=_find_in_file(
+            graph.paging, topology, *drawn, times is not None and times.of_nodes
+        ),
     )
+
+
+def _find_array(paging: Paging | None, values: Values | None) -> NDArray[Any] | None:
+    """The values in memory where the budget has room for them, else as they are."""
+    if values is None or paging is None:
+        return None if values is None else values.array
+    held = paging.held(values.array)
+    return values.array if held is None else held
 
 
 def _find_in_file(
     paging: Paging | None,
     topology: native.NativeTopology,
-    weights: Values | None,
-    times: Values | None,
+    weights: NDArray[Any] | None,
+    times: NDArray[Any] | None,
+    node_times: bool,
 ) -> native.ValuesInFile | None:
     """What is mapped from the file of lists that stay there; edge ids must be positions."""
     if paging is None or topology.edge_ids is not None:
         return None
-    own = [None if v is None else paging.values_of(v.array) for v in (weights, times)]
+    own = [None if values is None else paging.values_of(values) for values in (weights, times)]
     ids = None
-    if times is not None and times.of_nodes and isinstance(topology.indices, np.ndarray):
-        ids = paging.values_of(topology.indices)
+    if node_times and isinstance(topology.indices, np.ndarray):
+        ids = paging.values_of(topology.indices, topology)
     return native.ValuesInFile(own[0], own[1], ids)
 
 

@@ -738,11 +738,33 @@ int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_
 int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err);
 uint64_t aether_topology_kept(const aether_topology *t);
 
-/* For samplers of such lists (aether_relation): `count` values of 4 or 8 bytes at `offset` (a multiple of 64)
- * of a file. Borrows `io`. */
+/* `count` values of `item_bytes` (a power of two up to 64) at `offset` (a multiple of 64) of a file. Samplers
+ * of such lists take those of 4 or 8 bytes (aether_relation). Borrows `io`. */
 int aether_values_open(aether_io *io, uint64_t offset, uint64_t count, uint32_t item_bytes,
                        aether_values **out, aether_error *err);
 void aether_values_close(aether_values *values);
+
+/* The pages that are used most are kept, as those of a topology, from now on; one thread does it, once. Or, of
+ * ids of lists: the pages that the topology, which must live longer, keeps are used. */
+int aether_values_keep_pages(aether_values *values, uint64_t bytes, aether_error *err);
+int aether_values_share_pages(aether_values *values, const aether_topology *t, aether_error *err);
+uint64_t aether_values_kept(const aether_values *values);
+
+/* Memory of one caller's aether_values_gather calls, kept from call to call: four windows of `window_bytes`
+ * and up to `span_bytes` for sorting. `learn`: from these calls which pages are used most. */
+typedef struct aether_staging aether_staging;
+int aether_staging_create(uint64_t window_bytes, uint64_t span_bytes, aether_staging **out,
+                          aether_error *err);
+void aether_staging_destroy(aether_staging *staging);
+void aether_staging_learn(aether_staging *staging, int learns);
+/* What its calls have read so far, and the bytes that it holds. */
+void aether_staging_count(const aether_staging *staging, uint64_t *reads, uint64_t *bytes, uint64_t *memory);
+
+/* Values number positions[0..n) to `out`, in that order. Each page that they lie on is read once; where so
+ * many positions lie so far apart that sorting them takes more than `span_bytes`, once for each part of them
+ * that does not. */
+int aether_values_gather(const aether_values *values, const uint64_t *positions, uint64_t n, void *out,
+                         aether_staging *staging, aether_task *task, aether_error *err);
 
 /* ---- rows of a file ------------------------------------------------------ */
 

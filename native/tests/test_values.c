@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "io_file.h"
 #include "sample/turns.h"
+#include "store/windows.h"
 
 #define COUNT 20000u
 #define AT    128u
@@ -144,8 +145,136 @@ TEST(what_does_not_lie_in_the_file_is_refused) {
     CHECK_CODE(aether_values_open(io, AT, COUNT + 1, 4, &other, &err), AETHER_E_INVALID);
     CHECK_CODE(aether_values_open(io, AT + 4, 1, 4, &other, &err), AETHER_E_INVALID);
     CHECK_CODE(aether_values_open(io, 1 << 30, 1, 4, &other, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_values_open(io, AT, 1, 2, &other, &err), AETHER_E_INVALID);
+    for (uint32_t bytes = 0; bytes <= 128; bytes = bytes * 2 + 3) /* no powers of two, or too large */
+        CHECK_CODE(aether_values_open(io, AT, 1, bytes, &other, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_values_open(io, AT, 1, 128, &other, &err), AETHER_E_INVALID);
     CHECK(other == NULL);
+    aether_values_close(v);
+    aether_io_close(io);
+}
+
+/* ---- gathering ---- */
+
+#define PAGES (COUNT * 8 / 4096 + 2) /* that 8 bytes each may lie on */
+
+typedef struct gathered {
+    uint64_t reads, bytes, memory;
+} gathered;
+
+static gathered counts(const aether_staging *s) {
+    gathered g;
+    aether_staging_count(s, &g.reads, &g.bytes, &g.memory);
+    return g;
+}
+
+/* Any order, duplicates, both ends of the file. */
+static void choose(uint64_t *positions, uint64_t n, uint64_t count) {
+    for (uint64_t i = 0; i < n; i++)
+        positions[i] = i * 7919 * 7919 % count;
+    positions[0] = count - 1;
+}
+
+static uint64_t count_wrong(const aether_values *v, uint32_t bytes, const uint64_t *positions, uint64_t n,
+                            aether_staging *staging) {
+    aether_error err = {0};
+    uint8_t *out = calloc(n, bytes);
+    uint64_t wrong = 0;
+    CHECK_OK(aether_values_gather(v, positions, n, out, staging, NULL, &err), err);
+    for (uint64_t i = 0; i < n; i++) {
+        uint8_t expected[64];
+        for (uint32_t b = 0; b < bytes; b += 4) {
+            const uint64_t byte = positions[i] * bytes + b, word = number(byte / 8, 8);
+            memcpy(expected + b, (const uint8_t *)&word + byte % 8, bytes < 4 ? bytes : 4);
+        }
+        wrong += memcmp(out + i * bytes, expected, bytes) != 0;
+    }
+    free(out);
+    return wrong;
+}
+
+TEST(each_page_is_read_once_for_a_gather) {
+    const uint64_t n = 60000;
+    uint64_t *positions = calloc(n, sizeof *positions);
+    for (uint32_t bytes = 1; bytes <= 64; bytes *= 2) {
+        aether_error err = {0};
+        aether_io *io;
+        aether_values *of_words = open_values(8, bytes != 8, &io), *v;
+        aether_staging *staging;
+        const uint64_t count = (uint64_t)COUNT * 8 / bytes;
+        CHECK_OK(aether_values_open(io, AT, count, bytes, &v, &err), err);
+        CHECK_OK(aether_staging_create(0, 16 << 20, &staging, &err), err);
+        choose(positions, n, count);
+        CHECK_EQ(count_wrong(v, bytes, positions, n, staging), 0);
+        CHECK(counts(staging).bytes <= PAGES * 4096);
+        CHECK(counts(staging).reads < 8);
+        aether_staging_destroy(staging);
+        aether_values_close(v);
+        aether_values_close(of_words);
+        aether_io_close(io);
+    }
+    free(positions);
+}
+
+TEST(sorting_takes_as_much_memory_as_it_may) {
+    aether_error err = {0};
+    aether_io *io;
+    aether_values *v = open_values(8, true, &io);
+    aether_staging *staging;
+    const uint64_t n = 60000;
+    uint64_t *positions = calloc(n, sizeof *positions);
+    choose(positions, n, COUNT);
+    CHECK_OK(aether_staging_create(1, 64 << 10, &staging, &err), err);
+    CHECK_EQ(count_wrong(v, 8, positions, n, staging), 0);
+    CHECK(counts(staging).memory < (4 * AE_WINDOW_LEAST) + (512u << 10));
+    CHECK(counts(staging).bytes > 2 * PAGES * 4096);
+    aether_staging_destroy(staging);
+    aether_values_close(v);
+    aether_io_close(io);
+    free(positions);
+}
+
+TEST(kept_pages_are_not_read_again) {
+    for (int all = 0; all < 2; all++) {
+        aether_error err = {0};
+        aether_io *io;
+        aether_values *v = open_values(8, true, &io);
+        aether_staging *staging;
+        uint64_t positions[512];
+        CHECK_EQ(aether_values_kept(v), 0);
+        CHECK_OK(aether_values_keep_pages(v, all ? 1 << 20 : 64 << 10, &err), err);
+        CHECK_OK(aether_staging_create(0, 1 << 20, &staging, &err), err);
+        aether_staging_learn(staging, true);
+        for (uint64_t i = 0; i < 512; i++) /* a quarter of the file */
+            positions[i] = i * 311 % (COUNT / 4);
+        for (int round = 0; round < 600; round++)
+            CHECK_EQ(count_wrong(v, 8, positions, 512, staging), 0);
+        const uint64_t before = counts(staging).bytes;
+        CHECK_EQ(count_wrong(v, 8, positions, 512, staging), 0);
+        CHECK_EQ(counts(staging).bytes, before);
+        CHECK(aether_values_kept(v) > 0);
+        CHECK(aether_values_kept(v) <= (all ? 1u << 20 : 64u << 10));
+        aether_staging_destroy(staging);
+        aether_values_close(v);
+        aether_io_close(io);
+    }
+}
+
+TEST(a_position_that_is_none_is_named) {
+    aether_error err = {0};
+    aether_io *io;
+    aether_values *v = open_values(4, true, &io);
+    aether_staging *staging;
+    uint64_t positions[3] = {0, COUNT, UINT64_MAX};
+    uint32_t out[3];
+    CHECK_OK(aether_staging_create(0, 0, &staging, &err), err);
+    CHECK_CODE(aether_values_gather(v, positions, 3, out, staging, NULL, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.position, 1);
+    CHECK_CODE(aether_values_gather(v, positions + 2, 1, out, staging, NULL, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.value, -1);
+    CHECK_OK(aether_values_gather(v, positions, 1, out, staging, NULL, &err), err);
+    CHECK_OK(aether_values_gather(v, positions, 0, NULL, staging, NULL, &err), err);
+    CHECK_EQ(out[0], number(0, 4));
+    aether_staging_destroy(staging);
     aether_values_close(v);
     aether_io_close(io);
 }

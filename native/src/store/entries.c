@@ -29,11 +29,27 @@ static const uint8_t *find(const ae_run *r, uint64_t byte) {
     return r->data + (byte - r->page * PAGE);
 }
 
-/* Numbers, which may be anything. */
-static void take_pieces(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r) {
+/* Numbers of so many bytes. Calls with a constant size become moves. */
+static inline void take_sized(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r,
+                              size_t size) {
     for (uint64_t i = span->at; i < span->at + span->count; i++)
-        memcpy((uint8_t *)job->ids + (i << AE_PIECE_SHIFT), find(r, ae_place_byte(place, job->positions[i])),
-               AE_PIECE_BYTES);
+        memcpy((uint8_t *)job->ids + i * size, find(r, ae_place_byte(place, job->positions[i])), size);
+}
+
+static void take_numbers(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r) {
+    switch (place.shift) {
+    case 2:
+        take_sized(place, job, span, r, 4);
+        break;
+    case 3:
+        take_sized(place, job, span, r, 8);
+        break;
+    case AE_PIECE_SHIFT:
+        take_sized(place, job, span, r, AE_PIECE_BYTES);
+        break;
+    default:
+        take_sized(place, job, span, r, (size_t)1 << place.shift);
+    }
 }
 
 int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
@@ -41,8 +57,8 @@ int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span,
     const ae_place place = p->place;
     if (p->blocks)
         return ae_entries_take_blocks(p, job, span, r, open, err);
-    if (place.shift == AE_PIECE_SHIFT) {
-        take_pieces(place, job, span, r);
+    if (p->are_numbers) {
+        take_numbers(place, job, span, r);
         return AETHER_OK;
     }
     uint64_t largest = 0;

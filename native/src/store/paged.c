@@ -94,6 +94,10 @@ static const ae_topology_ops paged_ops = {
     paged_locate, paged_prefetch, paged_fetch, ae_topology_edge_ids, fetch_many, paged_destroy,
 };
 
+const ae_paged *ae_paged_of(const aether_topology *t) {
+    return t->ops == &paged_ops ? paged_of(t) : NULL;
+}
+
 void ae_staging_free(ae_staging *s) {
     ae_scratch_free(&s->spans);
     ae_scratch_free(&s->windows);

@@ -39,15 +39,21 @@ typedef struct ae_paged {
     ae_offsets *blocks; /* where each block of compressed ids begins; NULL: ids are plain */
     uint64_t blocks_at; /* of the first in the file */
     ae_hot_pages *hot;  /* or NULL */
+    bool are_numbers;   /* entries are no ids, and may be anything (store/values.h) */
 } ae_paged;
 
 /* Memory of one caller's fetch_many calls, kept from call to call. Zero at first. */
-typedef struct ae_staging {
+typedef struct aether_staging {
     ae_scratch spans;
     ae_scratch windows;
     uint64_t window_bytes; /* of data; 0: the default */
+    uint64_t most_spans;   /* of one reading of values */
+    uint64_t reads, bytes; /* asked for by these calls */
     bool learns;           /* from these calls which pages are used most, and keep those */
 } ae_staging;
+
+/* A topology of this kind, or NULL. */
+const ae_paged *ae_paged_of(const aether_topology *t);
 
 void ae_staging_free(ae_staging *s);
 uint64_t ae_staging_memory(const ae_staging *s);

@@ -35,6 +35,13 @@ static uint64_t count_spans(const ae_fetch *job, ae_place place, aether_task *ta
     return count;
 }
 
+uint64_t ae_spans_within(const ae_fetch *job, ae_place place, uint64_t most) {
+    uint64_t at = 0;
+    for (uint64_t made = 0; made < most && at < job->count; made++)
+        at += next_span(job, 0, at, place).count;
+    return at;
+}
+
 /* ---- sorting ----
  * In place, by the highest byte that differs, then within equal bytes (American flag
  * sort: McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993): a second array

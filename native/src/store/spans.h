@@ -43,6 +43,9 @@ static inline uint64_t ae_place_unit(ae_place place, uint64_t position) {
     return ae_place_byte(place, position) >> place.bits;
 }
 
+/* How many of a job's positions, from the first on, make `most` spans; at least 1 of them. */
+uint64_t ae_spans_within(const ae_fetch *job, ae_place place, uint64_t most);
+
 /* All spans of n jobs, sorted by unit, in `out`. */
 int ae_spans_make(const ae_fetch *jobs, uint32_t n, ae_place place, ae_scratch *out, uint64_t *count,
                   aether_task *task, aether_error *err);

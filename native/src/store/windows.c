@@ -37,6 +37,7 @@ typedef struct stream {
     const ae_span *spans;
     uint64_t num_spans, next;
     uint64_t room; /* pages of data in a window */
+    ae_staging *staging;
     ae_io_queue *queue;
     ae_hot_pages *hot; /* or NULL */
     bool learns;       /* which pages are hot */
@@ -173,7 +174,9 @@ static void make_requests(const stream *s, window *w) {
         r->data = data;
         w->num_data += r->count;
         w->requests[i] = (aether_io_request){begin, end - begin, data + (begin - r->page * PAGE)};
+        s->staging->bytes += end - begin;
     }
+    s->staging->reads += w->num_runs;
     w->batch = (ae_io_batch){
         .io = s->p->io, .requests = w->requests, .num_requests = w->num_runs, .task = NULL, .user = w};
 }
@@ -365,8 +368,9 @@ static int reserve(stream *s, ae_staging *staging, aether_error *err) {
 int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *spans, uint64_t num_spans,
                       ae_staging *staging, aether_task *task, aether_error *err) {
     stream s = {.p = p, .jobs = jobs, .spans = spans, .num_spans = num_spans, .task = task, .err = err};
-    s.hot = p->hot;
-    s.learns = p->hot && (staging->learns || ae_hot_pages_holds_all(p->hot));
+    s.staging = staging;
+    s.hot = __atomic_load_n(&p->hot, __ATOMIC_ACQUIRE); /* values may get pages while others read them */
+    s.learns = s.hot && (staging->learns || ae_hot_pages_holds_all(s.hot));
     int rc = num_spans ? reserve(&s, staging, err) : AETHER_OK;
     if (!rc && num_spans)
         rc = ae_io_own_queue(p->io, &s.queue, err);
