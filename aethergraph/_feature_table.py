@@ -132,15 +132,19 @@ class RowTable:
             raise ClosedError(f"{self!r} was closed")
         return self._rows
 
-    @property
-    def reads_pages(self) -> bool:
-        """Whether these are rows of a graph file that its budget has no room for.
+    def paged_column(self) -> ValueColumn | None:
+        """The column, if these are rows of a graph file that its budget has no room for.
 
-        Gathers that are known ahead read them together, by :meth:`plan`. Where there is room, they
-        are loaded by this call.
+        Gathers that are known ahead read them together. Where there is room, they are loaded by
+        this call.
         """
         rows = self._rows
-        return isinstance(rows, ValueColumn) and rows.hold() is None
+        return rows if isinstance(rows, ValueColumn) and rows.hold() is None else None
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether rows are read through a cache of their own, which plans decide over."""
+        return isinstance(self._rows, native.FileRows)
 
     # ---- rows ----------------------------------------------------------------------------
 
@@ -234,7 +238,7 @@ class RowTable:
             UnsupportedError: the rows are mapped or in memory.
         """
         rows = self.native_rows()
-        if isinstance(rows, native.NativeRows):
+        if not isinstance(rows, (native.FileRows, ValueColumn)):
             raise UnsupportedError(
                 f"{self!r} has no cache to plan for: only storage='uring' has one"
             )

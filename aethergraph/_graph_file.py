@@ -282,10 +282,12 @@ class GraphReader:
 
     def _read_attributes(self, nodes: Sequence[NodeParts], edges: Sequence[EdgeParts]) -> None:
         for number, meta in enumerate(self.meta.arrays):
+            edges_of = None
             if meta.of == "node":
                 table, rows = nodes[meta.type].node_attrs, nodes[meta.type].num_nodes
             elif meta.of == "edge":
                 table, rows = edges[meta.type].edge_attrs, edges[meta.type].num_edges
+                edges_of = edges[meta.type].any_lists.topology
             else:
                 raise CorruptFileError(f"{self.path}: the array {meta.name!r} has no owner")
             if meta.shape[0] != rows:
@@ -293,7 +295,7 @@ class GraphReader:
                     f"{self.path}: the array {meta.name!r} has {meta.shape[0]} rows instead of "
                     f"{rows}"
                 )
-            table[meta.name] = FeatureStore.from_section(self.table, number, self.paging)
+            table[meta.name] = FeatureStore.from_section(self.table, number, self.paging, edges_of)
 
 
 def _is_int64(times: NDArray[Any] | None) -> bool:

@@ -134,12 +134,18 @@ class Paging:
         column = self.column_of(array)
         return None if column is None else column.hold()
 
-    def column_of(self, array: NDArray[Any], code: int | None = None) -> ValueColumn | None:
+    def column_of(
+        self,
+        array: NDArray[Any],
+        code: int | None = None,
+        edges_of: native.NativeTopology | None = None,
+    ) -> ValueColumn | None:
         """The short rows of a mapped array, to be gathered past the page cache; None as above.
 
         Args:
             array: the rows.
             code: of their dtype, where it is not that of the array.
+            edges_of: the lists whose edges the rows are of.
         """
         offset = self.offset_of(array)
         if offset is None or offset % 64 or not ValueColumn.takes(array):
@@ -147,7 +153,10 @@ class Paging:
         if offset not in self._columns:
             own = native.dtype_code(array.dtype) if code is None else code
             self._columns.setdefault(offset, ValueColumn(self, array, offset, own))
-        return self._columns[offset]
+        column = self._columns[offset]
+        if edges_of is not None and edges_of.edge_ids is None:
+            column.edges_of = edges_of
+        return column
 
     # ---- memory of columns -----------------------------------------------------------------
 
@@ -166,8 +175,8 @@ class Paging:
 
     def _give_room(self, column: ValueColumn) -> bool:
         """Room for all of ``column``, or if that is too much, for some pages of it."""
-        room = self._sampling_bytes - self._most_kept - max(
-            _SAMPLES_LEAST, self._sampling_bytes // 8
+        room = (
+            self._sampling_bytes - self._most_kept - max(_SAMPLES_LEAST, self._sampling_bytes // 8)
         )
         room -= sum(self._given.values())
         if column.nbytes > room:
@@ -184,7 +193,7 @@ class Paging:
             staging = self._staging.pop()
         except IndexError:
             spans = min(max(self.budget // _SPANS_PART, _SPANS_LEAST), _SPANS_MOST)
-            staging = native.NativeStaging(_WINDOW_LEAST, spans)
+            staging = native.NativeStaging(self.window_bytes, spans)
         try:
             yield staging
         finally:

@@ -306,7 +306,7 @@ class EdgeParts:
     ) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from."""
         named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
-        return _value_stores(named, guard, paging)
+        return _value_stores(named, guard, paging, self.any_lists.topology)
 
 
 class GraphParts(NodeParts, EdgeParts):
@@ -323,11 +323,12 @@ def _value_stores(
     named: dict[str, NDArray[Any] | None],
     guard: native.FileGuard | None,
     paging: Paging | None,
+    edges_of: native.NativeTopology | None = None,
 ) -> dict[str, FeatureStore]:
     """Stores over mapped arrays; where there is ``paging``, it reads what is gathered."""
     return {
         name: FeatureStore.from_mapped(
-            array, guard, None if paging is None else paging.column_of(array)
+            array, guard, None if paging is None else paging.column_of(array, edges_of=edges_of)
         )
         for name, array in named.items()
         if array is not None

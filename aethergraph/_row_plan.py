@@ -28,7 +28,11 @@ class RowPlan:
     """
 
     def __init__(
-        self, rows: native.FileRows | ValueColumn, lists: Sequence[Ids], result: Result, num_rows: int
+        self,
+        rows: native.FileRows | ValueColumn,
+        lists: Sequence[Ids],
+        result: Result,
+        num_rows: int,
     ) -> None:
         self._rows = rows
         self._result = result
@@ -133,7 +137,10 @@ class RowPlan:
             return True
 
     def _serve(
-        self, plan: native.NativePlan | ReadAhead, out: NDArray[Any] | None, dtype: DTypeLike | str | None
+        self,
+        plan: native.NativePlan | ReadAhead,
+        out: NDArray[Any] | None,
+        dtype: DTypeLike | str | None,
     ) -> NDArray[Any]:
         result, code = self._result(self._rows, len(self._next_list()), out, dtype)
         try:

@@ -7,12 +7,14 @@
 
 A column is held whole where the graph's budget has room for it (``_paging.py`` decides), and then
 gathered from as any array. Otherwise its pages are read, and those that single gathers use most are
-kept.
+kept. Who samples a group of coming batches has the values of their edges read with it: a gather
+knows its own among them by a hash of its ids.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,10 +30,36 @@ __all__ = ["ValueColumn"]
 
 Ids = NDArray[np.int64]
 _PAGE = 4096
+#: Wider rows are worth a cache of their own (``FeatureStore.to_uring``).
+MOST_ROW_BYTES = 16
+#: So many groups bring values that nobody asks for until they bring none: some may be under way.
+_IN_VAIN = 4
+
+
+class RowsInStore:
+    """Rows that were read before they are asked for, of several gathers.
+
+    They are gone when the object is dropped, or each gather has had its own.
+    """
+
+    def __init__(self, rows: NDArray[Any], num_gathers: int) -> None:
+        self.nbytes = rows.nbytes
+        self._rows: NDArray[Any] | None = rows
+        self._waiting = [None] * num_gathers  # pop is atomic
+
+    def take(self, begin: int, end: int) -> NDArray[Any] | None:
+        """The rows of one gather; None if they are gone."""
+        rows = self._rows
+        if rows is None:
+            return None
+        self._waiting.pop()
+        if not self._waiting:
+            self._rows = None
+        return rows[begin:end]
 
 
 class ValueColumn:
-    """Rows of up to 64 bytes that lie one after the other in the file of ``paging``.
+    """Rows of up to 16 bytes that lie one after the other in the file of ``paging``.
 
     Threads may share it.
 
@@ -57,19 +85,25 @@ class ValueColumn:
         self._array: NDArray[Any] | None = None
         self._held: native.NativeRows | None = None
         self._rows = self._hits = self._reads = self._read_bytes = 0
+        #: The lists whose edge ids number the rows, where they are positions.
+        self.edges_of: native.NativeTopology | None = None
+        # By hash of the ids; pop and setdefault are atomic.
+        self._expected = dict[int, tuple[weakref.ref[RowsInStore], int, int]]()
+        self._in_vain = 0
 
     @staticmethod
     def takes(array: NDArray[Any]) -> bool:
         """Whether these rows can be a column."""
         row_bytes = math.prod(array.shape[1:]) * array.itemsize
-        return array.ndim > 0 and 0 < row_bytes <= native.MOST_VALUE_BYTES
+        return array.ndim > 0 and 0 < row_bytes <= MOST_ROW_BYTES
 
     # ---- memory ----------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
         """Bytes of all rows, in pages."""
-        return -(-self._shape[0] * self.row_bytes // _PAGE) * _PAGE
+        pages = -(-int(self._shape[0]) * self.row_bytes // _PAGE)
+        return pages * _PAGE
 
     @property
     def memory(self) -> int:
@@ -126,6 +160,8 @@ class ValueColumn:
             FileChangedError, StorageError: the file could not be read.
         """
         self._rows += len(ids)
+        if self._expected and self._serve_expected(ids, out, out_code):
+            return
         self.hold()
         if self._held is not None:
             self._hits += len(ids)
@@ -145,7 +181,7 @@ class ValueColumn:
     ) -> NDArray[Any]:
         """Read rows as they are from the file, each page once."""
         if out is None:
-            out = np.empty((len(ids), *self._shape[1:]), self._dtype)
+            out = self.empty(len(ids))
         positions = np.ascontiguousarray(ids, np.int64)
         if self._items > 1:
             _check_ids(positions, self._shape[0])
@@ -157,6 +193,59 @@ class ValueColumn:
         self._reads += after.reads - before.reads
         self._read_bytes += after.bytes - before.bytes
         return out
+
+    # ---- rows of coming gathers ------------------------------------------------------------
+
+    @property
+    def comes_with_samples(self) -> bool:
+        """Whether rows are worth reading with the samples of ``edges_of``.
+
+        Not where nobody asked for what the last samples brought: edges were added to them since.
+        """
+        return self.edges_of is not None and self._items == 1 and self._in_vain < _IN_VAIN
+
+    def expect(
+        self, hashes: NDArray[np.uint64], counts: NDArray[np.uint64], rows: NDArray[Any]
+    ) -> RowsInStore:
+        """Serve gathers from rows that were read for them, while the result is held.
+
+        Args:
+            hashes: of the ids of each gather.
+            counts: of its rows.
+            rows: those of one gather after the other.
+        """
+        held = RowsInStore(rows, len(counts))
+        for key in [k for k, (its, _, _) in list(self._expected.items()) if its() is None]:
+            self._expected.pop(key, None)
+        begin, reference = 0, weakref.ref(held)
+        for key, count in zip(hashes.tolist(), counts.tolist(), strict=True):
+            self._expected[key] = (reference, begin, begin + count)
+            begin += count
+        self._in_vain += 1
+        return held
+
+    def _serve_expected(self, ids: NDArray[Any], out: NDArray[Any], out_code: int) -> bool:
+        key = native.hash_ids(np.ascontiguousarray(ids, np.int64))
+        reference, begin, end = self._expected.pop(key, (None, 0, 0))
+        held = None if reference is None else reference()
+        rows = None if held is None else held.take(begin, end)
+        if rows is None:
+            return False
+        self._in_vain = 0
+        self._hits += len(ids)
+        self.put(rows, out, out_code)
+        return True
+
+    def empty(self, count: int) -> NDArray[Any]:
+        """Memory for so many rows."""
+        return np.empty((count, *self._shape[1:]), self._dtype)
+
+    def put(self, rows: NDArray[Any], out: NDArray[Any], out_code: int) -> None:
+        """Put ``rows`` into ``out``, widened if it has another dtype."""
+        if out_code == self.code:
+            out[...] = rows
+        else:
+            self.convert(rows, out, out_code)
 
     def convert(self, rows: NDArray[Any], out: NDArray[Any], out_code: int) -> None:
         """Put ``rows`` into ``out``, widened."""
@@ -196,7 +285,7 @@ class ReadAhead:
         if held is None:
             self._rows = column.read(ids, learn=False)
         else:
-            self._rows = np.empty((len(ids), *held.shape[1:]), held.dtype)
+            self._rows = column.empty(len(ids))
             column.gather(ids, self._rows, column.code)
 
     def gather(self, out: NDArray[Any], out_code: int, task: native.Task | None = None) -> None:
@@ -204,10 +293,7 @@ class ReadAhead:
         begin = int(self._ends[self._next - 1]) if self._next else 0
         rows = self._rows[begin : int(self._ends[self._next])]
         self._next += 1
-        if out_code == self._column.code:
-            out[...] = rows
-        else:
-            self._column.convert(rows, out, out_code)
+        self._column.put(rows, out, out_code)
 
     def stats(self) -> native.PlanStats:
         """Of all gathers; nothing more is read for them."""

@@ -33,6 +33,7 @@ from aethergraph._storage import (
     choose_storage,
     copy_to_memory,
 )
+from aethergraph._value_columns import ValueColumn
 from aethergraph.container import SectionTable, check_fingerprint
 from aethergraph.errors import (
     InvalidArgumentError,
@@ -41,7 +42,6 @@ from aethergraph.errors import (
 
 if TYPE_CHECKING:
     from aethergraph._paging import Paging
-    from aethergraph._value_columns import ValueColumn
 
 __all__ = ["FeatureStore", "Storage"]
 
@@ -214,15 +214,20 @@ class FeatureStore(RowTable):
 
     @classmethod
     def from_section(
-        cls, table: SectionTable, number: int, paging: Paging | None = None
+        cls,
+        table: SectionTable,
+        number: int,
+        paging: Paging | None = None,
+        edges_of: native.NativeTopology | None = None,
     ) -> FeatureStore:
         """Array ``number`` of an open graph file (for the graph reader).
 
-        Short rows are read by ``paging``, if it is there; the array is there for all else.
+        Short rows are read by ``paging``, if it is there; the array is there for all else. They may
+        be those of edges of some lists.
         """
         found = find_section(table, number)
         array, code, guard, origin, _ = found
-        column = None if paging is None else paging.column_of(array, code)
+        column = None if paging is None else paging.column_of(array, code, edges_of)
         if column is None:
             return cls._map(found)
         self = cls._over(column, array.shape, origin, "uring")
@@ -300,7 +305,7 @@ class FeatureStore(RowTable):
         return self._rows is None
 
     def is_same_rows(self, other: FeatureStore) -> bool:
-        """Whether ``other`` has the same rows of the same graph file, without a cache of its own."""
+        """Whether ``other`` is the same array of a graph file; neither has a cache of its own."""
         mine, its = self._origin, other._origin
         return mine is not None and its is not None and mine.is_same_section(its)
 
@@ -437,7 +442,7 @@ class FeatureStore(RowTable):
             UnsupportedError: the rows are mapped or in memory: the system reads them, or nobody.
         """
         rows = self.native_rows()
-        if isinstance(rows, native.NativeRows):
+        if not isinstance(rows, (native.FileRows, ValueColumn)):
             raise UnsupportedError(f"{self!r} has no statistics: only storage='uring' has")
         return rows.stats()
 

@@ -198,11 +198,12 @@ class Graph(Adjacency):
                 of them is kept; loaders sample several coming batches together. ``"auto"``: memory
                 if it fits ``memory_budget``, else uring; without a budget memory if it fits half
                 of what is available, else mmap. That is logged; :attr:`storage` says what was
-                taken. Attributes stay mapped: ``FeatureStore.to_memory`` copies one, ``to_uring``
-                reads its rows past the page cache.
+                taken. Attributes stay mapped, but for short rows with ``"uring"``:
+                ``FeatureStore.to_memory`` copies one, ``to_uring`` reads its rows past the page
+                cache.
             memory_budget: bytes, or a text such as ``"1G"``. For ``"uring"`` what the index,
-                reading, and samples at work may take in this process (None: 1 GiB, or half of the
-                memory that is available); batches that were handed out come on top. A loader with
+                reading, short rows and samples at work may take in this process (None: 1 GiB, or
+                half of the memory that is available); batches that were handed out come on top. A loader with
                 worker processes has a graph, and a budget, in each of them. Not for ``"mmap"``,
                 whose pages the kernel keeps as it likes.
             progress: called with (bytes done, bytes in all) while copying.

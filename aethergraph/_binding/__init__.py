@@ -124,7 +124,7 @@ from aethergraph._binding.tasks import (
     run_task,
 )
 from aethergraph._binding.topology import NativeTopology, Place
-from aethergraph._binding.values import MOST_VALUE_BYTES, NativeStaging, NativeValues
+from aethergraph._binding.values import NativeStaging, NativeValues
 from aethergraph._binding.walks import NativeWalker, build_alias, build_members
 
 __all__ = [
@@ -148,7 +148,6 @@ __all__ = [
     "Ids",
     "IoStats",
     "LONG_CALL_BYTES",
-    "MOST_VALUE_BYTES",
     "MemoryView",
     "NativeBatch",
     "NativeFile",

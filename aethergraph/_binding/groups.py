@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._binding.exports import NativeSample, SampleNumbers, SampleShape, export_sample
@@ -18,6 +19,7 @@ from aethergraph._binding.sampling import (
     lend_seeds,
 )
 from aethergraph._binding.tasks import Task, lend
+from aethergraph._binding.values import NativeValues
 
 
 class NativeBatch(NamedTuple):
@@ -70,6 +72,7 @@ class NativeGroup:
             ffi.new("uint64_t[]", max(1, len(self.relations) * hops)),
         )
         self._err = new_error()
+        self._size = 0
         self._lent: Any = None  # what samples that are not taken yet may read
         rows = describe_relations(self.relations)
         options = ffi.new("aether_group_options *", (capacity, num_threads, window_bytes))
@@ -85,6 +88,32 @@ class NativeGroup:
     def memory(self) -> int:
         """Bytes held now."""
         return int(lib.aether_group_memory(self._handle))
+
+    def edges(self, relation: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
+        """How many edges of a relation each sample has that was not taken, and hashes of their ids.
+
+        None where they are not known before the samples are taken.
+        """
+        counts, hashes = np.empty(self._size, np.uint64), np.empty(self._size, np.uint64)
+        code = lib.aether_group_edges(
+            self._handle, relation, ffi.from_buffer("uint64_t[]", counts),
+            ffi.from_buffer("uint64_t[]", hashes), self._err,
+        )  # fmt: skip
+        if code == lib.AETHER_E_UNSUPPORTED:
+            return None
+        if code:
+            raise_error(code, self._err)
+        return counts, hashes
+
+    def gather(
+        self, relation: int, values: NativeValues, out: NDArray[Any], task: Task | None = None
+    ) -> None:
+        """Read the values of these edges, of one sample after the other, each page once."""
+        code = lib.aether_group_gather(
+            self._handle, relation, values.handle, ffi.from_buffer(out), lend(task, 0), self._err
+        )
+        if code:
+            raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
 
     def sample(
         self, batches: Sequence[NativeBatch], task: Task | None = None
@@ -109,7 +138,7 @@ class NativeGroup:
             for t in range(types):
                 out = seeds[i * types + t]
                 lent.append(lend_seeds(out, t, batch.seeds, batch.since, batch.until))
-        self._lent = lent
+        self._lent, self._size = lent, count
         failed = ffi.new("uint32_t *")
         if self._guards:
             begin_read(self._guards[0])

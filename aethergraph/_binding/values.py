@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,6 @@ from aethergraph._binding.core import ffi, lib, new_error, raise_error
 from aethergraph._binding.io import FileReader
 from aethergraph._binding.tasks import Task, lend
 from aethergraph._binding.topology import NativeTopology
-
-#: The largest value that can be read; every size is a power of two.
-MOST_VALUE_BYTES: Final = 64
 
 
 class StagingCounts(NamedTuple):
@@ -57,7 +54,7 @@ class NativeValues:
         reader: reads the file.
         offset: of value 0, a multiple of 64.
         count: of values.
-        item_bytes: a power of two up to :data:`MOST_VALUE_BYTES`. Samplers take 4 and 8.
+        item_bytes: a power of two up to 64. Samplers take 4 and 8.
         ids_of: lists whose plain ids these are; the pages that they keep are used.
     """
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from aethergraph import _binding as native
 from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
-from aethergraph.sampling.groups import SampleGroups
+from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 
 __all__ = ["grouped_map"]
 
@@ -30,6 +30,7 @@ def grouped_map(
     groups: SampleGroups,
     *,
     num_seeds: int,
+    columns: EdgeColumns = (),
     num_threads: int = 1,
     depth: int = 2,
 ) -> PrefetchIterator[Any, R]:
@@ -41,6 +42,7 @@ def grouped_map(
         items: as many as a group has are taken at a time.
         groups: makes the samples.
         num_seeds: of a batch, about.
+        columns: values of edges that ``finish`` gathers, read with the samples.
         num_threads: 0 does everything in the thread of the consumer; otherwise there are two.
         depth: results that are computed ahead at most, beside the group that is sampled.
     """
@@ -48,12 +50,12 @@ def grouped_map(
     rest = iter(items)
 
     def chunks() -> Iterator[list[T]]:
-        while chunk := list(islice(rest, groups.size(num_seeds, shares=1 + threads))):
+        while chunk := list(islice(rest, groups.size(num_seeds, 1 + threads, columns))):
             yield chunk
 
     def sample(chunk: list[T]) -> tuple[int, Iterator[tuple[C, native.NativeSample]]]:
         prepared = [prepare(item) for item in chunk]
-        samples = groups.sample([batch for _, batch in prepared])
+        samples = groups.sample([batch for _, batch in prepared], columns)
         return len(chunk), zip((call for call, _ in prepared), samples, strict=True)
 
     def tickets() -> Iterator[Iterator[tuple[C, native.NativeSample]]]:

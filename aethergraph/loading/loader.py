@@ -18,7 +18,7 @@ from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
-from aethergraph.loading.planned import planned_map
+from aethergraph.loading.planned import choose_plans, planned_map
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.keys import mix_key, permutation
 from aethergraph.sampling.neighbor import NeighborSampler
@@ -99,7 +99,8 @@ class SubgraphLoader:
             cache of attributes with ``storage="uring"`` knows which rows come: see
             :meth:`aethergraph.FeatureStore.plan`. It pays when the batches ask for more rows than
             the cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
-            edge. 0: none; the default. Batches are the same.
+            edge. 0: none; the default. Batches are the same. Short rows of a graph out of core are
+            read for several batches anyway, as its budget allows.
         num_threads: background threads; 0 does everything in the caller's thread. Out of core
             there are two, one that reads and one that completes batches, or none.
         prefetch: batches computed ahead.
@@ -176,6 +177,8 @@ class SubgraphLoader:
             return index, self.sampler.prepare(self.seeds[index], key)
 
         numbers, groups = range(len(self)), self.sampler.groups
+        stores = [*self._node_stores.values(), *self._edge_stores.values()]
+        coming = choose_plans(stores, self.plan_ahead, groups, self.batch_size)
 
         def samples(end: Callable[[Ids, Subgraph], R], depth: int) -> PrefetchIterator[Any, R]:
             if groups is None:
@@ -185,30 +188,26 @@ class SubgraphLoader:
                 )  # fmt: skip
             return grouped_map(
                 prepare, lambda index, made: end(index, self.sampler.finish(made)), numbers, groups,
-                num_seeds=self.batch_size, num_threads=self.num_threads, depth=depth,
+                num_seeds=self.batch_size, columns=coming.columns, num_threads=self.num_threads,
+                depth=depth,
             )  # fmt: skip
 
-        if not self.plan_ahead or not self._read_stores():
+        if not coming.num_samples:
             return samples(self._assemble, self.prefetch)
+
+        def plan(made: Sequence[tuple[Ids, Subgraph]]) -> Plans:
+            lists = [[getattr(sub, name) for _, sub in made] for name in ("node", "edge")]
+            return {id(s): s.plan(lists[i >= len(self._node_stores)]) for i, s in coming.chosen}
+
         return planned_map(
-            samples(lambda index, subgraph: (index, subgraph), self.plan_ahead),
-            self._plan, lambda made, plans: self._assemble(*made, plans), ahead=self.plan_ahead,
+            samples(lambda index, subgraph: (index, subgraph), coming.num_samples),
+            plan, lambda made, plans: self._assemble(*made, plans), coming=coming,
             num_threads=self.num_threads, depth=self.prefetch,
         )  # fmt: skip
 
     def collate(self, index: Ids, key: int) -> Batch:
         """The batch of the seeds at positions ``index``, drawn with ``key``."""
         return self._assemble(index, self.sampler.sample(self.seeds[index], key))
-
-    def _read_stores(self) -> list[tuple[FeatureStore, bool]]:
-        """Those whose rows are read from a file, and whether they are of nodes."""
-        stores = [(store, True) for store in self._node_stores.values()]
-        stores += [(store, False) for store in self._edge_stores.values()]
-        return [(store, nodes) for store, nodes in stores if store.storage == "uring"]
-
-    def _plan(self, samples: Sequence[tuple[Ids, Subgraph]]) -> Plans:
-        node, edge = ([getattr(sub, n) for _, sub in samples] for n in ("node", "edge"))
-        return {id(s): s.plan(node if nodes else edge) for s, nodes in self._read_stores()}
 
     def _assemble(self, index: Ids, subgraph: Subgraph, plans: Plans | None = None) -> Batch:
         def gather(store: FeatureStore, ids: Ids) -> NDArray[Any]:

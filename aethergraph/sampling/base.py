@@ -135,7 +135,7 @@ class SamplerBase(KeyedSampler):
         if paging is not None:
             # No method of self: a sampler in a cycle would keep its files open.
             make = partial(native.NativeGroup, *self._walk, self._flags(), self.num_threads)
-            self.groups = SampleGroups(make, paging, fanouts)
+            self.groups = SampleGroups(make, paging, fanouts, relations)
 
     def _make_scratch(self) -> native.NativeSampler:
         return native.NativeSampler(*self._walk, self._flags(), self.num_threads)

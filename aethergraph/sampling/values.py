@@ -130,19 +130,18 @@ def make_relation(
         if values is not None:  # the core takes their length on trust
             count = topology.num_minor if values.of_nodes else topology.num_edges
             check_length(values.array, count, what, "what they belong to")
-    drawn = [_find_array(graph.paging, values) for values in (weights, times)]
+    own_weights, own_times = (_find_array(graph.paging, values) for values in (weights, times))
+    of_nodes = times is not None and times.of_nodes
     return native.NativeRelation(
         topology,
         source,
         to,
-        weights=drawn[0],
-        times=drawn[1],
-        node_times=times is not None and times.of_nodes,
+        weights=own_weights,
+        times=own_times,
+        node_times=of_nodes,
         guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
         sums=None if weights is None else _find_sums(graph, layout, weights),
-        in_file=_find_in_file(
-            graph.paging, topology, *drawn, times is not None and times.of_nodes
-        ),
+        in_file=_find_in_file(graph.paging, topology, own_weights, own_times, of_nodes),
     )
 
 

@@ -6,7 +6,7 @@ Source followed: ``torch_geometric/loader/{node_loader,link_loader,utils}.py`` (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,19 +15,26 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from aethergraph._torch.tensors import stack_rows
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading.planned import Coming, choose_plans
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 
 if TYPE_CHECKING:
     from aethergraph._row_plan import RowPlan
+    from aethergraph._torch.columns import Column
+    from aethergraph.sampling.groups import SampleGroups
 
 __all__ = [
     "Fetched",
+    "Names",
+    "Planned",
     "TypedFetched",
+    "choose_columns",
+    "choose_names",
     "counted_types",
     "fetch",
     "make_batch",
     "make_typed_batch",
-    "plan",
 ]
 
 
@@ -44,30 +51,79 @@ class TypedFetched(NamedTuple):
     tensors: list[tuple[Any, str, Tensor]]
 
 
-def fetch(store: Any, out: Any) -> Fetched | TypedFetched:
+class Names(NamedTuple):
+    """Names of the tensors that a batch holds of nodes and of edges; None: all that there are."""
+
+    nodes: frozenset[str] | None = None
+    edges: frozenset[str] | None = None
+
+    def take(self, group: Any, name: str) -> bool:
+        """Whether a batch holds the tensor called ``name`` of a group of the feature store."""
+        own = self.edges if isinstance(group, tuple) else self.nodes
+        return own is None or name in own
+
+
+def choose_names(
+    store: Any, node_attrs: Iterable[str] | None, edge_attrs: Iterable[str] | None
+) -> Names:
+    """Check the names that a user gave against what ``store`` has.
+
+    Raises:
+        InvalidArgumentError: a name that no tensor has; names the option and what there is.
+    """
+    if isinstance(store, FeatureStore):
+        keys = [key for key, _ in store.columns()]
+    else:
+        keys = [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()]
+    found: list[frozenset[str] | None] = []
+    for given, option, of_edges in (
+        (node_attrs, "node_attrs", False), (edge_attrs, "edge_attrs", True),
+    ):  # fmt: skip
+        names = None if given is None else frozenset([given] if isinstance(given, str) else given)
+        known = {name for group, name in keys if isinstance(group, tuple) == of_edges}
+        for name in sorted(names or (), key=str):
+            if name not in known:
+                there = ", ".join(sorted(known)) or "none"
+                raise InvalidArgumentError(f"{option}: {name!r} does not exist; there are: {there}")
+        found.append(names)
+    return Names(*found)
+
+
+def fetch(store: Any, out: Any, names: Names) -> Fetched | TypedFetched:
     """What ``store``, ours or another one, has for the nodes and edges of a sample."""
     if isinstance(out, HeteroSamplerOutput):
-        return _fetch_typed(store, out)
+        return _fetch_typed(store, out, names)
     if not isinstance(store, FeatureStore):
-        attrs = store.get_all_tensor_attrs()
+        attrs = [a for a in store.get_all_tensor_attrs() if names.take(a.group_name, a.attr_name)]
         for attr in attrs:
             attr.index = out.node
         tensors = store.multi_get_tensor(attrs)
-        names = [attr.attr_name for attr in attrs]
-        return Fetched(list(zip(names, tensors, strict=True)), [])
+        return Fetched(list(zip((attr.attr_name for attr in attrs), tensors, strict=True)), [])
     node = out.node.numpy()
     node_columns, edge_columns = store.batch_columns()
-    nodes = [(name, column.gather(node, store.pool)) for name, column in node_columns]
+    nodes = [
+        (name, column.gather(node, store.pool))
+        for name, column in node_columns
+        if names.take(None, name)
+    ]
     edges = []
     if edge_columns and out.edge is not None:
         ids = out.edge.numpy()
-        edges = [(name, column.gather(ids, store.pool)) for name, column in edge_columns]
+        edges = [
+            (name, column.gather(ids, store.pool))
+            for name, column in edge_columns
+            if names.take(EDGE_GROUP, name)
+        ]
     return Fetched(nodes, edges)
 
 
-def _fetch_typed(store: Any, out: HeteroSamplerOutput) -> TypedFetched:
+def _fetch_typed(store: Any, out: HeteroSamplerOutput, names: Names) -> TypedFetched:
     if not isinstance(store, FeatureStore):
-        attrs = [attr for attr in store.get_all_tensor_attrs() if attr.group_name in out.node]
+        attrs = [
+            attr
+            for attr in store.get_all_tensor_attrs()
+            if attr.group_name in out.node and names.take(attr.group_name, attr.attr_name)
+        ]
         for attr in attrs:
             attr.index = out.node[attr.group_name]
         tensors = store.multi_get_tensor(attrs)
@@ -77,20 +133,35 @@ def _fetch_typed(store: Any, out: HeteroSamplerOutput) -> TypedFetched:
     found = []
     for (group, name), column in store.columns():
         ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
-        if ids is not None:
+        if ids is not None and names.take(group, name):
             found.append((group, name, column.gather(ids.numpy(), store.pool)))
     return TypedFetched(found)
 
 
-def plan(store: Any, outs: Sequence[Any]) -> list[RowPlan]:
-    """Plans for what :func:`fetch` will ask ``store`` for, of one sample after the other."""
+class Planned(NamedTuple):
+    """Columns of a feature store whose gathers are planned, with their groups, and for how many."""
+
+    columns: list[tuple[Any, Column]]
+    coming: Coming
+
+    def plan(self, outs: Sequence[Any]) -> list[RowPlan]:
+        """Plans for what :func:`fetch` will ask for, of one sample after the other."""
+        found = []
+        for group, column in self.columns:
+            lists = [ids.numpy() for out in outs if (ids := _ids_of(out, group)) is not None]
+            found.append(column.plan(lists) if lists else None)
+        return [one for one in found if one is not None]
+
+
+def choose_columns(
+    store: Any, names: Names, plan_ahead: int, groups: SampleGroups | None, num_seeds: int
+) -> Planned:
+    """Choose what is planned of what batches hold; see :func:`choose_plans`."""
     if not isinstance(store, FeatureStore):
-        return []
-    found = []
-    for (group, _), column in store.columns():
-        lists = [ids.numpy() for out in outs if (ids := _ids_of(out, group)) is not None]
-        found.append(column.plan(lists) if lists else None)
-    return [one for one in found if one is not None]
+        return Planned([], Coming(0, []))
+    columns = [(key[0], column) for key, column in store.columns() if names.take(*key)]
+    coming = choose_plans([c.rows for _, c in columns], plan_ahead, groups, num_seeds)
+    return Planned([columns[i] for i, _ in coming.chosen], coming)
 
 
 def _ids_of(out: Any, group: Any) -> Tensor | None:

@@ -14,7 +14,6 @@ Sources followed: ``torch_geometric/loader/{node_loader,link_loader}.py`` and
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import get_spawning_popen
@@ -32,12 +31,13 @@ from aethergraph.loading.pipeline import PrefetchIterator as PrefetchMap
 from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.pyg._batch import (
+    Names,
     as_data,
+    choose_columns,
     counted_types,
     fetch,
     make_batch,
     make_typed_batch,
-    plan,
 )
 from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._keyed import KeyedSampler
@@ -45,6 +45,7 @@ from aethergraph.pyg._neighbors import NeighborSamplerBase, Steps, end_steps
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.stores import Stores
+from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 from aethergraph.sampling.keys import mix_key
 
 __all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
@@ -139,8 +140,11 @@ class LoaderMixin:
         prefetch_batches: int,
         num_sample_threads: int,
         plan_ahead: int = 0,
+        names: Names | None = None,
     ) -> None:
         self._counted = counted_types(data)
+        self._names = names = names or Names()
+        self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
         self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
         self.seed = check_seed(seed)
         self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
@@ -219,29 +223,38 @@ class LoaderMixin:
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
         """Sampler outputs for batches of ``numbers``, made and fetched in background threads."""
-        if not self._plans():
-            return self._outputs(numbers, self._fetch_ahead, self.prefetch_batches)
+        store = None if self.transform_sampler_output is not None else self.data[0]
+        planned = choose_columns(
+            store, self._names, self.plan_ahead, self._groups(), self.batch_size or 1
+        )
+        coming = planned.coming
+        if not coming.num_samples:
+            return self._outputs(numbers, self._fetch_ahead, self.prefetch_batches, coming.columns)
 
         def finish(out: Any, plans: Any) -> Any:
             return self._fetch_ahead(out)  # the plans live as long as the chunk does
 
         return planned_map(
-            self._outputs(numbers, lambda out: out, self.plan_ahead),
-            functools.partial(plan, self.data[0]),
+            self._outputs(numbers, lambda out: out, coming.num_samples, coming.columns),
+            planned.plan,
             finish,
-            ahead=self.plan_ahead,
+            coming=coming,
             depth=self.prefetch_batches,
         )
 
-    def _plans(self) -> bool:
-        return self.plan_ahead > 0 and self.transform_sampler_output is None
+    def _groups(self) -> SampleGroups | None:
+        sampler = self._sampler()
+        return sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
 
     def _outputs(
-        self, numbers: Iterable[Any], end: Callable[[Any], Any], depth: int
+        self,
+        numbers: Iterable[Any],
+        end: Callable[[Any], Any],
+        depth: int,
+        columns: EdgeColumns,
     ) -> PrefetchMap[Any, Any]:
-        """``end`` of the sampler's outputs, in background threads."""
-        key, sampler = self._epoch_key(), self._sampler()
-        groups = sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
+        """``end`` of the sampler's outputs, in background threads, with the rows of ``columns``."""
+        key, groups = self._epoch_key(), self._groups()
         if groups is None:
             return prefetch_map(
                 lambda index: end(self._sample(self.input_data[as_index(index)], key)), numbers,
@@ -258,6 +271,7 @@ class LoaderMixin:
             numbers,
             groups,
             num_seeds=self.batch_size or 1,
+            columns=columns,
             depth=depth,
         )
 
@@ -265,7 +279,7 @@ class LoaderMixin:
         store = self.data[0]
         ours = isinstance(store, FeatureStore) and not store.is_learnable
         if self.transform_sampler_output is None and ours:
-            out._fetched = fetch(store, out)
+            out._fetched = fetch(store, out, self._names)
         return out
 
     def filter_fn(self, out: Any) -> Any:
@@ -275,7 +289,7 @@ class LoaderMixin:
             out = self.transform_sampler_output(out)
         store, order = self.data[0], self._sampler().edge_permutation
         if fetched is None:
-            fetched = fetch(store, out)
+            fetched = fetch(store, out, self._names)
         if isinstance(out, HeteroSamplerOutput):
             data = make_typed_batch(store, out, fetched, order, self.custom_cls, self._counted)
             self._add_typed_metadata(data, out.metadata)

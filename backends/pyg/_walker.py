@@ -137,7 +137,7 @@ class Walker:
             fanouts = [self._fanouts] * len(walk.relations)
             # No method of self: a walker in a cycle would keep its files open.
             make = partial(native.NativeGroup, *self._arguments())
-            self.groups = SampleGroups(make, paging, fanouts)
+            self.groups = SampleGroups(make, paging, fanouts, walk.relations)
 
     def bounds(self, seeds: Ids, times: NDArray[Any] | None) -> Bounds:
         """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""

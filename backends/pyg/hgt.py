@@ -6,7 +6,7 @@ torch-sparse's ``hgt_sample`` does; neither it nor pyg-lib is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch_geometric.sampler import (
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.hetero import HeteroGraph
+from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import NodeMixin, own_depth
@@ -157,7 +158,8 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_samples, is_sorted, max_neighbors: see :class:`HGTSampler`.
         input_nodes: ``(node type, ids or a mask or a slice or None)``, or a node type.
         transform, transform_sampler_output, filter_per_worker, seed, prefetch_batches,
-            num_sample_threads, **kwargs: see :class:`aethergraph.pyg.NeighborLoader`.
+            num_sample_threads, node_attrs, edge_attrs, **kwargs: see
+            :class:`aethergraph.pyg.NeighborLoader`.
 
     Raises:
         As :class:`HGTSampler`; InvalidArgumentError: seeds of a wrong type, dtype or shape.
@@ -177,11 +179,15 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         seed: int | None = None,
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
+        node_attrs: Iterable[str] | None = None,
+        edge_attrs: Iterable[str] | None = None,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
         sampler = HGTSampler(stores, num_samples, is_sorted, max_neighbors=max_neighbors)
-        self._set_up(data, seed, own_depth(prefetch_batches, kwargs), num_sample_threads)
+        names = choose_names(stores[0], node_attrs, edge_attrs)
+        depth = own_depth(prefetch_batches, kwargs)
+        self._set_up(data, seed, depth, num_sample_threads, names=names)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

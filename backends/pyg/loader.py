@@ -9,13 +9,14 @@ link_neighbor_loader,utils}.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._functions import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
@@ -95,6 +96,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
             of tensors with ``storage="uring"`` knows which rows come; see
             :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
+        node_attrs, edge_attrs: names of the tensors that batches hold; None: all. Of many types
+            they are those of every type. ``edge_attrs=()`` leaves out weights and times that only
+            the sampler needs.
         **kwargs: ``custom_cls``, ``input_id``, and those of ``torch.utils.data.DataLoader``:
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
@@ -135,6 +139,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
         plan_ahead: int = 0,
+        node_attrs: Iterable[str] | None = None,
+        edge_attrs: Iterable[str] | None = None,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -162,8 +168,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = sampler.time_attr
+        names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead)
+        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead, names)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -206,7 +213,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, seed, num_threads, prefetch_batches,
-            num_sample_threads, plan_ahead, **kwargs: as in :class:`NeighborLoader`.
+            num_sample_threads, plan_ahead, node_attrs, edge_attrs, **kwargs: as in
+            :class:`NeighborLoader`.
         neighbor_sampler: a ready sampler with ``sample_from_edges``.
         exclude: ``"self"`` or ``"reverse"``: the seed links of a batch (and their reverses) are not
             among its edges; see the samplers.
@@ -252,6 +260,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
         plan_ahead: int = 0,
+        node_attrs: Iterable[str] | None = None,
+        edge_attrs: Iterable[str] | None = None,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -281,8 +291,9 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             )
         elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
             time_attr = None if edge_label_time is None else sampler.time_attr
+        names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead)
+        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead, names)
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(
             stores,

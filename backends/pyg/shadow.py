@@ -6,7 +6,7 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch_geometric.data import Batch
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from aethergraph.errors import UnsupportedError
-from aethergraph.pyg._batch import fetch, make_batch
+from aethergraph.pyg._batch import choose_names, fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
 from aethergraph.pyg._loading import NodeMixin, own_depth
 from aethergraph.pyg._neighbors import Steps
@@ -50,8 +50,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         node_idx: root nodes: None (all), ids, a mask or a slice.
         replace: draw with replacement.
         transform, transform_sampler_output, seed, num_threads, prefetch_batches,
-            num_sample_threads, **kwargs: see :class:`aethergraph.pyg.NeighborLoader`; there is no
-            ``custom_cls``.
+            num_sample_threads, node_attrs, edge_attrs, **kwargs: see
+            :class:`aethergraph.pyg.NeighborLoader`; there is no ``custom_cls``.
 
     Raises:
         UnsupportedError: a graph of many types; else as :class:`aethergraph.pyg.NeighborLoader`.
@@ -71,6 +71,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_threads: int = 1,
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
+        node_attrs: Iterable[str] | None = None,
+        edge_attrs: Iterable[str] | None = None,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -92,7 +94,9 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             disjoint=True,
             num_threads=num_threads,
         )
-        self._set_up(data, seed, own_depth(prefetch_batches, kwargs), num_sample_threads)
+        names = choose_names(stores[0], node_attrs, edge_attrs)
+        depth = own_depth(prefetch_batches, kwargs)
+        self._set_up(data, seed, depth, num_sample_threads, names=names)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -121,7 +125,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             out = self.transform_sampler_output(out)
         store = self.data[0]
         if fetched is None:
-            fetched = fetch(store, out)
+            fetched = fetch(store, out, self._names)
         values = make_batch(store, out, fetched, self._sampler().edge_permutation)
         input_id, _, roots = out.metadata
         values.pop("num_nodes", None)

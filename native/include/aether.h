@@ -560,6 +560,16 @@ uint64_t aether_group_memory(const aether_group *g); /* bytes held now */
 int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether_sample_options *options,
                         uint32_t n, uint32_t *failed, aether_task *task, aether_error *err);
 
+/* Edges of a relation in each of the samples that were made and not taken: how many, and aether_hash_ids of
+ * their ids, in the order of export. AETHER_E_UNSUPPORTED: not known yet (induced samples), or ids are not
+ * positions. */
+int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *counts, uint64_t *hashes,
+                       aether_error *err);
+/* Values of these edges, by edge id, of one sample after the other; each page is read once for all of them.
+ */
+int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *out,
+                        aether_task *task, aether_error *err);
+
 /* Complete sample i, once. It stays in `out`, for export, until another is taken or made,
  * or its memory is released; `task` is looked at until then. */
 int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
@@ -744,8 +754,8 @@ int aether_values_open(aether_io *io, uint64_t offset, uint64_t count, uint32_t 
                        aether_values **out, aether_error *err);
 void aether_values_close(aether_values *values);
 
-/* The pages that are used most are kept, as those of a topology, from now on; one thread does it, once. Or, of
- * ids of lists: the pages that the topology, which must live longer, keeps are used. */
+/* The pages that are used most are kept, as those of a topology, from now on; one thread does it, once. Or,
+ * of ids of lists: the pages that the topology, which must live longer, keeps are used. */
 int aether_values_keep_pages(aether_values *values, uint64_t bytes, aether_error *err);
 int aether_values_share_pages(aether_values *values, const aether_topology *t, aether_error *err);
 uint64_t aether_values_kept(const aether_values *values);

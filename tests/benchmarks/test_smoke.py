@@ -149,6 +149,15 @@ def test_modes_out_of_core(data: Path) -> None:
             assert runs[storage][0]["items"] > 0, (mode, storage)
 
 
+def test_values_out_of_core(data: Path) -> None:
+    document = run_limited("values_out_of_core", data, "--only", "SubgraphLoader")
+    assert len(document["data"]["loaders"]) == 2
+    for runs in document["data"]["loaders"].values():
+        assert runs["with"][0]["edges"] == runs["without"][0]["edges"] > 0
+    held = document["data"]["loaders"]["SubgraphLoader, all of it"]["with"][0]
+    assert held["graph_bytes"] < 1 << 20 < held["value_bytes"]
+
+
 def test_training_beyond_memory(data: Path) -> None:
     document = run_limited("train_beyond_memory", data)
     runs = document["data"]["runs"]

@@ -12,7 +12,7 @@ import pytest
 from aethergraph import FeatureStore, Graph, errors
 from aethergraph.loading import SubgraphLoader
 from aethergraph.loading.pipeline import prefetch_map
-from aethergraph.loading.planned import planned_map
+from aethergraph.loading.planned import Coming, planned_map
 
 NODES = 3000
 
@@ -99,7 +99,7 @@ def test_chunks_are_planned_in_order(num_threads: int) -> None:
         return sample * sample
 
     samples = prefetch_map(lambda i: i + 1, range(7), num_threads=num_threads, depth=3)
-    results = planned_map(samples, plan, finish, ahead=3, num_threads=num_threads)
+    results = planned_map(samples, plan, finish, coming=Coming(3, []), num_threads=num_threads)
     assert list(results) == [1, 4, 9, 16, 25, 36, 49]
     assert happened == [[1, 2, 3], 1, 2, 3, [4, 5, 6], 4, 5, 6, [7], 7]
 
@@ -110,7 +110,7 @@ def test_an_error_comes_in_its_place() -> None:
             raise ValueError("two")
         return sample
 
-    results = planned_map(prefetch_map(int, range(5)), list, finish, ahead=4)
+    results = planned_map(prefetch_map(int, range(5)), list, finish, coming=Coming(4, []))
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="two"):
         next(results)

@@ -25,6 +25,7 @@ PYTHON_LAYERS = [
         "_verify",
         "_parts",
         "_paging",
+        "_value_columns",
         "_adjacency",
         "_typed_edges",
         "hetero",

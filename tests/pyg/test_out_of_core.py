@@ -184,6 +184,71 @@ def test_the_loader_without_a_framework(path: Path) -> None:
         np.testing.assert_array_equal(found.y, found.subgraph.node)
 
 
+# ---- weights, times and labels in batches -------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", ["18M", "64M"])
+def test_values_in_batches_are_those_of_a_mapped_graph(path: Path, budget: str) -> None:
+    options: list[dict[str, Any]] = [
+        {}, {"weight_attr": "edge_weight"}, {"subgraph_type": "bidirectional"},
+        {"sample_direction": "both"}, {"subgraph_type": "induced"}, {"plan_ahead": 3},
+    ]  # fmt: skip
+    for own in options:
+        batches = []
+        for storage, given in (("uring", budget), ("mmap", None)):
+            graph = ag.Graph.load(path, storage=storage, memory_budget=given)  # type: ignore[arg-type]
+            loader = pyg.NeighborLoader(
+                graph, [4, 3], torch.arange(0, NUM_NODES, 3), batch_size=64, seed=3, **own
+            )
+            batches.append([*loader, *loader])
+        assert all(map(same, *batches)), own
+        assert {"edge_weight", "edge_time", "y"} <= set(batches[0][0].keys())
+
+
+def test_nothing_is_read_for_values_that_fit(path: Path) -> None:
+    graph = ag.Graph.load(path, storage="uring", memory_budget="64M")
+    loader = pyg.NeighborLoader(graph, [4, 3], batch_size=128, shuffle=True, seed=1)
+    assert graph.paging is not None
+    for _ in range(2):
+        assert len(list(loader)) == 16
+    before = graph.paging.stats()["read_bytes"]
+    list(loader)
+    assert graph.paging.stats()["read_bytes"] == before
+
+
+@pytest.mark.parametrize("kind", ["one type", "many types", "foreign stores"])
+def test_batches_hold_what_is_named(path: Path, typed_path: Path, kind: str) -> None:
+    data: Any = load(path, "mmap")
+    seeds: Any = torch.arange(100)
+    if kind == "many types":
+        data, seeds = ag.HeteroGraph.load(typed_path), ("post", torch.arange(100))
+    elif kind == "foreign stores":
+        from torch_geometric.testing import MyFeatureStore
+
+        foreign = MyFeatureStore()
+        for name in ("x", "y"):
+            rows = torch.from_numpy(data.node_attrs[name].gather(np.arange(NUM_NODES)))
+            foreign.put_tensor(rows, group_name=None, attr_name=name, index=None)
+        data = foreign, pyg.GraphStore(data)
+    make = pyg.HeteroNeighborLoader if kind == "many types" else pyg.NeighborLoader
+    whole = next(iter(make(data, [3], seeds, batch_size=10, seed=1)))
+    batch = next(iter(make(data, [3], seeds, batch_size=10, seed=1, node_attrs=["x"])))
+    if kind == "many types":
+        assert torch.equal(batch["user"].x, whole["user"].x)
+        return
+    assert "y" in whole and "y" not in batch
+    assert torch.equal(batch.x, whole.x)
+    if kind == "one type":
+        bare = next(iter(make(data, [3], seeds, batch_size=10, seed=1, edge_attrs=())))
+        assert "edge_weight" in whole and "edge_weight" not in bare and "edge_time" not in bare
+        assert torch.equal(bare.e_id, whole.e_id)
+        one = make(data, [3], seeds, batch_size=10, seed=1, edge_attrs="edge_time")
+        assert "edge_time" in next(iter(one)) and "edge_weight" not in next(iter(one))
+    for option in ("node_attrs", "edge_attrs"):
+        with pytest.raises(ag.errors.InvalidArgumentError, match=f"{option}: 'z' does not exist"):
+            make(data, [3], seeds, **{option: ["z"]})
+
+
 # ---- looking ahead for stock loaders -------------------------------------------------------------
 
 

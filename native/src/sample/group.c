@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/task.h"
 #include "sample/failure.h"
+#include "store/values.h"
 
 /* ---- making one ---- */
 
@@ -336,6 +337,53 @@ int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether
     if (rc)
         forget(g);
     return rc;
+}
+
+/* ---- values of edges ---- */
+
+static int check_edges(const aether_group *g, uint32_t relation, aether_error *err) {
+    if (relation >= g->num_relations)
+        return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, g->num_relations);
+    const aether_topology *t = g->members[0].sampler->relations[relation].topology;
+    if (t->lists.edge_ids || (g->size && g->members[0].plan.induced))
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "the edges of this group are not known yet");
+    return AETHER_OK;
+}
+
+/* Of a sample that is not taken. */
+static const ae_relation *edges_of(const aether_group *g, uint32_t i, uint32_t relation) {
+    return &g->members[i].sampler->relations[relation];
+}
+
+int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *counts, uint64_t *hashes,
+                       aether_error *err) {
+    int rc = check_edges(g, relation, err);
+    for (uint32_t i = 0; !rc && i < g->size; i++) {
+        const ae_relation *r = edges_of(g, i, relation);
+        counts[i] = g->members[i].waits ? r->num_edges : 0;
+        hashes[i] = aether_hash_ids(r->positions.data, counts[i]);
+    }
+    return rc;
+}
+
+int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *out,
+                        aether_task *task, aether_error *err) {
+    int rc = check_edges(g, relation, err);
+    if (rc)
+        return rc;
+    const aether_topology *t = g->members[0].sampler->relations[relation].topology;
+    if (values->count != t->lists.num_edges)
+        return ae_error_set(err, AETHER_E_INVALID, "%" PRIu64 " values of %" PRIu64 " edges", values->count,
+                            t->lists.num_edges);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->size; i++) {
+        const ae_relation *r = edges_of(g, i, relation);
+        if (!g->members[i].waits)
+            continue;
+        g->jobs[n++] = (ae_fetch){r->positions.data, r->num_edges, out};
+        out = (char *)out + (r->num_edges << values->items.place.shift);
+    }
+    return ae_values_take(values, g->jobs, n, &g->staging, task, err);
 }
 
 /* ---- taking ---- */

@@ -42,9 +42,8 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
 }
 
 static void set_pieces(ae_relation *r, const aether_relation *from) {
-    const aether_values *values[AE_RELATION_PIECES] = {
-        from->weights_in_file, from->times_in_file,
-        r->times.of_nodes ? from->ids_in_file : NULL};
+    const aether_values *values[AE_RELATION_PIECES] = {from->weights_in_file, from->times_in_file,
+                                                       r->times.of_nodes ? from->ids_in_file : NULL};
     for (uint32_t i = 0; i < AE_RELATION_PIECES; i++) {
         r->pieces[i].values = values[i];
         r->in_turns |= values[i] != NULL;

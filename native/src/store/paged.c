@@ -192,7 +192,7 @@ int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint6
     rc = rc ? rc : check_range(io, "ids", indices_at, lists->num_edges, lists->id_bytes, err);
     if (rc)
         return rc;
-    const ae_place place = {indices_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS};
+    const ae_place place = {indices_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS, false};
     ae_paged *p = new_paged(lists, io, place, err);
     return p ? hand_out(p, read_offsets(p, indptr_at, task, err), out) : AETHER_E_NO_MEMORY;
 }
@@ -205,7 +205,7 @@ int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_
     rc = rc ? rc : check_blocks(lists, blocks, io, blocks_at, index_at, err);
     if (rc)
         return rc;
-    const ae_place place = {0, 0, AE_BLOCK_BITS};
+    const ae_place place = {0, 0, AE_BLOCK_BITS, false};
     ae_paged *p = new_paged(lists, io, place, err);
     if (!p)
         return AETHER_E_NO_MEMORY;

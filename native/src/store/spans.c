@@ -16,11 +16,12 @@
 /* The span that begins at entry `at`. */
 static ae_span next_span(const ae_fetch *job, uint64_t index, uint64_t at, ae_place place) {
     uint64_t low = ae_place_unit(place, job->positions[at]), high = low, i = at + 1;
+    const uint64_t most = place.narrow ? 1 : AE_SPAN_UNITS;
     const uint64_t end = job->count - at < AE_SPAN_MAX ? job->count : at + AE_SPAN_MAX;
     for (; i < end; i++) {
         uint64_t unit = ae_place_unit(place, job->positions[i]);
         uint64_t first = unit < low ? unit : low, last = unit > high ? unit : high;
-        if (last - first >= AE_SPAN_UNITS)
+        if (last - first >= most)
             break;
         low = first;
         high = last;

@@ -16,6 +16,8 @@
 #ifndef AE_STORE_SPANS_H
 #define AE_STORE_SPANS_H
 
+#include <stdbool.h>
+
 #include "os/scratch.h"
 #include "store/topology.h"
 
@@ -33,6 +35,7 @@ typedef struct ae_span {
 typedef struct ae_place {
     uint64_t base;
     uint32_t shift, bits;
+    bool narrow; /* spans lie within one unit each, so that no page is needed by two windows */
 } ae_place;
 
 static inline uint64_t ae_place_byte(ae_place place, uint64_t position) {

@@ -42,8 +42,8 @@ typedef struct ae_topology_ops {
     void (*edge_ids)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
     /* NULL where `fetch` is as good: all that n samples ask for in a hop, the memory
      * for it being `staging` (store/paged.h). */
-    int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n, struct aether_staging *staging,
-                      aether_task *task, aether_error *err);
+    int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n,
+                      struct aether_staging *staging, aether_task *task, aether_error *err);
     void (*destroy)(aether_topology *t);
 } ae_topology_ops;
 

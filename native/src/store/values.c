@@ -11,7 +11,7 @@
 static ae_paged numbers_at(aether_io *io, uint64_t offset, uint32_t shift) {
     return (ae_paged){
         .io = io,
-        .place = {offset, shift, AE_PAGE_BITS},
+        .place = {offset, shift, AE_PAGE_BITS, true},
         .base.lists.id_bytes = 1u << shift,
         .are_numbers = true,
     };
@@ -76,11 +76,21 @@ uint64_t aether_values_kept(const aether_values *v) {
 
 /* ---- reading ---- */
 
+static int read_entries(const ae_paged *p, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                        aether_task *task, aether_error *err) {
+    uint64_t num_spans;
+    int rc = ae_spans_make(jobs, n, p->place, &staging->spans, &num_spans, task, err);
+    return rc ? rc : ae_windows_stream(p, jobs, staging->spans.data, num_spans, staging, task, err);
+}
+
 int ae_values_read(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                    aether_task *task, aether_error *err) {
-    uint64_t num_spans;
-    int rc = ae_spans_make(jobs, n, v->pieces.place, &staging->spans, &num_spans, task, err);
-    return rc ? rc : ae_windows_stream(&v->pieces, jobs, staging->spans.data, num_spans, staging, task, err);
+    return read_entries(&v->pieces, jobs, n, staging, task, err);
+}
+
+int ae_values_take(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                   aether_task *task, aether_error *err) {
+    return read_entries(&v->items, jobs, n, staging, task, err);
 }
 
 static int check_positions(const aether_values *v, const uint64_t *positions, uint64_t n, aether_error *err) {
@@ -99,10 +109,7 @@ int aether_values_gather(const aether_values *v, const uint64_t *positions, uint
         const ae_fetch rest = {positions + at, n - at, (char *)out + (at << v->items.place.shift)};
         count = ae_spans_within(&rest, v->items.place, staging->most_spans);
         const ae_fetch job = {rest.positions, count, rest.ids};
-        uint64_t num_spans;
-        rc = ae_spans_make(&job, 1, v->items.place, &staging->spans, &num_spans, err);
-        if (!rc)
-            rc = ae_windows_stream(&v->items, &job, staging->spans.data, num_spans, staging, task, err);
+        rc = ae_values_take(v, &job, 1, staging, task, err);
     }
     return rc;
 }

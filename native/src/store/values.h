@@ -34,4 +34,8 @@ struct aether_values {
 int ae_values_read(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                    aether_task *task, aether_error *err);
 
+/* Jobs of the numbers of items, and room for the bytes of each. */
+int ae_values_take(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                   aether_task *task, aether_error *err);
+
 #endif

@@ -225,11 +225,16 @@ static void prefetch_spans(const stream *s, uint64_t at) {
     }
 }
 
+/* Whether the next span lies on the last one's page, which the next window would read again. */
+static bool is_free(const stream *s, const filling *f) {
+    return s->p->place.narrow && s->spans[s->next].unit == f->base;
+}
+
 static int begin_window(stream *s, window *w) {
     filling f = {.w = w, .base = s->spans[s->next].unit};
     w->begin = s->next;
     w->num_pages = w->num_kept = w->num_data = 0;
-    while (s->next < s->num_spans && f.cost + PENDING <= s->room) {
+    while (s->next < s->num_spans && (f.cost + PENDING <= s->room || is_free(s, &f))) {
         prefetch_spans(s, s->next);
         add_span(s, &f, &s->spans[s->next++]);
     }
