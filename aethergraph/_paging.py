@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,10 +60,8 @@ class Paging:
             budget = min(DEFAULT_BUDGET, available_memory() // 2)
         self.budget = parse_size(budget)
         self._file = file.array(0, (file.size,), np.dtype(np.uint8))
-        self._columns = dict[int, ValueColumn]()
-        #: Bytes by offset of the columns that have room, whether they are loaded or not yet.
-        self._given = dict[int, int]()
-        self._refused = set[int]()
+        # Columns know this object, and nobody who has files open may be in a cycle.
+        self._columns: WeakValueDictionary[int, ValueColumn] = WeakValueDictionary()
         # Only tried: who does not get it reads by page. A child may be forked with it locked.
         self._loading = threading.Lock()
         self._staging = deque[native.NativeStaging]()  # append and pop are atomic
@@ -150,10 +149,10 @@ class Paging:
         offset = self.offset_of(array)
         if offset is None or offset % 64 or not ValueColumn.takes(array):
             return None
-        if offset not in self._columns:
+        column = self._columns.get(offset)
+        if column is None:
             own = native.dtype_code(array.dtype) if code is None else code
-            self._columns.setdefault(offset, ValueColumn(self, array, offset, own))
-        column = self._columns[offset]
+            column = self._columns.setdefault(offset, ValueColumn(self, array, offset, own))
         if edges_of is not None and edges_of.edge_ids is None:
             column.edges_of = edges_of
         return column
@@ -162,29 +161,26 @@ class Paging:
 
     def hold(self, column: ValueColumn) -> None:
         """Load ``column`` if there is room for it, and nobody loads one at this moment."""
-        if column.offset in self._refused or not self._loading.acquire(blocking=False):
+        if column.is_refused or not self._loading.acquire(blocking=False):
             return
         try:
-            if column.offset not in self._given and not self._give_room(column):
-                self._refused.add(column.offset)
-                return
-            if column.held is None and column.nbytes <= self._unused:
+            if column.room is None:
+                self._give_room(column)
+            if not column.is_refused and column.held is None and column.nbytes <= self._unused:
                 column.load()
         finally:
             self._loading.release()
 
-    def _give_room(self, column: ValueColumn) -> bool:
+    def _give_room(self, column: ValueColumn) -> None:
         """Room for all of ``column``, or if that is too much, for some pages of it."""
         room = (
             self._sampling_bytes - self._most_kept - max(_SAMPLES_LEAST, self._sampling_bytes // 8)
         )
-        room -= sum(self._given.values())
-        if column.nbytes > room:
+        room -= sum(other.room or 0 for other in self._live)
+        if column.nbytes <= room:
+            column.room = column.nbytes
+        else:
             column.keep_pages(max(0, room // 4))
-            self._given[column.offset] = max(0, room // 4)
-            return False
-        self._given[column.offset] = column.nbytes
-        return True
 
     @contextmanager
     def staging(self) -> Iterator[native.NativeStaging]:
@@ -202,18 +198,18 @@ class Paging:
     @property
     def value_bytes(self) -> int:
         """What columns take, and gathering from them."""
-        columns = sum(column.memory for column in list(self._columns.values()))
+        columns = sum(column.memory for column in self._live)
         return columns + sum(staging.counts().memory for staging in list(self._staging))
 
     @property
     def _promised(self) -> int:
         """What columns that are not loaded yet will take."""
-        promised = 0
-        for offset in list(self._given):
-            column = self._columns[offset]
-            if offset not in self._refused and column.held is None:
-                promised += column.nbytes
-        return promised
+        waiting = (c for c in self._live if not c.is_refused and c.held is None)
+        return sum(column.room or 0 for column in waiting)
+
+    @property
+    def _live(self) -> list[ValueColumn]:
+        return [c for ref in self._columns.valuerefs() if (c := ref()) is not None]
 
     @property
     def _sampling_bytes(self) -> int:

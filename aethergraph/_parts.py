@@ -20,6 +20,7 @@ from aethergraph._arrays import (
 from aethergraph._options import is_name, shown
 from aethergraph._paging import Paging
 from aethergraph._times import as_times, to_one_unit
+from aethergraph._value_columns import ValueColumn
 from aethergraph.container import Owner
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 from aethergraph.features import FeatureStore, attribute_store
@@ -218,6 +219,7 @@ class NodeParts:
     #: Of ``node_time`` (of an edge type: of ``edge_time``); None if it holds plain numbers.
     time_unit: str | None = field(default=None, kw_only=True)
     node_attrs: AttributeTable = field(init=False)
+    _node_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.node_attrs = AttributeTable("node", self.num_nodes)
@@ -239,7 +241,7 @@ class NodeParts:
         self, guard: native.FileGuard | None, paging: Paging | None
     ) -> dict[str, FeatureStore]:
         """``node_time`` as a store to gather from."""
-        return _value_stores({"node_time": self.node_time}, guard, paging)
+        return _value_stores({"node_time": self.node_time}, self._node_columns, guard, paging)
 
 
 @dataclass
@@ -258,6 +260,7 @@ class EdgeParts:
     edge_attrs: AttributeTable = field(init=False)
     #: Own times that all lists are known to be sorted by.
     sorted_by: set[str] = field(init=False, default_factory=set)
+    _edge_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.edge_attrs = AttributeTable("edge", self.num_edges)
@@ -306,7 +309,7 @@ class EdgeParts:
     ) -> dict[str, FeatureStore]:
         """``edge_weight`` and ``edge_time`` as stores to gather from."""
         named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
-        return _value_stores(named, guard, paging, self.any_lists.topology)
+        return _value_stores(named, self._edge_columns, guard, paging, self.any_lists.topology)
 
 
 class GraphParts(NodeParts, EdgeParts):
@@ -321,18 +324,20 @@ class GraphParts(NodeParts, EdgeParts):
 
 def _value_stores(
     named: dict[str, NDArray[Any] | None],
+    columns: dict[str, ValueColumn],
     guard: native.FileGuard | None,
     paging: Paging | None,
     edges_of: native.NativeTopology | None = None,
 ) -> dict[str, FeatureStore]:
     """Stores over mapped arrays; where there is ``paging``, it reads what is gathered."""
-    return {
-        name: FeatureStore.from_mapped(
-            array, guard, None if paging is None else paging.column_of(array, edges_of=edges_of)
-        )
-        for name, array in named.items()
-        if array is not None
-    }
+    found = {}
+    for name, array in named.items():
+        if array is not None:
+            column = None if paging is None else paging.column_of(array, edges_of=edges_of)
+            if column is not None:
+                columns[name] = column  # which the graph keeps, with what it holds
+            found[name] = FeatureStore.from_mapped(array, guard, column)
+    return found
 
 
 def name_id(error: OutOfRangeError, name: str, count: int, what: str = "nodes") -> OutOfRangeError:

@@ -82,6 +82,10 @@ class ValueColumn:
         self._values = native.NativeValues(
             paging.reader, offset, len(array) * self._items, item_bytes
         )
+        #: Bytes that the budget has for it, whether it has taken them or not; None: not asked yet.
+        self.room: int | None = None
+        #: Whether that is less than all rows take.
+        self.is_refused = False
         self._array: NDArray[Any] | None = None
         self._held: native.NativeRows | None = None
         self._rows = self._hits = self._reads = self._read_bytes = 0
@@ -141,6 +145,7 @@ class ValueColumn:
     def keep_pages(self, nbytes: int) -> None:
         """Keep the pages that are used most, within ``nbytes``. For ``paging``."""
         self._values.keep_pages(nbytes)
+        self.room, self.is_refused = nbytes, True
 
     # ---- rows ------------------------------------------------------------------------------
 

@@ -73,7 +73,9 @@ def _all_cases(folder: Path) -> list[Case]:
     ]
 
 
-def _problem(target: Target, case: Case, make: Callable[[Path], object], folder: Path) -> str | None:
+def _problem(
+    target: Target, case: Case, make: Callable[[Path], object], folder: Path
+) -> str | None:
     import aethergraph
 
     call, arguments = target.make(folder)

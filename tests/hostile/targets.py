@@ -262,9 +262,7 @@ def _core() -> Iterator[Target]:
         yield Target(
             f"NeighborSampler.sample{label}",
             lambda f, owner=owner: (
-                ag.NeighborSampler(
-                    owner(f), [3, 2], disjoint=True, time_attr="edge_time"
-                ).sample,
+                ag.NeighborSampler(owner(f), [3, 2], disjoint=True, time_attr="edge_time").sample,
                 {"seeds": [0, 1], "key": 1, "seed_time": [5, 6]},
             ),
         )
