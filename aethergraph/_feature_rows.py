@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import to_array
+from aethergraph._arrays import allocate, to_array
 from aethergraph._bfloat16 import torch_bfloat16_bits
 from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
