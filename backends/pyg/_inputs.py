@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from aethergraph import _binding as native
-from aethergraph._arrays import refuse_masked
+from aethergraph._arrays import refuse_masked, to_array
+from aethergraph._times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
 from aethergraph.hetero import EdgeView, HeteroGraph
@@ -201,10 +202,22 @@ def seed_labels(labels: Any, links: Tensor | EveryEdge) -> Tensor | None:
     return tensor
 
 
-def seed_times(times: Any, count: int, name: str) -> Tensor | None:
-    """Times of ``count`` seeds; their dtype is the sampler's business."""
+def seed_times(times: Any, count: int, name: str, sampler: Any) -> Tensor | None:
+    """Times of ``count`` seeds; datetimes as counts of the unit that the sampler's times have.
+
+    The dtype of numbers is the sampler's business.
+
+    Raises:
+        InvalidArgumentError: another shape; datetimes where the times have no unit, or one that is
+            no whole number of it, with its position.
+    """
     if times is None:
         return None
+    if not isinstance(times, Tensor) and getattr(times, "dtype", None) is not None:
+        array = to_array(times, name)
+        if array.dtype.kind in "mM":
+            unit = getattr(sampler, "time_unit", None)
+            times = as_seed_times(array, count, name, unit, np.dtype(np.int64))
     tensor = _to_tensor(times, name)
     if tuple(tensor.shape) != (count,):
         raise InvalidArgumentError(

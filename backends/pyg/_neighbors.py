@@ -98,6 +98,11 @@ class NeighborSamplerBase(KeyedSampler):
         return self._weight_attr
 
     @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, if they are the graph's own and were datetimes, such as ``"s"``."""
+        raise NotImplementedError
+
+    @property
     def is_temporal(self) -> bool:
         """Whether there is a ``time_attr``."""
         return self._time_attr is not None

@@ -83,9 +83,13 @@ def make_walk(
         assert own is not None
         times = Values(own, None, times.of_nodes)
     relations = tuple(make_relation(graph, name, weights, times) for name in layouts)
-    if key is not None and edge_ids is None and not is_sorted:
+    own = None
+    if key is not None:
         own = graph.node_time if key.of_nodes else graph.edge_time
-        is_own = own is not None and np.may_share_memory(own, key.times)
+    is_own = key is not None and own is not None and np.may_share_memory(own, key.times)
+    if times is not None and is_own:
+        times = times._replace(unit=graph.time_unit)
+    if key is not None and edge_ids is None and not is_sorted:
         own_name = "node_time" if key.of_nodes else "edge_time"
         require_sorted("", graph, key.name, own_name if is_own else None, relations[0])
     return Walk(graph, edge_ids, relations, times, direction)

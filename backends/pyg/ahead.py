@@ -103,7 +103,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         self.sampler = sampler
         self.batches = batches
         self._kind, self._nodes, _ = seed_nodes(input_nodes, sampler, None)
-        self._time = seed_times(input_time, len(self._nodes), "input_time")
+        self._time = seed_times(input_time, len(self._nodes), "input_time", sampler)
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]

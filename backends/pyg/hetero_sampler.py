@@ -186,6 +186,11 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._sample_direction
 
     @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, if they are the graph's own and were datetimes, such as ``"s"``."""
+        return self._current().time_unit
+
+    @property
     def is_hetero(self) -> bool:
         """True."""
         return True

@@ -68,7 +68,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             slice. With a mask or a slice ``input_id`` in the batch are node ids, else positions.
             Of a typed graph ``(node type, any of these)``, or the node type alone.
         input_time: a time for each seed [number of seeds]; None: that of the seed node itself. It
-            comes back as ``seed_time``.
+            comes back as ``seed_time``. datetime64 is taken where the graph's times are datetimes,
+            and comes back as int64 in their unit, ``graph.time_unit``.
         time_attr: the name of the times that are compared with it. None: the graph's own
             ``edge_time`` or ``node_time`` if ``input_time`` or ``temporal_strategy="last"`` ask
             for times, else no times.
@@ -177,7 +178,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             stores,
             num_neighbors,
             input_nodes=nodes if kind is None else (kind, nodes),
-            input_time=seed_times(input_time, len(nodes), "input_time"),
+            input_time=seed_times(input_time, len(nodes), "input_time", sampler),
             time_attr=time_attr,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
@@ -206,8 +207,9 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             graph ``(edge type, any of these)``, or the edge type alone. Links that are given may
             be of a type that the graph does not hold, between node types that it does.
         edge_label: a label per seed link [P, ...], or None.
-        edge_label_time: a time for each seed link [P], needed with ``time_attr``. It comes back as
-            ``edge_label_time``, negatives included, or for triplets as ``seed_time``.
+        edge_label_time: a time for each seed link [P], needed with ``time_attr``; datetime64 as in
+            :class:`NeighborLoader`. It comes back as ``edge_label_time``, negatives included, or
+            for triplets as ``seed_time``.
         neg_sampling: PyG's ``NegativeSampling``, its mode, or its arguments as a dict or tuple.
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
@@ -300,7 +302,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             num_neighbors,
             edge_label_index=(kind, links),
             edge_label=seed_labels(edge_label, links),
-            edge_label_time=seed_times(edge_label_time, links.shape[1], "edge_label_time"),
+            edge_label_time=seed_times(edge_label_time, links.shape[1], "edge_label_time", sampler),
             time_attr=time_attr,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,

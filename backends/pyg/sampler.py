@@ -219,6 +219,12 @@ class NeighborSampler(NeighborSamplerBase):
         return self._current_walk().graph
 
     @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, if they are the graph's own and were datetimes, such as ``"s"``."""
+        times = self._current_walk().times
+        return None if times is None else times.unit
+
+    @property
     def num_nodes(self) -> int:
         """Nodes of the graph."""
         return self.graph.num_nodes
