@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import numpy as np
 
+from aethergraph.build.exact import MANTISSA, explain_change, first_changed
 from aethergraph.build.inputs import is_url
 from aethergraph.build.npy_columns import read_npy_form
 from aethergraph.build.outputs import NpyWriter
@@ -25,6 +27,7 @@ from aethergraph.build.rows import (
 )
 from aethergraph.build.source import (
     ColumnSelector,
+    Field,
     InputError,
     InputWatch,
     PathLike,
@@ -34,6 +37,9 @@ from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedErr
 from aethergraph.features import FeatureStore
 
 __all__ = ["CompanionFiles", "Companions"]
+
+
+_PIECE_ITEMS = 1 << 19
 
 
 class Outcome(Protocol):
@@ -176,6 +182,8 @@ class Companions:
         storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
         self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
         self._rows["features"] = (self._features_path, self._store.num_rows)
+        if dtype is not None and self._writer is None:
+            _check_narrowing(self._features_path, self._store, dtype)
 
     def open_labels(self, path: PathLike, name: str | None) -> None:
         assert name is not None
@@ -227,6 +235,26 @@ class Companions:
             return
         self._labels.commit()
         result.labels = self._labels_name
+
+
+def _check_narrowing(path: PathLike, store: FeatureStore, dtype: str) -> None:
+    """Refuse numbers of an array that the dtype asked for would change, beyond rounding fractions.
+
+    Text and Parquet files are checked while they are read. Half floats are asked for to round.
+    """
+    if dtype not in MANTISSA or store.dtype_name in ("bfloat16", dtype):
+        return
+    one = Field("feature", 0, cast("Literal['float32', 'float64']", dtype))
+    width = max(1, math.prod(store.shape[1:]))
+    step = max(1, _PIECE_ITEMS // width)
+    for begin in range(0, store.num_rows, step):
+        rows = store.gather(np.arange(begin, min(begin + step, store.num_rows)))
+        if rows.dtype.kind not in "iuf":
+            return
+        changed = first_changed(rows.reshape(-1), dtype)
+        if changed is not None:
+            problem = explain_change(one, rows.reshape(-1)[changed])
+            raise InputError(path, problem, line=begin + changed // width + 1, unit="row")
 
 
 def _column_major(path: PathLike) -> bool:

@@ -359,3 +359,19 @@ def test_quoted_names_of_one_column(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text('"my f"\n"1"\n2.5\n3\n4\n')
     assert features(path, feature_columns=["my f"]).tolist() == [[1], [2.5], [3], [4]]
+
+
+@pytest.mark.parametrize("memory", [None, "1G"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_that_a_narrower_type_would_change(
+    order: Any, memory: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.npy"
+    rows = np.array([[0, 1], [2, 3], [4, (1 << 24) + 1], [5, 6]], order=order)
+    np.save(path, rows)
+    with pytest.raises(InputError, match=r"x\.npy, row 3: float32 would make 16777216 of the feat"):
+        features(path, dtype="float32", memory_budget=memory)
+    assert features(path, dtype="float64", memory_budget=memory).tolist() == rows.tolist()
+    np.save(path, np.array([[0.1], [1e39], [0], [0]], order=order))
+    with pytest.raises(InputError, match=r"row 2: the feature 1e\+39 is too large for float32"):
+        features(path, dtype="float32", memory_budget=memory)
