@@ -321,14 +321,14 @@ def read_table(
 
 
 def _read_columns(table: TextTable, fields: list[Field], rows: int | None) -> NDArray[Any]:
-    chunks, found = [np.empty((0, len(fields)), fields[0].dtype)], 0
+    chunks, found, size = [np.empty((0, len(fields)), fields[0].dtype)], 0, 0
     for arrays in table.chunks(fields):
         chunks.append(np.stack(arrays, axis=1))
         found += len(chunks[-1])
+        size += chunks[-1].nbytes
         if rows is not None and found > rows:
             break
-        # All of it once more, when the parts are joined.
-        check_memory(table.path, sum(chunk.nbytes for chunk in chunks), "the table")
+        check_memory(table.path, size, "joining the parts of the table")
     if rows is not None and found != rows:
         more = "more than " if found > rows else ""
         raise InputError(table.path, f"has {more}{min(found, rows)} rows, but needs {rows} rows")

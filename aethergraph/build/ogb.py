@@ -61,7 +61,7 @@ def read_ogb(
     layout: Layout = "csc",
     keep_order: bool = False,
 ) -> Graph | HeteroGraph:
-    """The graph in a folder of an OGB node dataset, with features, labels and splits::
+    """Return the graph in a folder of an OGB node dataset, with features, labels and splits::
 
         graph = read_ogb("dataset/ogbn_arxiv")
         graph.save("arxiv.aeg")

@@ -21,7 +21,7 @@ import torch
 import yaml
 
 from aethergraph import Graph
-from aethergraph.dgl.graphbolt import load_ondisk_dataset
+from aethergraph.dgl.graphbolt import load_ondisk_dataset, load_ondisk_tasks
 from aethergraph.errors import AetherError
 
 NUM_USERS, NUM_POSTS, NUM_EDGES = 12, 9, 40
@@ -46,6 +46,14 @@ def write_folder(folder: Path, typed: bool) -> Path:
     np.save(folder / "y.npy", rng.integers(0, 5, (NUM_USERS, 1)))
     np.save(folder / "t.npy", rng.integers(0, 99, NUM_EDGES))
     np.save(folder / "w.npy", rng.random(NUM_EDGES, np.float32))
+    np.save(folder / "train.npy", np.arange(6))
+    np.save(folder / "label.npy", rng.integers(0, 5, 6))
+    torch.save(torch.arange(6), folder / "test.pt")
+    items = [{"name": "seed_nodes", "format": "numpy", "path": "train.npy", "in_memory": False}]
+    items += [{"name": "labels", "format": "numpy", "path": "label.npy"}]
+    last = [{"name": "seed_nodes", "format": "torch", "path": "test.pt"}]
+    task = {"name": "classes", "num_classes": 5, "train_set": [{**user, "data": items}]}
+    task["test_set"] = [{**user, "data": last}]
     node, edge = {"domain": "node", **user}, {"domain": "edge", **votes}
     config = {
         "dataset_name": "one",
@@ -62,6 +70,7 @@ def write_folder(folder: Path, typed: bool) -> Path:
             {**node, "name": "z", "format": "torch", "path": "z.pt"},
             {**node, "name": "y", "format": "numpy", "path": "y.npy", "one_number_per_row": True},
         ],
+        "tasks": [task],
     }
     (folder / "metadata.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     return folder
@@ -72,13 +81,21 @@ def good(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("graphbolt") / "folder", request.param)
 
 
-def read(folder: Path, time_attr: str | None = None) -> None:
-    """Read a folder, and all that the graph offers."""
+def attempt(folder: Path, call: Callable[[], Any]) -> Any:
+    """The result of a call, or None where the folder was refused by name."""
     try:
-        graph = load_ondisk_dataset(folder, time_attr=time_attr)
+        return call()
     except AetherError as error:
         assert str(folder) in str(error), error
         assert len(str(error)) < 1000
+        return None
+
+
+def read(folder: Path, time_attr: str | None = None) -> None:
+    """Read the tasks of a folder, its graph, and all that the graph offers."""
+    attempt(folder, lambda: load_ondisk_tasks(folder))
+    graph = attempt(folder, lambda: load_ondisk_dataset(folder, time_attr=time_attr))
+    if graph is None:
         return
     if isinstance(graph, Graph):
         groups = [graph.node_attrs, graph.edge_attrs]

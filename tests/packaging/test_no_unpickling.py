@@ -35,6 +35,7 @@ ALLOWED = {
     ("backends/pyg/testing/*.py", "pickle.loads"): "a kit's own dump of the object under test",
     ("tests/*.py", "pickle.loads"): "the test's own dump",
     ("tests/docs/test_snippets.py", "exec"): "the snippets of the repository's own pages",
+    ("tests/convert/test_no_unpickling_of_files.py", "numpy.load"): "shows that a trap is one",
     ("tests/with_dgl/test_graphbolt_hostile.py", "torch.load"): "shows that a trap is one",
     ("tests/with_dgl/test_distributed.py", "torch.load"): "a file that the test's processes wrote",
     ("tests/pyg/test_to_data.py", "torch_geometric.data.InMemoryDataset"): "a folder of the test's",

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from aethergraph import errors
-from aethergraph.dgl.graphbolt import load_ondisk_dataset
+from aethergraph.dgl.graphbolt import load_ondisk_dataset, load_ondisk_tasks
 
 NUM_NODES = 5
 
@@ -393,3 +393,26 @@ def test_rows_that_are_too_few(tmp_path: Path) -> None:
         np.save(tmp_path / "x.npy", np.zeros((4, 2)))
         with pytest.raises(errors.FormatError, match=r"x\.npy: has shape \[4, 2\].* needs 5 rows"):
             load_ondisk_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_items_that_cannot_be(in_memory: bool, tmp_path: Path) -> None:
+    write_folder(tmp_path, format="numpy", path="e.npy")
+    config = yaml.safe_load((tmp_path / "metadata.yaml").read_text())
+    names = {"seed_nodes": "a.npy", "labels": "b.npy"}
+    data = [
+        {"name": name, "format": "numpy", "path": path, "in_memory": in_memory}
+        for name, path in names.items()
+    ]
+    config["tasks"] = [{"name": "classes", "train_set": [{"data": data}]}]
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+    np.save(tmp_path / "a.npy", np.arange(3))
+    for labels, text in (
+        (np.arange(4), "as long"),
+        (np.array(3), "as long|a scalar"),
+        (np.arange(3, dtype=np.uint32), "cannot be read"),
+        (np.array([None] * 3), "cannot be|Object arrays"),
+    ):
+        np.save(tmp_path / "b.npy", labels, allow_pickle=True)
+        with pytest.raises(errors.AetherError, match=rf"b\.npy.*({text})"):
+            load_ondisk_tasks(tmp_path)

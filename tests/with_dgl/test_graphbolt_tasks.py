@@ -88,13 +88,13 @@ def test_a_folder_without_tasks(tmp_path: Path) -> None:
         ([{"data": [{"format": "numpy", "path": "train.npy"}]}], "has no 'name'"),
         ([{"data": [{"name": "a", "format": "csv", "path": "train.npy"}]}], "format = 'csv'"),
         ([{"data": []}, {"type": "user", "data": []}], "type = None, but others have types"),
-        ([{"data": [{"name": "a", "format": "numpy", "path": "metadata.yaml"}]}], "no array"),
+        ([{"data": [{"name": "a", "format": "numpy", "path": "metadata.yaml"}]}], "not a .npy file"),
         ([{"data": []}], "data is empty"),
     ],
 )
 def test_sets_that_cannot_be(train: Any, text: str, tmp_path: Path) -> None:
     write(tmp_path, False, tasks=[{"train_set": train}])
-    with pytest.raises(errors.InvalidArgumentError, match=text):
+    with pytest.raises((errors.InvalidArgumentError, errors.FormatError), match=text):
         load_ondisk_tasks(tmp_path)
 
 

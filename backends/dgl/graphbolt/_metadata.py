@@ -314,7 +314,7 @@ def _task_items(config: Path, where: str, listed: Any) -> dict[str | None, list[
         parts = _entries(config, f"{where}[{at}].data", group.need("data"))
         if not parts:
             raise InvalidArgumentError(f"{group.where}: data is empty: give it items")
-        items[name] = [(str(part.need("name")), part) for part in parts]
+        items[name] = [(part.text("name"), part) for part in parts]
     return items
 
 

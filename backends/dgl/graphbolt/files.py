@@ -44,7 +44,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 def load_ondisk_dataset(
     path: str | os.PathLike[str], *, layout: Layout = "csc", time_attr: str | None = None
 ) -> Graph | HeteroGraph:
-    """The graph of a folder of ``gb.OnDiskDataset``, with all its node data and edge data.
+    """Return the graph of a folder of ``gb.OnDiskDataset``, with all its node and edge data.
 
     Reads ``metadata.yaml`` and the edge lists (csv or numpy) that it names, not what GraphBolt has
     preprocessed. Node data of ``in_memory: false`` in numpy's format stays in its file; everything
@@ -90,7 +90,7 @@ def load_ondisk_dataset(
 
 
 def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | HeteroGraph:
-    """A graph of ours with the edges and attributes of a ``gb.FusedCSCSamplingGraph``.
+    """Return a graph of ours with the edges and attributes of a ``gb.FusedCSCSamplingGraph``.
 
     Where it has GraphBolt's original edge ids, edges get them back as their order; otherwise edges
     are numbered by place in the lists, as GraphBolt does without them.
@@ -150,7 +150,7 @@ def to_fused_csc(
     node_attrs: list[str] | None = None,
     edge_attrs: list[str] | None = None,
 ) -> Any:
-    """A ``gb.FusedCSCSamplingGraph`` of a graph; all of it is read into memory.
+    """Return a ``gb.FusedCSCSamplingGraph`` of a graph; all of it is read into memory.
 
     ``torch.save`` writes it as the ``fused_csc_sampling_graph.pt`` of a preprocessed dataset. It
     has original edge ids, those that :class:`SamplingGraph` gives.
@@ -201,7 +201,7 @@ def to_fused_csc(
 
 
 def _ends(schema: Schema, kind: EdgeType) -> tuple[Ids, Ids]:
-    """Sources and destinations of all edges in order of the graph's own ids."""
+    """Return sources and destinations of all edges in order of the graph's own ids."""
     edges = schema.edges(kind)
     indptr, indices = (edges.csr()[:2]) if edges.layout == "csr" else edges.csc()
     bounds = indptr.astype(np.int64)

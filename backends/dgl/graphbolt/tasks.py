@@ -6,7 +6,7 @@ Sources followed: ``impl/ondisk_dataset.py`` and ``impl/ondisk_metadata.py`` of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
+from aethergraph._binding import encode_path
 from aethergraph._torch.saved import read_tensor
 from aethergraph.build.foreign import decoding, read_npy
+from aethergraph.build.source import InputError
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata, read_tasks
 
 __all__ = ["Tasks", "load_ondisk_tasks"]
@@ -49,7 +51,7 @@ def load_ondisk_tasks(path: str | os.PathLike[str]) -> Tasks:
         MissingFileError: a file that is not there.
         InputError: a file that cannot be read, or a path that leads out of the folder.
     """
-    folder = Path(path)
+    folder = Path(encode_path(path)[0])
     tasks = []
     for task in read_tasks(folder, _SETS):
         sets = [_make_set(task.sets.get(name)) for name in _SETS]
@@ -64,8 +66,20 @@ def _make_set(items: Mapping[str | None, list[tuple[str, Entry]]] | None) -> Any
     found = {}
     for name, parts in items.items():
         names, entries = zip(*parts, strict=True)
-        found[name] = gb.ItemSet(tuple(map(_read_items, entries)), names=names)
+        items = tuple(map(_read_items, entries))
+        _check_lengths(items, entries)
+        found[name] = gb.ItemSet(items, names=names)
     return found[None] if None in found else _BY_TYPE(found)
+
+
+def _check_lengths(items: Sequence[Tensor], entries: Sequence[Entry]) -> None:
+    for rows, entry in zip(items, entries, strict=True):
+        if rows.ndim == 0 or len(rows) != len(items[0]):
+            raise InputError(
+                entry.path(),
+                f"has items of shape {list(rows.shape)}, but {entries[0].where} has those of shape "
+                f"{list(items[0].shape)}: all data of a set is as long",
+            )
 
 
 def _read_items(entry: Entry) -> Tensor:
@@ -73,11 +87,10 @@ def _read_items(entry: Entry) -> Tensor:
     if entry.choose("format", ("numpy", "torch")) == "torch":
         return read_tensor(entry.path())
     path = entry.path()
-    if entry.in_memory:
-        return torch.from_numpy(read_npy(path))
     with decoding(path):
-        rows = np.load(path, mmap_mode="c", allow_pickle=False)
-    return torch.from_numpy(rows)
+        if entry.in_memory:
+            return torch.from_numpy(read_npy(path))
+        return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
 def _all_nodes(counts: Mapping[str | None, int]) -> Any:
