@@ -32,8 +32,9 @@ STAGES=(
     "interpreted|tests of what mypyc compiles and of its users, on the build without mypyc"
     "python-asan|core tests with the extension under AddressSanitizer (and without mypyc)"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
+    "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
     "versions|build and core tests on the other CPython versions found (3.10 to 3.13)"
-    "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1 (downloads 1 GB once)"
+    "dgl|[dgl,cli] as documented; both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1 (downloads 1 GB once)"
 )
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-15}
@@ -202,6 +203,45 @@ editable_pipeline() {
     case $file in "$BASE/src/"*"$2") ;; *) die "expected a $2 file in $BASE/src" ;; esac
 }
 
+# The extras choose their own versions; nothing else is named, as nobody who installs them does.
+stage_install() {
+    local wheel
+    wheel=$(echo "$DIST"/compiled/*.whl)
+    fresh_install bare "$BASE/src" # compiled in isolation, as `pip install .` does
+    run "$BASE/install-bare/bin/python" examples/numpy_only.py --quick
+    fresh_install fsspec "${wheel}[fsspec]"
+    run "$BASE/install-fsspec/bin/python" - "$BASE/install-fsspec/url.bin" <<'END'
+import sys
+import fsspec, numpy as np
+from aethergraph import Graph
+from aethergraph.build import convert
+with fsspec.open("memory://edges.npy", "wb") as file:
+    np.save(file, np.array([[0, 1], [1, 2]]))
+convert("memory://edges.npy", sys.argv[1])
+assert Graph.load(sys.argv[1]).num_edges == 2
+END
+    fresh_install pyg "${wheel}[pyg,cli,plot]" "$TORCH"
+    quickstart "$BASE/install-pyg" compiled "$TESTS/docs" -k README
+}
+
+# fresh_install NAME WHAT [TORCH]: as a user installs it; torch first, to have the one without CUDA.
+fresh_install() {
+    local fresh=$BASE/install-$1
+    rm -rf "$fresh"
+    run "$PYTHON" -m venv "$fresh"
+    if [ $# -gt 2 ] && ! run "$fresh/bin/python" -m pip install -q "$3"; then
+        note "no $3 for this Python; taking any torch from 2.2 on"
+    fi
+    run "$fresh/bin/python" -m pip install -q "$2"
+    run "$fresh/bin/python" -m pip check
+}
+
+# quickstart VENV compiled|interpreted ARGS...: snippets, in an environment with pytest and no other tools.
+quickstart() {
+    run "$1/bin/python" -m pip install -q pytest pytest-timeout pytest-xdist
+    PYTEST_JOBS=0 run_pytest "$@"
+}
+
 stage_versions() {
     local version python fresh found=0
     for version in 3.10 3.11 3.12 3.13; do
@@ -247,14 +287,18 @@ stage_dgl() {
         run "$fresh/bin/python" -m pip install -q --no-deps torch==2.2.1
         has nvidia-smi || run "$fresh/bin/python" scripts/cuda_stand_ins.py
     fi
-    "$PY" scripts/print_requirements.py dgl cli test >"$BASE/requirements-dgl.txt"
-    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*' 'pyarrow<18' 'cffi>=1.16'
     # Isolated: building needs a newer setuptools than DGL can do with.
     rm -rf "${DIST:?}/dgl"
     AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip wheel -q --no-deps -w "$DIST/dgl" "$DIST"/aethergraph-*.tar.gz
+    # First what a user gets, by the extras alone, and what the pages show.
+    run "$fresh/bin/python" -m pip install -q "$(echo "$DIST"/dgl/*.whl)[dgl,cli]"
     install_wheel "$fresh/bin/python" dgl
     export DGLBACKEND=pytorch
-    run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" -k 'dgl or README'
+    quickstart "$fresh" interpreted "$TESTS/docs" -k 'dgl or commands'
+    "$PY" scripts/print_requirements.py test >"$BASE/requirements-dgl.txt"
+    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
+    run "$fresh/bin/python" -m pip check
+    run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" -k 'dgl or README'
     run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis"
 }
 
@@ -360,8 +404,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|interpreted|python-asan|wheel|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|interpreted|python-asan|wheel|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|interpreted|python-asan|wheel|install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
     *) false ;;
     esac
 }

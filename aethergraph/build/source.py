@@ -389,11 +389,18 @@ def reading_error(path: PathLike, error: OSError, what: str = "cannot be read") 
 
 
 def require_pyarrow() -> None:
-    """Raise a clear error if pyarrow cannot be imported."""
+    """Raise UnsupportedError if pyarrow cannot be imported, with the reason."""
+    need = "text and Parquet inputs need pyarrow, which"
     try:
         import pyarrow as pa  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise UnsupportedError(f"{need} cannot be imported: {error}") from None
         raise UnsupportedError(
-            f"text and Parquet inputs need pyarrow, which cannot be imported ({error}): "
-            "pip install 'aethergraph[cli]', or give the edges as .npy"
+            f"{need} is not installed: pip install 'aethergraph[cli]', or give the edges as .npy"
+        ) from None
+    except Exception as error:  # built for another NumPy, it raises more than ImportError
+        raise UnsupportedError(
+            f"{need} is installed but cannot be imported: {error}. Install a version that fits the "
+            "packages here (with NumPy 1: pip install 'pyarrow<18'), or give the edges as .npy"
         ) from None

@@ -38,7 +38,7 @@ PARTS = (
         "dgl",
         "dgl",
         "aethergraph.dgl",
-        "pip install torch==2.2.1 dgl==2.1.0 'numpy<2', in an environment of its own: docs/dgl.md",
+        "pip install 'aethergraph[dgl,cli]' in an environment of its own: docs/dgl.md",
     ),
 )
 _IMPORT_SECONDS = 60

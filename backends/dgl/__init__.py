@@ -16,8 +16,7 @@ try:
     import dgl as _dgl  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "aethergraph.dgl needs DGL: pip install 'torch==2.2.1' 'dgl==2.1.0' 'torchdata<0.8' "
-        "'numpy<2' pydantic pyyaml pandas packaging 'setuptools<70'"
+        "aethergraph.dgl needs DGL: pip install 'aethergraph[dgl,cli]' in an environment of its own"
     ) from error
 
 from aethergraph.dgl.convert import from_dgl, to_dgl

@@ -534,10 +534,27 @@ def test_pyarrow_is_named_when_it_is_missing(
 ) -> None:
     path = write(tmp_path / "e.csv", "0,1\n")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UnsupportedError, match=r"need pyarrow.*aethergraph\[cli\]"):
+    with pytest.raises(UnsupportedError, match=r"need pyarrow.*not installed.*aethergraph\[cli\]"):
         read_edges(path)
     np.save(tmp_path / "e.npy", np.array(EDGES))
     assert edges_of(tmp_path / "e.npy") == EDGES
+
+
+@pytest.mark.parametrize("error", ["ImportError", "AttributeError", "RuntimeError"])
+def test_a_pyarrow_that_cannot_be_imported_says_why(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a pyarrow that was built for another NumPy."""
+    path = write(tmp_path / "e.csv", "0,1\n")
+    package = tmp_path / "site" / "pyarrow"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"raise {error}('needs NumPy 2.0, found 1.26')\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UnsupportedError, match=r"installed but .*needs NumPy 2.0.*<18") as found:
+        read_edges(path)
+    assert "aethergraph[cli]" not in str(found.value)
 
 
 # ---- plain integers, without pyarrow -------------------------------------------------------------

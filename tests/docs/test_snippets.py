@@ -38,6 +38,11 @@ SETUP_COMMANDS = (
     "mkdocs ",
     "make ",
 )
+#: Modules, and what snippets that need them mention.
+NEEDED = {
+    "torch": ["import torch", "from torch"],
+    "torch_geometric": ["torch_geometric", "aethergraph.pyg", "aethergraph.pytorch"],
+}
 FENCE = re.compile(
     r"(?:^<!-- snippet: (?:skip, (?P<skip>[^\n]+)|needs (?P<needs>\w+)) -->\n)?"
     r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
@@ -114,8 +119,10 @@ def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.Mo
     if page.name == "dgl.md":
         pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
     found = [b for b in blocks(page) if b.skip is None and is_there(b.needs)]
-    if any("torch" in b.text or "pyg" in b.text for b in found if b.kind == "python"):
-        pytest.importorskip("torch_geometric")
+    code = "".join(b.text for b in found if b.kind == "python")
+    for module, words in NEEDED.items():
+        if any(word in code for word in words):
+            pytest.importorskip(module)
     commands = [b for b in found if b.kind == "console" and "aethergraph " in b.text]
     if commands and not is_there("typer"):
         # The prepared files are those that the README's commands make.

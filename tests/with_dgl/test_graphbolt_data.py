@@ -292,6 +292,31 @@ def test_a_typed_dataset_folder(tmp_path: Path) -> None:
         load_ondisk_dataset(tmp_path, time_attr="q")
 
 
+def test_a_typed_folder_of_text(tmp_path: Path) -> None:
+    """DGL reads it with the pandas that the extra ``dgl`` brings, and reads the same."""
+    rng = np.random.default_rng(6)
+    config: dict[str, Any] = {
+        "dataset_name": "typed",
+        "graph": {
+            "nodes": [{"type": name, "num": count} for name, count in COUNTS.items()],
+            "edges": [],
+            "feature_data": [],
+        },
+        "feature_data": [],
+        "tasks": [],
+    }
+    for number, kind in enumerate((FOLLOWS, VOTES)):
+        ends = np.stack([rng.integers(0, COUNTS[end], 90) for end in (kind[0], kind[2])])
+        np.savetxt(tmp_path / f"{number}.csv", ends.T, "%d", ",")
+        config["graph"]["edges"].append(
+            {"type": ":".join(kind), "format": "csv", "path": f"{number}.csv"}
+        )
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(config))
+    graph = load_ondisk_dataset(tmp_path)
+    theirs = gb.OnDiskDataset(str(tmp_path), include_original_edge_id=True).load().graph
+    assert edges_of(from_fused_csc(theirs)) == edges_of(graph)
+
+
 def test_folders_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"has no metadata\.yaml"):
         load_ondisk_dataset(tmp_path)
