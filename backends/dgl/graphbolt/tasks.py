@@ -66,9 +66,9 @@ def _make_set(items: Mapping[str | None, list[tuple[str, Entry]]] | None) -> Any
     found = {}
     for name, parts in items.items():
         names, entries = zip(*parts, strict=True)
-        items = tuple(map(_read_items, entries))
-        _check_lengths(items, entries)
-        found[name] = gb.ItemSet(items, names=names)
+        tensors = tuple(map(_read_items, entries))
+        _check_lengths(tensors, entries)
+        found[name] = gb.ItemSet(tensors, names=names)
     return found[None] if None in found else _BY_TYPE(found)
 
 
