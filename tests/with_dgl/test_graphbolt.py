@@ -344,8 +344,13 @@ def test_layer_neighbours_share_sources() -> None:
     once = np.array([np.sum((src == src[e]) & (dst == dst[e])) == 1 for e in rows])
     assert error[once & (chance < 1)].max() < 5
     assert sources[0] < 0.9 * sources[1]
-    with pytest.raises(errors.UnsupportedError, match="replace = True"):
-        sampling.sample_layer_neighbors(seeds, torch.tensor([4]), True)
+    replaced, plain = (
+        draw(seeds, torch.tensor([4]), True).sampled_csc
+        for draw in (sampling.sample_layer_neighbors, sampling.sample_neighbors)
+    )
+    drawn = np.minimum(degree[:60], 1) * 4
+    assert replaced.indptr.diff().tolist() == plain.indptr.diff().tolist() == drawn.tolist()
+    assert len(replaced.indices.unique()) < len(plain.indices.unique())
 
 
 def test_layer_neighbours_by_weight() -> None:
