@@ -104,7 +104,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
     Raises:
-        InvalidArgumentError: seeds or their times of a wrong dtype or shape, or no seeds at all;
+        InvalidArgumentError: seeds or their times of a wrong dtype or shape;
             times or weights that cannot be (see the sampler); ``input_time`` where the graph has no
             times of its own, or those of nodes and of edges, and ``time_attr`` does not say which;
             a ``neighbor_sampler`` that is neither a sampler nor a function, or that returns
@@ -223,7 +223,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         true_negatives: no negative link is an edge of the graph.
 
     Raises:
-        InvalidArgumentError: links, labels or times of a wrong dtype or shape, or no links at all;
+        InvalidArgumentError: links, labels or times of a wrong dtype or shape;
             times or weights that cannot be (see the sampler).
         ValueError: ``time_attr`` without ``edge_label_time``.
         OutOfRangeError: an end that is no node; names position and value.
