@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from aethergraph._options import as_list
 from aethergraph.build.companions import CompanionFiles
 from aethergraph.build.form import GraphForm
 from aethergraph.build.in_memory import convert_in_memory
@@ -94,7 +95,10 @@ def convert(
     """
     carried = (weight, time_column, attr_specs(attrs), time_type)
     plan = EdgePlan(src, dst, *carried, num_nodes, time_unit, weight_type)
-    columns = None if feature_columns is None else tuple(feature_columns)
+    columns = None
+    if feature_columns is not None:
+        given = [feature_columns] if isinstance(feature_columns, str) else feature_columns
+        columns = tuple(as_list(given, "feature_columns", "columns"))
     request = Request(
         expand_inputs(inputs),
         os.fspath(output),

@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph._options import as_choice
 from aethergraph._times import check_unit
 from aethergraph.build.graphzero import GlTable
 from aethergraph.build.inputs import expand_inputs, is_url
@@ -327,6 +328,8 @@ class EdgePlan:
             raise InvalidArgumentError("give both columns, src and dst, or neither")
         if self.num_nodes is not None and self.num_nodes < 0:
             raise InvalidArgumentError(f"the number of nodes is negative: {self.num_nodes}")
+        as_choice(self.time_type, get_args(TimeType), "time_type")
+        as_choice(self.weight_type, get_args(WeightType), "weight_type")
         if self.time_unit is not None:
             check_unit(self.time_unit)
             if self.time is None or self.time_type == "float64":
@@ -512,7 +515,7 @@ class EdgeReader:
                 table.path, "has one column, but an edge needs two (is the delimiter right?)"
             )
         chosen = [plan.src, plan.dst, *(selector for selector, _ in plan.selectors())]
-        if any(isinstance(s, str) and not s.isdigit() for s in chosen):
+        if any(isinstance(s, str) and not s.isdecimal() for s in chosen):
             table.require_header()
         if plan.src is None or plan.dst is None:
             src, dst, guessed = _known_id_columns(table)
@@ -527,7 +530,8 @@ class EdgeReader:
                 if table.names is not None:
                     only_column(table.path, table.names[column], table.names, role)
         else:
-            numbers = [int(s) for s in (plan.src, plan.dst) if isinstance(s, int) or s.isdigit()]
+            ends = [s for s in (plan.src, plan.dst) if isinstance(s, int | str)]
+            numbers = [int(s) for s in ends if isinstance(s, int) or s.isdecimal()]
             table.settle_header(numbers)
             src = self._select(table, plan.src, "source id")
             dst = self._select(table, plan.dst, "destination id")

@@ -120,7 +120,7 @@ def _feature_columns(
     table: Table, ids: Field | None, chosen: Sequence[ColumnSelector] | None
 ) -> list[int]:
     if chosen is not None:
-        if any(isinstance(one, str) and not one.isdigit() for one in chosen):
+        if any(isinstance(one, str) and not one.isdecimal() for one in chosen):
             table.require_header()
         found = select_columns(table.path, chosen, table.names, table.num_columns, "feature")
         if ids is not None and ids.column in found:
@@ -294,7 +294,7 @@ def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
                     "belong to the nodes it names; without such a column row i is that of node i",
                 )
         return None
-    if isinstance(selector, str) and not selector.isdigit():
+    if isinstance(selector, str) and not selector.isdecimal():
         table.require_header()
     column = select_column(table.path, selector, table.names, table.num_columns, "node id")
     table.settle_header([column])

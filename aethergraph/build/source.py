@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._options import shown
 from aethergraph.build.inputs import is_url, open_input, url_size
 from aethergraph.errors import (
     FormatError,
@@ -81,6 +82,7 @@ _SUFFIXES: dict[str, FileFormat] = {
     ".npy": "npy",
     ".gl": "gl",
 }
+_COLUMN_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _INDEX_NAME = re.compile(r"__index_level_[0-9]+__|Unnamed: [0-9]+")
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 
@@ -279,9 +281,13 @@ def select_column(
         InputError: the file has no such column, and the message lists those that exist; or it has
             several of this name, and the message gives their numbers.
     """
+    if isinstance(selector, bool) or not isinstance(selector, int | str):
+        raise InvalidArgumentError(
+            f"a column is chosen by name or number, not by {shown(selector)} (for the {role})"
+        )
     if isinstance(selector, str) and names is not None and selector in names:
         return only_column(path, selector, names, role)
-    if isinstance(selector, int) or selector.lstrip("-").isdigit():
+    if isinstance(selector, int) or _COLUMN_NUMBER.fullmatch(selector):
         number = int(selector)
         if 0 <= number < num_columns:
             return number

@@ -14,7 +14,7 @@ import pytest
 
 from aethergraph import Graph
 from aethergraph.build import InputError, convert, read_edges, read_labels
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import AetherError, InvalidArgumentError
 
 NODES = 4
 
@@ -375,3 +375,25 @@ def test_arrays_that_a_narrower_type_would_change(
     np.save(path, np.array([[0.1], [1e39], [0], [0]], order=order))
     with pytest.raises(InputError, match=r"row 2: the feature 1e\+39 is too large for float32"):
         features(path, dtype="float32", memory_budget=memory)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_unit": 3, "time_column": "t"}, "time_unit = 3 is no unit of time"),
+        ({"weight_type": "int64", "weight": "t"}, "weight_type = 'int64' is not one of auto, fl"),
+        ({"time_type": 7, "time_column": "t"}, "time_type = 7 is not one of auto, int64, float64"),
+        ({"src": 1.5, "dst": 0}, "a column is chosen by name or number, not by 1.5"),
+        ({"src": "\u00b2", "dst": 0}, "there is no column '\u00b2' for the source id"),
+        ({"feature_columns": 3}, "feature_columns must be a sequence of columns, got int"),
+        ({"feature_columns": [1.5]}, "a column is chosen by name or number, not by 1.5"),
+        ({"feature_columns": [True]}, "a column is chosen by name or number, not by True"),
+        ({"feature_columns": ["\u00b2"]}, "there is no column '\u00b2' for the feature"),
+    ],
+)
+def test_options_of_other_types(options: Any, message: str, tmp_path: Path) -> None:
+    path = timed(tmp_path / "e.csv", [1, 2, 3, 4])
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n5,6\n7,8\n")
+    with pytest.raises(AetherError) as caught:
+        convert(path, tmp_path / "g.aeg", features=tmp_path / "x.csv", **options)
+    assert message in str(caught.value)
