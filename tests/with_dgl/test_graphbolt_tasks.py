@@ -88,7 +88,10 @@ def test_a_folder_without_tasks(tmp_path: Path) -> None:
         ([{"data": [{"format": "numpy", "path": "train.npy"}]}], "has no 'name'"),
         ([{"data": [{"name": "a", "format": "csv", "path": "train.npy"}]}], "format = 'csv'"),
         ([{"data": []}, {"type": "user", "data": []}], "type = None, but others have types"),
-        ([{"data": [{"name": "a", "format": "numpy", "path": "metadata.yaml"}]}], "not a .npy file"),
+        (
+            [{"data": [{"name": "a", "format": "numpy", "path": "metadata.yaml"}]}],
+            r"not a \.npy file",
+        ),
         ([{"data": []}], "data is empty"),
     ],
 )
