@@ -115,7 +115,7 @@ def as_count(value: Any, name: str) -> int:
         raise InvalidArgumentError(f"{name} must be an integer, got a bool")
     try:
         count = operator.index(value)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):
         raise InvalidArgumentError(
             f"{name} must be an integer, got {type(value).__name__}"
         ) from None
@@ -128,7 +128,7 @@ def as_integer(value: Any, name: str) -> int:
     """A Python int from any integer-like value."""
     try:
         return operator.index(value)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # the others of tensors and arrays
         raise InvalidArgumentError(
             f"{name} must be an integer, got {shown(value)} of type {type(value).__name__}"
         ) from None

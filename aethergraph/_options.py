@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["as_choice", "as_flag", "as_items", "as_list", "is_hashable", "is_name", "shown"]
-
-C = TypeVar("C", bound=str)
+__all__ = [
+    "as_choice",
+    "as_flag",
+    "as_items",
+    "as_iterator",
+    "as_list",
+    "as_text",
+    "is_hashable",
+    "is_name",
+    "shown",
+]
 
 _SHOWN = 200  # characters of a value in a message
 
@@ -23,7 +31,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def as_choice(value: Any, choices: Iterable[C], name: str) -> C:
+def as_choice(value: Any, choices: Iterable[str], name: str) -> Any:
     """Return ``value`` if it is one of the texts ``choices``.
 
     Raises:
@@ -56,12 +64,23 @@ def as_list(values: Any, name: str, what: str = "values") -> list[Any]:
     Raises:
         InvalidArgumentError: it is not one.
     """
+    return list(as_iterator(values, name, what))
+
+
+def as_iterator(values: Any, name: str, what: str = "values") -> Iterator[Any]:
+    """Return an iterator over an iterable.
+
+    Raises:
+        InvalidArgumentError: it is not one.
+    """
     try:
-        items = iter(values)
-    except TypeError:
+        found: Iterator[Any] = iter(values)
+    except (TypeError, ValueError) as error:  # the second of closed files
         kind = type(values).__name__
-        raise InvalidArgumentError(f"{name} must be a sequence of {what}, got {kind}") from None
-    return list(items)
+        raise InvalidArgumentError(
+            f"{name} must be a sequence of {what}, got {kind}: {error}"
+        ) from None
+    return found
 
 
 def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, Any]]:
@@ -74,6 +93,17 @@ def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, A
         kind = type(mapping).__name__
         raise InvalidArgumentError(f"{name} must be a mapping of names to {what}, got {kind}")
     return list(mapping.items())
+
+
+def as_text(value: Any, name: str) -> str | None:
+    """Return ``value``, a text or None.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidArgumentError(f"{name} must be a text, got {type(value).__name__}")
 
 
 def is_name(value: Any) -> bool:

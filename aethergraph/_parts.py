@@ -67,9 +67,9 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         return self._stores[name]
 
     def _require(self, name: str) -> None:
-        if name not in self._stores:
+        if not isinstance(name, str) or name not in self._stores:
             known = ", ".join(map(repr, self._stores)) or "none"
-            raise KeyError(f"no {self.kind} attribute {name!r}; there are: {known}")
+            raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
 
     def __setitem__(self, name: str, value: FeatureStore | ArrayLike) -> None:
         _check_name(name, self.kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from aethergraph._memory import format_size, parse_size
@@ -12,28 +13,35 @@ from aethergraph.errors import InvalidArgumentError
 __all__ = ["working_memory"]
 
 #: Blocks that are being parsed, what libraries keep, and slack; more for each parsing thread.
-_PARSING = 104 << 20
-_PER_THREAD = 16 << 20
+#: Text comes in blocks of 2 MiB: 16 MiB and 8 for each thread were measured, with six columns.
+#: What a page of Parquet holds is up to its writer: 105 MiB were measured for two threads, with
+#: six columns of 4 million rows in one row group.
+_PARSING, _PER_THREAD = 104 << 20, 16 << 20
+_PARSING_TEXT, _PER_TEXT_THREAD = 32 << 20, 12 << 20
+_TEXT_OR_ARRAYS = frozenset({"csv", "tsv", "whitespace", "npy", "gl"})
 _LEAST = 32 << 20
 _NAME = "memory_budget (--memory)"
 
 
-def working_memory(budget: int | str, parses: bool, threads: int) -> int:
+def working_memory(budget: int | str, formats: Collection[str] | None, threads: int) -> int:
     """Bytes left for buffers of a process that may take ``budget`` in all.
 
     Arguments:
-        parses: text or Parquet is read, by pyarrow.
+        formats: of the files that are read (``FileFormat``); None: arrays of a program come.
         threads: how many parse.
 
     Errors:
         InvalidArgumentError: too small; names the least.
     """
-    if parses:
-        with contextlib.suppress(ImportError):  # explained where a file is opened
+    with contextlib.suppress(ImportError):  # explained where a file is opened
+        if formats is not None and not {"npy", "gl"}.issuperset(formats):
             import pyarrow.csv
+        if formats is not None and "parquet" in formats:
             import pyarrow.parquet  # noqa: F401
     size, taken = parse_size(budget, _NAME), _resident()
     parsing = _PARSING + threads * _PER_THREAD
+    if formats is not None and _TEXT_OR_ARRAYS.issuperset(formats):
+        parsing = _PARSING_TEXT + threads * _PER_TEXT_THREAD
     least = taken + parsing + _LEAST
     if size < least:
         raise InvalidArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from typing import Literal, Protocol, cast
 
 import numpy as np
 
+from aethergraph._options import as_text
+from aethergraph.build.arguments import as_column, as_optional_file
 from aethergraph.build.exact import MANTISSA, explain_change, first_changed
 from aethergraph.build.inputs import is_url
 from aethergraph.build.npy_columns import read_npy_form
@@ -68,6 +71,11 @@ class CompanionFiles:
     feature_columns: Sequence[ColumnSelector] | None = None
 
     def __post_init__(self) -> None:
+        put = functools.partial(object.__setattr__, self)  # it is frozen
+        for name in ("features", "features_out", "labels", "labels_out"):
+            put(name, as_optional_file(getattr(self, name)))
+        put("dtype", as_text(self.dtype, "dtype"))
+        put("id_column", as_column(self.id_column, "id_column"))
         for path in self.inputs:
             if is_url(path):
                 raise UnsupportedError(f"{path}: only edges may be given by URL")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from aethergraph._options import as_list
+from aethergraph._options import as_flag, as_list
+from aethergraph.build.arguments import as_file, as_reading, as_threads
 from aethergraph.build.companions import CompanionFiles
 from aethergraph.build.form import GraphForm
 from aethergraph.build.in_memory import convert_in_memory
@@ -101,12 +101,14 @@ def convert(
         columns = tuple(as_list(given, "feature_columns", "columns"))
     request = Request(
         expand_inputs(inputs),
-        os.fspath(output),
+        as_file(output),
         GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress),
         plan,
-        {"format": format, "delimiter": delimiter, "header": header},
+        as_reading(format, delimiter, header),
         CompanionFiles(features, features_out, dtype, labels, labels_out, id_column, columns),
     )
+    threads, force = as_threads(threads), as_flag(force, "force")
+    restart = as_flag(restart, "restart")
     show = stages or silent
     if memory_budget is None:
         return convert_in_memory(request, force=force, threads=threads, show=show)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from aethergraph._options import as_choice, as_flag
+from aethergraph.build.arguments import as_optional_count
 from aethergraph.build.readers import EdgeChunk, Position
 from aethergraph.errors import InvalidArgumentError
 
@@ -37,6 +40,11 @@ class GraphForm:
     compress: bool = False
 
     def __post_init__(self) -> None:
+        put = functools.partial(object.__setattr__, self)  # it is frozen
+        put("layout", as_choice(self.layout, ("csc", "csr", "both"), "layout"))
+        for name in ("keep_order", "undirected", "dedup", "compress"):
+            put(name, as_flag(getattr(self, name), name))
+        put("num_nodes", as_optional_count(self.num_nodes, "num_nodes"))
         if self.undirected and self.keep_order:
             raise InvalidArgumentError(
                 "keep_order keeps the input row of every edge, which the reverse edges of "

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import IO, Any, cast
 
+from aethergraph.build.arguments import as_files
 from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -75,12 +76,10 @@ def expand_inputs(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
     Errors:
         MissingFileError: a pattern matches nothing. InvalidArgumentError: no input.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: list[PathLike] = []
-    for path in given:
-        name = os.fspath(path)
+    for name in as_files(paths):
         if not _PATTERN.search(name) or (not is_url(name) and os.path.exists(name)):
-            found.append(path)
+            found.append(name)
             continue
         matches = _matches(name)
         if not matches:

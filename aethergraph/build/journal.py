@@ -96,7 +96,7 @@ class Journal:
         except FileNotFoundError:
             self._empty()  # killed before anything was recorded
             return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(
                 f"{self.folder}: its manifest cannot be read ({error}); --restart begins anew"
             ) from None

@@ -9,6 +9,7 @@ for builders that must not hold them all::
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from aethergraph._options import as_choice
+from aethergraph._options import as_choice, as_list
 from aethergraph._times import check_unit
+from aethergraph.build.arguments import as_column, as_optional_count, as_reading, as_threads
 from aethergraph.build.graphzero import GlTable
 from aethergraph.build.inputs import expand_inputs, is_url
 from aethergraph.build.parquet import ParquetTable
@@ -105,6 +107,10 @@ class AttrSpec:
         Errors:
             InvalidArgumentError: another form, or an unknown dtype.
         """
+        if not isinstance(text, str):
+            raise InvalidArgumentError(
+                f"an edge attribute is a text or an AttrSpec, got {type(text).__name__}"
+            )
         body, _, dtype = text.partition(":")
         name, _, columns = body.partition("=")
         chosen = tuple(c.strip() for c in columns.split(",") if c.strip()) or (name.strip(),)
@@ -301,7 +307,8 @@ def index_columns(table: Table) -> list[int]:
 
 
 def attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
-    specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in attrs)
+    given = [attrs] if isinstance(attrs, str) else as_list(attrs, "attrs", "edge attributes")
+    specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in given)
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -324,12 +331,14 @@ class EdgePlan:
     weight_type: WeightType = "auto"
 
     def __post_init__(self) -> None:
+        put = functools.partial(object.__setattr__, self)  # it is frozen
+        for name in ("src", "dst", "weight", "time"):
+            put(name, as_column(getattr(self, name), name))
+        put("time_type", as_choice(self.time_type, get_args(TimeType), "time_type"))
+        put("weight_type", as_choice(self.weight_type, get_args(WeightType), "weight_type"))
+        put("num_nodes", as_optional_count(self.num_nodes, "num_nodes"))
         if (self.src is None) != (self.dst is None):
             raise InvalidArgumentError("give both columns, src and dst, or neither")
-        if self.num_nodes is not None and self.num_nodes < 0:
-            raise InvalidArgumentError(f"the number of nodes is negative: {self.num_nodes}")
-        as_choice(self.time_type, get_args(TimeType), "time_type")
-        as_choice(self.weight_type, get_args(WeightType), "weight_type")
         if self.time_unit is not None:
             check_unit(self.time_unit)
             if self.time is None or self.time_type == "float64":
@@ -366,10 +375,8 @@ class EdgeReader:
         self._plan = plan
         self._files = files
         self._options: dict[str, Any] = {
-            "format": format,
-            "delimiter": delimiter,
-            "header": header,
-            "threads": threads,
+            **as_reading(format, delimiter, header),
+            "threads": as_threads(threads),
         }
         self._progress = progress
         self._watches = [InputWatch(path) for path in files]

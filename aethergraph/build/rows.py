@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph.build.arguments import as_column, as_file
 from aethergraph.build.npy_columns import read_items, read_npy_form
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.parquet import ParquetTable
@@ -202,6 +203,7 @@ def read_labels(
     Errors:
         InputError: what is wrong, with file, line and column.
     """
+    path, id_column = as_file(path), as_column(id_column, "id_column")
     if is_array_file(path):
         return np.concatenate([*_array_labels(path), np.empty(0, np.int64)])
     ids, source = _label_chunks(path, id_column, progress)

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from typing import Literal
 
 from aethergraph import _binding as native
+from aethergraph._options import as_flag
+from aethergraph.build.arguments import as_file, as_threads
 from aethergraph.build.bounded import BoundedBuild
 from aethergraph.build.budget import working_memory
 from aethergraph.build.chunks import Chunks, ChunkSource
@@ -64,12 +66,12 @@ class BoundedJob:
         remark: Callable[[str], None] | None,
     ) -> None:
         self._request = request
-        for path in request.files:
+        for path in (*request.files, *request.tables.inputs):
             check_readable(path)
         formats = [detect_format(path, request.reading["format"]) for path in request.files]
         self._threads = threads or native.get_num_threads()
-        parses = any(one not in ("npy", "gl") for one in formats)
-        self._memory = working_memory(budget, parses, self._threads)
+        formats += [detect_format(path) for path in request.tables.inputs]
+        self._memory = working_memory(budget, formats, self._threads)
         self._remark = remark or (lambda text: None)
         command = {
             "version": _VERSION,
@@ -208,24 +210,25 @@ def convert_chunks(
     """
     form = GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress)
     form.check_within_budget()
-    check_outputs([os.fspath(output)], [], force)
+    output = as_file(output)
+    check_outputs([output], [], as_flag(force, "force"))
     show = stages or silent
-    threads = threads or native.get_num_threads()
-    memory = working_memory(memory_budget, False, threads)
-    result = ConvertResult(os.fspath(output), layout=layout)
+    threads = as_threads(threads) or native.get_num_threads()
+    memory = working_memory(memory_budget, None, threads)
+    result = ConvertResult(output, layout=form.layout)
     clock = Clock(result.seconds)
     journal = Journal(output, {"version": _VERSION}, restart=True)
     build = BoundedBuild(journal, form, memory, threads, show)
     try:
-        source: EdgeSource = ChunkSource(chunks, num_nodes)
+        source: EdgeSource = ChunkSource(chunks, form.num_nodes)
         result.read_edges = result.edges_read_now = build.read(source)
         if result.read_edges == 0:
             raise InvalidArgumentError("chunks: there are no edges")
         clock.lap("read")
-        result.num_nodes = build.num_nodes if num_nodes is None else num_nodes
+        result.num_nodes = build.num_nodes if form.num_nodes is None else form.num_nodes
         check_density("chunks", result.num_nodes, result.read_edges)
         result.num_edges = build.make_lists(result.num_nodes)
-        if dedup:
+        if form.dedup:
             dropped = build.num_records - result.num_edges
             result.notes.append(f"{dropped:,} duplicate edges dropped")
         clock.lap("build")

@@ -18,7 +18,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aethergraph import _binding as native
+from aethergraph._arrays import as_count
 from aethergraph._memory import parse_size
+from aethergraph._options import shown
+from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["BufferPool"]
 
@@ -77,9 +80,12 @@ class BufferPool:
         Raises:
             OutOfMemoryError: the system refuses.
         """
-        extents = shape if isinstance(shape, tuple) else (shape,)
-        item = np.dtype(dtype)
+        given = shape if isinstance(shape, tuple) else (shape,)
+        extents = tuple(as_count(extent, "shape") for extent in given)
+        item = dtype if isinstance(dtype, np.dtype) else _as_dtype(dtype)
         size = math.prod(extents) * item.itemsize
+        if size >= 1 << 63:
+            raise InvalidArgumentError(f"shape = {shape} is none that an array can have")
         if size < SMALL_BYTES:
             return np.empty(extents, item)
         block = self._take(size)
@@ -143,6 +149,13 @@ class BufferPool:
         for blocks in self._idle.values():
             blocks.clear()
         self._most_lent = self._lent
+
+
+def _as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        return np.dtype(dtype)
+    except Exception:  # numpy raises whatever the value makes it raise
+        raise InvalidArgumentError(f"dtype = {shown(dtype)} is none of numpy's") from None
 
 
 def size_class(size: int) -> int:

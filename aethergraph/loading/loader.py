@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids, to_array
+from aethergraph._arrays import as_count, as_ids, as_integer, to_array
+from aethergraph._options import as_flag, as_list, shown
 from aethergraph._row_plan import RowPlan
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
@@ -138,13 +139,17 @@ class SubgraphLoader:
         )
         self.seeds = _as_seeds(seeds, graph.num_nodes)
         self.batch_size = int(batch_size)
-        self.shuffle = shuffle
-        self.drop_last = drop_last
-        self.seed = int(seed)
+        self.shuffle = as_flag(shuffle, "shuffle")
+        self.drop_last = as_flag(drop_last, "drop_last")
+        self.seed = as_integer(seed, "seed")
         self.plan_ahead = int(plan_ahead)
         self.num_threads = num_threads
         self.prefetch = prefetch
-        self.buffers = buffers or BufferPool()
+        if buffers is not None and not isinstance(buffers, BufferPool):
+            raise InvalidArgumentError(
+                f"buffers must be a BufferPool, got {type(buffers).__name__}"
+            )
+        self.buffers = BufferPool() if buffers is None else buffers
         self._node_stores = _pick(graph.node_attrs, node_attrs, "node_attrs")
         self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
         self._epoch = 0
@@ -155,7 +160,7 @@ class SubgraphLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next ``iter`` epoch number ``epoch``."""
-        self._epoch = int(epoch)
+        self._epoch = as_integer(epoch, "epoch")
 
     def __iter__(self) -> Iterator[Batch]:
         epoch = self._epoch
@@ -240,9 +245,11 @@ def _pick(
     if names is None:
         return dict(table)
     picked = {}
-    for name in names:
-        if name not in table:
+    for name in as_list(names, argument, "names"):
+        if not isinstance(name, str) or name not in table:
             known = ", ".join(table) or "none"
-            raise InvalidArgumentError(f"{argument}: {name!r} does not exist; there are: {known}")
+            raise InvalidArgumentError(
+                f"{argument}: {shown(name)} does not exist; there are: {known}"
+            )
         picked[name] = table[name]
     return picked

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from aethergraph._arrays import as_integer
 from aethergraph._binding.tasks import Task, cancel_with
 from aethergraph._threads import start_thread
 from aethergraph.errors import ClosedError, InvalidArgumentError
@@ -212,6 +213,7 @@ def prefetch_map(
     Raises:
         InvalidArgumentError: ``num_threads`` is negative or ``depth`` is not positive.
     """
+    num_threads, depth = as_integer(num_threads, "num_threads"), as_integer(depth, "depth")
     if num_threads < 0:
         raise InvalidArgumentError(f"num_threads = {num_threads} is negative")
     if depth < 1:

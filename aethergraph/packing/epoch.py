@@ -17,6 +17,7 @@ from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
 from aethergraph._hot import hottest
 from aethergraph._memory import format_size, parse_size
+from aethergraph._options import as_iterator
 from aethergraph.container import ArrayMeta, FileMeta, write_meta
 from aethergraph.errors import (
     ClosedError,
@@ -94,6 +95,10 @@ class Packing:
         memory_budget: int | str = "512M",
     ) -> None:
         self.path = os.path.abspath(native.encode_path(path)[0])
+        if not isinstance(features, FeatureStore):
+            raise InvalidArgumentError(
+                f"features must be a FeatureStore, got {type(features).__name__}"
+            )
         self._features = features
         self._row_bytes = math.prod(features.row_shape) * features.array_dtype.itemsize
         if not self._row_bytes:
@@ -116,7 +121,7 @@ class Packing:
 
     def _note(self, lists: Iterable[ArrayLike]) -> None:
         num_rows = self._features.num_rows
-        for number, one in enumerate(lists):
+        for number, one in enumerate(as_iterator(lists, "lists", "batches of row numbers")):
             ids = as_ids(one, "lists")
             bad = (ids < 0) | (ids >= num_rows)
             if bad.any():

@@ -421,7 +421,11 @@ def _reopen(path: str, expected: str, memory: int, features: FeatureStore | None
     return packed
 
 
-def _check_source(found: _PackedFile, features: FeatureStore) -> None:
+def _check_source(found: _PackedFile, features: Any) -> None:
+    if not isinstance(features, FeatureStore):
+        raise InvalidArgumentError(
+            f"features must be a FeatureStore, got {type(features).__name__}"
+        )
     shape, packed = features.shape, (found.num_rows, *found.row_shape)
     if shape != packed or features.dtype_code != found.code:
         raise InvalidArgumentError(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
-from aethergraph._options import as_list
+from aethergraph._options import as_choice, as_flag, as_list, as_text
 from aethergraph._paging import Paging
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
@@ -98,14 +98,19 @@ class SamplerBase(KeyedSampler):
         window: float | int | None,
         layered: bool,
     ) -> None:
-        _check_word(subgraph_type, "subgraph_type", _SUBGRAPH_TYPES)
-        _check_word(temporal_strategy, "temporal_strategy", _STRATEGIES)
+        subgraph_type = as_choice(subgraph_type, _SUBGRAPH_TYPES, "subgraph_type")
+        temporal_strategy = as_choice(temporal_strategy, _STRATEGIES, "temporal_strategy")
+        weight_attr, time_attr = (
+            as_text(weight_attr, "weight_attr"),
+            as_text(time_attr, "time_attr"),
+        )
+        strict, layered = as_flag(strict, "strict"), as_flag(layered, "layered")
         if time_attr is None and (strict or window is not None or temporal_strategy != "uniform"):
             raise InvalidArgumentError("strict, window and temporal_strategy need time_attr")
-        disjoint = bool(disjoint) or time_attr is not None
+        disjoint = as_flag(disjoint, "disjoint") or time_attr is not None
         if as_count(num_threads, "num_threads") > 256:
             raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
-        self.replace = bool(replace)
+        self.replace = as_flag(replace, "replace")
         self.disjoint = disjoint
         self.subgraph_type: SubgraphType = subgraph_type
         self.num_threads = int(num_threads)
@@ -113,9 +118,9 @@ class SamplerBase(KeyedSampler):
         self.weight_attr = weight_attr
         self.time_attr = time_attr
         self.temporal_strategy: TemporalStrategy = temporal_strategy
-        self.strict = bool(strict)
+        self.strict = strict
         self.window = as_window(window)
-        self.layered = bool(layered)
+        self.layered = layered
         if self.layered and subgraph_type == "bidirectional":
             raise InvalidArgumentError("layered goes with directional or induced subgraphs")
 
@@ -165,11 +170,6 @@ class SamplerBase(KeyedSampler):
             | native.SAMPLE_LATEST * (self.temporal_strategy == "last")
             | native.SAMPLE_LAYERED * self.layered
         )
-
-
-def _check_word(value: Any, option: str, words: tuple[str, ...]) -> None:
-    if value not in words:
-        raise InvalidArgumentError(f"{option} = {value!r} is not one of {', '.join(words)}")
 
 
 def as_window(window: Any) -> float | int | None:

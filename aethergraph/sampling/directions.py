@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.errors import InvalidArgumentError
+from aethergraph._options import as_choice
 
 __all__ = ["LAYOUTS", "SampleDirection", "Way", "check_direction", "join_ways"]
 
@@ -45,10 +45,7 @@ def check_direction(direction: Any) -> None:
     Raises:
         InvalidArgumentError: it is not.
     """
-    if direction not in LAYOUTS:
-        raise InvalidArgumentError(
-            f"sample_direction = {direction!r} is not 'forward', 'backward' or 'both'"
-        )
+    as_choice(direction, LAYOUTS, "sample_direction")
 
 
 def join_ways(inward: Way, outward: Way, trees: Ids | None, num_edges: int) -> Way:

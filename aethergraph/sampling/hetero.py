@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
+from aethergraph._options import as_flag, as_items, shown
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.hetero import EdgeType, EdgeView, HeteroGraph
@@ -160,7 +161,7 @@ class HeteroNeighborSampler(SamplerBase):
         self._seed_times = _node_times(graph, time_attr)
         layouts = LAYOUTS[sample_direction]
         relations = _relations(graph, layouts, weight_attr, time_attr, bool(self._seed_times))
-        if not is_sorted and time_attr is not None:
+        if not as_flag(is_sorted, "is_sorted") and time_attr is not None:
             for kind, relation in zip(self._kinds, relations, strict=True):
                 check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
         self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
@@ -224,13 +225,14 @@ class HeteroNeighborSampler(SamplerBase):
 
         ``place`` tells in messages which of several calls it is: ``"[2]"`` of the third.
         """
+        seed_time = {} if seed_time is None else seed_time
         check_types(seeds, f"seeds{place}", self._types)
-        check_types(seed_time or {}, f"seed_time{place}", self._types)
+        check_types(seed_time, f"seed_time{place}", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds{place}[{name!r}]") for name in self._types]
         for name, own in zip(self._types, ids, strict=True):
             check_ids(own, self._counts[name], f"seeds{place}[{name!r}]")
         bounds = [
-            self.bounds(name, own, (seed_time or {}).get(name), place)
+            self.bounds(name, own, seed_time.get(name), place)
             for name, own in zip(self._types, ids, strict=True)
         ]
         since, until = [b.since for b in bounds], [b.until for b in bounds]
@@ -272,13 +274,13 @@ class HeteroNeighborSampler(SamplerBase):
     def _excluded(
         self, exclude: Mapping[EdgeType, ArrayLike] | None, place: str
     ) -> list[Ids | None] | None:
-        if not exclude:
+        if exclude is None:
             return None
-        for kind in exclude:
+        for kind, _ in as_items(exclude, f"exclude{place}", "edges"):
             if kind not in self._kinds:
                 known = ", ".join(map(repr, self._kinds)) or "none"
                 raise InvalidArgumentError(
-                    f"exclude{place}: {kind!r} is no edge type; there are: {known}"
+                    f"exclude{place}: {shown(kind)} is no edge type; there are: {known}"
                 )
         counts = self.graph.num_edges
         ids = {
@@ -364,7 +366,9 @@ def _typed_fanouts(fanouts: Fanouts, kinds: list[EdgeType]) -> dict[EdgeType, tu
     for kind in fanouts:
         if kind not in kinds:
             known = ", ".join(map(repr, kinds)) or "none"
-            raise InvalidArgumentError(f"fanouts: {kind!r} is no edge type; there are: {known}")
+            raise InvalidArgumentError(
+                f"fanouts: {shown(kind)} is no edge type; there are: {known}"
+            )
     found = {kind: as_fanouts(row, f"fanouts[{kind!r}]") for kind, row in fanouts.items()}
     hops = max((len(row) for row in found.values()), default=0)
     for kind, row in found.items():

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 from aethergraph._arrays import as_integer
+from aethergraph._options import as_iterator
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 
@@ -42,14 +43,17 @@ def align_batches(
 
 def _length(of: object) -> int | None:
     """Where it is known without iterating."""
-    return len(of) if isinstance(of, Sized) else None
+    try:
+        return len(of) if isinstance(of, Sized) else None
+    except (TypeError, ValueError):  # of a tensor without dimensions
+        return None
 
 
 def _align(
     seeds: Iterable[Any], others: dict[str, Iterable[Any] | None], call_key: int
 ) -> Iterator[tuple[Any, ...]]:
-    rest = {name: None if of is None else iter(of) for name, of in others.items()}
-    for number, batch in enumerate(seeds):
+    rest = {name: None if of is None else as_iterator(of, name) for name, of in others.items()}
+    for number, batch in enumerate(as_iterator(seeds, "seeds", "batches")):
         given = []
         for name, of in rest.items():
             try:

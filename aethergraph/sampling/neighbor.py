@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
+from aethergraph._options import as_flag
 from aethergraph._parts import check_ids
 from aethergraph.graph import Graph
 from aethergraph.sampling._misuse import not_a_graph
@@ -106,7 +107,7 @@ class NeighborSampler(SamplerBase):
         self.fanouts = as_fanouts(fanouts)
         self._num_nodes = graph.num_nodes
         relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
-        if time_attr is not None and not is_sorted:
+        if time_attr is not None and not as_flag(is_sorted, "is_sorted"):
             check_sorted(graph, time_attr, relation)
         self._set_walk([relation], [self._num_nodes], [self.fanouts], graph.paging)
 

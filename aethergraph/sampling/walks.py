@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
-from aethergraph._options import as_choice, shown
+from aethergraph._options import as_choice, as_flag, shown
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -92,12 +92,12 @@ class RandomWalker:
         layout = _layout_of(direction)
         self.graph = graph
         self.p, self.q = _as_rate(p, "p"), _as_rate(q, "q")
-        self.weighted = bool(weighted)
+        self.weighted = as_flag(weighted, "weighted")
         self.restart = _as_share(restart, "restart")
         self.direction: Direction = direction
-        self.pad = bool(pad)
+        self.pad = as_flag(pad, "pad")
         in_file = graph.paging is not None
-        self.edge_table = not in_file if edge_table is None else bool(edge_table)
+        self.edge_table = not in_file if edge_table is None else as_flag(edge_table, "edge_table")
         self.num_threads = _as_threads(num_threads)
         self.seed = as_integer(seed, "seed")
         self._num_nodes = graph.num_nodes
@@ -202,10 +202,11 @@ def random_fanout(
     topology = graph.topology(_layout_of(direction))
     ids, count, threads = as_ids(nodes, "nodes"), as_count(k, "k"), _as_threads(num_threads)
     number = mix_key(next(_calls)) if key is None else _as_key(key)
+    with_replacement = as_flag(replace, "replace")
     try:
         return native.run_long(
             lambda task: topology.fanout(
-                ids, count, number, replace=bool(replace), num_threads=threads, task=task
+                ids, count, number, replace=with_replacement, num_threads=threads, task=task
             ),
             None,
             8 * len(ids) * count,

@@ -13,6 +13,7 @@ import numpy as np
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 from torch_geometric.sampler.base import DataType, SubgraphType
 
+from aethergraph._options import as_choice, as_flag, shown
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
@@ -63,9 +64,11 @@ class NeighborSamplerBase(KeyedSampler):
     def subgraph_type(self, value: SubgraphType | str) -> None:
         try:
             self._subgraph_type = SubgraphType(value)
-        except ValueError:
+        except (ValueError, TypeError, RuntimeError):  # the last of tensors
             known = ", ".join(kind.value for kind in SubgraphType)
-            raise InvalidArgumentError(f"subgraph_type = {value!r} is not one of {known}") from None
+            raise InvalidArgumentError(
+                f"subgraph_type = {shown(value)} is not one of {known}"
+            ) from None
 
     @property
     def disjoint(self) -> bool:
@@ -74,7 +77,7 @@ class NeighborSamplerBase(KeyedSampler):
 
     @disjoint.setter
     def disjoint(self, value: bool) -> None:
-        self._disjoint = bool(value)
+        self._disjoint = as_flag(value, "disjoint")
 
     @property
     def temporal_strategy(self) -> str:
@@ -83,9 +86,7 @@ class NeighborSamplerBase(KeyedSampler):
 
     @temporal_strategy.setter
     def temporal_strategy(self, value: str) -> None:
-        if value not in ("uniform", "last"):
-            raise InvalidArgumentError(f"temporal_strategy = {value!r} is not 'uniform' or 'last'")
-        self._temporal_strategy = value
+        self._temporal_strategy = as_choice(value, ("uniform", "last"), "temporal_strategy")
 
     @property
     def time_attr(self) -> str | None:

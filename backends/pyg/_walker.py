@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from aethergraph import _binding as native
-from aethergraph._arrays import check_length
+from aethergraph._arrays import as_count, check_length
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -119,7 +119,7 @@ class Walker:
     def __init__(
         self, walk: Walk, options: Options, *, strict: bool, window: float | int | None
     ) -> None:
-        if isinstance(options.num_threads, bool) or not 0 <= options.num_threads <= 256:
+        if as_count(options.num_threads, "num_threads") > 256:
             raise InvalidArgumentError(f"num_threads = {options.num_threads} is not in 0..256")
         self.walk = walk
         self.options = options

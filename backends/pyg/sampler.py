@@ -21,6 +21,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from aethergraph import _binding as native
+from aethergraph._options import as_flag
 from aethergraph._torch.seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -150,7 +151,7 @@ class NeighborSampler(NeighborSamplerBase):
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
-        if not directed:
+        if not as_flag(directed, "directed"):
             subgraph_type = SubgraphType.induced
             warnings.warn(
                 "'directed' is deprecated: use subgraph_type='induced' instead of directed=False",
@@ -169,13 +170,13 @@ class NeighborSampler(NeighborSamplerBase):
         self._sample_direction = sample_direction
         self._time_attr = time_attr
         self._weight_attr = weight_attr
-        self._strict = bool(strict)
+        self._strict = as_flag(strict, "strict")
         self._window = as_window(window)
-        if time_attr is None and (strict or window is not None):
+        if time_attr is None and (self._strict or window is not None):
             raise InvalidArgumentError("strict and window need time_attr")
         self._exclude = check_exclude(exclude)
-        self._true_negatives = bool(true_negatives)
-        self._is_sorted = bool(is_sorted)
+        self._true_negatives = as_flag(true_negatives, "true_negatives")
+        self._is_sorted = as_flag(is_sorted, "is_sorted")
         self._walk: Walk | None = None
         self._walker: Walker | None = None
         self._negatives: NegativeLinks | None = None
@@ -396,7 +397,7 @@ class NeighborSampler(NeighborSamplerBase):
         """The native sampler for the present options; PyG's users assign to them."""
         options = Options(
             tuple(self._num_neighbors.values),
-            bool(self.replace),
+            as_flag(self.replace, "replace"),
             self.disjoint,
             not self._is_counted,
             self._temporal_strategy == "last",

@@ -328,7 +328,7 @@ SWEEP(topology, {
     const aether_lists l = lists_of();
     MAKE(aether_topology_create(&l, &t, err));
     USE(aether_topology_ids(t, NULL, 0, EDGES, found, 8, NULL, err));
-    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, err));
+    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, NULL, err));
     USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
 done:
     aether_topology_destroy(t);
@@ -347,7 +347,7 @@ SWEEP(paged, {
     MAKE(open_paged(&t, err));
     MAKE(aether_topology_keep_pages(t, 1 << 16, err));
     USE(aether_topology_ids(t, NULL, 0, EDGES, found, 8, NULL, err));
-    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, err));
+    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, NULL, err));
     USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
 done:
     aether_topology_destroy(t);
@@ -505,7 +505,7 @@ SWEEP(group, {
     MAKE(aether_group_create(&relation, 1, &num_nodes, 1, &room, &g, err));
     USE(aether_group_sample(g, of, options, 3, &failed, NULL, err));
     for (uint32_t i = 0; i < 3; i++)
-        MAKE(aether_group_take(g, i, hop_nodes, hop_edges, totals, totals + 1, &s, err));
+        MAKE(aether_group_take(g, i, hop_nodes, hop_edges, totals, totals + 1, &s, NULL, err));
     aether_group_release(g);
     code = aether_group_sample(g, of, options, 3, &failed, NULL, err);
 done:

@@ -46,7 +46,7 @@ from aethergraph.errors import (
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes for buffers: many runs, parts that must be split, lists that do not fit."""
-    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: 20_000)
+    monkeypatch.setattr(within, "working_memory", lambda budget, formats, threads: 20_000)
     monkeypatch.setattr(tables, "_ROWS", 256)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of so many small runs

@@ -41,7 +41,7 @@ class Interrupt(BaseException):
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: 30_000)
+    monkeypatch.setattr(within, "working_memory", lambda budget, formats, threads: 30_000)
     monkeypatch.setattr(tables, "_ROWS", 200)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
     monkeypatch.setattr(bounded, "RECORD_SECONDS", 0.0)
@@ -76,7 +76,7 @@ def test_goes_on_wherever_it_was_interrupted(
     """Interrupted at every recording, before it or after it, then run again."""
     inputs = write_edges(tmp_path, 1200)
     memory = 50_000
-    monkeypatch.setattr(within, "working_memory", lambda budget, parses, threads: memory)
+    monkeypatch.setattr(within, "working_memory", lambda budget, formats, threads: memory)
     whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
     options = {**OPTIONS, "compress": after}
     convert(inputs, whole, **options)
@@ -125,7 +125,7 @@ def test_goes_on_wherever_it_was_interrupted(
 KILLED = """
     import os, signal, sys
     from aethergraph.build import bounded, convert, journal, lists, tables, within
-    within.working_memory = lambda budget, parses, threads: 30_000
+    within.working_memory = lambda budget, formats, threads: 30_000
     tables._ROWS, lists._GROUP_EDGES, bounded.RECORD_SECONDS = 200, 300, 0.0
     left, record = int(sys.argv[1]), journal.Journal.record
 
@@ -619,7 +619,7 @@ LIMITED = """
     from aethergraph.build import convert, within
     from aethergraph.errors import StorageError
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    within.working_memory = lambda budget, parses, threads: 100_000
+    within.working_memory = lambda budget, formats, threads: 100_000
     limit = int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 10.0  # one call
-MEMORY = 24 << 30  # address space of a child: far more than any call is meant to take
+MEMORY = 8 << 30  # address space of a child: far more than any call is meant to take
 
 
 class Case(NamedTuple):
@@ -84,7 +84,7 @@ def _problem(
         call(**arguments)
     except aethergraph.AetherError:
         return None
-    except target.builtins:
+    except (*target.builtins, MemoryError):  # memory is the system's to refuse
         return None
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -153,6 +153,7 @@ class _Runner:
         self._folder = folder
         self._cases = cases
         self.failures: list[Failure] = []
+        self._retried = -1  # the case that the last child began with
 
     def run(self) -> None:
         begin = 0
@@ -182,12 +183,16 @@ class _Runner:
 
     def _watch(self, child: subprocess.Popen[bytes], out: int, begin: int, errors: object) -> int:
         at, text, working = begin, "", False
+        patience = 6 * SECONDS if begin == self._retried else SECONDS
+        self._retried = begin
         deadline = time.monotonic() + 120  # for imports
         while True:
             ready, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                self._fail(at, f"hangs for more than {SECONDS:g} s")
-                return at + 1
+                if (begin == at and patience > SECONDS) or not working:
+                    self._fail(at, f"hangs for more than {patience:g} s")
+                    return at + 1
+                return at  # once more, alone and with more patience: the machine may be busy
             data = os.read(out, 1 << 16)
             if not data:
                 code = child.wait()
@@ -204,7 +209,9 @@ class _Runner:
                 at, working = int(number), kind == "begin"
                 if kind == "end" and rest[0] != "ok":
                     self._fail(at, rest[0])
-            deadline = time.monotonic() + SECONDS
+            if at > begin:
+                patience = SECONDS
+            deadline = time.monotonic() + patience
 
     def _fail(self, number: int, problem: str) -> None:
         self.failures.append(Failure(self._cases[number], problem))

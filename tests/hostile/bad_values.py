@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import sys
 from collections.abc import Callable
@@ -99,7 +99,7 @@ _PLAIN: dict[str, Callable[[], Any]] = {
     "1e308": lambda: 1e308,
     "complex": lambda: 1j,
     "int subclass": lambda: _Int(3),
-    "date": lambda: datetime.date(2020, 1, 1),
+    "date": lambda: dt.date(2020, 1, 1),
     # text and bytes
     "''": lambda: "",
     "'3'": lambda: "3",
