@@ -203,9 +203,9 @@ class Graph(Adjacency):
                 cache.
             memory_budget: bytes, or a text such as ``"1G"``. For ``"uring"`` what the index,
                 reading, short rows and samples at work may take in this process (None: 1 GiB, or
-                half of the memory that is available); batches that were handed out come on top. A loader with
-                worker processes has a graph, and a budget, in each of them. Not for ``"mmap"``,
-                whose pages the kernel keeps as it likes.
+                half of the memory that is available); batches that were handed out come on top. A
+                loader with worker processes has a graph, and a budget, in each of them. Not for
+                ``"mmap"``, whose pages the kernel keeps as it likes.
             progress: called with (bytes done, bytes in all) while copying.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_integer
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aethergraph.build.source import ColumnSelector, PathLike
 
 __all__ = [
+    "Reading",
     "as_column",
     "as_columns",
     "as_file",
@@ -27,6 +28,14 @@ __all__ = [
 ]
 
 _MOST_THREADS = 256
+
+
+class Reading(TypedDict):
+    """How text is read; None: find out."""
+
+    format: str | None
+    delimiter: str | None
+    header: bool | None
 
 
 def as_file(path: Any) -> str:
@@ -95,7 +104,7 @@ def as_header(header: Any) -> bool | None:
     return None if header is None else as_flag(header, "header")
 
 
-def as_reading(format: Any, delimiter: Any, header: Any) -> dict[str, Any]:
+def as_reading(format: Any, delimiter: Any, header: Any) -> Reading:
     """Return how text is to be read, for ``EdgeReader``."""
     return {
         "format": as_text(format, "format"),

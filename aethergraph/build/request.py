@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any
 
+from aethergraph.build.arguments import Reading
 from aethergraph.build.companions import CompanionFiles
 from aethergraph.build.form import GraphForm
 from aethergraph.build.outputs import check_outputs
@@ -15,15 +16,7 @@ from aethergraph.build.result import is_sparse, sparse_error
 from aethergraph.build.source import InputError, PathLike
 from aethergraph.errors import LimitError
 
-__all__ = ["Reading", "Request"]
-
-
-class Reading(TypedDict):
-    """How text is read; None: find out."""
-
-    format: str | None
-    delimiter: str | None
-    header: bool | None
+__all__ = ["Request"]
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ class NeighborSamplerBase(KeyedSampler):
     @property
     def temporal_strategy(self) -> str:
         """``"uniform"`` or ``"last"``."""
-        return self._temporal_strategy
+        strategy: str = self._temporal_strategy
+        return strategy
 
     @temporal_strategy.setter
     def temporal_strategy(self, value: str) -> None:
