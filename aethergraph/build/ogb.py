@@ -352,7 +352,10 @@ def _read_strings(path: Path) -> list[list[str]]:
     """Return the fields of the lines of a small text file."""
     text = read_text(path, _SMALL)
     with decoding(path):
-        return [row for row in csv.reader(text.splitlines(keepends=True)) if row]
+        rows = [row for row in csv.reader(text.splitlines(keepends=True)) if row]
+    if not rows:  # as gzip reads a file that was cut to nothing
+        raise InputError(path, "is empty")
+    return rows
 
 
 def _num_nodes(counts: Array, path: Path) -> int:

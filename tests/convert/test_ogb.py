@@ -299,6 +299,15 @@ def test_a_text_that_is_cut_off(tmp_path: Path) -> None:
         read_ogb(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["triplet-type-list", "num-node-dict", "relations/*/edge"])
+def test_a_text_that_is_cut_to_nothing(name: str, tmp_path: Path) -> None:
+    """For gzip a file of no bytes is an empty text, and a graph without edges a good one."""
+    for path in (typed_text_folder(tmp_path) / "raw").glob(f"{name}.csv.gz"):
+        path.write_bytes(b"")
+    with pytest.raises(InputError, match=rf"{name.split('/')[-1]}\.csv\.gz: is empty"):
+        read_ogb(tmp_path)
+
+
 def test_more_nodes_than_memory(tmp_path: Path) -> None:
     write(text_folder(tmp_path) / "raw" / "num-node-list.csv.gz", [1 << 50])
     with pytest.raises(errors.OutOfMemoryError, match=r"num-node-list\.csv\.gz: a graph of 11"):
