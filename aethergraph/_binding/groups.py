@@ -110,8 +110,9 @@ class NativeGroup:
     ) -> None:
         """Read the values of these edges, of one sample after the other, each page once."""
         code = lib.aether_group_gather(
-            self._handle, relation, values.handle, ffi.from_buffer(out), lend(task, 0), self._err
-        )
+            self._handle, relation, values.handle, ffi.from_buffer(out), out.nbytes,
+            lend(task, 0), self._err,
+        )  # fmt: skip
         if code:
             raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
 

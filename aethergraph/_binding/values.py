@@ -124,6 +124,7 @@ class NativeValues:
             ffi.from_buffer("uint64_t[]", positions),
             len(positions),
             ffi.from_buffer(out),
+            out.nbytes,
             staging.handle,
             lend(task, out.nbytes),
             err,

@@ -568,7 +568,7 @@ int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *count
 /* Values of these edges, by edge id, of one sample after the other; each page is read once for all of them.
  */
 int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *out,
-                        aether_task *task, aether_error *err);
+                        uint64_t out_size, aether_task *task, aether_error *err);
 
 /* Complete sample i, once. It stays in `out`, for export, until another is taken or made,
  * or its memory is released; `task` is looked at until then. */
@@ -774,7 +774,7 @@ void aether_staging_count(const aether_staging *staging, uint64_t *reads, uint64
  * many positions lie so far apart that sorting them takes more than `span_bytes`, once for each part of them
  * that does not. */
 int aether_values_gather(const aether_values *values, const uint64_t *positions, uint64_t n, void *out,
-                         aether_staging *staging, aether_task *task, aether_error *err);
+                         uint64_t out_size, aether_staging *staging, aether_task *task, aether_error *err);
 
 /* ---- rows of a file ------------------------------------------------------ */
 

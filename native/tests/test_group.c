@@ -205,6 +205,54 @@ TEST(a_group_makes_the_samples_that_each_makes_alone) {
     free_graph(&g);
 }
 
+/* Values of the edges of each sample, before it is taken, are those by the ids that it then has. */
+TEST(values_come_with_the_edges_of_a_group) {
+    graph g = make_graph();
+    static batches b;
+    aether_error err = {0};
+    aether_group *group = make_group(g.paged, 2);
+    aether_values *values; /* the ids of relation 0 */
+    CHECK_OK(aether_values_open(g.io, g.indices_at[0], EDGES, 4, &values, &err), err);
+    for (uint32_t flags = 0; flags <= AETHER_SAMPLE_DISJOINT; flags += AETHER_SAMPLE_DISJOINT) {
+        uint64_t numbers[MEMBERS], hashes[MEMBERS], total = 0, at = 0, wrong = 0;
+        uint32_t failed;
+        fill(&b, flags, 5);
+        REQUIRE_OK(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err), err);
+        REQUIRE_OK(aether_group_edges(group, 0, numbers, hashes, &err), err);
+        for (uint32_t m = 0; m < MEMBERS; m++)
+            total += numbers[m];
+        uint32_t *out = calloc(total + 1, 4);
+        CHECK_CODE(aether_group_gather(group, 0, values, out, 4 * total - 1, NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_group_gather(group, 1, values, out, 0, NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_group_gather(group, 3, values, out, 4 * total, NULL, &err), AETHER_E_INVALID);
+        CHECK_OK(aether_group_gather(group, 0, values, out, 4 * total, NULL, &err), err);
+        for (uint32_t m = 0; m < MEMBERS; m++) {
+            counts x = {0};
+            aether_sampler *s;
+            REQUIRE_OK(
+                aether_group_take(group, m, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err), err);
+            int64_t *ids = calloc(x.edges[0] + 1, 8);
+            CHECK_EQ(x.edges[0], numbers[m]);
+            CHECK_OK(aether_sample_export_edges(s, 0, 8, numbers[m], NULL, NULL, ids, &err), err);
+            CHECK_EQ(aether_hash_ids(ids, numbers[m]), hashes[m]);
+            for (uint64_t i = 0; i < numbers[m]; i++)
+                wrong += out[at++] != g.indices[0][ids[i]];
+            free(ids);
+        }
+        CHECK(total > 100);
+        CHECK_EQ(wrong, 0);
+        free(out);
+    }
+    fill(&b, AETHER_SAMPLE_INDUCED, 5);
+    uint64_t numbers[MEMBERS], hashes[MEMBERS];
+    uint32_t failed;
+    REQUIRE_OK(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err), err);
+    CHECK_CODE(aether_group_edges(group, 0, numbers, hashes, &err), AETHER_E_UNSUPPORTED);
+    aether_values_close(values);
+    aether_group_destroy(group);
+    free_graph(&g);
+}
+
 TEST(what_is_wrong_with_one_sample_is_told) {
     graph g = make_graph();
     static batches b;

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/task.h"
 #include "sample/failure.h"
+#include "store/gather.h"
 #include "store/values.h"
 
 /* ---- making one ---- */
@@ -367,7 +368,7 @@ int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *count
 }
 
 int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *out,
-                        aether_task *task, aether_error *err) {
+                        uint64_t out_size, aether_task *task, aether_error *err) {
     int rc = check_edges(g, relation, err);
     if (rc)
         return rc;
@@ -376,14 +377,17 @@ int aether_group_gather(aether_group *g, uint32_t relation, const aether_values 
         return ae_error_set(err, AETHER_E_INVALID, "%" PRIu64 " values of %" PRIu64 " edges", values->count,
                             t->lists.num_edges);
     uint32_t n = 0;
+    uint64_t edges = 0;
     for (uint32_t i = 0; i < g->size; i++) {
         const ae_relation *r = edges_of(g, i, relation);
         if (!g->members[i].waits)
             continue;
-        g->jobs[n++] = (ae_fetch){r->positions.data, r->num_edges, out};
-        out = (char *)out + (r->num_edges << values->items.place.shift);
+        g->jobs[n++] =
+            (ae_fetch){r->positions.data, r->num_edges, (char *)out + (edges << values->items.place.shift)};
+        edges += r->num_edges;
     }
-    return ae_values_take(values, g->jobs, n, &g->staging, task, err);
+    rc = ae_gather_room(edges, UINT64_C(1) << values->items.place.shift, out_size, err);
+    return rc ? rc : ae_values_take(values, g->jobs, n, &g->staging, task, err);
 }
 
 /* ---- taking ---- */

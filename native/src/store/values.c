@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/least.h"
 #include "io/file.h"
+#include "store/gather.h"
 #include "store/windows.h"
 
 static ae_paged numbers_at(aether_io *io, uint64_t offset, uint32_t shift) {
@@ -103,8 +104,9 @@ static int check_positions(const aether_values *v, const uint64_t *positions, ui
 }
 
 int aether_values_gather(const aether_values *v, const uint64_t *positions, uint64_t n, void *out,
-                         aether_staging *staging, aether_task *task, aether_error *err) {
-    int rc = check_positions(v, positions, n, err);
+                         uint64_t out_size, aether_staging *staging, aether_task *task, aether_error *err) {
+    int rc = ae_gather_room(n, UINT64_C(1) << v->items.place.shift, out_size, err);
+    rc = rc ? rc : check_positions(v, positions, n, err);
     for (uint64_t at = 0, count; !rc && at < n; at += count) {
         const ae_fetch rest = {positions + at, n - at, (char *)out + (at << v->items.place.shift)};
         count = ae_spans_within(&rest, v->items.place, staging->most_spans);
