@@ -76,16 +76,18 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         label = f"{self.kind}_attrs[{name!r}]"
         self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
 
-    def restore(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all by what a pickle had; what is the file's stays the graph's own.
+    def replaced(self, stores: Mapping[str, FeatureStore]) -> AttributeTable:
+        """Return a table of these stores, in which rows of the graph's file stay the graph's own.
 
-        A graph that reads its lists from the file reads short rows with them, within one budget.
+        A graph that reads its lists from the file reads short rows with them, within one budget;
+        a store that comes out of a pickle would read them beside it.
         """
         own = self._stores
-        self._stores = {
+        kept = {
             name: own[name] if name in own and own[name].is_same_rows(store) else store
             for name, store in stores.items()
         }
+        return AttributeTable(self.kind, self._num_rows, kept)
 
     def __delitem__(self, name: str) -> None:
         self._require(name)
@@ -225,8 +227,8 @@ class NodeParts:
         self.node_attrs = AttributeTable("node", self.num_nodes)
 
     def set_node_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all attributes by those of a pickle."""
-        self.node_attrs.restore(stores)
+        """Replace all attributes; other parts that share the table of before keep it."""
+        self.node_attrs = self.node_attrs.replaced(stores)
 
     def pack_nodes(self) -> tuple[Any, ...]:
         """All but the attributes, for a pickle."""
@@ -266,8 +268,8 @@ class EdgeParts:
         self.edge_attrs = AttributeTable("edge", self.num_edges)
 
     def set_edge_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all attributes by those of a pickle."""
-        self.edge_attrs.restore(stores)
+        """Replace all attributes; other parts that share the table of before keep it."""
+        self.edge_attrs = self.edge_attrs.replaced(stores)
 
     def pack_edges(self) -> tuple[Any, ...]:
         """All but the attributes, for a pickle."""

@@ -361,7 +361,7 @@ def test_read_only_folder(edges: Path, tmp_path: Path, monkeypatch: pytest.Monke
         convert(edges, tmp_path / "g.bin")
 
 
-@pytest.mark.parametrize("memory", [None, "1G"])
+@pytest.mark.parametrize("memory", [None, "4G"])
 def test_sparse_ids_are_refused(memory: str | None, tmp_path: Path) -> None:
     path, other = tmp_path / "e.csv", tmp_path / "first.csv"
     path.write_text(f"src,w,dst\n# no edge\n0,1,{2**40}\n1,2,2\n")

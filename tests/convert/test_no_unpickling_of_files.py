@@ -104,7 +104,7 @@ ENTRIES: dict[str, Callable[[Path], Any]] = {
     "read_gl": read_gl,
     "read_gd": read_gd,
     "convert": convert_with(source=None),
-    "convert within a budget": convert_with(source=None, memory_budget="1G"),
+    "convert within a budget": convert_with(source=None, memory_budget="4G"),
     "convert, features": convert_with(features=None),
     "convert, labels": convert_with(labels=None),
     "read_ogb, edges": read_ogb_with("edge"),

@@ -244,7 +244,7 @@ def test_num_nodes_limits_the_ids(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 3, .*id 7 is not below the number of nodes, 5"):
         read_edges(path, num_nodes=5)
     assert read_edges(path, num_nodes=9).num_nodes == 9
-    with pytest.raises(InvalidArgumentError, match="negative"):
+    with pytest.raises(InvalidArgumentError, match="num_nodes = -1 is not in"):
         read_edges(path, num_nodes=-1)
 
 
@@ -416,7 +416,7 @@ def test_npy_is_not_an_archive_and_not_cut(tmp_path: Path) -> None:
 def test_npy_headers_that_lie(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "e.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(48))
-    for memory in (None, "1G"):
+    for memory in (None, "4G"):
         with pytest.raises(InputError, match=r"e\.npy: is not a readable \.npy file: ") as found:
             convert(path, tmp_path / "g.bin", memory_budget=memory)
         assert len(str(found.value)) < 500

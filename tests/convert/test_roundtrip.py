@@ -103,7 +103,7 @@ TAKEN: dict[str, set[str]] = {
     "node feature": {*VALUES, *LISTS},
     "label": {*INTEGERS, *BOOLEANS},
 }
-BUDGETS = [None, "1G"]
+BUDGETS = [None, "4G"]
 
 
 def column(name: str, numbers: list[int], null: int | None = None) -> pa.Array:

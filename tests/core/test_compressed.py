@@ -179,10 +179,10 @@ def test_saving_again_keeps_it_or_changes_it(full_graph: Graph, path: Path, stor
 
 
 def test_many_pieces_are_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aethergraph import _graph_file, _section_content
+    from aethergraph import _section_content, _verify
 
     monkeypatch.setattr(_section_content, "_PIECE", 4096)
-    monkeypatch.setattr(_graph_file, "_CHUNK", 4096)
+    monkeypatch.setattr(_verify, "_CHUNK", 4096)
     src, dst = local_edges(3000, 30_000, 1, 0.1)
     graph = Graph.from_edges(3000, src, dst, layout="both")
     found = compressed(graph, path)

@@ -361,7 +361,7 @@ def test_saving_to_other_dtypes(tmp_path: Path) -> None:
         store.save(tmp_path / "h.npy", "bfloat16")
     with pytest.raises(errors.InvalidArgumentError, match="complex64 is not one of"):
         store.save(tmp_path / "c", "complex64")
-    with pytest.raises(errors.InvalidArgumentError, match="float7 is not one of"):
+    with pytest.raises(errors.InvalidArgumentError, match="'float7' is not one of"):
         store.save(tmp_path / "c", "float7")
 
 

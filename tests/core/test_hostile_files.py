@@ -37,7 +37,7 @@ def test_the_edge_list_of_a_damaged_file_is_refused(tmp_path: Path, bad: int) ->
     data = bytearray(path.read_bytes())
     data[section.offset : section.offset + 4] = bad.to_bytes(4, "little")
     path.write_bytes(data)
-    with pytest.raises(errors.CorruptFileError, match="run verify"):
+    with pytest.raises(errors.CorruptFileError, match="run `aethergraph verify`"):
         Graph.load(path).edge_index()
 
 
