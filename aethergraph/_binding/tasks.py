@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aethergraph import errors
 from aethergraph._binding.core import ffi
@@ -102,39 +102,46 @@ def run_task(
     if owner is not None:
         return _run_here(call, owner, progress, total)
     task = Task(total)
-    result: list[T] = []
-    failure: list[BaseException] = []
+    # Made beforehand: a thread that finds no memory may fail at any allocation, and say nothing.
+    result: list[T | None] = [None]
+    failure: list[BaseException | None] = [None]
+    ended = [False]
     # Bare locks: a Ctrl-C inside Event.wait could leave the event's own lock held for ever.
     running, claim = _thread.allocate_lock(), _thread.allocate_lock()
     running.acquire()
-    ended: list[bool] = []
 
     def work() -> None:
         if not claim.acquire(blocking=False):
             return  # interrupted before it began
         try:
-            result.append(call(task))
+            result[0] = call(task)
         except BaseException as error:
-            failure.append(error)
+            failure[0] = error
         finally:
-            ended.append(True)
+            ended[0] = True
             running.release()
 
     interrupt: BaseException | None = None
     started = False
     shown = 0
+    alone = False
+    patience = _PATIENCE
     while True:
         try:
             if not started:
                 try:
                     _thread.start_new_thread(work, ())
                 except RuntimeError:  # a limit on processes or threads
-                    poll_signals(task._handle)
-                    return _run_here(call, task, progress, total)
+                    alone = True
+                    break
                 started = True
-            while not ended:
+            while not ended[0]:
                 if running.acquire(timeout=interval):
                     continue
+                patience -= interval
+                if patience < 0 and interrupt is None and claim.acquire(blocking=False):
+                    alone = True  # the thread never began, and will not now
+                    break
                 if progress is not None and interrupt is None:
                     shown = max(shown, task.done)
                     progress(shown, total)
@@ -145,13 +152,16 @@ def run_task(
                 raise  # a second Ctrl-C, or the work never begins: nothing to wait for
             started = True
             interrupt = error
+    if alone:
+        poll_signals(task._handle)
+        return _run_here(call, task, progress, total)
     if interrupt is not None:
         raise interrupt
-    if failure:
+    if failure[0] is not None:
         raise failure[0]
     if progress is not None:
         progress(total, total)
-    return result[0]
+    return cast("T", result[0])
 
 
 def _run_here(
@@ -173,6 +183,9 @@ def run_long(call: Callable[[Task | None], T], progress: Progress | None, size: 
         return call(None)
     return run_task(call, progress, size)
 
+
+#: Seconds in which a thread that was started begins its work, or dies for want of memory.
+_PATIENCE = 2.0
 
 #: Calls that move fewer bytes go straight: they end before a person notices.
 LONG_CALL_BYTES = 64 << 20

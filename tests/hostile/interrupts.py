@@ -1,0 +1,179 @@
+"""Ctrl-C at random moments of long calls.
+
+    python interrupts.py FOLDER SIZE SEED [CALL ...]
+
+A thread sends SIGINT after a random share of the time that the call takes by itself. Printed are,
+for every call, the seconds of processor time until KeyboardInterrupt was there: others use the
+machine as well, so that seconds of the clock would be theirs. Afterwards the same objects give what
+they gave before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import aethergraph as ag
+from aethergraph import build
+from aethergraph.loading import SubgraphLoader
+
+DEGREE = 12
+MOMENTS = 3  # interruptions of each call
+
+
+class Calls:
+    """Long calls over one graph; ``size`` is its number of nodes."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        rng = np.random.default_rng(0)
+        edges = size * DEGREE
+        self._src, self._dst = rng.integers(0, size, (2, edges))
+        self._seeds = rng.integers(0, size, size // 4)
+        self._pairs = rng.integers(0, size, (2, 4 * size))
+        self._positions = rng.integers(0, edges, edges)
+        path = folder / "graph.aether"
+        graph = ag.Graph.from_edges(
+            size, self._src, self._dst, edge_weight=rng.random(edges, dtype=np.float32)
+        )
+        graph.save(path)
+        np.save(folder / "ends.npy", np.stack([self._src, self._dst]))
+        np.save(folder / "x.npy", np.zeros((size, 64), np.float32))
+        self._graph = ag.Graph.load(path)
+        self._paged = ag.Graph.load(path, storage="uring", memory_budget="256M")
+        self._rows = ag.FeatureStore.load(folder / "x.npy")
+        self._size = size
+
+    def _sample(self, graph: ag.Graph, fanouts: list[int], **options: Any) -> int:
+        sampler = ag.NeighborSampler(graph, fanouts, **options)
+        return len(sampler.sample(self._seeds, key=1).edge)
+
+    def full(self) -> int:
+        return self._sample(self._graph, [-1, -1])
+
+    def full_in_threads(self) -> int:
+        return self._sample(self._graph, [-1, -1], num_threads=2)
+
+    def induced(self) -> int:
+        return self._sample(self._graph, [10, 5], subgraph_type="induced")
+
+    def disjoint(self) -> int:
+        return self._sample(self._graph, [10, 5], disjoint=True)
+
+    def layered(self) -> int:
+        return self._sample(self._graph, [10, 5], layered=True)
+
+    def weighted(self) -> int:
+        return self._sample(self._graph, [10, 5], weight_attr="edge_weight")
+
+    def paged(self) -> int:
+        return self._sample(self._paged, [10, 5])
+
+    def edge_index(self) -> int:
+        return int(self._graph.edge_index()[0].sum())
+
+    def has_edges(self) -> int:
+        return int(self._graph.has_edges(*self._pairs).sum())
+
+    def edge_ends(self) -> int:
+        return int(self._graph.edge_ends(self._positions)[1].sum())
+
+    def degrees(self) -> int:
+        return int(self._graph.in_degrees(self._positions % self._size).sum())
+
+    def walk(self) -> int:
+        walker = ag.RandomWalker(self._graph, direction="in")
+        return int(walker.walk(self._seeds, 60, key=1).sum())
+
+    def gather(self) -> int:
+        return int(self._rows.gather(self._positions[: 4 * self._size] % self._size).shape[0])
+
+    def verify(self) -> int:
+        self._graph.verify()
+        return 0
+
+    def save(self) -> int:
+        self._graph.save(self._folder / "copy.aether", compress=True)
+        return 0
+
+    def from_edges(self) -> int:
+        graph = ag.Graph.from_edges(self._size, self._src, self._dst, layout="both")
+        return graph.num_edges
+
+    def convert(self) -> int:
+        return self._convert(None)
+
+    def convert_within(self) -> int:
+        return self._convert("4G")
+
+    def _convert(self, budget: str | None) -> int:
+        found = build.convert(
+            self._folder / "ends.npy", self._folder / "out.aether", force=True, restart=True,
+            memory_budget=budget,
+        )  # fmt: skip
+        return found.num_edges
+
+    def batches(self) -> int:
+        loader = SubgraphLoader(
+            self._graph, [-1, -1], self._seeds, batch_size=len(self._seeds) // 3, num_threads=2
+        )
+        return sum(len(batch.subgraph.edge) for batch in loader)
+
+    def all(self) -> dict[str, Callable[[], int]]:
+        """Return the calls by name."""
+        names = [name for name in vars(type(self)) if not name.startswith("_") and name != "all"]
+        return {name: getattr(self, name) for name in names}
+
+
+def _interrupt(call: Callable[[], int], delay: float) -> float | None:
+    """Return the processor time from SIGINT to KeyboardInterrupt; None if none came."""
+    sent = threading.Event()
+    at = 0.0
+
+    def send() -> None:
+        nonlocal at
+        time.sleep(delay)
+        at = time.process_time()
+        sent.set()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    try:
+        thread.start()
+        call()
+        sent.wait()
+        time.sleep(0.5)  # it is on its way
+    except KeyboardInterrupt:
+        waited = time.process_time() - at
+    else:
+        waited = None
+    thread.join()
+    return waited
+
+
+def main(folder: Path, size: int, seed: int, names: list[str]) -> None:
+    """Print a line of JSON for each call: its name, its own time, seconds until it ended."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    calls, rng = Calls(folder, size).all(), random.Random(seed)
+    for name in names or list(calls):
+        begin = time.perf_counter()
+        expected = calls[name]()
+        took = time.perf_counter() - begin
+        waits = [_interrupt(calls[name], rng.uniform(0.05, 0.9) * took) for _ in range(MOMENTS)]
+        found = calls[name]()
+        line = {"call": name, "seconds": took, "waits": waits, "same": found == expected}
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
