@@ -84,6 +84,8 @@ from aethergraph._binding.memory import (
     buffer_alloc,
     copy,
     discard,
+    mapped_empty,
+    trim_memory,
     view_memory,
     without_read_only,
 )
@@ -223,6 +225,7 @@ __all__ = [
     "lend",
     "lib",
     "native_version",
+    "mapped_empty",
     "new_error",
     "hash_items",
     "hash_parts",
@@ -239,6 +242,7 @@ __all__ = [
     "run_task",
     "set_num_threads",
     "time_keys",
+    "trim_memory",
     "view_memory",
     "without_read_only",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +80,22 @@ def buffer_alloc(size: int) -> NDArray[np.uint8]:
     return view_memory(address, (size,), np.dtype(np.uint8), owner, writable=True)
 
 
+def mapped_empty(shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return ``np.empty`` in memory that goes back to the system with the array.
+
+    What threads allocate and free otherwise, their heaps keep: up to 64 MiB each, which budgets
+    count.
+    """
+    extents = shape if isinstance(shape, tuple) else (shape,)
+    size = math.prod(extents) * dtype.itemsize
+    if size < _MAPPED_BYTES:
+        return np.empty(extents, dtype)
+    return buffer_alloc(size).view(dtype).reshape(extents)
+
+
+_MAPPED_BYTES = 1 << 17
+
+
 def copy(dst: NDArray[Any], src: NDArray[Any], task: Task | None = None) -> None:
     """Copy ``src`` over ``dst`` (equal byte sizes, both contiguous) with all threads."""
     if dst.nbytes != src.nbytes:
@@ -99,6 +116,11 @@ ADVICE_RANDOM: Final = 1
 ADVICE_SEQUENTIAL: Final = 2
 ADVICE_WILL_NEED: Final = 3
 ADVICE_DROP: Final = 4
+
+
+def trim_memory() -> None:
+    """Give freed memory that the allocator keeps back to the system: budgets count it."""
+    lib.aether_trim()
 
 
 def advise(array: NDArray[Any], advice: int) -> None:

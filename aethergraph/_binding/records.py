@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._binding.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._binding.memory import mapped_empty
 from aethergraph.errors import InvalidArgumentError
 
 Records = NDArray[Any]
@@ -170,8 +171,8 @@ def order_records(
         row, time: sort each list by these columns, stably, first by row.
         unique: keep the first record of each minor id.
     """
-    ends = np.empty(num_lists, np.uint64)
-    order = np.empty(len(records), np.uint32)
+    ends = mapped_empty(num_lists, np.dtype(np.uint64))
+    order = mapped_empty(len(records), np.dtype(np.uint32))
     err = new_error()
     code = lib.aether_records_order(
         ffi.from_buffer(records),

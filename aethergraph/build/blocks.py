@@ -29,7 +29,7 @@ from aethergraph.build.source import (
 
 __all__ = ["Block", "BlockReader", "count_byte"]
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 64 << 20
 _NOT_BLANK = re.compile(rb"\S")
 

@@ -103,6 +103,8 @@ class BoundedBuild:
     def _record(self, **changes: Any) -> None:
         self._state.update(changes)
         self._journal.record(**self._state)
+        if "phase" in changes:
+            native.trim_memory()  # the next one has buffers of other sizes
         self._recorded_at = time.monotonic()
 
     # ---- read ------------------------------------------------------------------------------

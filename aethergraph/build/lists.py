@@ -157,7 +157,7 @@ class ListBuilder:
         for name, (dtype, items) in self._files.columns.items():
             column = records[name]
             shape = (len(places),) if items == 1 else (len(places), items)
-            out = np.empty(shape, column.dtype.base)
+            out = native.mapped_empty(shape, column.dtype.base)
             code = native.dtype_code(out.dtype)
             native.NativeRows(column, code).gather(places, out, code)
             found[name] = out.astype(dtype, copy=False)

@@ -198,7 +198,8 @@ class Spill:
         Errors:
             WorkFileError: they are not what was written.
         """
-        out = np.empty(sum(count for *_, count in pieces), self.dtype(self.id_bytes))
+        count = sum(count for *_, count in pieces)
+        out = native.mapped_empty(count, self.dtype(self.id_bytes))
         done = 0
         for run, first, count in pieces:
             found = self._read_piece(run, first, out[done : done + count])
@@ -210,7 +211,7 @@ class Spill:
         """Fill ``out`` from record ``first`` of a run on; the checksum of what was read."""
         run = self.runs[run_number]
         own = self.dtype(run.id_bytes)
-        stored = out if own == out.dtype else np.empty(len(out), own)
+        stored = out if own == out.dtype else native.mapped_empty(len(out), own)
         self._read_into(stored, run.offset + first * own.itemsize)
         if stored is not out:
             out[:] = stored.astype(out.dtype)
@@ -238,7 +239,7 @@ class Spill:
         for run, first, count in part.pieces:
             found = 0
             for begin in range(0, count, at_once):
-                out = np.empty(min(at_once, count - begin), dtype)
+                out = native.mapped_empty(min(at_once, count - begin), dtype)
                 found += self._read_piece(run, first + begin, out)
                 if begin + at_once >= count:
                     self._compare(run, first, count, found)

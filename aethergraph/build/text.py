@@ -1,14 +1,14 @@
 """Text tables (CSV, TSV, blank-separated) as a stream of numpy chunks.
 
-The file is read in blocks of 2 MiB cut at line ends; each block is parsed in a worker thread
+The file is read in blocks of 1 MiB cut at line ends; each block is parsed in a worker thread
 straight into numpy arrays: by the native core if it holds nothing but plain integers, else by
 pyarrow's CSV reader::
 
-    read 2 MiB -> cut at newline -> plain integers -------------------------------> check
+    read 1 MiB -> cut at newline -> plain integers -------------------------------> check
                                  -> [drop comments] -> [squeeze blanks] -> pyarrow /
     \\____________ caller's thread ___________/ \\______________ a worker _________/
 
-The bracketed steps run only for blocks that need them. 2 MiB keeps a block inside the second
+The bracketed steps run only for blocks that need them. 1 MiB keeps a block inside the second
 level cache: measured 14-16 million two-column lines/s per core against 8-10 for 16 MiB blocks.
 
 Rules of the format: lines that start with ``#`` or ``%`` are comments, empty lines are skipped,

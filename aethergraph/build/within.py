@@ -27,7 +27,7 @@ from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 
 __all__ = ["BoundedJob", "convert_chunks", "convert_within"]
 
-_VERSION = 1  # of what a work folder holds
+_VERSION = 2  # of what a work folder holds
 
 
 class FileSource:

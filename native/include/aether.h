@@ -152,6 +152,9 @@ uint32_t aether_dtype_size(uint32_t dtype); /* bytes; 0 if unknown */
 void *aether_buffer_alloc(uint64_t size, aether_error *err);
 void aether_buffer_free(void *data, uint64_t size);
 
+/* Give memory that was freed, but is kept for later allocations, back to the system. */
+void aether_trim(void);
+
 /* memcpy by all threads; `task` may be NULL. */
 int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, aether_error *err);
 

@@ -238,4 +238,6 @@ def _is_refusal_of_a_library(error: BaseException) -> bool:
 
 if __name__ == "__main__":
     where = Path(sys.argv[2])
-    sys.exit(without_threads(where) if sys.argv[1] == "threads" else within(where, int(sys.argv[3])))
+    sys.exit(
+        without_threads(where) if sys.argv[1] == "threads" else within(where, int(sys.argv[3]))
+    )

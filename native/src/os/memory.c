@@ -13,6 +13,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -60,4 +63,10 @@ void *aether_buffer_alloc(uint64_t size, aether_error *err) {
 void aether_buffer_free(void *data, uint64_t size) {
     if (data && data != empty_buffer)
         munmap(data, page_round(size));
+}
+
+void aether_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
