@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from pathlib import Path
@@ -375,6 +376,7 @@ def growth_of_workers(path: Path, storage: str, ours: bool, folder: Path) -> lis
         stores = pyg.FeatureStore.from_graph(graph), pyg.GraphStore(graph)
         loader = NodeLoader(stores, pyg.NeighborSampler(stores, [10, 10]), nodes, **options)
     most: dict[int, int] = {}
+    gc.collect()  # what this process left behind, workers would free, and seem to shrink
     for _ in loader:
         for child in multiprocessing.active_children():
             if child.pid is not None and child.is_alive():
@@ -393,6 +395,7 @@ def test_each_worker_keeps_to_the_budget(tmp_path: Path, ours: bool) -> None:
     mapped = growth_of_workers(large, "mmap", ours, tmp_path)
     paged = growth_of_workers(large, "uring", ours, tmp_path)
     assert len(mapped) == len(paged) == 2
+    base = max(0, min(mapped))
     for growth in paged:
         # beside what the framework and the batches take with any storage
-        assert 4 << 20 < growth - min(mapped) < 24 << 20
+        assert 4 << 20 < growth - base < 24 << 20
