@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -380,6 +381,8 @@ print(most - before)
 
 
 def test_the_budget_is_kept_with_values(tmp_path: Path) -> None:
+    if os.environ.get("AETHERGRAPH_EXPECT_SANITIZER"):
+        pytest.skip("a sanitizer's allocator keeps what is freed: ./scripts/test.sh python")
     rng = np.random.default_rng(0)
     count, edges = 60_000, 4_000_000  # 64 MB of ids, weights and times
     graph = ag.Graph.from_edges(
