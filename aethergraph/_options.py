@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
@@ -13,12 +14,15 @@ __all__ = [
     "as_items",
     "as_iterator",
     "as_list",
+    "as_number",
+    "as_share",
     "as_text",
     "is_hashable",
     "is_name",
     "shown",
 ]
 
+_MOST_ITEMS = 1 << 24  # an option is no array: it goes through Python objects
 _SHOWN = 200  # characters of a value in a message
 
 
@@ -62,9 +66,12 @@ def as_list(values: Any, name: str, what: str = "values") -> list[Any]:
     """Return the items of an iterable.
 
     Raises:
-        InvalidArgumentError: it is not one.
+        InvalidArgumentError: it is not one, or has more than 2**24 items.
     """
-    return list(as_iterator(values, name, what))
+    items = list(islice(as_iterator(values, name, what), _MOST_ITEMS + 1))
+    if len(items) > _MOST_ITEMS:
+        raise InvalidArgumentError(f"{name} has more than 2**24 {what}")
+    return items
 
 
 def as_iterator(values: Any, name: str, what: str = "values") -> Iterator[Any]:
@@ -93,6 +100,32 @@ def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, A
         kind = type(mapping).__name__
         raise InvalidArgumentError(f"{name} must be a mapping of names to {what}, got {kind}")
     return list(mapping.items())
+
+
+def as_number(value: Any, name: str) -> float:
+    """Return ``value`` as a float.
+
+    Raises:
+        InvalidArgumentError: it is no number.
+    """
+    try:
+        return float(value)
+    except Exception:  # such as those of tensors
+        raise InvalidArgumentError(
+            f"{name} must be a number, got {shown(value)} of type {type(value).__name__}"
+        ) from None
+
+
+def as_share(value: Any, name: str) -> float:
+    """Return ``value`` as a float in 0..1.
+
+    Raises:
+        InvalidArgumentError: it is no number, or outside.
+    """
+    number = as_number(value, name)
+    if not 0 <= number <= 1:
+        raise InvalidArgumentError(f"{name} = {number} is not in 0..1")
+    return number
 
 
 def as_text(value: Any, name: str) -> str | None:

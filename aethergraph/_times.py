@@ -21,6 +21,7 @@ from aethergraph._arrays import (
     reject_first,
     to_array,
 )
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = [
@@ -45,7 +46,8 @@ def check_unit(unit: Any, name: str = "time_unit") -> str:
     """
     if not is_unit(unit):
         raise InvalidArgumentError(
-            f"{name} = {unit!r} is no unit of time: D, h, m, s, ms, us, ns or another of numpy's"
+            f"{name} = {shown(unit)} is no unit of time: D, h, m, s, ms, us, ns or another of "
+            "numpy's"
         )
     return str(unit)
 

@@ -250,7 +250,7 @@ class Graph(Adjacency):
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
         """
-        writer = GraphWriter.of_one(self._live(), compress, attrs=attrs)
+        writer = GraphWriter.of_one(self._live(), compress, attrs=as_flag(attrs, "attrs"))
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 

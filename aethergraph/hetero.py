@@ -353,7 +353,7 @@ class HeteroGraph(NoStrayAttributes):
                 for kind, part in self._edges.items()
             ],
             compress,
-            attrs=attrs,
+            attrs=as_flag(attrs, "attrs"),
         )
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)

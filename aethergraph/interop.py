@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._adjacency import Layout
-from aethergraph._options import as_choice, as_flag
+from aethergraph._options import as_choice, as_flag, as_list, is_hashable, shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 
@@ -36,6 +36,11 @@ def _import(module: str, what: str) -> Any:
     except ImportError as error:
         package = module.split(".")[0]
         raise UnsupportedError(f"{what} needs {package}: pip install {package}") from error
+
+
+def _check_graph(graph: Any) -> None:
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
 
 
 # ---- scipy -----------------------------------------------------------------------------------
@@ -72,7 +77,7 @@ def from_scipy(
         )
     entries = matrix.tocoo()
     values = None
-    if weight:
+    if as_flag(weight, "weight"):
         values = entries.data.astype(np.float32) if entries.dtype == np.bool_ else entries.data
     try:
         return Graph.from_edges(
@@ -108,6 +113,7 @@ def to_scipy(graph: Graph, format: SparseFormat = "csr", *, weight: bool = True)
     Raises:
         UnsupportedError: scipy is not installed.
     """
+    _check_graph(graph)
     format = as_choice(format, _FORMATS, "format")
     sparse = _import("scipy.sparse", "to_scipy")
     values = graph.edge_weight if as_flag(weight, "weight") else None
@@ -180,11 +186,11 @@ def from_networkx(
         edge_weight=None if edge_weight is None else of_edges(edge_weight),
         edge_time=None if edge_time is None else of_edges(edge_time),
         node_time=None if node_time is None else of_nodes(node_time),
-        edge_attrs={name: of_edges(name) for name in edge_attrs},
+        edge_attrs={name: of_edges(name) for name in as_list(edge_attrs, "edge_attrs", "names")},
         layout=layout,
         keep_order=keep_order,
     )
-    for name in node_attrs:
+    for name in as_list(node_attrs, "node_attrs", "names"):
         graph.node_attrs[name] = of_nodes(name)
     return graph, labels
 
@@ -199,6 +205,8 @@ def _node_labels(g: Any) -> list[Hashable]:
 
 def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDArray[Any]:
     """One attribute of all nodes or edges as an array."""
+    if not is_hashable(name):
+        raise InvalidArgumentError(f"an attribute is named by a text, not by {shown(name)}")
     values = []
     for what, held in holders:
         if name not in held:
@@ -226,8 +234,16 @@ def to_networkx(graph: Graph, labels: Sequence[Hashable] | None = None) -> Any:
         UnsupportedError: networkx is not installed.
         InvalidArgumentError: a wrong number of labels, or one that is there twice.
     """
+    _check_graph(graph)
     networkx = _import("networkx", "to_networkx")
-    names: Sequence[Hashable] = range(graph.num_nodes) if labels is None else labels
+    names: Sequence[Hashable] = range(graph.num_nodes)
+    if labels is not None:
+        names = as_list(labels, "labels")
+        for at, name in enumerate(names):
+            if not is_hashable(name):
+                raise InvalidArgumentError(
+                    f"labels[{at}] = {shown(name)} is not hashable, as networkx asks", position=at
+                )
     if len(names) != graph.num_nodes:
         raise InvalidArgumentError(
             f"labels has {len(names)} entries, but num_nodes = {graph.num_nodes}"

@@ -12,18 +12,22 @@ alone. So the result is the same for any number of threads and any chunk size, o
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from aethergraph import _binding as native
+from aethergraph._arrays import as_count, as_integer
+from aethergraph._options import as_flag, as_number, as_share
 from aethergraph._threads import ThreadPool
+from aethergraph.build.arguments import as_file, as_threads
 from aethergraph.build.outputs import NpyWriter
 from aethergraph.build.source import PathLike, ProgressFn
 from aethergraph.errors import InvalidArgumentError
@@ -36,6 +40,8 @@ T = TypeVar("T")
 
 CHUNK_EDGES = 1 << 18
 CHUNK_ROWS = 1 << 15
+
+_MOST_NODES = 1 << 40
 
 _GAMMA = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -101,13 +107,17 @@ class CommunityGraph(_Edges):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_counts(self.num_nodes, self.num_edges)
+        _keep(self, as_count, "num_nodes", "num_edges", "num_classes", "num_features")
+        _keep(self, as_share, "homophily")
+        _keep(self, as_number, "signal")
+        _keep(self, as_integer, "seed")
+        _check_num_nodes(self.num_nodes)
         if not 1 <= self.num_classes <= self.num_nodes:
             raise InvalidArgumentError(
                 f"num_classes = {self.num_classes} is not between 1 and the number of nodes"
             )
-        if not 0 <= self.homophily <= 1:
-            raise InvalidArgumentError(f"homophily = {self.homophily} is not between 0 and 1")
+        if not math.isfinite(self.signal):
+            raise InvalidArgumentError(f"signal = {self.signal} is not finite")
 
     @cached_property
     def _members(self) -> Ids:
@@ -134,6 +144,7 @@ class CommunityGraph(_Edges):
 
     def edge_chunk(self, start: int, stop: int) -> tuple[Ids, Ids]:
         """Sources and destinations of edges ``start`` to ``stop``, int64."""
+        _check_range(start, stop, self.num_edges)
         number = np.arange(start, stop, dtype=np.uint64)
         dst = self._destinations(number)
         own = self.labels[dst]
@@ -171,6 +182,7 @@ class CommunityGraph(_Edges):
 
     def feature_rows(self, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Features of nodes ``start`` to ``stop``, float32 [stop - start, num_features]."""
+        _check_range(start, stop, self.num_nodes)
         width = self.num_features
         first, last = start * width // 4, -(-stop * width // 4)
         bits = _hash(self.seed, 8, np.arange(first, last, dtype=np.uint64)).view(np.int16)
@@ -193,7 +205,7 @@ class CommunityGraph(_Edges):
             StorageError: the file cannot be written; nothing is left behind.
         """
         ranges = list(_ranges(self.num_nodes, CHUNK_ROWS))
-        with NpyWriter(path, np.float32, (self.num_features,)) as writer:
+        with NpyWriter(as_file(path), np.float32, (self.num_features,)) as writer:
             for number, rows in enumerate(_in_order(self.feature_rows, ranges, threads)):
                 writer.append(rows)
                 if progress is not None:
@@ -223,11 +235,14 @@ class RmatGraph(_Edges):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        _keep(self, as_count, "scale", "num_edges")
+        _keep(self, as_share, "a", "b", "c")
+        _keep(self, as_flag, "scramble")
+        _keep(self, as_integer, "seed")
         if not 1 <= self.scale <= 40:
             raise InvalidArgumentError(f"scale = {self.scale} is not between 1 and 40")
-        _check_counts(1 << self.scale, self.num_edges)
-        if min(self.a, self.b, self.c) < 0 or self.a + self.b + self.c > 1 + 1e-9:
-            raise InvalidArgumentError("a, b and c must be at least 0 and add up to at most 1")
+        if self.a + self.b + self.c > 1 + 1e-9:
+            raise InvalidArgumentError("a, b and c must add up to at most 1")
 
     @property
     def num_nodes(self) -> int:
@@ -235,6 +250,7 @@ class RmatGraph(_Edges):
 
     def edge_chunk(self, start: int, stop: int) -> tuple[Ids, Ids]:
         """Sources and destinations of edges ``start`` to ``stop``, int64."""
+        _check_range(start, stop, self.num_edges)
         number = np.arange(start, stop, dtype=np.uint64)
         limits = [round(p * 65536) for p in (self.a, self.a + self.b, self.a + self.b + self.c)]
         src = np.zeros(number.size, np.int64)
@@ -266,11 +282,22 @@ class RmatGraph(_Edges):
 # ---- pieces ----------------------------------------------------------------------------------
 
 
-def _check_counts(num_nodes: int, num_edges: int) -> None:
+def _keep(graph: _Edges, check: Callable[[Any, str], Any], *names: str) -> None:
+    """Keep fields of a frozen dataclass as ``check`` returns them."""
+    for name in names:
+        object.__setattr__(graph, name, check(getattr(graph, name), name))
+
+
+def _check_num_nodes(num_nodes: int) -> None:
     if num_nodes < 1:
         raise InvalidArgumentError(f"num_nodes = {num_nodes}: a graph needs at least one node")
-    if num_edges < 0:
-        raise InvalidArgumentError(f"num_edges = {num_edges} is negative")
+    if num_nodes > _MOST_NODES:
+        raise InvalidArgumentError(f"num_nodes = {num_nodes} is above 2**40")
+
+
+def _check_range(start: int, stop: int, count: int) -> None:
+    if not as_count(start, "start") <= as_count(stop, "stop") <= count:
+        raise InvalidArgumentError(f"start = {start} and stop = {stop} are no range in 0..{count}")
 
 
 def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
@@ -282,7 +309,7 @@ def _in_order(
     make: Callable[[int, int], T], ranges: list[tuple[int, int]], threads: int | None
 ) -> Iterator[T]:
     """make(start, stop) of every range, a few ahead in threads."""
-    count = native.get_num_threads() if threads is None else max(1, threads)
+    count = as_threads(threads) or native.get_num_threads()
     waiting: deque[Future[T]] = deque()
     pool = ThreadPool(count, "aethergraph-synthetic")
     try:

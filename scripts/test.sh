@@ -4,6 +4,7 @@
 #   ./scripts/test.sh                  all stages in order, stopping at the first that fails
 #   ./scripts/test.sh --keep-going     all stages, whatever fails
 #   ./scripts/test.sh lint python      these stages only (with what they need)
+#   ./scripts/test.sh hostile          a stage that runs only when it is named
 #   ./scripts/test.sh --list           the stages and what they do
 #
 # Everything made here lies in .venv-test (environments, wheels, logs) and can be deleted.
@@ -35,6 +36,11 @@ STAGES=(
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
     "versions|build and core tests on the other CPython versions found (3.10 to 3.13)"
     "dgl|[dgl,cli] as documented; both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1 (downloads 1 GB once)"
+)
+
+# Too long for every change: they run when they are named.
+NAMED_STAGES=(
+    "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-15}
@@ -169,6 +175,12 @@ stage_interpreted() {
     install_wheel "$PY" compiled
 }
 
+stage_hostile() {
+    install_wheel "$PY" compiled
+    # One process: interrupts are timed.
+    PYTEST_JOBS=0 AETHERGRAPH_HOSTILE=all run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
+}
+
 stage_python_asan() {
     local target=$BASE/asan
     rm -rf "$target"
@@ -210,7 +222,8 @@ stage_install() {
     fresh_install bare "$BASE/src" # compiled in isolation, as `pip install .` does
     run "$BASE/install-bare/bin/python" examples/numpy_only.py --quick
     fresh_install fsspec "${wheel}[fsspec]"
-    run "$BASE/install-fsspec/bin/python" - "$BASE/install-fsspec/url.bin" <<'END'
+    # From its own folder: Python would take the package from the present one.
+    (cd "$BASE/install-fsspec" && bin/python - url.bin) <<'END'
 import sys
 import fsspec, numpy as np
 from aethergraph import Graph
@@ -298,7 +311,7 @@ stage_dgl() {
     "$PY" scripts/print_requirements.py test >"$BASE/requirements-dgl.txt"
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
     run "$fresh/bin/python" -m pip check
-    run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" -k 'dgl or README'
+    run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
     run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis"
 }
 
@@ -307,6 +320,8 @@ stage_dgl() {
 list_stages() {
     local entry
     for entry in "${STAGES[@]}"; do printf '  %-12s %s\n' "${entry%%|*}" "${entry#*|}"; done
+    echo 'Only when named:'
+    for entry in "${NAMED_STAGES[@]}"; do printf '  %-12s %s\n' "${entry%%|*}" "${entry#*|}"; done
 }
 
 # count_tests LOG: "passed failed" summed over pytest's and the C tests' summary lines.
@@ -378,8 +393,11 @@ main() {
             plan+=("$entry")
         fi
     done
+    for entry in "${NAMED_STAGES[@]}"; do
+        [[ " ${wanted[*]} " != *" ${entry%%|*} "* ]] || plan+=("$entry")
+    done
     for name in "${wanted[@]}"; do
-        printf '%s\n' "${STAGES[@]}" | grep -q "^$name|" || die "no stage '$name' (see --list)"
+        printf '%s\n' "${STAGES[@]}" "${NAMED_STAGES[@]}" | grep -q "^$name|" || die "no stage '$name' (see --list)"
     done
 
     for entry in "${plan[@]}"; do
@@ -404,8 +422,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|interpreted|python-asan|wheel|install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|hostile|interpreted|python-asan|wheel|install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|hostile|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
     *) false ;;
     esac
 }

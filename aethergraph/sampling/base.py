@@ -22,6 +22,7 @@ from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
 
 __all__ = [
+    "MAX_HOPS",
     "KeyedSampler",
     "SamplerBase",
     "SubgraphType",
@@ -37,7 +38,7 @@ TemporalStrategy = Literal["uniform", "last"]
 _SUBGRAPH_TYPES = ("directional", "bidirectional", "induced")
 _STRATEGIES = ("uniform", "last")
 _KEY_MASK = (1 << 64) - 1
-_MAX_HOPS = 1024
+MAX_HOPS = 1024
 
 
 class KeyedSampler:
@@ -207,8 +208,8 @@ def as_fanouts(
                 f"{name}[{at}] = {fanout} is too large: -1 takes all neighbours", position=at
             )
     ids = as_ids(fanouts, name)
-    if ids.shape[0] > _MAX_HOPS:
-        raise InvalidArgumentError(f"{name} has {ids.shape[0]} hops, at most {_MAX_HOPS} can be")
+    if ids.shape[0] > MAX_HOPS:
+        raise InvalidArgumentError(f"{name} has {ids.shape[0]} hops, at most {MAX_HOPS} can be")
     below = np.flatnonzero(ids < least)
     if below.size:
         at = int(below[0])

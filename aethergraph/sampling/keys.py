@@ -56,6 +56,8 @@ def hash_id_set(ids: NDArray[np.int64]) -> int:
 
 
 def _as_ids(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    if not isinstance(ids, np.ndarray):
+        raise InvalidArgumentError(f"ids must be an int64 vector, got {type(ids).__name__}")
     if ids.dtype != np.int64 or ids.ndim != 1:
         raise InvalidArgumentError(f"ids must be an int64 vector, got {ids.dtype} {ids.shape}")
     return np.ascontiguousarray(ids)

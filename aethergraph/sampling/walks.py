@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer
-from aethergraph._options import as_choice, as_flag, shown
+from aethergraph._options import as_choice, as_flag, as_number, as_share
 from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -93,7 +93,7 @@ class RandomWalker:
         self.graph = graph
         self.p, self.q = _as_rate(p, "p"), _as_rate(q, "q")
         self.weighted = as_flag(weighted, "weighted")
-        self.restart = _as_share(restart, "restart")
+        self.restart = as_share(restart, "restart")
         self.direction: Direction = direction
         self.pad = as_flag(pad, "pad")
         in_file = graph.paging is not None
@@ -263,24 +263,8 @@ def _as_threads(value: int) -> int:
     return int(value)
 
 
-def _as_number(value: Any, name: str) -> float:
-    try:
-        return float(value)
-    except Exception:  # such as those of tensors
-        raise InvalidArgumentError(
-            f"{name} must be a number, got {shown(value)} of type {type(value).__name__}"
-        ) from None
-
-
 def _as_rate(value: Any, name: str) -> float:
-    number = _as_number(value, name)
+    number = as_number(value, name)
     if not (number > 0 and math.isfinite(number) and math.isfinite(1 / number)):
         raise InvalidArgumentError(f"{name} = {number} is not a positive number")
-    return number
-
-
-def _as_share(value: Any, name: str) -> float:
-    number = _as_number(value, name)
-    if not 0 <= number <= 1:
-        raise InvalidArgumentError(f"{name} = {number} is not in 0..1")
     return number

@@ -142,7 +142,10 @@ def as_ids(index: Any, num_rows: int) -> Ids:
                 "an index of dtype torch.uint8 is ambiguous: use torch.bool for a mask and "
                 "torch.int64 for ids"
             )
-        index = index.detach().cpu().numpy()
+        try:
+            index = index.detach().cpu().numpy()
+        except (TypeError, RuntimeError) as error:  # sparse, quantized, on the device meta
+            raise InvalidArgumentError(f"index holds no row numbers: {error}") from None
     refuse_masked(index, "index")
     if not isinstance(index, np.ndarray):
         index = _list_to_array(index)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
+from aethergraph._arrays import as_integer
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
@@ -100,9 +101,9 @@ def check_seed(seed: Any) -> int | None:
     """A seed as an unsigned 64-bit number, or None."""
     if seed is None:
         return None
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise InvalidArgumentError(f"seed must be an integer or None, got {type(seed).__name__}")
-    value = int(seed.__index__())
+    if isinstance(seed, bool):
+        raise InvalidArgumentError("seed must be an integer or None, got bool")
+    value = as_integer(seed, "seed")
     if not -(1 << 63) <= value <= _MASK:
         raise InvalidArgumentError(f"seed = {value} does not fit 64 bits")
     return value & _MASK

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
+from aethergraph._options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.planned import Coming, choose_plans
@@ -79,14 +80,20 @@ def choose_names(
     for given, option, of_edges in (
         (node_attrs, "node_attrs", False), (edge_attrs, "edge_attrs", True),
     ):  # fmt: skip
-        names = None if given is None else frozenset([given] if isinstance(given, str) else given)
         known = {name for group, name in keys if isinstance(group, tuple) == of_edges}
-        for name in sorted(names or (), key=str):
-            if name not in known:
-                there = ", ".join(sorted(known)) or "none"
-                raise InvalidArgumentError(f"{option}: {name!r} does not exist; there are: {there}")
-        found.append(names)
+        found.append(None if given is None else _known_names(given, known, option))
     return Names(*found)
+
+
+def _known_names(given: Any, known: set[str], option: str) -> frozenset[str]:
+    names = [given] if isinstance(given, str) else as_list(given, option, "names")
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise InvalidArgumentError(
+                f"{option}: {shown(name)} does not exist; there are: {there}"
+            )
+    return frozenset(names)
 
 
 def fetch(store: Any, out: Any, names: Names) -> Fetched | TypedFetched:

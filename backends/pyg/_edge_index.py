@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
+from aethergraph._arrays import as_count
+from aethergraph._options import as_list, shown
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
@@ -107,18 +109,16 @@ def _find_size(pair: Pair, attr: EdgeAttr) -> tuple[int, int]:
                     value=int(values[at]),
                 )
             needs[side] = int(values.max()) + 1
-    given = attr.size
-    if given is None:
+    if attr.size is None:
         size = [needs[i] if counts[i] is None else counts[i] for i in range(2)]
         if attr.edge_type is None:
             size = [max(*needs, *(c or 0 for c in counts))] * 2
         return size[0], size[1]  # type: ignore[return-value]
+    given = _as_size(attr.size)
     for side in range(2):
         known = counts[side]
         if known is not None and known != given[side]:
-            raise InvalidArgumentError(
-                f"size = {tuple(given)}, but the pointers are for {known} nodes"
-            )
+            raise InvalidArgumentError(f"size = {given}, but the pointers are for {known} nodes")
         if needs[side] > given[side]:
             at = int(pair[side].argmax())
             raise OutOfRangeError(
@@ -127,7 +127,14 @@ def _find_size(pair: Pair, attr: EdgeAttr) -> tuple[int, int]:
                 position=at,
                 value=needs[side] - 1,
             )
-    return int(given[0]), int(given[1])
+    return given
+
+
+def _as_size(size: Any) -> tuple[int, int]:
+    counts = as_list(size, "size", "two numbers of nodes")
+    if len(counts) != 2:
+        raise InvalidArgumentError(f"size = {shown(size)} is not two numbers of nodes")
+    return as_count(counts[0], "size[0]"), as_count(counts[1], "size[1]")
 
 
 def to_coo(edges: Edges) -> tuple[NDArray[Any], NDArray[Any]]:

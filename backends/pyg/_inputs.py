@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from aethergraph import _binding as native
-from aethergraph._arrays import refuse_masked, to_array
+from aethergraph._arrays import as_count, refuse_masked, to_array
 from aethergraph._times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -258,11 +258,10 @@ def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
 
 
 def check_count(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgumentError(f"{name} must be an integer, got {type(value).__name__}")
-    if value.__index__() < least:
+    count = as_count(value, name)
+    if count < least:
         raise InvalidArgumentError(f"{name} = {value} is below {least}")
-    return int(value.__index__())
+    return count
 
 
 def as_index(index: Any) -> Tensor:

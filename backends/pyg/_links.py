@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph._options import as_choice
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ __all__ = ["Links", "check_exclude", "link_type"]
 
 
 def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
-    if exclude is not None and exclude not in ("self", "reverse"):
-        raise InvalidArgumentError(f"exclude = {exclude!r} is not 'self', 'reverse' or None")
-    found: Literal["self", "reverse"] | None = exclude
+    if exclude is None:
+        return None
+    found: Literal["self", "reverse"] = as_choice(exclude, ("self", "reverse"), "exclude")
     return found
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -29,12 +30,18 @@ _WEIGHT_PER_SIDE = "endpoint" in inspect.signature(NegativeSampling.sample).para
 #: How often a sampler of somebody else is asked again for nodes in time, as in PyG.
 _ROUNDS = 5
 
+_MOST_NEGATIVES = 1 << 40
+
 
 def count_negatives(num_positive: int, neg_sampling: NegativeSampling) -> int:
     """How many negatives there are in all."""
-    if not math.isfinite(neg_sampling.amount):
-        raise InvalidArgumentError(f"neg_sampling: amount = {neg_sampling.amount} is no number")
-    count: int = math.ceil(num_positive * neg_sampling.amount)
+    amount = neg_sampling.amount
+    try:
+        count: int = math.ceil(num_positive * amount)
+    except (OverflowError, ValueError):  # infinite, or no number
+        raise InvalidArgumentError(f"neg_sampling: amount = {shown(amount)} is no number") from None
+    if count >= _MOST_NEGATIVES:
+        raise InvalidArgumentError(f"neg_sampling: amount = {shown(amount)} is too large")
     return count
 
 

@@ -12,6 +12,7 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 
 from aethergraph import features as core
 from aethergraph._arrays import check_times, check_weights, refuse_masked
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.sampling import values
@@ -40,7 +41,7 @@ def find_times(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
     Raises:
         InvalidArgumentError: no such attribute, or one that is not a number each.
     """
-    label = f"time_attr = {name!r}"
+    label = _label("time_attr", name)
     nodes = _find(stores, None, name, label)
     edges = None if nodes is not None else _find(stores, EDGE_GROUP, name, label)
     if nodes is None and edges is None:
@@ -62,7 +63,7 @@ def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
         InvalidArgumentError: no such attribute, one that is not a number each, or (in memory; in
             a file when the sampler is made) a weight that is negative or not finite.
     """
-    label = f"weight_attr = {name!r}"
+    label = _label("weight_attr", name)
     edges = _find(stores, EDGE_GROUP, name, label)
     if edges is None:
         raise _unknown(label, "edge", stores, of_nodes=False)
@@ -120,6 +121,12 @@ def _find_typed(
         if rows is not None:
             found[group] = rows
     return found
+
+
+def _label(option: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"{option} must be a name or None, got {shown(name)}")
+    return f"{option} = {name!r}"
 
 
 def _find(

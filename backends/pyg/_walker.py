@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, check_length
+from aethergraph._arrays import as_count, as_integer, check_length
+from aethergraph._options import shown
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
@@ -223,10 +224,10 @@ class Walker:
 
 def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:
     for at, fanout in enumerate(fanouts):
-        other = isinstance(fanout, bool) or not hasattr(fanout, "__index__")
-        if other or not -1 <= int(fanout) < 1 << 63:
+        number = None if isinstance(fanout, bool) else as_integer(fanout, f"num_neighbors[{at}]")
+        if number is None or not -1 <= number < 1 << 63:
             raise InvalidArgumentError(
-                f"num_neighbors[{at}] = {fanout!r}: an integer >= 0, or -1 for all neighbours",
+                f"num_neighbors[{at}] = {shown(fanout)}: an integer >= 0, or -1 for all neighbours",
                 position=at,
             )
     return tuple(int(fanout) for fanout in fanouts)

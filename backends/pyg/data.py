@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
+from aethergraph._options import shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
@@ -212,6 +213,8 @@ def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) ->
     nodes = [group for group in tables if not isinstance(group, tuple)]
     edges = [group for group in tables if isinstance(group, tuple)]
     found = _Values({}, {}, {})
+    if not (time_attr is None or isinstance(time_attr, str)):
+        raise InvalidArgumentError(f"time_attr must be a name or None, got {shown(time_attr)}")
     if time_attr is not None:
         for own, groups in (("node_time", nodes), ("edge_time", edges)):
             taken = _take(tables, groups, time_attr, own)

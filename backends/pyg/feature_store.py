@@ -29,6 +29,7 @@ from torch_geometric.data import TensorAttr
 
 from aethergraph import features as core
 from aethergraph._arrays import refuse_masked
+from aethergraph._options import as_flag
 from aethergraph._parts import check_ids
 from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
@@ -140,8 +141,8 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         self._from_graph: dict[Key, Column] = {}
         self._values: dict[Key, core.FeatureStore] = {}
         self._hidden: set[Key] = set()
-        self._recycle = recycle
-        self._pool: BufferPool | None = BufferPool() if recycle else None
+        self._recycle = as_flag(recycle, "recycle")
+        self._pool: BufferPool | None = BufferPool() if self._recycle else None
         #: Values that belong to the graph as a whole (see :func:`aethergraph.pyg.from_data`).
         self.graph_attrs: dict[str, Any] = {}
         #: By type, what a ``HeteroData`` holds there that is not one row per node or edge.

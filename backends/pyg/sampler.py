@@ -7,6 +7,7 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from aethergraph import _binding as native
-from aethergraph._options import as_flag
+from aethergraph._options import as_flag, as_list
 from aethergraph._torch.seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -198,16 +199,13 @@ class NeighborSampler(NeighborSamplerBase):
 
     @num_neighbors.setter
     def num_neighbors(self, value: NumNeighbors | list[int]) -> None:
-        if not isinstance(value, (NumNeighbors, dict)) and not hasattr(value, "__len__"):
-            raise InvalidArgumentError(
-                f"num_neighbors has one number per hop, such as [15, 10], got {value!r}"
-            )
-        numbers = value if isinstance(value, NumNeighbors) else NumNeighbors(value)
-        if isinstance(numbers.values, dict):
+        given = value.values if isinstance(value, NumNeighbors) else value
+        if isinstance(given, Mapping):
             raise UnsupportedError(
                 "num_neighbors by edge type is for typed graphs: see HeteroNeighborSampler"
             )
-        self._num_neighbors = numbers
+        what = "numbers, one per hop, such as [15, 10]"
+        self._num_neighbors = NumNeighbors(as_list(given, "num_neighbors", what))
 
     @property
     def sample_direction(self) -> str:

@@ -15,13 +15,14 @@ from torch import Tensor
 from torch_geometric.data import Batch
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from aethergraph.errors import UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._batch import choose_names, fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
 from aethergraph.pyg._loading import NodeMixin, own_depth
 from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
+from aethergraph.sampling.base import MAX_HOPS
 
 __all__ = ["ShaDowKHopSampler"]
 
@@ -85,6 +86,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         if kwargs.get("custom_cls") is not None:
             raise UnsupportedError("custom_cls: batches of ego subgraphs are PyG's Batch")
         self.depth = check_count(depth, "depth", 0)
+        if self.depth > MAX_HOPS:
+            raise InvalidArgumentError(f"depth = {depth} is above {MAX_HOPS}")
         self.num_neighbors = num_neighbors
         sampler = NeighborSampler(
             stores,

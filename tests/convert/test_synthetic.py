@@ -94,7 +94,7 @@ def test_rmat_is_skewed_and_a_permutation() -> None:
     ("make", "message"),
     [
         (lambda: CommunityGraph(0, 1), "at least one node"),
-        (lambda: CommunityGraph(5, -1), "num_edges = -1 is negative"),
+        (lambda: CommunityGraph(5, -1), "num_edges = -1 is not in 0.."),
         (lambda: CommunityGraph(5, 5, num_classes=6), "num_classes = 6"),
         (lambda: CommunityGraph(50, 5, homophily=1.5), "homophily"),
         (lambda: RmatGraph(0, 5), "scale = 0"),

@@ -69,7 +69,12 @@ def run(path: str | None) -> tuple[str, str]:
     """The digest, and the file of a module that setup.py may compile."""
     env = {**os.environ, **({} if path is None else {"PYTHONPATH": path})}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=240, env=env
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=env,
+        cwd=path,  # which comes before PYTHONPATH
     )
     assert done.returncode == 0, done.stderr
     digest, file = done.stdout.split()

@@ -87,10 +87,20 @@ def _problem(
     except (*target.builtins, MemoryError):  # memory is the system's to refuse
         return None
     except BaseException as error:
+        if not _is_ours(error):
+            return None
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         return f"{type(error).__name__}: {str(error)[:150]!r} at {place}"
     return None
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the call went into the package, not into a library that a target calls itself."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if Path(frame.f_code.co_filename).parent != HERE:
+            return str(frame.f_globals.get("__name__")).startswith("aethergraph")
+    return True
 
 
 def _child(cases: Sequence[str]) -> None:

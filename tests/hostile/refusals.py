@@ -126,7 +126,7 @@ class Steps:
         return self._convert(None)
 
     def convert_within(self) -> Any:
-        return self._convert("512M")
+        return self._convert("4G")
 
     def _convert(self, budget: str | None) -> Any:
         out = self.folder / "converted.aether"

@@ -556,7 +556,7 @@ def test_it_pickles_with_its_stores() -> None:
 
 def test_numbers_that_cannot_be_are_named() -> None:
     for wrong in (5, None):
-        with pytest.raises(errors.InvalidArgumentError, match="one number per hop"):
+        with pytest.raises(errors.InvalidArgumentError, match="one per hop"):
             NeighborSampler(GRAPH, wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="need time_attr"):
         NeighborSampler(GRAPH, [2], window=3)
