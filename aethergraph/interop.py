@@ -27,6 +27,7 @@ from aethergraph.graph import Graph
 __all__ = ["SparseFormat", "from_networkx", "from_scipy", "to_networkx", "to_scipy"]
 
 SparseFormat = Literal["csr", "csc", "coo"]
+"""A format of scipy's sparse arrays."""
 _FORMATS = ("csr", "csc", "coo")
 
 

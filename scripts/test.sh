@@ -34,6 +34,7 @@ STAGES=(
     "python-asan|core tests with the extension under AddressSanitizer (and without mypyc)"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
+    "docs|the documentation with its reference, built; every public name is in it"
     "versions|build and core tests on the other CPython versions found (3.10 to 3.13)"
     "dgl|[dgl,cli] as documented; both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1 (downloads 1 GB once)"
 )
@@ -255,6 +256,15 @@ quickstart() {
     PYTEST_JOBS=0 run_pytest "$@"
 }
 
+stage_docs() {
+    local fresh=$BASE/docs
+    [ -x "$fresh/bin/python" ] || run "$PYTHON" -m venv "$fresh"
+    "$PY" scripts/print_requirements.py docs >"$BASE/requirements-docs.txt"
+    run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-docs.txt"
+    run scripts/docs.sh "$BASE/site" "$fresh/bin/python"
+    AETHERGRAPH_SITE=$BASE/site PYTEST_JOBS=0 run_pytest "$VENV" compiled "$TESTS/docs/test_reference.py"
+}
+
 stage_versions() {
     local version python fresh found=0
     for version in 3.10 3.11 3.12 3.13; do
@@ -422,7 +432,7 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|hostile|interpreted|python-asan|wheel|install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|hostile|interpreted|python-asan|wheel|install|docs|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
     build) [[ " $* " =~ \ (python|hostile|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
     *) false ;;
     esac

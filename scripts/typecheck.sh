@@ -4,14 +4,12 @@
 #   ./scripts/typecheck.sh [PYTHON]     PYTHON has mypy, torch and torch_geometric
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source-path=SCRIPTDIR
+. "$ROOT/scripts/layout.sh"
 PYTHON=${1:-python3}
 layout=$(mktemp -d)
 trap 'rm -rf "$layout"' EXIT
-mkdir "$layout/aethergraph"
-for path in "$ROOT"/aethergraph/*; do
-    case $path in *.so | *__pycache__) ;; *) ln -s "$path" "$layout/aethergraph/" ;; esac
-done
-for backend in _torch pyg dgl; do ln -s "$ROOT/backends/$backend" "$layout/aethergraph/$backend"; done
+lay_out "$layout"
 cd "$layout"
 "$PYTHON" -m mypy --config-file "$ROOT/pyproject.toml" --strict -p aethergraph 2>&1 |
     sed -e 's#^aethergraph/\(_torch\|pyg\|dgl\)/#backends/\1/#'

@@ -34,7 +34,9 @@ __all__ = [
 
 Ids = NDArray[np.int64]
 SubgraphType = Literal["directional", "bidirectional", "induced"]
+"""Edges of a sample: drawn ones, drawn ones and their reverses, or all between its nodes."""
 TemporalStrategy = Literal["uniform", "last"]
+"""Neighbours in time of which some are taken: any of them alike, or the latest."""
 _SUBGRAPH_TYPES = ("directional", "bidirectional", "induced")
 _STRATEGIES = ("uniform", "last")
 _KEY_MASK = (1 << 64) - 1

@@ -22,6 +22,7 @@ __all__ = ["Direction", "RandomWalker", "random_fanout"]
 
 Ids = NDArray[np.int64]
 Direction = Literal["out", "in"]
+"""Edges that a walk follows: out of a node, or into it."""
 _LAYOUT_OF: dict[str, Literal["csr", "csc"]] = {"out": "csr", "in": "csc"}
 _KEY_MASK = (1 << 64) - 1
 

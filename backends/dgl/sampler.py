@@ -282,8 +282,8 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         return Walk(lists, options, strict=self.strict, window=self.window)
 
 
-#: DGL's name for the same sampler.
 MultiLayerNeighborSampler = NeighborSampler
+"""DGL's other name of :class:`NeighborSampler`."""
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):
