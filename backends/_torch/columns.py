@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 
 from aethergraph import features as core
 from aethergraph._arrays import refuse_masked
-from aethergraph._torch.tensors import allocate, as_numpy, torch_dtype
+from aethergraph._torch.tensors import allocate, as_numpy, read_array, torch_dtype
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.loading.buffers import BufferPool
 
@@ -55,7 +55,16 @@ class Column:
 
     @classmethod
     def of_tensor(cls, tensor: Tensor) -> Column:
-        """Rows that are the memory of ``tensor`` (of a contiguous copy if it is not)."""
+        """Rows that are the memory of ``tensor`` (of a contiguous copy if it is not).
+
+        Raises:
+            InvalidArgumentError: no strided tensor on the CPU, or a dtype that cannot be stored.
+        """
+        if tensor.layout != torch.strided or tensor.device.type != "cpu":
+            raise InvalidArgumentError(
+                f"rows must be a strided tensor on the CPU, got one of layout {tensor.layout} on "
+                f"{str(tensor.device)!r}"
+            )
         tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
         return cls(core.FeatureStore.from_array(as_numpy(tensor)), tensor)
 
@@ -142,10 +151,7 @@ def as_ids(index: Any, num_rows: int) -> Ids:
                 "an index of dtype torch.uint8 is ambiguous: use torch.bool for a mask and "
                 "torch.int64 for ids"
             )
-        try:
-            index = index.detach().cpu().numpy()
-        except (TypeError, RuntimeError) as error:  # sparse, quantized, on the device meta
-            raise InvalidArgumentError(f"index holds no row numbers: {error}") from None
+        index = read_array(index, "index")
     refuse_masked(index, "index")
     if not isinstance(index, np.ndarray):
         index = _list_to_array(index)

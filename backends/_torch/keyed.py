@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aethergraph._arrays import as_integer
 from aethergraph._torch.seeds import MainSeed, SharedCount
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
@@ -42,9 +43,9 @@ class Keyed:
         Args:
             epoch: any integer of 64 bits; 0 at the start.
         """
-        if isinstance(epoch, bool) or not hasattr(epoch, "__index__"):
-            raise InvalidArgumentError(f"epoch must be an integer, got {type(epoch).__name__}")
-        value = epoch.__index__()
+        if isinstance(epoch, bool):
+            raise InvalidArgumentError("epoch must be an integer, got bool")
+        value = as_integer(epoch, "epoch")
         if not -(1 << 63) <= value < 1 << 63:
             raise InvalidArgumentError(f"epoch = {value} does not fit 64 bits")
         self._shared_epoch.value = value

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from aethergraph._arrays import to_array
+from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocate",
+    "as_device",
     "as_numpy",
     "is_shared",
+    "read_array",
     "seed_ids",
     "shared_empty",
     "stack_rows",
@@ -118,4 +122,41 @@ def seed_ids(ids: Tensor, name: str) -> NDArray[np.int64]:
         raise InvalidArgumentError(f"{name} must hold integer ids, got {ids.dtype}")
     if ids.ndim != 1:
         raise InvalidArgumentError(f"{name} must be one-dimensional, got {list(ids.shape)}")
-    return np.ascontiguousarray(ids.cpu().numpy(), np.int64)
+    return np.ascontiguousarray(read_array(ids, name), np.int64)
+
+
+def read_array(values: Any, name: str) -> NDArray[Any]:
+    """Return a tensor, an array or a list as an array, without a copy where that can be.
+
+    Raises:
+        InvalidArgumentError: numpy cannot have the values, such as those of sparse, quantized and
+            bfloat16 tensors, and of tensors on the device "meta".
+    """
+    if not isinstance(values, Tensor):
+        return to_array(values, name)
+    try:
+        return np.asarray(values.detach().cpu().resolve_conj().resolve_neg().numpy())
+    except (TypeError, RuntimeError) as error:
+        raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from None
+
+
+def as_device(device: Any, name: str) -> torch.device:
+    """Return ``torch.device(device)``.
+
+    Raises:
+        InvalidArgumentError: it is not the name of a device, or of CUDA where there is none.
+    """
+    if isinstance(device, torch.device):
+        found = device
+    else:
+        try:
+            found = torch.device(device)
+        except Exception:  # bytes that are no text raise a UnicodeDecodeError
+            raise InvalidArgumentError(
+                f"{name} = {shown(device)} is no device, such as 'cpu' or 'cuda:0'"
+            ) from None
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise InvalidArgumentError(
+            f"{name} = {str(found)!r}: there are {torch.cuda.device_count()} CUDA devices"
+        )
+    return found

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import islice
+from numbers import Number
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from torch import Tensor
+import torch
 
+from aethergraph._options import as_iterator, shown
+from aethergraph._torch.tensors import as_device
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
+from aethergraph.sampling.base import MAX_HOPS
 from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 
 if TYPE_CHECKING:
@@ -20,13 +26,20 @@ if TYPE_CHECKING:
     from aethergraph.hetero import EdgeType
 
 __all__ = [
+    "as_name_list",
+    "as_names",
     "check_cpu",
     "check_fanout",
     "check_fanouts",
+    "check_integer",
+    "check_output_device",
     "check_prefetch",
     "check_threads",
     "hop_fanouts",
+    "hop_hashes",
+    "layer_list",
     "native_fanouts",
+    "refuse_options",
     "seed_hashes",
     "warn_of_pinning",
 ]
@@ -34,6 +47,7 @@ __all__ = [
 Ids: TypeAlias = "NDArray[np.int64]"
 
 _LARGEST = (1 << 63) - 1
+_MOST_NAMES = 1 << 16  # of data to fetch
 
 
 def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
@@ -56,11 +70,7 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
 
 def check_fanout(fanout: Any, name: str) -> int:
     """An integer of at least -1, and of 64 bits."""
-    if isinstance(fanout, Tensor) and fanout.ndim == 0:
-        fanout = fanout.item()
-    if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
-        raise InvalidArgumentError(f"{name} = {fanout!r} is no integer")
-    count = int(fanout.__index__())
+    count = check_integer(fanout, name)
     if count < -1:
         raise InvalidArgumentError(
             f"{name} = {count}: a fanout is >= 0, or -1 for all neighbours", value=count
@@ -71,6 +81,22 @@ def check_fanout(fanout: Any, name: str) -> int:
             value=count,
         )
     return count
+
+
+def check_integer(value: Any, name: str) -> int:
+    """Return an integer that is no bool.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    is_bool = isinstance(value, bool) or getattr(value, "dtype", None) in (torch.bool, np.bool_)
+    try:
+        number = None if is_bool else operator.index(value)
+    except (TypeError, ValueError, RuntimeError):  # the others of tensors and arrays
+        number = None
+    if number is None:
+        raise InvalidArgumentError(f"{name} = {shown(value)} is no integer")
+    return number
 
 
 def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
@@ -99,19 +125,31 @@ def hop_hashes(schema: Schema, nodes: Mapping[str, Ids]) -> list[int]:
 
 def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
     """A fanout, or a dict of fanouts, for every layer."""
-    if isinstance(fanouts, (str, Mapping)) or not hasattr(fanouts, "__iter__"):
-        raise InvalidArgumentError(
-            f"fanouts has one number or dict per layer, such as [15, 10], got {fanouts!r}"
-        )
     found: list[int | dict[Any, int]] = []
-    for at, fanout in enumerate(fanouts):
+    for at, fanout in enumerate(layer_list(fanouts)):
         name = f"fanouts[{at}]"
         if isinstance(fanout, Mapping):
             found.append({kind: check_fanout(count, name) for kind, count in fanout.items()})
         else:
             found.append(check_fanout(fanout, name))
+    return found
+
+
+def layer_list(fanouts: Any) -> list[Any]:
+    """Return what there is for each layer, not looked at.
+
+    Raises:
+        InvalidArgumentError: no sequence, an empty one, or one of more layers than the core has.
+    """
+    if isinstance(fanouts, (str, Mapping)) or not hasattr(fanouts, "__iter__"):
+        raise InvalidArgumentError(
+            f"fanouts has one number or dict per layer, such as [15, 10], got {shown(fanouts)}"
+        )
+    found = list(islice(as_iterator(fanouts, "fanouts", "numbers"), MAX_HOPS + 1))
     if not found:
-        raise InvalidArgumentError("fanouts is empty: give one per layer")
+        raise InvalidArgumentError("fanouts is empty: give one entry per layer")
+    if len(found) > MAX_HOPS:
+        raise InvalidArgumentError(f"fanouts has more than {MAX_HOPS} layers")
     return found
 
 
@@ -128,8 +166,40 @@ def native_fanouts(
 
 def check_cpu(device: Any, instead: str) -> None:
     """Raise UnsupportedError with the way out, ``instead``, for a device that is not the CPU."""
-    if str(device).partition(":")[0] != "cpu":
-        raise UnsupportedError(f"device = {str(device)!r}: {instead}")
+    name = str(device) if isinstance(device, torch.device) else device
+    if not isinstance(name, str) or name.partition(":")[0] != "cpu":
+        raise UnsupportedError(f"device = {shown(name)}: {instead}")
+
+
+def check_output_device(device: Any) -> torch.device | None:
+    """Return where results are to be; None: where they are made.
+
+    Raises:
+        InvalidArgumentError: no device, or CUDA where there is none.
+        UnsupportedError: a device that DGL has no graphs on.
+    """
+    if device is None:
+        return None
+    found = as_device(device, "output_device")
+    if found.type not in ("cpu", "cuda"):
+        raise UnsupportedError(
+            f"output_device = {str(found)!r}: DGL has graphs on 'cpu' and 'cuda' alone"
+        )
+    return found
+
+
+def refuse_options(given: Mapping[str, Any], defaults: Mapping[str, Any], instead: str) -> None:
+    """Check that options that do nothing here have their default; ``instead`` is the way out.
+
+    Raises:
+        UnsupportedError: another value, or an option that is not among ``defaults``.
+    """
+    for name, value in given.items():
+        if name in defaults:
+            only = defaults[name]
+            if value is only or (isinstance(value, (str, Number)) and value == only):
+                continue
+        raise UnsupportedError(f"{name} = {shown(value)} is not supported: {instead}")
 
 
 def warn_of_pinning(why: str) -> None:
@@ -137,13 +207,50 @@ def warn_of_pinning(why: str) -> None:
     warnings.warn(f"pin_memory_ does nothing here: {why}", stacklevel=3)
 
 
-def check_prefetch(names: Any, option: str, types: Sequence[Any], what: str) -> None:
+def as_names(names: Any, option: str) -> Any:
+    """Return names of data to fetch: a list of them, or a dict of lists by type.
+
+    Raises:
+        InvalidArgumentError: names that are no texts.
+    """
+    if isinstance(names, Mapping):
+        return {kind: as_name_list(own, f"{option}[{shown(kind)}]") for kind, own in names.items()}
+    return as_name_list(names, option)
+
+
+def as_name_list(names: Any, option: str) -> list[str]:
+    """Return a list of names of data; none for None, and one for a text.
+
+    Raises:
+        InvalidArgumentError: names that are no texts.
+    """
+    if names is None:
+        return []
+    if isinstance(names, str):
+        return [names]
+    found = list(islice(as_iterator(names, option, "names"), _MOST_NAMES + 1))
+    if len(found) > _MOST_NAMES:
+        raise InvalidArgumentError(f"{option} has more than {_MOST_NAMES} names")
+    for at, name in enumerate(found):
+        if not isinstance(name, str):
+            raise InvalidArgumentError(
+                f"{option}[{at}] must be the name of data, got {shown(name)}", position=at
+            )
+    return found
+
+
+def check_prefetch(names: Any, option: str, schema: Schema, what: Literal["node", "edge"]) -> None:
     """Check that names of data to fetch are by type where there are several types.
 
     Raises:
-        InvalidArgumentError: names without types, which DGL would meet with a TypeError.
+        InvalidArgumentError: names without types, which DGL would meet with a TypeError, or by a
+            type that the graph does not have.
     """
-    if names and len(types) > 1 and not isinstance(names, Mapping):
+    types: Sequence[Any] = schema.ntypes if what == "node" else schema.canonical_etypes
+    if isinstance(names, Mapping):
+        for kind in names:
+            schema.ntype(kind) if what == "node" else schema.etype(kind)
+    elif names and len(types) > 1:
         raise InvalidArgumentError(
             f"{option} = {names!r} must be a dict by {what} type, such as {{{types[0]!r}: "
             f"{names!r}}}: there are {', '.join(map(repr, types))}"
@@ -152,6 +259,7 @@ def check_prefetch(names: Any, option: str, types: Sequence[Any], what: str) -> 
 
 def check_threads(count: Any) -> int:
     """How many threads a call may use."""
-    if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= 256:
-        raise InvalidArgumentError(f"num_threads = {count!r} is not in 0..256")
-    return int(count)
+    number = check_integer(count, "num_threads")
+    if not 0 <= number <= 256:
+        raise InvalidArgumentError(f"num_threads = {number} is not in 0..256")
+    return number

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from aethergraph._arrays import empty
+from aethergraph._options import as_number
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 #: How often more are drawn where too many were edges or came twice.
 _ROUNDS = 3
+_MOST_REDUNDANCY = 1e6
 
 
 def draw_negatives(
@@ -46,13 +49,14 @@ def draw_negatives(
         replace: pairs may come twice.
         redundancy: part more to draw in a round; None: by the part of all pairs that are edges.
     """
-    if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
-        raise InvalidArgumentError(f"num_samples = {count!r} is no count")
     num_src, num_dst = edges.num_src, edges.num_dst
     pairs = num_src * num_dst
     if redundancy is None:
         density = _num_edges(edges) / pairs if pairs else 1.0
         redundancy = min(10.0, 0.3 + density / max(1e-3, 1 - density))
+    redundancy = as_number(redundancy, "redundancy")
+    if not 0 <= redundancy <= _MOST_REDUNDANCY:
+        raise InvalidArgumentError(f"redundancy = {redundancy} is not in 0..{_MOST_REDUNDANCY:g}")
     rng = np.random.default_rng(key)
     found = np.empty((2, 0), np.int64)
     for _ in range(_ROUNDS):
@@ -60,7 +64,9 @@ def draw_negatives(
         if missing <= 0 or not pairs:
             break
         more = math.ceil(missing * (1 + redundancy))
-        drawn = np.stack([rng.integers(0, num_src, more), rng.integers(0, num_dst, more)])
+        drawn = empty((2, more), np.int64, f"{more} pairs to draw")
+        drawn[0] = rng.integers(0, num_src, more)
+        drawn[1] = rng.integers(0, num_dst, more)
         keep = ~edges.has_edges(drawn[0], drawn[1])
         if exclude_self_loops and same_type:
             keep &= drawn[0] != drawn[1]

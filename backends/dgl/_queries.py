@@ -14,10 +14,12 @@ from torch import Tensor
 
 import dgl
 from aethergraph._arrays import as_ids
+from aethergraph._options import as_choice, shown
 from aethergraph._parts import check_ids
+from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 
@@ -88,7 +90,7 @@ class Queries:
             InvalidArgumentError: ids that are no integers, or another edge type.
         """
         kind = self._schema.etype(etype)
-        own = self._schema.edge_ids({kind: _vector(eid)}, "eid")[kind]
+        own = self._schema.edge_ids({kind: _vector(eid, "eid")}, "eid")[kind]
         src, dst = self._tensors(*edge_ends(self._schema, kind, own))
         return src, dst
 
@@ -97,11 +99,11 @@ class Queries:
 
         ``order`` is ``"eid"`` or None; ``"srcdst"`` is refused.
         """
-        if form not in ("uv", "eid", "all"):
-            raise InvalidArgumentError(f"form = {form!r} is not 'uv', 'eid' or 'all'")
-        if order not in ("eid", None):
+        form = as_choice(form, ("uv", "eid", "all"), "form")
+        if order is not None and not (isinstance(order, str) and order == "eid"):
             raise UnsupportedError(
-                f"order = {order!r}: edges come in the order of their ids; take 'eid' and sort them"
+                f"order = {shown(order)}: edges come in the order of their ids; take 'eid' and "
+                "sort them"
             )
         kind = self._schema.etype(etype)
         edges = self._schema.edges(kind)
@@ -131,7 +133,7 @@ class Queries:
             InvalidArgumentError: ids that are no integers, or of two lengths.
         """
         edges = self._schema.edges(self._schema.etype(etype))
-        found = edges.has_edges(_vector(u), _vector(v))
+        found = edges.has_edges(_vector(u, "u"), _vector(v, "v"))
         return bool(found[0]) if _is_one(u) and _is_one(v) else torch.from_numpy(found)
 
     def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor | int:
@@ -188,16 +190,19 @@ def _is_one(ids: Any) -> bool:
     return isinstance(ids, Integral)
 
 
-def _vector(ids: Any) -> Any:
-    array = ids.cpu().numpy() if isinstance(ids, Tensor) else ids
-    return np.atleast_1d(array) if np.ndim(array) == 0 else array
+def _vector(ids: Any, name: str) -> Any:
+    """Return ids or a mask as an array; one id as a vector of one."""
+    array = read_array(ids, name)
+    if not array.size and not hasattr(ids, "dtype"):
+        return np.empty(0, np.int64)  # an empty list has no dtype of its own
+    return np.atleast_1d(array) if array.ndim == 0 else array
 
 
 def _some(nodes: Any, count: int, name: str) -> Ids | None:
     """Checked nodes; None: all."""
     if nodes is None or (isinstance(nodes, str) and nodes == dgl.ALL):
         return None
-    ids = as_ids(_vector(nodes), name)
+    ids = as_ids(_vector(nodes, name), name)
     check_ids(ids, count, name)
     return ids
 

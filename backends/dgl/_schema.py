@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aethergraph._arrays import to_array
+from aethergraph._arrays import as_ids
+from aethergraph._options import as_choice, shown
 from aethergraph._parts import check_ids
-from aethergraph._torch.tensors import seed_ids
+from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
@@ -126,8 +127,8 @@ class Schema:
         self.ntypes = sorted(self.own_ntypes)
         self.canonical_etypes = sorted(self.own_etypes)
         kept = all(self.edges(kind).edge_order is not None for kind in self.own_etypes)
-        if edge_ids not in ("input", "graph", None):
-            raise InvalidArgumentError(f"edge_ids = {edge_ids!r} is not 'input', 'graph' or None")
+        if edge_ids is not None:
+            edge_ids = as_choice(edge_ids, ("input", "graph"), "edge_ids")
         if edge_ids == "input" and not kept:
             raise InvalidArgumentError(
                 "edge_ids = 'input': the graph does not know its input's order; build it with "
@@ -190,21 +191,25 @@ class Schema:
         """A node type; None is the only one."""
         if name is None and len(self.ntypes) == 1:
             return self.ntypes[0]
-        if name is None or name not in self.ntypes:
+        if not isinstance(name, str) or name not in self.ntypes:
             known = ", ".join(map(repr, self.ntypes)) or "none"
-            raise InvalidArgumentError(f"{name!r} is no node type; there are: {known}")
+            raise InvalidArgumentError(f"{shown(name)} is no node type; there are: {known}")
         return name
 
     def etype(self, name: Any) -> EdgeType:
         """A canonical edge type: of the relation's name, if only one has it; None: the only one."""
         if name is None and len(self.canonical_etypes) == 1:
             return self.canonical_etypes[0]
-        found = [kind for kind in self.canonical_etypes if name in (kind, kind[1])]
-        if name is not None and len(found) == 1:
+        found = []
+        if isinstance(name, str):
+            found = [kind for kind in self.canonical_etypes if name == kind[1]]
+        elif isinstance(name, tuple) and all(isinstance(part, str) for part in name):
+            found = [kind for kind in self.canonical_etypes if name == kind]
+        if len(found) == 1:
             return found[0]
         known = ", ".join(map(repr, self.canonical_etypes)) or "none"
         what = "is the name of several edge types" if len(found) > 1 else "is no edge type"
-        raise InvalidArgumentError(f"{name!r} {what}; there are: {known}")
+        raise InvalidArgumentError(f"{shown(name)} {what}; there are: {known}")
 
     # ---- what users give -------------------------------------------------------------------
 
@@ -264,13 +269,11 @@ class Schema:
 
 
 def _as_ids(ids: Any, name: str, count: int) -> Ids:
-    tensor = ids if isinstance(ids, Tensor) else torch.as_tensor(to_array(ids, name))
-    if tensor.dtype == torch.bool:
-        if tuple(tensor.shape) != (count,):
-            raise InvalidArgumentError(
-                f"{name}: a mask needs shape ({count},), got {tuple(tensor.shape)}"
-            )
-        tensor = tensor.nonzero().view(-1)
-    if tensor.numel() == 0:
-        return np.empty(0, np.int64)
-    return seed_ids(tensor, name)
+    if isinstance(ids, Tensor) and ids.dtype != torch.bool:
+        return seed_ids(ids, name) if ids.numel() else np.empty(0, np.int64)
+    array = read_array(ids, name)
+    if array.dtype == bool:
+        if array.shape != (count,):
+            raise InvalidArgumentError(f"{name}: a mask needs shape ({count},), got {array.shape}")
+        return np.flatnonzero(array)
+    return as_ids(array, name) if array.size else np.empty(0, np.int64)

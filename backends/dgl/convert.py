@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import dgl
+from aethergraph._options import as_flag, as_text
 from aethergraph._torch.columns import Column
 from aethergraph.dgl._schema import EDGE, NODE, Schema
 from aethergraph.dgl.storage import GraphStorage
@@ -59,6 +60,7 @@ def from_dgl(
     if not isinstance(g, dgl.DGLGraph) or g.is_block:
         what = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
         raise InvalidArgumentError(f"from_dgl takes a DGLGraph, got {what}")
+    time_attr = as_text(time_attr, "time_attr")
     # A copy: listing edges needs a format that the graph may be restricted not to have.
     g = g.cpu().formats(["coo", "csr", "csc"])
     nodes = {name: {k: _rows(v) for k, v in g.nodes[name].data.items()} for name in g.ntypes}
@@ -195,6 +197,7 @@ def to_dgl(
     Raises:
         InvalidArgumentError: something else, or ids that do not fit ``idtype``.
     """
+    data = as_flag(data, "data")
     if isinstance(source, (str, os.PathLike)):
         source = _load(source)
     if isinstance(source, GraphStorage):

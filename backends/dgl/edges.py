@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 import dgl.dataloading
-from aethergraph._arrays import as_ids, to_array
+from aethergraph._arrays import allocate, as_count, as_ids
+from aethergraph._options import as_choice, shown
 from aethergraph._torch.keyed import Keyed
-from aethergraph._torch.tensors import seed_ids
-from aethergraph.dgl._arguments import check_prefetch
+from aethergraph._torch.tensors import read_array, seed_ids
+from aethergraph.dgl._arguments import as_names, check_prefetch
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.dgl.sampler import storage_of
@@ -53,22 +54,36 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         negative_sampler: Any = None,
         prefetch_labels: Any = None,
     ) -> None:
-        if isinstance(exclude, str) and exclude not in _MODES:
-            raise InvalidArgumentError(f"exclude = {exclude!r} is not one of {', '.join(_MODES)}")
+        if not (hasattr(sampler, "sample") and hasattr(sampler, "output_device")):
+            raise InvalidArgumentError(
+                f"sampler must be one of DGL or this package, got {type(sampler).__name__}"
+            )
+        if negative_sampler is not None and not callable(negative_sampler):
+            raise InvalidArgumentError(
+                "negative_sampler must be a function of graph and seed edges, got "
+                f"{type(negative_sampler).__name__}"
+            )
+        if isinstance(exclude, str):
+            exclude = as_choice(exclude, _MODES, "exclude")
         by_mode = isinstance(exclude, str)
         if by_mode and exclude == "reverse_id" and reverse_eids is None:
             raise InvalidArgumentError("exclude = 'reverse_id' needs reverse_eids")
         if by_mode and exclude == "reverse_types" and not isinstance(reverse_etypes, Mapping):
             raise InvalidArgumentError(
                 "exclude = 'reverse_types' needs reverse_etypes, the edge type of the reverses by "
-                f"edge type, got {reverse_etypes!r}"
+                f"edge type, got {shown(reverse_etypes)}"
             )
         if exclude is not None and not by_mode and not callable(exclude):
             exclude = _by_type(exclude, "exclude", _ids_or_mask)
         if reverse_eids is not None:
             reverse_eids = _by_type(reverse_eids, "reverse_eids", _table)
         super().__init__(
-            sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels
+            sampler,
+            exclude,
+            reverse_eids,
+            reverse_etypes,
+            negative_sampler,
+            as_names(prefetch_labels, "prefetch_labels"),
         )
 
     def set_epoch(self, epoch: int) -> None:
@@ -88,8 +103,7 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
             InvalidArgumentError: a seed edge whose reverse is none, or is not said.
         """
         storage, call = storage_of(g), self
-        kinds = storage.canonical_etypes
-        check_prefetch(self.prefetch_labels, "prefetch_labels", kinds, "edge")
+        check_prefetch(self.prefetch_labels, "prefetch_labels", storage.schema, "edge")
         if isinstance(self.exclude, str) and self.exclude != "self":
             # A copy that leaves out these ids: several threads may be at work in this one.
             call = copy.copy(self)
@@ -150,10 +164,12 @@ def _by_type(given: Any, name: str, check: Callable[[Any, str], Any]) -> Any:
 
 def _ids_or_mask(given: Any, name: str) -> Tensor:
     """A tensor, which DGL takes for ids."""
-    if isinstance(given, Tensor):
-        return given if given.dtype == torch.bool else torch.from_numpy(seed_ids(given, name))
-    array = to_array(given, name)
-    return torch.tensor(array if array.dtype == bool else as_ids(given, name))
+    if isinstance(given, Tensor) and given.dtype != torch.bool:
+        return torch.from_numpy(seed_ids(given, name))
+    array = read_array(given, name)
+    if not array.size and not hasattr(given, "dtype"):
+        array = array.astype(np.int64)
+    return torch.tensor(array if array.dtype == bool else as_ids(array, name))
 
 
 def _table(given: Any, name: str) -> Ids:
@@ -233,9 +249,7 @@ class PerSourceUniform(Keyed):
     """
 
     def __init__(self, k: int, *, seed: int | None = None) -> None:
-        if isinstance(k, bool) or not hasattr(k, "__index__") or k < 0:
-            raise InvalidArgumentError(f"k = {k!r} is no count")
-        self.k = int(k)
+        self.k = as_count(k, "k")
         self._set_seed(seed)
 
     def __call__(self, g: GraphStorage, eids: Any) -> Any:
@@ -249,7 +263,10 @@ class PerSourceUniform(Keyed):
         kind = g.to_canonical_etype(etype)
         src, _ = g.find_edges(ids, kind)
         number = g.canonical_etypes.index(kind)
-        content = hash_ids(np.ascontiguousarray(ids.cpu().numpy(), np.int64))
+        content = hash_ids(seed_ids(ids, "eids"))
         rng = np.random.default_rng(self._batch_key(None, number, content))
-        dst = rng.integers(0, max(1, g.num_nodes(kind[2])), len(ids) * self.k)
+        count = len(ids) * self.k
+        dst = allocate(
+            lambda: rng.integers(0, max(1, g.num_nodes(kind[2])), count), f"{count} negatives"
+        )
         return src.repeat_interleave(self.k), torch.from_numpy(dst).to(src.dtype)

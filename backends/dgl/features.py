@@ -18,10 +18,10 @@ from torch import Tensor
 
 import dgl.storages
 from aethergraph import features as core
+from aethergraph._options import as_flag
 from aethergraph._threads import ThreadPool
 from aethergraph._torch.columns import Column
-from aethergraph._torch.tensors import seed_ids
-from aethergraph.errors import InvalidArgumentError
+from aethergraph._torch.tensors import as_device, seed_ids
 from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:
@@ -124,11 +124,9 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         Raises:
             InvalidArgumentError: indices that are no integer vector.
         """
-        if not isinstance(indices, Tensor):
-            raise InvalidArgumentError(f"indices must be a tensor, got {type(indices).__name__}")
         ids = seed_ids(indices, "indices")
-        pinned = bool(pin_memory) and torch.cuda.is_available()
-        read = functools.partial(self._read, ids, torch.device(device), pinned, kwargs)
+        pinned = as_flag(pin_memory, "pin_memory") and torch.cuda.is_available()
+        read = functools.partial(self._read, ids, as_device(device, "device"), pinned, kwargs)
         # On one core another thread only helps where it waits for a device.
         in_file = self._column.rows.storage != "memory"
         return Fetch(read, ahead=in_file or len(os.sched_getaffinity(0)) > 1)

@@ -13,10 +13,14 @@ import numpy as np
 import torch
 
 import dgl.dataloading
+from aethergraph._options import as_flag
 from aethergraph.dgl._arguments import (
+    as_names,
     check_fanouts,
+    check_output_device,
     check_threads,
     native_fanouts,
+    refuse_options,
     seed_hashes,
 )
 from aethergraph.dgl._blocks import BlockEdges, offsets_of
@@ -24,7 +28,6 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
-from aethergraph.errors import UnsupportedError
 from aethergraph.sampling.keys import mix_key
 
 if TYPE_CHECKING:
@@ -82,22 +85,23 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         num_threads: int = 1,
     ) -> None:
         super().__init__(
-            prefetch_node_feats=prefetch_node_feats,
-            prefetch_labels=prefetch_labels,
-            prefetch_edge_feats=prefetch_edge_feats,
-            output_device=output_device,
+            prefetch_node_feats=as_names(prefetch_node_feats, "prefetch_node_feats"),
+            prefetch_labels=as_names(prefetch_labels, "prefetch_labels"),
+            prefetch_edge_feats=as_names(prefetch_edge_feats, "prefetch_edge_feats"),
+            output_device=check_output_device(output_device),
         )
-        instead = "dgl.dataloading.LaborSampler over to_dgl(graph) has it"
-        for option, value, only in (
-            ("edge_dir", edge_dir, "in"),
-            ("prob", prob, None),
-            ("importance_sampling", importance_sampling, 0),
-            ("batch_dependency", batch_dependency, 1),
-        ):
-            if value != only:
-                raise UnsupportedError(f"{option} = {value!r}: only {only!r} is there; {instead}")
+        refuse_options(
+            {
+                "edge_dir": edge_dir,
+                "prob": prob,
+                "importance_sampling": importance_sampling,
+                "batch_dependency": batch_dependency,
+            },
+            {"edge_dir": "in", "prob": None, "importance_sampling": 0, "batch_dependency": 1},
+            "dgl.dataloading.LaborSampler over to_dgl(graph) has it",
+        )
         self.fanouts = check_fanouts(fanouts)
-        self.layer_dependency = bool(layer_dependency)
+        self.layer_dependency = as_flag(layer_dependency, "layer_dependency")
         self.num_threads = check_threads(num_threads)
         self._set_seed(seed)
 

@@ -13,11 +13,15 @@ from torch import Tensor
 
 import dgl.dataloading
 from aethergraph import _binding as native
-from aethergraph._arrays import to_array
+from aethergraph._arrays import as_count
+from aethergraph._options import as_choice, as_flag, as_text
 from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
+from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import (
+    as_names,
     check_fanouts,
+    check_output_device,
     check_prefetch,
     check_threads,
     native_fanouts,
@@ -27,7 +31,7 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, TimesOf, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.sampling.base import as_window
+from aethergraph.sampling.base import MAX_HOPS, as_window
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
@@ -63,9 +67,9 @@ class KeyedSampler(Keyed):
 
     def _check_prefetch(self, schema: Schema) -> None:
         for option in ("prefetch_node_feats", "prefetch_labels"):
-            check_prefetch(getattr(self, option, None), option, schema.ntypes, "node")
+            check_prefetch(getattr(self, option, None), option, schema, "node")
         option = "prefetch_edge_feats"
-        check_prefetch(getattr(self, option, None), option, schema.canonical_etypes, "edge")
+        check_prefetch(getattr(self, option, None), option, schema, "edge")
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -156,13 +160,15 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         num_threads: int = 1,
     ) -> None:
         super().__init__(
-            prefetch_node_feats=prefetch_node_feats,
-            prefetch_labels=prefetch_labels,
-            prefetch_edge_feats=prefetch_edge_feats,
-            output_device=output_device,
+            prefetch_node_feats=as_names(prefetch_node_feats, "prefetch_node_feats"),
+            prefetch_labels=as_names(prefetch_labels, "prefetch_labels"),
+            prefetch_edge_feats=as_names(prefetch_edge_feats, "prefetch_edge_feats"),
+            output_device=check_output_device(output_device),
         )
-        if edge_dir not in ("in", "out"):
-            raise InvalidArgumentError(f"edge_dir = {edge_dir!r} is not 'in' or 'out'")
+        edge_dir = as_choice(edge_dir, ("in", "out"), "edge_dir")
+        temporal_strategy = as_choice(temporal_strategy, ("uniform", "last"), "temporal_strategy")
+        prob, mask = as_text(prob, "prob"), as_text(mask, "mask")
+        time_attr = as_text(time_attr, "time_attr")
         if edge_dir == "out" and time_attr is not None:
             raise UnsupportedError(
                 "edge_dir = 'out' with time_attr: times go with in-edges; take edge_dir='in'"
@@ -171,23 +177,19 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             raise InvalidArgumentError("mask and prob exclude each other: give one of them")
         if time_attr is None and (seed_time is not None or window is not None):
             raise InvalidArgumentError("seed_time and window need time_attr")
-        if temporal_strategy not in ("uniform", "last"):
-            raise InvalidArgumentError(
-                f"temporal_strategy = {temporal_strategy!r} is not 'uniform' or 'last'"
-            )
         if time_attr is None and temporal_strategy == "last":
             raise InvalidArgumentError("temporal_strategy = 'last' needs time_attr")
         self.fanouts = check_fanouts(fanouts)
         self.edge_dir = edge_dir
         self.prob = prob
         self.mask = mask
-        self.replace = bool(replace)
-        self.fused = fused
-        self.layer_dependency = bool(layer_dependency)
+        self.replace = as_flag(replace, "replace")
+        self.fused = as_flag(fused, "fused")
+        self.layer_dependency = as_flag(layer_dependency, "layer_dependency")
         self.time_attr = time_attr
         self.seed_time = seed_time
         self.temporal_strategy = temporal_strategy
-        self.strict = bool(strict)
+        self.strict = as_flag(strict, "strict")
         self.window = as_window(window)
         self.num_threads = check_threads(num_threads)
         self._set_seed(seed)
@@ -242,11 +244,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             given = {schema.ntype(None): given}
         times = {}
         for name, values in given.items():
-            array = (
-                values.cpu().numpy()
-                if isinstance(values, Tensor)
-                else to_array(values, "seed_time")
-            )
+            array = read_array(values, "seed_time")
             ntype = schema.ntype(name)
             if array.shape != (schema.num_nodes(ntype),):
                 raise InvalidArgumentError(
@@ -295,7 +293,10 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
     """
 
     def __init__(self, num_layers: int, **options: Any) -> None:
-        super().__init__([-1] * num_layers, **options)
+        count = as_count(num_layers, "num_layers")
+        if not 1 <= count <= MAX_HOPS:
+            raise InvalidArgumentError(f"num_layers = {count} is not in 1..{MAX_HOPS}")
+        super().__init__([-1] * count, **options)
 
 
 def storage_of(graph: Any) -> GraphStorage:

@@ -13,8 +13,11 @@ import torch
 
 import dgl
 import dgl.dataloading
+from aethergraph._options import as_flag, as_text
 from aethergraph.dgl._arguments import (
+    as_names,
     check_fanouts,
+    check_output_device,
     check_threads,
     native_fanouts,
     seed_hashes,
@@ -60,11 +63,11 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
     ) -> None:
         super().__init__(
             check_fanouts(fanouts),
-            replace=bool(replace),
-            prob=prob,
-            prefetch_node_feats=prefetch_node_feats,
-            prefetch_edge_feats=prefetch_edge_feats,
-            output_device=output_device,
+            replace=as_flag(replace, "replace"),
+            prob=as_text(prob, "prob"),
+            prefetch_node_feats=as_names(prefetch_node_feats, "prefetch_node_feats"),
+            prefetch_edge_feats=as_names(prefetch_edge_feats, "prefetch_edge_feats"),
+            output_device=check_output_device(output_device),
         )
         self.num_threads = check_threads(num_threads)
         self._set_seed(seed)

@@ -16,8 +16,17 @@ from torch import Tensor
 
 import dgl
 from aethergraph import _binding as native
+from aethergraph._arrays import as_count
+from aethergraph._options import as_choice, as_flag, as_text, shown
 from aethergraph._torch.keyed import Keyed
-from aethergraph.dgl._arguments import check_cpu, check_threads, hop_fanouts, hop_hashes
+from aethergraph.dgl._arguments import (
+    check_cpu,
+    check_output_device,
+    check_threads,
+    hop_fanouts,
+    hop_hashes,
+    refuse_options,
+)
 from aethergraph.dgl._blocks import BlockMaker
 from aethergraph.dgl._calls import Calls, Repeats
 from aethergraph.dgl._negatives import draw_negatives
@@ -33,6 +42,7 @@ from aethergraph.sampling.keys import hash_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
 
 __all__ = ["GraphStorage"]
@@ -109,8 +119,10 @@ class GraphStorage(Keyed, Queries):
     ) -> None:
         self._schema = Schema(graph, edge_ids)
         self._edge_ids = edge_ids
-        if idtype not in (torch.int64, torch.int32):
-            raise InvalidArgumentError(f"idtype = {idtype} is not torch.int64 or torch.int32")
+        if not isinstance(idtype, torch.dtype) or idtype not in (torch.int64, torch.int32):
+            raise InvalidArgumentError(
+                f"idtype = {shown(idtype)} is not torch.int64 or torch.int32"
+            )
         _check_idtype(self._schema, idtype)
         self.idtype = idtype
         self.num_threads = check_threads(num_threads)
@@ -171,19 +183,15 @@ class GraphStorage(Keyed, Queries):
     def get_node_storage(self, key: str, ntype: str | None = None) -> FeatureStorage:
         """Node data by name."""
         rows = self._schema.node_rows(self._schema.ntype(ntype))
-        if key not in rows:
-            known = ", ".join(sorted(map(repr, rows))) or "none"
-            raise InvalidArgumentError(f"{key!r} is no node data of {ntype!r}; there are: {known}")
-        return FeatureStorage(rows[key])
+        return FeatureStorage(_named(rows, key, f"node data of {ntype!r}"))
 
     def get_edge_storage(self, key: str, etype: Any = None) -> EdgeFeatureStorage:
         """Edge data by name."""
         kind = self._schema.etype(etype)
         rows = self._schema.edge_rows(kind)
-        if key not in rows:
-            known = ", ".join(sorted(map(repr, rows))) or "none"
-            raise InvalidArgumentError(f"{key!r} is no edge data of {kind!r}; there are: {known}")
-        return EdgeFeatureStorage(rows[key], self._schema.numbers[kind])
+        return EdgeFeatureStorage(
+            _named(rows, key, f"edge data of {kind!r}"), self._schema.numbers[kind]
+        )
 
     # ---- subgraphs -----------------------------------------------------------------------
 
@@ -199,6 +207,8 @@ class GraphStorage(Keyed, Queries):
             output_device: where it is to be.
         """
         _refuse(other, store_ids=True)
+        relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
+        device = check_output_device(output_device)
         own = self._schema.edge_ids(edges, "edges")
         none = np.empty(0, np.int64)
         ends = {
@@ -215,7 +225,7 @@ class GraphStorage(Keyed, Queries):
             for kind in self.canonical_etypes:
                 found.edges[kind].data[dgl.EID] = made.edges[kind].data[dgl.EID]
             made = found
-        return _move(made, output_device)
+        return _move(made, device)
 
     def subgraph(
         self, nodes: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
@@ -228,6 +238,8 @@ class GraphStorage(Keyed, Queries):
             output_device: where it is to be.
         """
         _refuse(other, store_ids=True)
+        relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
+        device = check_output_device(output_device)
         seeds = self._schema.node_ids(nodes, "nodes")
         for ntype, ids in seeds.items():
             if len(np.unique(ids)) != len(ids):
@@ -235,7 +247,7 @@ class GraphStorage(Keyed, Queries):
         kinds = len(self._schema.own_etypes)
         options = Options(((),) * kinds, induced=True, num_threads=self.num_threads)
         sample = self._walks.get(options).sample(seeds, 0)
-        return _move(self.induced(sample, relabel_nodes), output_device)
+        return _move(self.induced(sample, relabel_nodes), device)
 
     def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
         """A sample as a ``DGLGraph`` (for samplers)."""
@@ -286,12 +298,13 @@ class GraphStorage(Keyed, Queries):
             InvalidArgumentError, OutOfRangeError: an argument that cannot be.
         """
         _refuse(other, copy_ndata=True, copy_edata=True)
-        if edge_dir not in ("in", "out"):
-            raise InvalidArgumentError(f"edge_dir = {edge_dir!r} is not 'in' or 'out'")
+        edge_dir = as_choice(edge_dir, ("in", "out"), "edge_dir")
+        prob, replace = as_text(prob, "prob"), as_flag(replace, "replace")
+        device = check_output_device(output_device)
         layout: Literal["csc", "csr"] = "csc" if edge_dir == "in" else "csr"
         seeds = self._schema.node_ids(nodes, "nodes")
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
-        options = Options(fanouts, replace=bool(replace), num_threads=self.num_threads)
+        options = Options(fanouts, replace=replace, num_threads=self.num_threads)
         excluded = self._schema.excluded_ids(exclude_edges, "exclude_edges")
         content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds))
         key = self._batch_key(None, *content)
@@ -303,7 +316,7 @@ class GraphStorage(Keyed, Queries):
             src, dst = (far, near) if edge_dir == "in" else (near, far)
             ends[kind] = node[kind[0]][src], node[kind[2]][dst]
             shown[kind] = self._schema.numbers[kind].shown(sample.edge[i])
-        return _move(self._make_graph(ends, shown, self._counts()), output_device)
+        return _move(self._make_graph(ends, shown, self._counts()), device)
 
     def sample_labors(self, *args: Any, **options: Any) -> Any:
         """Refused: the stock ``LaborSampler`` draws with a state of its own."""
@@ -329,6 +342,9 @@ class GraphStorage(Keyed, Queries):
             redundancy: how many more are drawn for those that turn out to be edges.
         """
         kind = self._schema.etype(etype)
+        num_samples = as_count(num_samples, "num_samples")
+        exclude_self_loops = as_flag(exclude_self_loops, "exclude_self_loops")
+        replace = as_flag(replace, "replace")
         content = hash_ids(np.array([num_samples, self.canonical_etypes.index(kind)], np.int64))
         key = self._batch_key(None, content, *self._calls.parts(self.epoch))
         pairs = draw_negatives(
@@ -370,11 +386,16 @@ def _check_idtype(schema: Schema, idtype: torch.dtype) -> None:
 
 def _refuse(options: dict[str, Any], **defaults: Any) -> None:
     """Options of DGLGraph's method that only have their default here."""
-    for name, value in options.items():
-        if name.startswith("_") or (name in defaults and value == defaults[name]):
-            continue
-        raise UnsupportedError(f"{name} = {value!r} is not supported: leave it out")
+    given = {name: value for name, value in options.items() if not name.startswith("_")}
+    refuse_options(given, defaults, "leave it out")
 
 
-def _move(graph: Any, device: Any) -> Any:
+def _named(rows: dict[str, FeatureStore], name: Any, what: str) -> FeatureStore:
+    if not isinstance(name, str) or name not in rows:
+        known = ", ".join(sorted(map(repr, rows))) or "none"
+        raise InvalidArgumentError(f"{shown(name)} is no {what}; there are: {known}")
+    return rows[name]
+
+
+def _move(graph: Any, device: torch.device | None) -> Any:
     return graph if device is None else graph.to(device)

@@ -14,7 +14,10 @@ from torch import Tensor
 
 import dgl
 import dgl.dataloading
-from aethergraph._arrays import refuse_masked
+from aethergraph._arrays import as_count, empty
+from aethergraph._options import shown
+from aethergraph._torch.tensors import read_array
+from aethergraph.dgl._arguments import as_names, check_output_device
 from aethergraph.dgl.convert import to_dgl
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
@@ -69,15 +72,18 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
             )
         if balance_ntypes is not None:
             raise UnsupportedError(
-                f"balance_ntypes = {balance_ntypes!r}: partition yourself and give clusters="
+                f"balance_ntypes = {shown(balance_ntypes)}: partition yourself and give clusters="
             )
+        prefetch_ndata = as_names(prefetch_ndata, "prefetch_ndata")
+        prefetch_edata = as_names(prefetch_edata, "prefetch_edata")
+        output_device = check_output_device(output_device)
         if clusters is not None:
             dgl.dataloading.Sampler.__init__(self)
             self.partition_offset, self.partition_node_ids = _grouped(
-                clusters, k, storage.num_nodes()
+                clusters, as_count(k, "k"), storage.num_nodes()
             )
-            self.prefetch_ndata = prefetch_ndata or []
-            self.prefetch_edata = prefetch_edata or []
+            self.prefetch_ndata = prefetch_ndata
+            self.prefetch_edata = prefetch_edata
             self.output_device = output_device
             return
         structure = storage if os.path.exists(cache_path) else _simple(storage)
@@ -101,21 +107,22 @@ def _simple(storage: GraphStorage) -> Any:
 
 def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Where each cluster begins, and the nodes by cluster."""
-    refuse_masked(clusters, "clusters")
-    given = torch.as_tensor(clusters).cpu()
-    if given.dtype.is_floating_point or tuple(given.shape) != (num_nodes,):
+    array = read_array(clusters, "clusters")
+    if array.dtype.kind not in "iu" or array.shape != (num_nodes,):
         raise InvalidArgumentError(
             f"clusters has one integer per node, shape ({num_nodes},), got "
-            f"{tuple(given.shape)} of {given.dtype}"
+            f"{array.shape} of {array.dtype}"
         )
-    if num_nodes and not 0 <= int(given.min()) <= int(given.max()) < k:
-        at = int(((given < 0) | (given >= k)).int().argmax())
+    if num_nodes and not 0 <= int(array.min()) <= int(array.max()) < k:
+        at = int(((array < 0) | (array >= k)).argmax())
         raise InvalidArgumentError(
-            f"clusters[{at}] = {int(given[at])} is not below k = {k}", position=at
+            f"clusters[{at}] = {int(array[at])} is not below k = {k}", position=at
         )
-    sizes = torch.bincount(given.to(torch.int64), minlength=k)
-    offset = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
-    return offset, torch.argsort(given, stable=True)
+    given = np.ascontiguousarray(array, np.int64)
+    offset = empty(k + 1, np.int64, f"{k} clusters")
+    offset[0] = 0
+    np.cumsum(np.bincount(given, minlength=k), out=offset[1:])
+    return torch.from_numpy(offset), torch.from_numpy(np.argsort(given, kind="stable"))
 
 
 class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]

@@ -7,6 +7,7 @@ Every argument of its signature is then attacked, one at a time.
 from __future__ import annotations
 
 import inspect
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -23,7 +24,10 @@ __all__ = ["Target", "prepare", "targets"]
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
 #: Arguments that are functions of the caller: what they raise is theirs.
-CALLBACKS = {"progress", "remark", "stages", "transform", "transform_sampler_output", "function"}
+CALLBACKS = {
+    "progress", "remark", "stages", "transform", "transform_sampler_output", "function",
+    "negative_sampler",
+}  # fmt: skip
 NODES, EDGES = 20, 60
 
 
@@ -568,7 +572,10 @@ def _dgl() -> Iterator[Target]:
         "in_degrees": {"v": nodes},
         "num_nodes": {},
         "num_edges": {},
+        "out_degrees": {"u": nodes},
         "sample_neighbors": {"nodes": nodes, "fanout": 2},
+        "set_epoch": {"epoch": 1},
+        "to": {"device": "cpu"},
         "subgraph": {"nodes": nodes},
         "to_canonical_etype": {"etype": "_E"},
     }
@@ -600,6 +607,38 @@ def _dgl() -> Iterator[Target]:
         ),
     )
     yield Target("dgl.FeatureStorage", lambda _: (adapter.FeatureStorage, {"rows": _features()}))
+    for name, key in (("node", "x"), ("edge", "edge_attr")):
+        yield Target(
+            f"dgl.FeatureStorage.fetch ({name})",
+            lambda _, name=name, key=key: (
+                _then(getattr(storage(), f"get_{name}_storage")(key).fetch, lambda f: f.wait()),
+                {"indices": nodes, "device": "cpu"},
+            ),
+        )
+    yield Target(
+        "dgl.PerSourceUniform",
+        lambda _: (_then(adapter.PerSourceUniform, lambda n: n(storage(), nodes)), {"k": 2}),
+    )
+    for mode in ("self", "reverse_id"):
+        yield Target(
+            f"dgl.as_edge_prediction_sampler ({mode})",
+            lambda _, mode=mode: (
+                _then(adapter.as_edge_prediction_sampler, lambda s: s.sample(storage(), nodes[:0])),
+                {
+                    "sampler": adapter.NeighborSampler([3]),
+                    "exclude": mode,
+                    "reverse_eids": torch.arange(EDGES),
+                },
+            ),
+            (ValueError,),  # of int(), a function that says what to exclude
+        )
+    yield Target(
+        "dgl.ClusterGCNSampler",
+        lambda _: (
+            _then(adapter.ClusterGCNSampler, lambda s: s.sample(storage(), [0])),
+            {"g": storage(), "k": 2, "clusters": torch.arange(NODES) % 2},
+        ),
+    )
     yield Target("dgl.to_dgl", lambda _: (adapter.to_dgl, {"source": _full_graph()}))
     yield Target(
         "dgl.from_dgl", lambda _: (adapter.from_dgl, {"g": adapter.to_dgl(_full_graph())})
@@ -615,10 +654,33 @@ def _dgl() -> Iterator[Target]:
                 getattr(graphbolt.Feature(_features()), name), dict(arguments)
             ),
         )  # fmt: skip
+    yield Target(
+        "graphbolt.FeatureStore.read",
+        lambda _: (
+            graphbolt.FeatureStore(_full_graph()).read,
+            {"domain": "node", "type_name": None, "feature_name": "x", "ids": nodes},
+        ),
+    )
+    yield Target(
+        "graphbolt.SamplingGraph", lambda _: (graphbolt.SamplingGraph, {"graph": _full_graph()})
+    )
+    fanouts = torch.tensor([2])
+    timed = {"input_nodes_timestamp": nodes, "edge_timestamp_attr_name": "edge_time"}
+    pairs = torch.tensor([[0, 1], [2, 3]])
     for name, arguments in (
-        ("sample_neighbors", {"nodes": nodes, "fanouts": torch.tensor([2])}),
+        ("sample_neighbors", {"nodes": nodes, "fanouts": fanouts}),
         ("in_subgraph", {"nodes": nodes}),
-        ("sample_layer_neighbors", {"nodes": nodes, "fanouts": torch.tensor([2])}),
+        ("sample_layer_neighbors", {"nodes": nodes, "fanouts": fanouts}),
+        ("temporal_sample_neighbors", {"nodes": nodes, "fanouts": fanouts, **timed}),
+        ("temporal_sample_layer_neighbors", {"nodes": nodes, "fanouts": fanouts, **timed}),
+        (
+            "sample_negative_edges_uniform",
+            {"edge_type": None, "node_pairs": (nodes, nodes), "negative_ratio": 2},
+        ),
+        (
+            "sample_negative_edges_uniform_2",
+            {"edge_type": None, "node_pairs": pairs, "negative_ratio": 2},
+        ),
     ):
         yield Target(
             f"graphbolt.SamplingGraph.{name}",
@@ -626,6 +688,59 @@ def _dgl() -> Iterator[Target]:
                 getattr(graphbolt.SamplingGraph(_full_graph()), name), dict(arguments)
             ),
         )  # fmt: skip
+    yield Target(
+        "graphbolt.SamplingGraph.sample_neighbors (typed)",
+        lambda _: (
+            graphbolt.SamplingGraph(_typed_graph()).sample_neighbors,
+            {"nodes": {"user": nodes}, "fanouts": torch.tensor([2, 2])},
+        ),
+    )
+    yield Target(
+        "graphbolt.NeighborSampler",
+        lambda _: (
+            _then(graphbolt.NeighborSampler, lambda s: s.sample_subgraphs(nodes, None)),
+            {
+                "datapipe": _pipe(nodes),
+                "graph": graphbolt.SamplingGraph(_full_graph()),
+                "fanouts": [3, 2],
+            },
+        ),
+    )
+    yield Target(
+        "graphbolt.to_fused_csc", lambda _: (graphbolt.to_fused_csc, {"source": _full_graph()})
+    )
+    yield Target(
+        "graphbolt.from_fused_csc",
+        lambda _: (graphbolt.from_fused_csc, {"graph": graphbolt.to_fused_csc(_full_graph())}),
+    )
+    yield Target(
+        "graphbolt.save_ondisk_dataset",
+        lambda f: (
+            graphbolt.save_ondisk_dataset,
+            {"source": _full_graph(), "path": tempfile.mkdtemp(dir=f)},
+        ),
+    )
+    for name in ("load_ondisk_dataset", "load_ondisk_tasks"):
+        yield Target(
+            f"graphbolt.{name}",
+            lambda f, name=name: (getattr(graphbolt, name), {"path": _ondisk(f)}),
+        )
+
+
+def _pipe(nodes: Any) -> Any:
+    import dgl.graphbolt as gb
+
+    return gb.ItemSampler(gb.ItemSet(nodes, names="seed_nodes"), batch_size=2)
+
+
+def _ondisk(folder: Path) -> Path:
+    """Return a folder in the form of GraphBolt's datasets, made at its first use."""
+    from aethergraph.dgl import graphbolt
+
+    path = folder / "ondisk"
+    if not path.exists():
+        graphbolt.save_ondisk_dataset(_full_graph(), path)
+    return path
 
 
 def targets() -> list[Target]:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
+from aethergraph._options import as_text
+from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import check_fanout, hop_fanouts
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import TimesOf
@@ -76,7 +78,9 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
     if isinstance(fanout, Mapping):
         named = {edge_type(schema, kind): count for kind, count in fanout.items()}
         return hop_fanouts(schema, named, name)
-    counts = fanout.tolist() if isinstance(fanout, Tensor) else fanout
+    if isinstance(fanout, Tensor) and fanout.numel() not in (1, len(kinds)):
+        raise _wrong_number(name, fanout.numel(), kinds)
+    counts = read_array(fanout, name).tolist() if isinstance(fanout, Tensor) else fanout
     if not isinstance(counts, (list, tuple)):
         counts = [counts]
     checked = [check_fanout(count, name) for count in counts]
@@ -86,12 +90,16 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
             return checked[0]
         checked *= len(kinds)
     if len(checked) != len(kinds):
-        raise InvalidArgumentError(
-            f"{name} has {len(checked)} numbers for {len(kinds)} edge types: "
-            + ", ".join(map(type_name, kinds))
-        )
+        raise _wrong_number(name, len(checked), kinds)
     found = dict(zip(kinds, checked, strict=True))
     return tuple(found[kind] for kind in schema.own_etypes)
+
+
+def _wrong_number(name: str, count: int, kinds: list[EdgeType]) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name} has {count} numbers for {len(kinds)} edge types: "
+        + ", ".join(map(type_name, kinds))
+    )
 
 
 def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) -> TimesOf | None:
@@ -100,6 +108,8 @@ def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) ->
     Raises:
         InvalidArgumentError: a name of node data that no node type has, or of edge data likewise.
     """
+    node_attr = as_text(node_attr, "node_timestamp_attr_name")
+    edge_attr = as_text(edge_attr, "edge_timestamp_attr_name")
     nodes = [schema.node_rows(name) for name in schema.own_ntypes]
     edges = [schema.edge_rows(kind) for kind in schema.own_etypes]
     for what, name, groups in (("node", node_attr, nodes), ("edge", edge_attr, edges)):

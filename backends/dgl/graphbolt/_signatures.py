@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import dgl.graphbolt as gb
+from aethergraph._options import as_flag
 
 __all__ = ["SIGNATURES", "Finished", "as_graphbolt", "read_call"]
 
@@ -61,10 +62,12 @@ def as_graphbolt(method: Callable[..., Result]) -> Callable[..., Result | Finish
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Result | Finished:
         given = read_call(SIGNATURES.get(method.__name__, own), self, *args, **options)
-        waiting = given.pop("async_op", False)
+        waiting = as_flag(given.pop("async_op", False), "async_op")
         result = method(self, **given)
         return Finished(result) if waiting else result
 
+    # Readers of the signature, such as help(), are to find what a call takes.
+    call.__signature__ = SIGNATURES.get(method.__name__, own)  # type: ignore[attr-defined]
     return call
 
 

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import yaml  # type: ignore[import-untyped]
 
+from aethergraph._binding import encode_path
+from aethergraph._options import as_text
+from aethergraph.build.outputs import storage_error
+from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.storage import GraphStorage
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 
@@ -76,13 +80,25 @@ def save_ondisk_dataset(
         InvalidArgumentError: no graph of ours, a folder with files in it, or data that a type does
             not have.
         UnsupportedError: data of a dtype that numpy's files do not have.
+        StorageError: the folder cannot be written.
     """
     schema = source.schema if isinstance(source, SamplingGraph) else Schema(source, None)
-    folder = Path(path)
+    folder, name = Path(encode_path(path)[0]), str(as_text(name, "name") or "graph")
+    _check_dtypes(schema)
+    sampled_by = _sampled_by(schema, node_attrs, edge_attrs)
+    try:
+        _write_folder(folder, name, schema, *sampled_by)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise storage_error(error, os.fspath(folder)) from error
+
+
+def _write_folder(
+    folder: Path, name: str, schema: Schema, nodes_by: list[str], edges_by: list[str]
+) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidArgumentError(f"{folder} is there already: name a folder that is new or empty")
-    _check_dtypes(schema)
-    nodes_by, edges_by = _sampled_by(schema, node_attrs, edge_attrs)
     folder.mkdir(parents=True, exist_ok=True)
     storage = GraphStorage(schema.graph, edge_ids="input" if schema.are_input else "graph")
     typed = is_typed(schema)
@@ -139,8 +155,12 @@ def _sampled_by(
     edges: dict[Any, Any] = {kind: schema.edge_rows(kind) for kind in schema.canonical_etypes}
     if node_attrs is None:
         node_attrs = _of_all(nodes, ["node_time"])
+    else:
+        node_attrs = as_name_list(node_attrs, "node_attrs")
     if edge_attrs is None:
         edge_attrs = _of_all(edges, ["edge_weight", "edge_time"])
+    else:
+        edge_attrs = as_name_list(edge_attrs, "edge_attrs")
     for names, groups in ((node_attrs, nodes), (edge_attrs, edges)):
         for name in names:
             for of, rows in groups.items():

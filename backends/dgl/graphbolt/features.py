@@ -15,7 +15,8 @@ from torch import Tensor
 
 import dgl.graphbolt as gb
 from aethergraph import features as core
-from aethergraph._arrays import to_array
+from aethergraph._arrays import allocate, to_array
+from aethergraph._options import is_hashable, shown
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
@@ -158,13 +159,13 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
                 "Feature(feature.read()), or give the graph one before FeatureStore(graph), as "
                 "graph.node_attrs[name] = graph.node_attrs[name].tensor().clone()"
             )
-        count = len(rows) if ids is None else len(ids)
+        own = np.arange(len(rows)) if ids is None else seed_ids(ids, "ids")
+        count = len(own)
         if value.dtype != rows.dtype or tuple(value.shape) != (count, *rows.shape[1:]):
             raise InvalidArgumentError(
                 f"value must have shape {(count, *rows.shape[1:])} and {rows.dtype}, got "
                 f"{tuple(value.shape)} of {value.dtype}"
             )
-        own = np.arange(count) if ids is None else seed_ids(ids, "ids")
         outside = np.flatnonzero((own < 0) | (own >= len(rows)))
         if len(outside):
             at = int(outside[0])
@@ -308,9 +309,9 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
         return all(feature.is_pinned() for feature in self._features.values())
 
     def _feature(self, *key: str | None) -> Feature:
-        if key not in self._features:
+        if not is_hashable(key) or key not in self._features:
             known = ", ".join(map(repr, self._features)) or "none"
-            raise InvalidArgumentError(f"{key!r} is no feature; there are: {known}")
+            raise InvalidArgumentError(f"{shown(key)} is no feature; there are: {known}")
         feature: Feature = self._features[key]
         return feature
 
@@ -320,7 +321,9 @@ def _as_tensor(rows: Any) -> Tensor:
         return rows
     array = to_array(rows, "rows")
     if not array.flags.writeable:
-        array = array.copy()
+        array = allocate(array.copy, "rows")
+    native = array.dtype.newbyteorder("=")
+    array = allocate(lambda: np.require(array, native, ["C_CONTIGUOUS", "ALIGNED"]), "rows")
     try:
         return torch.from_numpy(array)
     except TypeError as error:

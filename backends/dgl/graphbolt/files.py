@@ -17,10 +17,12 @@ from torch import Tensor
 
 import dgl.graphbolt as gb
 from aethergraph._binding import encode_path
+from aethergraph._options import as_text
 from aethergraph._torch.columns import Column
 from aethergraph._torch.saved import read_tensor
 from aethergraph.build.foreign import check_ends, check_memory, naming, read_npy, read_table
 from aethergraph.build.source import InputError
+from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
@@ -68,6 +70,7 @@ def load_ondisk_dataset(
         MissingFileError: a file that an entry names.
         AetherError: anything else that is wrong; names the file.
     """
+    time_attr = as_text(time_attr, "time_attr")
     folder = Path(encode_path(path)[0])
     found = read_metadata(folder)
     counts = found.counts
@@ -102,6 +105,7 @@ def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | Heter
     Raises:
         InvalidArgumentError: something else.
     """
+    time_attr = as_text(time_attr, "time_attr")
     if not isinstance(graph, gb.FusedCSCSamplingGraph):
         raise InvalidArgumentError(
             f"from_fused_csc takes a FusedCSCSamplingGraph, got {type(graph).__name__}"
@@ -164,6 +168,8 @@ def to_fused_csc(
         InvalidArgumentError: something else, or data that a type does not have.
     """
     schema = source.schema if isinstance(source, SamplingGraph) else Schema(source, None)
+    node_attrs = as_name_list(node_attrs, "node_attrs")
+    edge_attrs = as_name_list(edge_attrs, "edge_attrs")
     starts = np.cumsum([0, *(schema.num_nodes(name) for name in schema.ntypes)])
     offset = {name: int(start) for name, start in zip(schema.ntypes, starts, strict=False)}
     src, dst, kinds, shown = [], [], [], []
@@ -178,12 +184,12 @@ def to_fused_csc(
     np.cumsum(np.bincount(np.concatenate(dst), minlength=len(indptr) - 1), out=indptr[1:])
     places = torch.from_numpy(order)
     edge_data = {gb.ORIGINAL_EDGE_ID: torch.from_numpy(np.concatenate(shown)[order])}
-    for name in edge_attrs or []:
+    for name in edge_attrs:
         found = [_named(schema.edge_rows(kind), name, kind) for kind in schema.canonical_etypes]
         edge_data[name] = torch.cat(found)[places]
     node_data = {
         name: torch.cat([_named(schema.node_rows(own), name, own) for own in schema.ntypes])
-        for name in node_attrs or []
+        for name in node_attrs
     }
     typed = is_typed(schema)
     names = {name: i for i, name in enumerate(schema.ntypes)}

@@ -7,6 +7,7 @@ Sources followed: ``sampling_graph.py``, ``impl/fused_csc_sampling_graph.py`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,10 +15,18 @@ import torch
 from torch import Tensor
 
 from aethergraph import _binding as native
+from aethergraph._arrays import allocate, as_ids
+from aethergraph._options import as_flag, as_iterator, as_number, as_text, shown
 from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
-from aethergraph._torch.tensors import seed_ids
-from aethergraph.dgl._arguments import check_cpu, check_threads, hop_hashes, warn_of_pinning
+from aethergraph._torch.tensors import read_array, seed_ids
+from aethergraph.dgl._arguments import (
+    check_cpu,
+    check_integer,
+    check_threads,
+    hop_hashes,
+    warn_of_pinning,
+)
 from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Options, TimesOf, Walks
@@ -166,7 +175,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """
         if self.graph.path is None:
             raise UnsupportedError(
-                f"shared_memory_name = {shared_memory_name!r}: the graph is in this process's "
+                f"shared_memory_name = {shown(shared_memory_name)}: the graph is in this process's "
                 "memory; save it to a file, under /dev/shm for shared memory, and load that"
             )
         return self
@@ -207,9 +216,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         key = self._hop_key(seeds)
         if isinstance(counts, int):
             hop = self._whole(seeds, key, probs_name)
-            hop.draw(counts, key, bool(replace))
+            hop.draw(counts, key, as_flag(replace, "replace"))
             return hop.subgraph()
-        return self._sample(seeds, counts, key, bool(replace), prob=probs_name)
+        return self._sample(seeds, counts, key, as_flag(replace, "replace"), prob=probs_name)
 
     @as_graphbolt
     def sample_layer_neighbors(
@@ -242,7 +251,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         seeds = self._node_ids(nodes)
         key = self._layer_key(seeds, random_seed, seed2_contribution)
         hop = self._whole(seeds, key, probs_name)
-        hop.draw_by_source(counts, key, bool(replace))
+        hop.draw_by_source(counts, key, as_flag(replace, "replace"))
         return hop.subgraph()
 
     @as_graphbolt
@@ -285,12 +294,12 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         key = self._hop_key(seeds, *parts)
         if times_of is not None and window is None and not isinstance(counts, int):
             return self._sample(
-                seeds, counts, key, bool(replace),
+                seeds, counts, key, as_flag(replace, "replace"),
                 prob=probs_name, times=times_of, seed_time=times,
             )  # fmt: skip
         hop = self._whole(seeds, key, probs_name)
         hop.keep_in_time(names, times, _windows(schema, seeds, window))
-        hop.draw(counts, key, bool(replace))
+        hop.draw(counts, key, as_flag(replace, "replace"))
         return hop.subgraph()
 
     @as_graphbolt
@@ -320,7 +329,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         key = self._layer_key(seeds, random_seed, seed2_contribution)
         hop = self._whole(seeds, key, probs_name)
         hop.keep_in_time(names, times, _windows(schema, seeds, window))
-        hop.draw_by_source(counts, key, bool(replace))
+        hop.draw_by_source(counts, key, as_flag(replace, "replace"))
         return hop.subgraph()
 
     def in_subgraph(self, nodes: Any) -> Any:
@@ -351,32 +360,38 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """
         if isinstance(node_pairs, Tensor):
             return self.sample_negative_edges_uniform_2(edge_type, node_pairs, negative_ratio)
-        src, dst = node_pairs
+        pair = list(islice(as_iterator(node_pairs, "node_pairs", "tensors"), 3))
+        if len(pair) != 2:
+            raise InvalidArgumentError("node_pairs must be sources and destinations, or pairs")
+        src, dst = pair
         return None, self._negatives(edge_type, src, dst, negative_ratio)
 
     def sample_negative_edges_uniform_2(
         self, edge_type: str | None, node_pairs: Tensor, negative_ratio: int
     ) -> Tensor:
         """The pairs [n, 2] and after them ``negative_ratio`` negative ones for each, likewise."""
-        if node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
-            raise InvalidArgumentError(
-                f"node_pairs must have shape [n, 2], got {tuple(node_pairs.shape)}"
-            )
+        if not isinstance(node_pairs, Tensor) or node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
+            got = tuple(node_pairs.shape) if isinstance(node_pairs, Tensor) else shown(node_pairs)
+            raise InvalidArgumentError(f"node_pairs must be a tensor of shape [n, 2], got {got}")
         src, dst = node_pairs[:, 0], node_pairs[:, 1]
         drawn = self._negatives(edge_type, src, dst, negative_ratio)
         negative = torch.stack([src.repeat_interleave(negative_ratio), drawn], 1)
         return torch.cat([node_pairs, negative])
 
     def _negatives(self, name: str | None, src: Tensor, dst: Tensor, ratio: int) -> Tensor:
-        if isinstance(ratio, bool) or not hasattr(ratio, "__index__") or ratio < 1:
-            raise InvalidArgumentError(f"negative_ratio = {ratio!r} is no count of at least 1")
+        ratio = check_integer(ratio, "negative_ratio")
+        if ratio < 1:
+            raise InvalidArgumentError(f"negative_ratio = {ratio} is no count of at least 1")
+        parts = [hash_ids(seed_ids(ids, "node_pairs")) for ids in (src, dst)]
         ntype = destination_type(self._schema, name)
         count = self._schema.num_nodes(ntype)
         if not count and len(src):
             raise InvalidArgumentError(f"there are no nodes of type {ntype!r} to draw")
-        parts = [hash_ids(seed_ids(ids, "node_pairs")) for ids in (src, dst)]
         rng = np.random.default_rng(self.batch_key(*parts))
-        drawn = rng.integers(0, max(count, 1), len(src) * int(ratio))
+        number = len(src) * ratio
+        drawn = allocate(
+            lambda: rng.integers(0, max(count, 1), number), f"{number} negative destinations"
+        )
         return torch.from_numpy(drawn).to(device=src.device, dtype=src.dtype)
 
     def _hop_key(self, nodes: Mapping[str, Ids], *more: int) -> int:
@@ -389,21 +404,25 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         random_seed: Tensor | None,
         seed2_contribution: float,
     ) -> int:
-        if seed2_contribution:
+        if as_number(seed2_contribution, "seed2_contribution") != 0:
             raise UnsupportedError(
-                f"seed2_contribution = {seed2_contribution!r}: batches do not depend on each other "
-                "here; take batch_dependency=1, or a FusedCSCSamplingGraph of to_fused_csc(graph)"
+                f"seed2_contribution = {shown(seed2_contribution)}: batches do not depend on each "
+                "other here; take batch_dependency=1, or a FusedCSCSamplingGraph of "
+                "to_fused_csc(graph)"
             )
         if random_seed is None:
             return self._hop_key(nodes)
-        return self.batch_key(int(torch.as_tensor(random_seed).reshape(-1)[0]))
+        numbers = as_ids(np.atleast_1d(read_array(random_seed, "random_seed")), "random_seed")
+        if not len(numbers):
+            raise InvalidArgumentError("random_seed has no number: give one, or None")
+        return self.batch_key(int(numbers[0]))
 
     def _node_ids(self, nodes: Any) -> dict[str, Ids]:
         """Return ids by node type; ids without types count through all types."""
         schema, starts = self._schema, self.node_type_offset
         if isinstance(nodes, Mapping) or starts is None or len(schema.ntypes) == 1:
             return schema.node_ids(nodes, "nodes")
-        ids = seed_ids(torch.as_tensor(nodes), "nodes")
+        ids = as_ids(read_array(nodes, "nodes"), "nodes")
         check_ids(ids, int(starts[-1]), "nodes")
         bounds = starts.numpy()
         number = np.searchsorted(bounds, ids, side="right") - 1
@@ -417,6 +436,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     def _whole(self, seeds: Mapping[str, Ids], key: int, prob: str | None) -> Hop:
         """Return all in-edges of the seeds that weights or a mask allow."""
+        prob = as_text(prob, "probs_name")
         everything = self._options((-1,) * len(self._schema.own_etypes))
         found = self._walks.get(everything, prob=prob).sample(seeds, key)
         return Hop(self._schema, seeds, found, prob)
@@ -432,6 +452,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         times: TimesOf | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
+        prob = as_text(prob, "probs_name")
         options = self._options(counts, replace=replace, disjoint=times is not None)
         walk = self._walks.get(options, prob=prob, times=times)
         found = walk.sample_layers(seeds, key, seed_time=seed_time)
@@ -469,11 +490,14 @@ def check_times(
         if own is None and not len(ids):
             continue
         if not isinstance(own, Tensor) or own.ndim != 1 or len(own) != len(ids):
-            got = f"shape {tuple(own.shape)}" if isinstance(own, Tensor) else repr(own)
+            got = f"shape {tuple(own.shape)}" if isinstance(own, Tensor) else shown(own)
             raise InvalidArgumentError(
                 f"{what} of {len(ids)} nodes of type {name!r} are a tensor of one time each, "
                 f"got {got}"
             )
-        dtype = np.float64 if own.is_floating_point() else np.int64
-        found[name] = np.ascontiguousarray(own.cpu().numpy(), dtype)
+        array = read_array(own, what)
+        if array.dtype.kind not in "iuf":
+            raise InvalidArgumentError(f"{what} must be numbers, got {own.dtype}")
+        dtype = np.float64 if array.dtype.kind == "f" else np.int64
+        found[name] = np.ascontiguousarray(array, dtype)
     return found

@@ -15,7 +15,8 @@ from torch.utils.data import functional_datapipe
 
 import dgl.graphbolt as gb
 from aethergraph import _binding as native
-from aethergraph.dgl._arguments import seed_hashes
+from aethergraph._options import as_flag, as_text
+from aethergraph.dgl._arguments import layer_list, seed_hashes
 from aethergraph.dgl._walk import Options, TimesOf, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
@@ -86,13 +87,14 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
                 f"graph must be a SamplingGraph of aethergraph.dgl.graphbolt, got "
                 f"{type(graph).__name__}{_how_to_make(graph)}"
             )
-        if not deduplicate:
+        if not as_flag(deduplicate, "deduplicate"):
             raise UnsupportedError(
                 "deduplicate = False is not supported: take sample_neighbor over this graph"
             )
-        if isinstance(fanouts, (str, Mapping)) or not len(fanouts):
+        layers, prob_name = layer_list(fanouts), as_text(prob_name, "prob_name")
+        if not hasattr(datapipe, "transform"):
             raise InvalidArgumentError(
-                f"fanouts has one entry per layer, such as [15, 10], got {fanouts!r}"
+                f"datapipe must be one of GraphBolt, got {type(datapipe).__name__}"
             )
         schema = graph.schema
         times = time_option(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
@@ -104,11 +106,11 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             )
         hops = [
             _by_type(layer_fanouts(schema, fanout, f"fanouts[{at}]"), f"fanouts[{at}]")
-            for at, fanout in reversed(list(enumerate(fanouts)))
+            for at, fanout in reversed(list(enumerate(layers)))
         ]
         options = Options(
             tuple(zip(*hops, strict=True)),
-            replace=bool(replace),
+            replace=as_flag(replace, "replace"),
             disjoint=times is not None,
             layered=True,
             num_threads=graph.num_threads,
