@@ -62,15 +62,15 @@ def as_flag(value: Any, name: str) -> bool:
         raise InvalidArgumentError(f"{name} must be True or False, got {kind}: {error}") from None
 
 
-def as_list(values: Any, name: str, what: str = "values") -> list[Any]:
+def as_list(values: Any, name: str, what: str = "values", *, most: int = _MOST_ITEMS) -> list[Any]:
     """Return the items of an iterable.
 
     Raises:
-        InvalidArgumentError: it is not one, or has more than 2**24 items.
+        InvalidArgumentError: it is not one, or has more than ``most`` items.
     """
-    items = list(islice(as_iterator(values, name, what), _MOST_ITEMS + 1))
-    if len(items) > _MOST_ITEMS:
-        raise InvalidArgumentError(f"{name} has more than 2**24 {what}")
+    items = list(islice(as_iterator(values, name, what), most + 1))
+    if len(items) > most:
+        raise InvalidArgumentError(f"{name} has more than {most} {what}")
     return items
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 
-from aethergraph._options import as_iterator, shown
+from aethergraph._options import as_list, shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -145,11 +144,9 @@ def layer_list(fanouts: Any) -> list[Any]:
         raise InvalidArgumentError(
             f"fanouts has one number or dict per layer, such as [15, 10], got {shown(fanouts)}"
         )
-    found = list(islice(as_iterator(fanouts, "fanouts", "numbers"), MAX_HOPS + 1))
+    found = as_list(fanouts, "fanouts", "layers", most=MAX_HOPS)
     if not found:
         raise InvalidArgumentError("fanouts is empty: give one entry per layer")
-    if len(found) > MAX_HOPS:
-        raise InvalidArgumentError(f"fanouts has more than {MAX_HOPS} layers")
     return found
 
 
@@ -228,9 +225,7 @@ def as_name_list(names: Any, option: str) -> list[str]:
         return []
     if isinstance(names, str):
         return [names]
-    found = list(islice(as_iterator(names, option, "names"), _MOST_NAMES + 1))
-    if len(found) > _MOST_NAMES:
-        raise InvalidArgumentError(f"{option} has more than {_MOST_NAMES} names")
+    found = as_list(names, option, "names", most=_MOST_NAMES)
     for at, name in enumerate(found):
         if not isinstance(name, str):
             raise InvalidArgumentError(

@@ -7,7 +7,6 @@ Sources followed: ``sampling_graph.py``, ``impl/fused_csc_sampling_graph.py`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from aethergraph import _binding as native
 from aethergraph._arrays import allocate, as_ids
-from aethergraph._options import as_flag, as_iterator, as_number, as_text, shown
+from aethergraph._options import as_flag, as_list, as_number, as_text, shown
 from aethergraph._parts import check_ids
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_array, seed_ids
@@ -360,7 +359,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """
         if isinstance(node_pairs, Tensor):
             return self.sample_negative_edges_uniform_2(edge_type, node_pairs, negative_ratio)
-        pair = list(islice(as_iterator(node_pairs, "node_pairs", "tensors"), 3))
+        pair = as_list(node_pairs, "node_pairs", "tensors", most=2)
         if len(pair) != 2:
             raise InvalidArgumentError("node_pairs must be sources and destinations, or pairs")
         src, dst = pair
