@@ -142,7 +142,7 @@ def test_names_of_data_to_fetch(storage: GraphStorage) -> None:
     assert list(sampler.sample(storage, NODES)[2][0].srcdata) == [dgl.NID, "feat"]
 
 
-@pytest.mark.parametrize("device", [-1, "nowhere", object(), b"\xff", [0]], ids=str)
+@pytest.mark.parametrize("device", [-1, "nowhere", object(), b"\xff", [0]], ids=type)
 def test_devices_that_are_none(device: Any, storage: GraphStorage) -> None:
     for make in (
         lambda: NeighborSampler([2], output_device=device),
