@@ -52,7 +52,7 @@ _PIECE_BYTES = 16 << 20
 
 
 class FeatureStore(RowTable):
-    """Rows of features, labels, masks...: ``shape = (num_rows, ...)``, any stored dtype.
+    """Rows of features, labels, masks...: ``shape = (num_rows, ...)``, of any stored dtype.
 
     Open a file with :meth:`load` or wrap an array with :meth:`from_array`, then ask for rows::
 
@@ -61,14 +61,14 @@ class FeatureStore(RowTable):
         store.gather(ids, dtype="float32")        # widened on the way
         store[10:20], store[mask]
 
-    Mapped files are read on demand: opening is instant and memory stays bounded by what is
-    gathered. Files larger than memory are read faster, and within a budget, by
-    ``FeatureStore.load(path, storage="uring", memory_budget="512M")``: see :meth:`to_uring`.
-    numpy has no bfloat16, so such rows come as uint16 bit patterns unless a dtype is asked for;
-    ``dtype_name`` tells.
+    Mapped files are read on demand: opening is instant and memory stays bounded by the gathered
+    rows. For files larger than memory, ``FeatureStore.load(path, storage="uring",
+    memory_budget="512M")`` is faster and keeps to a budget: see :meth:`to_uring`. numpy has no
+    bfloat16, so such rows come as uint16 bit patterns unless a dtype is asked for; ``dtype_name``
+    names the stored dtype.
 
-    Safe to share between threads and forked children. Pickles by path when it came from a file
-    (the file must still be the same), else by value.
+    A store is safe to share between threads and with forked children. It pickles by path if it came
+    from a file (which must still be the same), else by value.
     """
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -91,7 +91,7 @@ class FeatureStore(RowTable):
     _origin: Origin | None
     _storage: str
     _is_writable: bool
-    #: The rows in the dtype that they are stored in, if this store converts them.
+    #: The store of the rows in their stored dtype, if this store converts them; else None.
     _stored: FeatureStore | None = None
 
     @classmethod
@@ -131,7 +131,7 @@ class FeatureStore(RowTable):
         self._dtype = native.ARRAY_DTYPES[rows.code]
         return self
 
-    # ---- making one ----------------------------------------------------------------------
+    # ---- construction --------------------------------------------------------------------
 
     @classmethod
     def load(
@@ -146,20 +146,22 @@ class FeatureStore(RowTable):
         dtype: DTypeLike | str | None = None,
         progress: native.Progress | None = None,
     ) -> FeatureStore:
-        """Open a ``.npy`` file as it is, or a native feature file.
+        """Open a native feature file, or a ``.npy`` file in place.
 
         Args:
-            path: the file; which of the two kinds it is shows in its first bytes.
+            path: the file; its first bytes show which of the two kinds it is.
             storage: ``"mmap"`` reads pages when they are needed, ``"memory"`` copies all rows into
                 memory now. ``"uring"`` reads rows when they are gathered, past the page cache, many
                 at a time, through a cache of its own: see :meth:`to_uring`. ``"auto"`` copies if
-                they fit ``memory_budget``, else takes uring; without a budget it copies if they
-                fit half of the memory that is available, else maps. It logs what it chose.
-            memory_budget: bytes, or a text such as ``"4G"``; not for ``"mmap"``, whose pages the
-                kernel keeps as it likes.
-            hot, frequency, hot_share: for ``"uring"``: see :meth:`to_uring`.
+                the rows fit ``memory_budget``, else takes uring; without a budget it copies if they
+                fit half of the available memory, else maps. The choice is logged.
+            memory_budget: bytes, or a text such as ``"4G"``. Refused with ``"mmap"``, whose pages
+                the kernel keeps as it likes.
+            hot: rows to keep in the cache of ``"uring"``: see :meth:`to_uring`.
+            frequency: a number per row that chooses the hot rows: see :meth:`to_uring`.
+            hot_share: share of the cache for hot rows: see :meth:`to_uring`.
             dtype: convert rows when they are gathered: see :meth:`astype`.
-            progress: called with (bytes done, bytes in all) while copying, or reading hot rows.
+            progress: called with (bytes done, total bytes) while rows are copied or hot rows read.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
@@ -220,10 +222,11 @@ class FeatureStore(RowTable):
         paging: Paging | None = None,
         edges_of: native.NativeTopology | None = None,
     ) -> FeatureStore:
-        """Array ``number`` of an open graph file (for the graph reader).
+        """Open array ``number`` of an open graph file (for the graph reader).
 
-        Short rows are read by ``paging``, if it is there; the array is there for all else. They may
-        be those of edges of some lists.
+        If ``paging`` is given, it reads gathered rows that are short enough for a column; all other
+        accesses go through the mapping. ``edges_of`` are the lists whose edges the rows belong to,
+        if they belong to edges.
         """
         found = find_section(table, number)
         array, code, guard, origin, _ = found
@@ -241,9 +244,9 @@ class FeatureStore(RowTable):
         guard: native.FileGuard | None,
         rows: ValueColumn | None = None,
     ) -> FeatureStore:
-        """Wrap an array of an open file (None: of memory), which ``guard`` watches.
+        """Wrap an array in memory, or one mapped from the file that ``guard`` watches.
 
-        ``rows`` reads what is gathered; the array is there for all else.
+        If ``rows`` is given, it reads the gathered rows; all other accesses go through the array.
         """
         code = native.dtype_code(array.dtype, "array")
         if rows is not None:
@@ -259,67 +262,67 @@ class FeatureStore(RowTable):
         Args:
             array: float32/64/16, int8..int64, uint8, uint32, uint64 or bool; CPU torch tensors
                 and ``ml_dtypes`` arrays are taken as well.
-            dtype: ``"bfloat16"`` says that a uint16 array holds bfloat16 bit patterns.
+            dtype: ``"bfloat16"`` declares that a uint16 array holds bfloat16 bit patterns.
 
         Raises:
-            InvalidArgumentError: no dimension, or a dtype that cannot be stored.
+            InvalidArgumentError: the array has no dimension, or a dtype that cannot be stored.
         """
         return cls._make(*as_rows(array, dtype, "array"))
 
-    # ---- what it is ----------------------------------------------------------------------
+    # ---- properties ----------------------------------------------------------------------
 
     @property
     def path(self) -> str | None:
-        """Absolute path of the file it was loaded from, or None."""
+        """Absolute path of the file that the rows were loaded from, or None."""
         origin = (self._stored or self)._origin
         return None if origin is None else origin.path
 
     @property
     def fingerprint(self) -> str | None:
-        """Tells the file's rows from any others, for what is made of them; None without a file."""
+        """Identity of the file's content, for caches derived from the rows; None without a file."""
         origin = (self._stored or self)._origin
         return None if origin is None else origin.fingerprint
 
     @property
     def storage(self) -> str:
-        """Where the rows are: ``"mmap"``, ``"memory"``, or ``"uring"`` (read when gathered)."""
+        """Place of the rows: ``"mmap"``, ``"memory"``, or ``"uring"`` (read when gathered)."""
         return self._storage
 
     @property
     def is_writable(self) -> bool:
-        """Whether the rows are memory of this process that may be written to, such as an array's.
+        """True if the rows are writable memory of this process, such as a wrapped array.
 
-        Not those of a file (copied into memory they are still the file's), and not those of a
-        read-only array. Who writes does it through :meth:`tensor`.
+        False for rows of a file, even after they were copied into memory, and for a read-only
+        array. Write through :meth:`tensor`.
         """
         return self._is_writable
 
     @property
     def guard(self) -> native.FileGuard | None:
-        """Watches the file that the rows are mapped from; None if they are not mapped."""
+        """Guard of the file that the rows are mapped from; None if they are not mapped."""
         return self._guard
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._rows is None
 
     def is_same_rows(self, other: FeatureStore) -> bool:
-        """Whether ``other`` is the same array of a graph file; neither has a cache of its own."""
+        """Return whether both are the same array of one graph file, without caches of their own."""
         mine, its = self._origin, other._origin
         return mine is not None and its is not None and mine.is_same_section(its)
 
     def tensor(self) -> Any:
-        """All rows as a torch tensor over the same memory, without a copy.
+        """Return all rows as a torch tensor over the same memory, without a copy.
 
         Pages of a mapped file are read as they are touched. The tensor, and every view of it, keeps
         the mapping alive: after :meth:`close`, after the file is unlinked, after this store is
         collected. bfloat16 rows are ``torch.bfloat16``.
 
-        torch has no read-only tensors: do not write to it in place (``t += 1``, ``out=t``) unless
-        rows are :attr:`is_writable`. Where they are mapped, memory is write-protected and such a
-        write ends the process; clone first. If the file is made shorter, missing pages read as
-        zeros, as with :attr:`array`.
+        torch has no read-only tensors: do not write to the tensor in place (``t += 1``, ``out=t``)
+        unless the rows are :attr:`is_writable`. The memory of mapped rows is write-protected, and
+        such a write ends the process; clone first. If the file is made shorter, missing pages read
+        as zeros, as with :attr:`array`.
 
         Returns:
             torch.Tensor of :attr:`shape` on the CPU.
@@ -339,24 +342,24 @@ class FeatureStore(RowTable):
     # ---- storing -------------------------------------------------------------------------
 
     def astype(self, dtype: DTypeLike | str) -> FeatureStore:
-        """The same rows as another dtype, converted when they are gathered.
+        """Return a store of these rows in another dtype, converted when they are gathered.
 
-        Halves that a float32 model is to get, for instance, stay halves on disk and in memory::
+        For example, float16 rows for a float32 model stay float16 on disk and in memory::
 
             store.astype("float32").gather(ids)       # float32; loaders put that into batches
 
-        Nothing is converted or copied before. Such a store has no :attr:`array` and no
-        :meth:`tensor`; :meth:`save`, and a graph that it belongs to, write the dtype asked for.
+        Nothing is converted or copied in advance. The returned store has no :attr:`array` and no
+        :meth:`tensor`; :meth:`save`, and a graph that owns the store, write the converted dtype.
 
         Args:
-            dtype: what ``gather`` can widen to: float32 and float64 from bfloat16 and float16,
-                float64 from float32, wider integers and floats from integers.
+            dtype: a dtype that ``gather`` can widen to: float32 and float64 from bfloat16 and
+                float16, float64 from float32, wider integers and floats from integers.
 
         Raises:
             UnsupportedError: a dtype that would lose values.
         """
         stored = self._stored or self
-        stored.gather(np.empty(0, np.int64), dtype=dtype)  # tells what cannot be
+        stored.gather(np.empty(0, np.int64), dtype=dtype)  # raises for an unsupported dtype
         code = native.dtype_code(dtype)
         if code == stored._code:
             return stored
@@ -366,7 +369,7 @@ class FeatureStore(RowTable):
         return made
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
-        """The same rows in anonymous memory with huge pages (itself if they are there)."""
+        """Return the rows in anonymous memory with huge pages; self if they are there already."""
         self.native_rows()
         if self._storage == "memory":
             return self
@@ -387,37 +390,37 @@ class FeatureStore(RowTable):
         hot_share: float = 0.9,
         progress: native.Progress | None = None,
     ) -> FeatureStore:
-        """The same rows of the same file, read when they are gathered, within a budget.
+        """Return a store of the same rows that reads them when they are gathered, within a budget.
 
-        For files larger than memory. What a call of ``gather`` asks for is looked up in a cache;
-        rows that it lacks are sorted by their place in the file, near ones read together, each
-        once, past the page cache and with many reads under way: io_uring, or threads with pread
-        where it is not available. Part of the cache may be a hot set that stays; the rest is kept
-        by S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
-        Results are those of the other storages. :meth:`stats` tells hits and reads.
+        For files larger than memory. ``gather`` looks rows up in a cache. It sorts missing rows by
+        their place in the file, reads neighbouring ones together and each once, past the page cache
+        and with many reads under way: by io_uring, or by threads with pread where io_uring is not
+        available. Part of the cache may be a hot set that stays; S3-FIFO manages the rest (Yang et
+        al., "FIFO queues are all you need for cache eviction", SOSP 2023). Results equal those of
+        the other storages. :meth:`stats` counts hits and reads.
 
         The budget holds for each process that opens the file or inherits the store: with
-        ``num_workers=4``, give a fifth of what all may take together. A forked worker shares the
-        pages of the hot set with its parent and begins with the rest empty; a worker that
-        unpickles the store opens the file and reads its own hot set. Threads share the cache.
+        ``num_workers=4``, give a fifth of the total. A forked worker shares the pages of the hot
+        set with its parent and starts with the rest of the cache empty; a worker that unpickles the
+        store opens the file and reads its own hot set. Threads share the cache.
 
         Args:
-            memory_budget: bytes, or a text such as ``"512M"`` (the default): for the rows that are
-                kept, their index, and reads under way. Results of ``gather`` are not in it.
-            hot: integer vector: rows to keep, the most important first.
-            frequency: instead of ``hot``, a number of at least 0 for each row, such as a degree or
-                a count of uses, or a function ``(start, stop)`` that gives those of a span of
-                rows; rows with the largest are kept.
-            hot_share: how much of the cache hot rows may take, 0 to 1; the others of them are
-                treated as any row. Sampled batches are best served by much of it, if the numbers
-                are true: what was used last tells less of the next use than a degree does.
-            progress: called with (bytes done, bytes in all) while hot rows are read.
+            memory_budget: bytes, or a text such as ``"512M"`` (the default), for cached rows, their
+                index, and reads under way. Results of ``gather`` are not counted.
+            hot: integer vector of rows to keep, the most important first.
+            frequency: alternative to ``hot``: a number of at least 0 for each row, such as a degree
+                or a count of uses, or a function ``(start, stop)`` that returns the numbers of a
+                span of rows. The rows with the largest numbers are kept.
+            hot_share: share of the cache for hot rows, 0 to 1; hot rows beyond this share compete
+                with all others. Use a large share if the frequencies are accurate: for sampled
+                batches, degree predicts reuse better than recency does.
+            progress: called with (bytes done, total bytes) while hot rows are read.
 
         Raises:
             UnsupportedError: the rows did not come from a file.
-            InvalidArgumentError: the budget is too small; the message has the least. Or a number
-                in ``frequency`` is negative or not finite; ``position`` is its row.
-            OutOfRangeError: names the first of ``hot`` that is no row.
+            InvalidArgumentError: the budget is too small (the message names the minimum), or a
+                number in ``frequency`` is negative or not finite (``position`` is its row).
+            OutOfRangeError: a value of ``hot`` is not a row; names the first one.
             FileChangedError: the file is not the one that was opened.
         """
         self.native_rows()
@@ -436,10 +439,10 @@ class FeatureStore(RowTable):
         return _reopen(self._origin.stored("uring", cache), progress)
 
     def stats(self) -> native.RowStats:
-        """Hits, reads and memory of a store with ``storage="uring"``, in this process.
+        """Return hits, reads and memory of a store with ``storage="uring"``, in this process.
 
         Raises:
-            UnsupportedError: the rows are mapped or in memory: the system reads them, or nobody.
+            UnsupportedError: the rows are mapped or in memory, so the library does not read them.
         """
         rows = self.native_rows()
         if not isinstance(rows, (native.FileRows, ValueColumn)):
@@ -460,10 +463,10 @@ class FeatureStore(RowTable):
 
         Args:
             path: the file.
-            dtype: convert to this dtype: any float, such as ``"bfloat16"`` (round to nearest
-                even) or ``"float16"`` (which has infinity above 65504), or wider integers; by
-                default the rows are written as they are.
-            progress: called with (bytes done, bytes in all).
+            dtype: convert to this dtype: any float, such as ``"bfloat16"`` (rounded to nearest
+                even) or ``"float16"`` (which has infinity above 65504), or a wider integer. None:
+                the rows are written as they are.
+            progress: called with (bytes done, total bytes).
 
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
@@ -508,7 +511,7 @@ class FeatureStore(RowTable):
         writer.end()
 
     def _pieces(self, code: int) -> Iterator[NDArray[Any]]:
-        """The rows in contiguous pieces, converted to ``code``."""
+        """Yield the rows in contiguous pieces, converted to dtype code ``code``."""
         row_bytes = max(1, math.prod(self._row_shape) * self._dtype.itemsize)
         step = max(1, _PIECE_BYTES // row_bytes)
         for start in range(0, self._num_rows, step):
@@ -522,11 +525,11 @@ class FeatureStore(RowTable):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the file behind this store and compare its checksums.
 
-        Nothing to do for rows in memory. A ``.npy`` file has no checksums: only whether it was
-        written to since can be told.
+        Does nothing for rows in memory. A ``.npy`` file has no checksums: the only check is whether
+        the file was written to since it was opened.
 
         Raises:
-            CorruptFileError: names the first section that is damaged.
+            CorruptFileError: a section is damaged; names the first one.
             FileChangedError: the file was replaced or written to since it was opened.
         """
         self.native_rows()
@@ -537,7 +540,7 @@ class FeatureStore(RowTable):
         verify(self._origin, progress)
 
     def close(self) -> None:
-        """Drop this store's references. Arrays taken from it stay valid."""
+        """Drop this store's references. Arrays taken from the store stay valid."""
         if self._rows is not None:
             self._rows = None
             self._guard = None
@@ -562,7 +565,7 @@ class FeatureStore(RowTable):
 
 
 def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureStore:
-    """The very same rows, opened anew."""
+    """Open the rows of ``origin`` anew; raise FileChangedError if the file is another one."""
     before = identity(origin.path)
     if origin.kind == "graph":
         table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
@@ -585,7 +588,7 @@ def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
 
 
 def attribute_store(value: Any, num_rows: int, name: str, what: str) -> FeatureStore:
-    """``value`` as a FeatureStore with ``num_rows`` rows."""
+    """Return ``value`` as a FeatureStore; raise if it does not have ``num_rows`` rows."""
     store = value if isinstance(value, FeatureStore) else None
     if store is None:
         store = FeatureStore._make(*as_rows(value, None, name))

@@ -40,7 +40,7 @@ Ids = NDArray[np.int64]
 
 
 class Graph(Adjacency):
-    """A directed graph with one kind of node and one kind of edge.
+    """Directed graph with one node type and one edge type.
 
     Make one from edges, or open a file; both give the same object::
 
@@ -108,29 +108,31 @@ class Graph(Adjacency):
     ) -> Graph:
         """Build a graph from an edge list. Duplicate edges and self-loops are kept.
 
-        Edges of one list keep their input order. If they have times, they are sorted by them
-        (``edge_time``, else the ``node_time`` of their source; ties keep their input order), as
-        sampling in time needs it. All threads of the native pool take part.
+        Edges of one list keep their input order. If the graph has times, each list is sorted by
+        them instead, as temporal sampling needs it: by ``edge_time``, else by the ``node_time`` of
+        the source; ties keep their input order. All threads of the native pool take part.
 
         Args:
-            num_nodes: ids are below it; None takes the largest id + 1.
-            src, dst: integer vectors [E] of node ids, any integer dtype.
+            num_nodes: number of nodes; ids are below it. None takes the largest id + 1.
+            src: source node ids, a vector [E] of any integer dtype.
+            dst: destination node ids, a vector [E] of any integer dtype.
             edge_weight: [E] finite, >= 0; float32, or float64 (integers become float64).
-            edge_time: [E] integers (kept as int64), floats (float64) or datetime64 (int64, and
-                :attr:`time_unit` says in which unit).
+            edge_time: [E] integers (kept as int64), floats (float64) or datetime64 (int64, with
+                the unit in :attr:`time_unit`).
             node_time: [num_nodes], like edge_time. Datetimes of two units are converted to the
-                coarsest in which all are exact.
+                coarsest unit in which all are exact.
             edge_attrs: named arrays [E, ...], put into edge-id order.
             layout: ``"csc"``, ``"csr"`` or ``"both"``.
             keep_order: keep :attr:`edge_order`, the input row of each edge id.
-            sort_neighbors: put each list in order of id (ties keep their input order) instead of
-                input order, for which ``save(compress=True)`` needs least space. Edge ids follow,
-                and with them samples. Not for edges with times, which have an order.
+            sort_neighbors: sort each list by id (ties keep their input order) instead of keeping
+                the input order; ``save(compress=True)`` then needs least space. Edge ids follow
+                the new order, and so do samples. Refused for edges with times, which are sorted
+                by time.
             progress: called with (done, total).
 
         Raises:
-            OutOfRangeError: names the first id out of range, its row and its value.
-            InvalidArgumentError: a dtype, length, shape or value that cannot be.
+            OutOfRangeError: an id is out of range; names the first one, its row and its value.
+            InvalidArgumentError: a dtype, length, shape or value is invalid.
         """
         layout = as_choice(layout, _LAYOUTS, "layout")
         keep_order = as_flag(keep_order, "keep_order")
@@ -163,13 +165,16 @@ class Graph(Adjacency):
     def from_scipy(
         cls, matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
     ) -> Graph:
-        """A graph of a square scipy sparse matrix; see :func:`aethergraph.interop.from_scipy`."""
+        """Build a graph from a square scipy sparse matrix.
+
+        See :func:`aethergraph.interop.from_scipy`.
+        """
         from aethergraph.interop import from_scipy
 
         return from_scipy(matrix, weight=weight, layout=layout, keep_order=keep_order)
 
     def to_scipy(self, format: Literal["csr", "csc", "coo"] = "csr", *, weight: bool = True) -> Any:
-        """A scipy sparse array of the edges; see :func:`aethergraph.interop.to_scipy`."""
+        """Return the edges as a scipy sparse array; see :func:`aethergraph.interop.to_scipy`."""
         from aethergraph.interop import to_scipy
 
         return to_scipy(self, format, weight=weight)
@@ -193,27 +198,27 @@ class Graph(Adjacency):
             path: a file written by :meth:`save` or ``aethergraph convert``.
             storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
                 opening is instant. ``"memory"``: copied into huge pages now, several times faster
-                to sample from. ``"uring"``: the lists stay in the file, are read by io_uring (or
-                where that is missing by threads) past the page cache, and only a compressed index
-                of them is kept; loaders sample several coming batches together. ``"auto"``: memory
-                if it fits ``memory_budget``, else uring; without a budget memory if it fits half
-                of what is available, else mmap. That is logged; :attr:`storage` says what was
-                taken. Attributes stay mapped, but for short rows with ``"uring"``:
-                ``FeatureStore.to_memory`` copies one, ``to_uring`` reads its rows past the page
-                cache.
-            memory_budget: bytes, or a text such as ``"1G"``. For ``"uring"`` what the index,
-                reading, short rows and samples at work may take in this process (None: 1 GiB, or
-                half of the memory that is available); batches that were handed out come on top. A
-                loader with worker processes has a graph, and a budget, in each of them. Not for
-                ``"mmap"``, whose pages the kernel keeps as it likes.
-            progress: called with (bytes done, bytes in all) while copying.
+                to sample from. ``"uring"``: the lists stay in the file and only a compressed index
+                of them is kept in memory; io_uring reads the lists past the page cache (threads do
+                where io_uring is missing), and loaders sample several coming batches together.
+                ``"auto"``: memory if the adjacency fits ``memory_budget``, else uring; without a
+                budget, memory if it fits half of the available memory, else mmap. The choice is
+                logged, and :attr:`storage` names it. Attributes stay mapped, except short rows
+                with ``"uring"``: ``FeatureStore.to_memory`` copies an attribute, ``to_uring``
+                reads its rows past the page cache.
+            memory_budget: bytes, or a text such as ``"1G"``. With ``"uring"``, an upper bound for
+                the index, read buffers, short rows and samples in progress of this process (None:
+                1 GiB, or half of the available memory if that is less). Batches that were handed
+                out are not counted. A loader with worker processes has a graph, and a budget, in
+                each of them. Refused with ``"mmap"``, whose pages the kernel keeps as it likes.
+            progress: called with (bytes done, total bytes) while copying.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
             FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
             UnsupportedError: the file has several node or edge types.
-            InvalidArgumentError: the budget is too small (the message has the least), or goes
-                with ``"mmap"``.
+            InvalidArgumentError: the budget is too small (the message names the minimum), or is
+                given with ``"mmap"``.
         """
         check_storage(storage)
         reader = GraphReader(path)
@@ -231,21 +236,22 @@ class Graph(Adjacency):
     ) -> None:
         """Write the graph with all its attributes to ``path``.
 
-        Rows of features that were loaded from a file of their own are copied into this one too, so
-        that it stands alone: ``attrs=False`` leaves them where they are. The sizes are logged.
+        Rows of features that were loaded from a file of their own are copied as well, so that the
+        graph file is complete by itself; ``attrs=False`` leaves them where they are. The sizes are
+        logged.
 
-        The file appears at once and complete, or not at all: a crash at any moment leaves what was
+        The file appears complete and at once, or not at all: a crash at any moment leaves what was
         there before. Saving over the file that this graph maps is safe.
 
         Args:
-            path: by convention ``*.aeg``.
-            compress: store the neighbours in compressed blocks. They take less of the file and,
-                however it is loaded, of the memory; samples are the same and take longer. Ids that
-                are near each other within a list or from list to list gain most. None: as they
-                are now.
+            path: the file to write, by convention ``*.aeg``.
+            compress: store the neighbours in compressed blocks. They take less space in the file
+                and, with every storage, in memory. Samples are equal but take longer. Ids that are
+                close to each other within a list or from list to list compress best. None: keep
+                the present form.
             attrs: write ``node_attrs`` and ``edge_attrs`` as well. Weights, times and edge order
                 are always written.
-            progress: called with (bytes done, bytes in all).
+            progress: called with (bytes done, total bytes).
 
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
@@ -257,12 +263,11 @@ class Graph(Adjacency):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file, compare all checksums, and check every id and offset.
 
-        Where both directions are stored they must hold the same edges with the same ids.
-
-        For a graph that is not backed by a file only the ids and offsets are checked.
+        If both directions are stored, they must hold the same edges with the same ids. For a graph
+        that is not backed by a file, only the ids and offsets are checked.
 
         Raises:
-            CorruptFileError: names the first section that is damaged.
+            CorruptFileError: a section is damaged; names the first one.
         """
         parts, file = self._live(), self._file
 
@@ -291,16 +296,19 @@ class Graph(Adjacency):
         """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
 
         Args:
-            path: the file.
-            name: of the attribute.
-            storage, memory_budget, hot_share: see :meth:`FeatureStore.load`.
-            dtype: of what is gathered, such as ``"float32"`` where the file holds bfloat16 and the
-                model takes float32; see :meth:`FeatureStore.astype`. None: as it is stored.
-            hot: for ``storage="uring"``, the rows to keep in the cache: ids, or ``"degree"``: the
-                nodes that most lists hold (out-degree; in-degree in a graph with layout "csc").
+            path: the feature file.
+            name: name of the attribute.
+            storage: see :meth:`FeatureStore.load`.
+            memory_budget: see :meth:`FeatureStore.load`.
+            hot: for ``storage="uring"``, the rows to keep in the cache: node ids, or ``"degree"``
+                for the nodes that occur in most lists (by out-degree; by in-degree in a graph with
+                layout "csc").
+            hot_share: see :meth:`FeatureStore.load`.
+            dtype: dtype of gathered rows, such as ``"float32"`` if the file holds bfloat16 and the
+                model takes float32; see :meth:`FeatureStore.astype`. None: the stored dtype.
 
         Raises:
-            InvalidArgumentError: the file has another number of rows than the graph has nodes.
+            InvalidArgumentError: the number of rows in the file is not the number of nodes.
         """
         parts = self._live()
         by_degree = isinstance(hot, str)
@@ -322,10 +330,10 @@ class Graph(Adjacency):
         return store
 
     def _count_lists(self, start: int, stop: int) -> Ids:
-        """How many lists hold each of the nodes ``start .. stop - 1``, where that is stored."""
+        """Return the out-degrees (layout "csc": in-degrees) of nodes ``start .. stop - 1``."""
         nodes = np.arange(start, min(stop, self._num_nodes))
         counts = self.in_degrees(nodes) if self.layout == "csc" else self.out_degrees(nodes)
-        return np.pad(counts, (0, stop - start - len(counts)))  # more rows are refused later
+        return np.pad(counts, (0, stop - start - len(counts)))  # a surplus of rows is refused later
 
     def load_edge_features(
         self,
@@ -340,10 +348,10 @@ class Graph(Adjacency):
     ) -> FeatureStore:
         """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
 
-        Arguments are those of :meth:`load_features`.
+        The arguments are those of :meth:`load_features`, except that ``hot`` takes only edge ids.
 
         Raises:
-            InvalidArgumentError: the file has another number of rows than the graph has edges.
+            InvalidArgumentError: the number of rows in the file is not the number of edges.
         """
         parts = self._live()
         store = FeatureStore.load(
@@ -356,8 +364,8 @@ class Graph(Adjacency):
     def close(self) -> None:
         """Drop the graph's own references; using the graph afterwards raises ClosedError.
 
-        Arrays, feature stores and samplers made from it stay valid and keep the mapping alive, and
-        what reads the file in ``"uring"``. Without them, everything is closed at once.
+        Arrays, feature stores and samplers made from the graph stay valid. They keep the mapping
+        and, with ``"uring"``, the reader of the file alive. Without them both are closed at once.
         """
         self._parts = None
         self._paging = None
@@ -386,41 +394,41 @@ class Graph(Adjacency):
     def _guard(self) -> native.FileGuard | None:
         return None if self._file is None else self._file.guard()
 
-    # ---- what it is ----------------------------------------------------------------------
+    # ---- properties ----------------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
-        """Node ids are ``0 .. num_nodes - 1``."""
+        """Number of nodes; ids are ``0 .. num_nodes - 1``."""
         return self._num_nodes
 
     @property
     def num_edges(self) -> int:
-        """Edge ids are ``0 .. num_edges - 1``."""
+        """Number of edges; ids are ``0 .. num_edges - 1``."""
         return self._num_edges
 
     @property
     def path(self) -> str | None:
-        """Absolute path of the file it was loaded from, or None."""
+        """Absolute path of the file that the graph was loaded from, or None."""
         return self._path
 
     @property
     def storage(self) -> str:
-        """Where the adjacency is: ``"mmap"``, ``"memory"`` or ``"uring"``."""
+        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``."""
         return self._storage
 
     @property
     def paging(self) -> Paging | None:
-        """What reads the lists if they stay in the file (``"uring"``); its ``stats()`` tell how."""
+        """Reader of lists that stay in the file (``"uring"``), with its ``stats()``; else None."""
         self._live()
         return self._paging
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._parts is None
 
     def info(self) -> dict[str, Any]:
-        """Facts for people and tools: counts, layout, dtypes, attributes, bytes."""
+        """Return facts for people and tools: counts, layout, dtypes, attributes, bytes."""
         parts = self._live()
 
         def dtype(array: NDArray[Any] | None) -> str | None:
@@ -472,21 +480,22 @@ class Graph(Adjacency):
     def batch_random_walk_uniform(
         self, start_nodes: ArrayLike, walk_length: int, key: int | None = None
     ) -> Ids:
-        """Uniform random walks along out-edges; see :class:`RandomWalker` for all that walks can.
+        """Walk uniformly along out-edges; :class:`RandomWalker` has all options of walks.
 
         Edge weights play no part, as in GraphZero. A walk that comes to a dead end stays there.
 
         Args:
             start_nodes: integer vector [n].
-            walk_length: steps.
-            key: the same key gives the same walks. None: a new one per call, from the number of
+            walk_length: number of steps.
+            key: the same key gives the same walks. None: a new key per call, from the number of
                 such calls in this process.
 
         Returns:
             int64 [n, walk_length + 1]; column 0 holds the starts.
 
         Raises:
-            LayoutError: layout is "csc"; OutOfRangeError: names the first start that is no node.
+            LayoutError: layout is "csc".
+            OutOfRangeError: a start is not a node; names the first one.
         """
         from aethergraph.sampling.walks import batch_walk
 
@@ -500,14 +509,26 @@ class Graph(Adjacency):
         q: float = 1.0,
         key: int | None = None,
     ) -> Ids:
-        """node2vec walks along out-edges, by edge weight if the graph has weights.
+        """Walk along out-edges as node2vec does, by edge weight if the graph has weights.
 
-        As :meth:`batch_random_walk_uniform`, with a return parameter ``p`` and an in-out parameter
-        ``q``. The tables that ``q`` and weights need are made in the first call and kept with the
-        graph (see :class:`RandomWalker`).
+        Differs from :meth:`batch_random_walk_uniform` by a return parameter ``p`` and an in-out
+        parameter ``q``. The tables that ``q`` and weights need are made in the first call and kept
+        with the graph (see :class:`RandomWalker`).
+
+        Args:
+            start_nodes: integer vector [n].
+            walk_length: number of steps.
+            p: return parameter, above 0.
+            q: in-out parameter, above 0.
+            key: see :meth:`batch_random_walk_uniform`.
+
+        Returns:
+            int64 [n, walk_length + 1]; column 0 holds the starts.
 
         Raises:
-            LayoutError, OutOfRangeError: as there; InvalidArgumentError: p or q is not above 0.
+            LayoutError: layout is "csc".
+            OutOfRangeError: a start is not a node; names the first one.
+            InvalidArgumentError: p or q is not above 0.
         """
         from aethergraph.sampling.walks import batch_walk
 
@@ -515,16 +536,22 @@ class Graph(Adjacency):
         return batch_walk(self, start_nodes, walk_length, p=p, q=q, weighted=weighted, key=key)
 
     def batch_random_fanout(self, start_nodes: ArrayLike, K: int, key: int | None = None) -> Ids:
-        """``K`` distinct out-edges of each node, drawn uniformly: the nodes they lead to.
+        """Draw ``K`` distinct out-edges of each node uniformly; return the nodes they lead to.
 
-        A node with at most ``K`` out-edges gives all of them, in order, and -1 for the rest (where
+        For a node with at most ``K`` out-edges the row has all of them, in order, then -1 (where
         GraphZero gives 0, which is a node).
+
+        Args:
+            start_nodes: integer vector [n].
+            K: number of out-edges per node.
+            key: see :meth:`batch_random_walk_uniform`.
 
         Returns:
             int64 [n, K].
 
         Raises:
-            LayoutError: layout is "csc"; OutOfRangeError: names the first node that is none.
+            LayoutError: layout is "csc".
+            OutOfRangeError: a start is not a node; names the first one.
         """
         from aethergraph.sampling.walks import batch_fanout
 
@@ -539,18 +566,18 @@ class Graph(Adjacency):
 
     @property
     def time_unit(self) -> str | None:
-        """Unit of :attr:`edge_time` and :attr:`node_time`, such as ``"us"``, where it is known.
+        """Unit of :attr:`edge_time` and :attr:`node_time`, such as ``"us"``.
 
-        Times are int64 counts of it since 1970-01-01: ``times.view(f"datetime64[{unit}]")`` gives
-        datetimes.
-        None if they are plain numbers, or if there are none.
+        Times with a unit are int64 counts of that unit since 1970-01-01:
+        ``times.view(f"datetime64[{unit}]")`` gives datetimes. None for plain numbers, and for a
+        graph without times.
         """
         return self._live().time_unit
 
     def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
-        """What the graph knows of nodes (``node_time``) or edges (``edge_weight``, ``edge_time``).
+        """Return the values of nodes (``node_time``) or edges (``edge_weight``, ``edge_time``).
 
-        The same values as the properties of these names, as stores to gather rows from.
+        The stores hold the values of the properties of these names, to gather rows from.
         """
         parts = self._live()
         guard = self._guard()

@@ -74,7 +74,7 @@ class NodeView(NoStrayAttributes):
 
     @property
     def num_nodes(self) -> int:
-        """Ids are ``0 .. num_nodes - 1``."""
+        """Number of nodes of this type; ids are ``0 .. num_nodes - 1``."""
         return self._parts().num_nodes
 
     @property
@@ -104,11 +104,11 @@ class NodeView(NoStrayAttributes):
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
         hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
     ) -> FeatureStore:  # fmt: skip
-        """Attach a feature file with one row per node, as :meth:`Graph.load_features` does."""
+        """Attach a feature file with one row per node, like :meth:`Graph.load_features`."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
 
     def value_stores(self) -> dict[str, FeatureStore]:
-        """``node_time`` as a store to gather from, if it is there."""
+        """Return ``node_time`` as a store to gather from, if the nodes have times."""
         return self._parts().node_values(self._graph.guard(), self._graph.paging)
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class NodeView(NoStrayAttributes):
 
 
 class EdgeView(Adjacency):
-    """The edges of one type: ``graph["user", "votes", "post"]``, with what ``Graph`` answers."""
+    """The edges of one type: ``graph["user", "votes", "post"]``, with the queries of ``Graph``."""
 
     _ATTACH = ".attrs[{!r}] = ..."
 
@@ -140,7 +140,7 @@ class EdgeView(Adjacency):
 
     @property
     def num_edges(self) -> int:
-        """Edge ids are ``0 .. num_edges - 1``, of this type alone."""
+        """Number of edges of this type; edge ids are ``0 .. num_edges - 1``."""
         return self._edges().num_edges
 
     @property
@@ -150,7 +150,7 @@ class EdgeView(Adjacency):
 
     @property
     def src_attrs(self) -> AttributeTable:
-        """The attributes of the nodes that these edges start at."""
+        """Attributes of the source nodes of these edges."""
         return self._graph.node_parts(self.name[0]).node_attrs
 
     def load_features(
@@ -163,11 +163,11 @@ class EdgeView(Adjacency):
 
     @property
     def paging(self) -> Paging | None:
-        """What reads the lists if they stay in the file (``"uring"``)."""
+        """Reader of lists that stay in the file (``"uring"``); else None."""
         return self._graph.paging
 
     def value_stores(self) -> dict[str, FeatureStore]:
-        """``edge_weight`` and ``edge_time`` as stores to gather from, those that are there."""
+        """Return ``edge_weight`` and ``edge_time``, if stored, as stores to gather from."""
         return self._edges().edge_values(self._graph.guard(), self._graph.paging)
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class EdgeView(Adjacency):
 
 
 class HeteroGraph(NoStrayAttributes):
-    """A directed graph with several types of nodes and edges.
+    """Directed graph with several types of nodes and edges.
 
     ::
 
@@ -190,7 +190,7 @@ class HeteroGraph(NoStrayAttributes):
 
     Ids count from 0 in every type. Sampling follows edges backwards, from destination to source:
     an edge type whose destination type is never reached contributes nothing, as in PyG.
-    ``add_reverse`` makes all of them reachable.
+    ``add_reverse`` makes all types reachable.
 
     A graph does not change. It may be shared by threads and used in forked children. It pickles by
     path when it was loaded from a file (which must still be the same), else by its arrays.
@@ -242,22 +242,24 @@ class HeteroGraph(NoStrayAttributes):
         """Build a graph from an edge list per type; see :meth:`Graph.from_edges`.
 
         Args:
-            edges: ``(src, dst)`` by edge type, integer vectors [E], or an array [2, E]. Edge types
-                keep this order.
-            num_nodes: nodes by type; types that are missing take the largest id + 1. A type may
+            edges: ``(src, dst)`` by edge type, each a pair of integer vectors [E] or an array
+                [2, E]. The graph keeps this order of edge types.
+            num_nodes: number of nodes by type; missing types take the largest id + 1. A type may
                 have nodes without any edge.
-            edge_weight, edge_time, edge_attrs: by edge type, as in ``Graph.from_edges``.
-            node_time: by node type.
+            edge_weight: weights by edge type, as in ``Graph.from_edges``.
+            edge_time: times by edge type, as in ``Graph.from_edges``.
+            node_time: times by node type, as in ``Graph.from_edges``.
+            edge_attrs: attributes by edge type, as in ``Graph.from_edges``.
             layout: ``"csc"``, ``"csr"`` or ``"both"``, for all edge types.
             keep_order: keep the input row of each edge id.
             add_reverse: add ``(dst, "rev_" + relation, src)`` for every edge type, with the same
-                weights, times and attributes, as PyG's ``ToUndirected``.
-            sort_neighbors: put each list in order of id, as ``Graph.from_edges`` does.
+                weights, times and attributes, like PyG's ``ToUndirected``.
+            sort_neighbors: sort each list by id, as ``Graph.from_edges`` does.
             progress: called with (done, total).
 
         Raises:
-            OutOfRangeError: names the first id out of range, its row, value and type.
-            InvalidArgumentError: a type, dtype, length, shape or value that cannot be.
+            OutOfRangeError: an id is out of range; names the first one, its row, value and type.
+            InvalidArgumentError: a type, dtype, length, shape or value is invalid.
         """
         layout = as_choice(layout, _LAYOUTS, "layout")
         keep_order = as_flag(keep_order, "keep_order")
@@ -305,7 +307,7 @@ class HeteroGraph(NoStrayAttributes):
         memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
     ) -> HeteroGraph:
-        """Open a graph file; files of ``Graph.save`` (type ``"node"``) are taken as well.
+        """Open a graph file, also one that ``Graph.save`` wrote (its node type is ``"node"``).
 
         Arguments and errors are those of :meth:`Graph.load`.
         """
@@ -340,9 +342,9 @@ class HeteroGraph(NoStrayAttributes):
         attrs: bool = True,
         progress: native.Progress | None = None,
     ) -> None:
-        """Write everything to one file, as :meth:`Graph.save` does: at once, or not at all.
+        """Write the graph to one file that appears complete or not at all; see :meth:`Graph.save`.
 
-        ``attrs=False`` leaves the attributes of all types out.
+        ``attrs=False`` leaves out the attributes of all types.
         """
         self._check_open()
         number = {name: i for i, name in enumerate(self._nodes)}
@@ -361,10 +363,10 @@ class HeteroGraph(NoStrayAttributes):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file, compare all checksums, and check every id and offset.
 
-        Where both directions are stored they must hold the same edges with the same ids.
+        If both directions are stored, they must hold the same edges with the same ids.
 
         Raises:
-            CorruptFileError: names the first section that is damaged.
+            CorruptFileError: a section is damaged; names the first one.
         """
         self._check_open()
         file, label = None if self._reader is None else self._reader.file, self.path or "the graph"
@@ -387,13 +389,13 @@ class HeteroGraph(NoStrayAttributes):
         node_attrs: Mapping[str, Mapping[str, FeatureStore | ArrayLike]],
         edge_attrs: Mapping[EdgeType, Mapping[str, FeatureStore | ArrayLike]],
     ) -> HeteroGraph:
-        """This graph with more attributes, or others of the same names; it stays as it is itself.
+        """Return a copy of this graph with attributes added or, under the same names, replaced.
 
-        Edges, values and the other attributes are shared, not copied.
+        Edges, values and the other attributes are shared, not copied. This graph does not change.
 
         Args:
-            node_attrs: by node type, by name, one row per node.
-            edge_attrs: by edge type, by name, one row per edge in edge-id order.
+            node_attrs: rows by node type and name, one row per node.
+            edge_attrs: rows by edge type and name, one row per edge in edge-id order.
 
         Raises:
             InvalidArgumentError: an unknown type, or a wrong number of rows.
@@ -430,10 +432,10 @@ class HeteroGraph(NoStrayAttributes):
             raise ClosedError(f"{self.path or 'the graph'} was closed")
 
     def guard(self) -> native.FileGuard | None:
-        """Watches the file that arrays are mapped from; None for a graph in memory."""
+        """Return the guard of the file that arrays are mapped from; None for a graph in memory."""
         return None if self._reader is None else self._reader.guard
 
-    # ---- what it is ----------------------------------------------------------------------
+    # ---- properties ----------------------------------------------------------------------
 
     @property
     def node_types(self) -> list[str]:
@@ -443,22 +445,22 @@ class HeteroGraph(NoStrayAttributes):
 
     @property
     def edge_types(self) -> list[EdgeType]:
-        """Edge types, in the order in which sampling takes them."""
+        """Edge types, in the order in which sampling visits them."""
         self._check_open()
         return list(self._edges)
 
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
-        """``(node_types, edge_types)``, as PyG's ``HeteroData`` gives them to models."""
+        """Return ``(node_types, edge_types)``, the form of PyG's ``HeteroData.metadata()``."""
         return self.node_types, self.edge_types
 
     @property
     def num_nodes(self) -> dict[str, int]:
-        """Nodes by type."""
+        """Number of nodes by type."""
         return {name: part.num_nodes for name, part in self._nodes.items()}
 
     @property
     def num_edges(self) -> dict[EdgeType, int]:
-        """Edges by type."""
+        """Number of edges by type."""
         return {kind: part.num_edges for kind, part in self._edges.items()}
 
     @property
@@ -470,34 +472,34 @@ class HeteroGraph(NoStrayAttributes):
 
     @property
     def path(self) -> str | None:
-        """Absolute path of the file it was loaded from, or None."""
+        """Absolute path of the file that the graph was loaded from, or None."""
         return self._path
 
     @property
     def storage(self) -> str:
-        """Where the adjacency is: ``"mmap"``, ``"memory"`` or ``"uring"``."""
+        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``."""
         return self._storage
 
     @property
     def paging(self) -> Paging | None:
-        """What reads the lists if they stay in the file (``"uring"``); its ``stats()`` tell how."""
+        """Reader of lists that stay in the file (``"uring"``), with its ``stats()``; else None."""
         self._check_open()
         return None if self._reader is None else self._reader.paging
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._closed
 
     def node_parts(self, name: str) -> NodeParts:
-        """What there is of a node type (for views and samplers)."""
+        """Return the stored parts of a node type (for views and samplers)."""
         self._check_open()
         if not isinstance(name, str) or name not in self._nodes:
             raise unknown_type("node type", name, self._nodes)
         return self._nodes[name]
 
     def edge_parts(self, kind: EdgeType) -> EdgeParts:
-        """What there is of an edge type (for views and samplers)."""
+        """Return the stored parts of an edge type (for views and samplers)."""
         self._check_open()
         if not is_hashable(kind) or kind not in self._edges:
             raise unknown_type("edge type", kind, self._edges)
@@ -508,7 +510,7 @@ class HeteroGraph(NoStrayAttributes):
     @overload
     def __getitem__(self, name: EdgeType) -> EdgeView: ...
     def __getitem__(self, name: Any) -> Any:
-        """The view of a node type (a string) or an edge type (three strings)."""
+        """Return the view of a node type (a string) or an edge type (three strings)."""
         if isinstance(name, str):
             self.node_parts(name)
             return NodeView(self, name)
