@@ -1,4 +1,4 @@
-"""What every kind of graph answers about its edges: neighbours, degrees, arrays."""
+"""Queries that every kind of graph answers about its edges: neighbours, degrees, arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ids = NDArray[np.int64]
 _FOR_DGL = "DGL's loaders and samplers take aethergraph.dgl.GraphStorage(graph)"
 _FOR_GRAPHBOLT = "GraphBolt's samplers take aethergraph.dgl.graphbolt.SamplingGraph(graph)"
 
-#: What DGL looks for first in a graph that should have been wrapped, and the wrapper.
+#: The wrapper to name, by attributes that DGL reads first of a graph that was not wrapped.
 _WRAPPERS = {
     "device": _FOR_DGL,
     "idtype": _FOR_DGL,
@@ -39,10 +39,10 @@ _WRAPPERS = {
 
 
 class NoStrayAttributes:
-    """Refuses ``graph.y = labels``, which looks like PyG and would be lost.
+    """Base of graphs that refuses ``graph.y = labels``, which looks like PyG and would be lost.
 
-    A class says in ``_ATTACH`` where values go; subclasses of users may have what they like. What
-    DGL asks of its own graphs is refused with the name of the wrapper that has it.
+    ``_ATTACH`` of a class names the place for values. Subclasses that users write may have any
+    attributes. Reading an attribute of DGL's graphs raises an error that names the wrapper.
     """
 
     if not TYPE_CHECKING:  # a type checker would take every name to exist
@@ -64,33 +64,33 @@ class NoStrayAttributes:
 
 
 class Adjacency(NoStrayAttributes):
-    """Queries about edges from ``num_src`` nodes to ``num_dst`` nodes (the same ones in Graph)."""
+    """Queries about edges from ``num_src`` to ``num_dst`` nodes (in ``Graph`` the same nodes)."""
 
     def _edges(self) -> EdgeParts:
-        """The edges; an error if they were closed."""
+        """Return the edges; raise ClosedError if the graph was closed."""
         raise NotImplementedError
 
     def _label(self) -> str:
-        """What messages call them."""
+        """Return the name of this edge set, for error messages."""
         raise NotImplementedError
 
     def _guard(self) -> native.FileGuard | None:
-        """Watches the file that arrays are mapped from; None in memory."""
+        """Return the guard of the file that arrays are mapped from; None for arrays in memory."""
         raise NotImplementedError
 
     @property
     def num_src(self) -> int:
-        """Nodes that edges may start at."""
+        """Number of nodes that edges may start at."""
         return self._edges().num_src
 
     @property
     def num_dst(self) -> int:
-        """Nodes that edges may end at."""
+        """Number of nodes that edges may end at."""
         return self._edges().num_dst
 
     @property
     def layout(self) -> Layout:
-        """Which adjacency is stored: ``"csc"``, ``"csr"`` or ``"both"``."""
+        """Stored adjacency: ``"csc"``, ``"csr"`` or ``"both"``."""
         return self._edges().layout
 
     def _in_lists(self) -> Lists:
@@ -116,43 +116,47 @@ class Adjacency(NoStrayAttributes):
         return self._in_lists() if chosen == "csc" else self._out_lists()
 
     def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
-        """Number of in-edges of each of ``nodes`` (None: of every node), int64.
+        """Return the number of in-edges of each of ``nodes`` (None: of every node), int64.
 
         Raises:
-            LayoutError: layout is "csr"; OutOfRangeError: a node that does not exist.
+            LayoutError: layout is "csr".
+            OutOfRangeError: a node does not exist.
         """
         return _degrees(self._in_lists(), nodes, self._edges().num_dst)
 
     def out_degrees(self, nodes: ArrayLike | None = None) -> Ids:
-        """Number of out-edges of each of ``nodes`` (None: of every node), int64.
+        """Return the number of out-edges of each of ``nodes`` (None: of every node), int64.
 
         Raises:
-            LayoutError: layout is "csc"; OutOfRangeError: a node that does not exist.
+            LayoutError: layout is "csc".
+            OutOfRangeError: a node does not exist.
         """
         return _degrees(self._out_lists(), nodes, self._edges().num_src)
 
     def in_neighbors(self, node: int) -> Ids:
-        """Sources of the edges that end at ``node``, int64, in edge-id order.
+        """Return the sources of the edges that end at ``node``, int64, in edge-id order.
 
         Raises:
-            LayoutError: layout is "csr"; OutOfRangeError: the node does not exist.
+            LayoutError: layout is "csr".
+            OutOfRangeError: the node does not exist.
         """
         return self._in_lists().neighbors(as_node(node, self._edges().num_dst, "node"))
 
     def neighbors(self, node: int) -> Ids:
-        """Destinations of the edges that start at ``node``, int64, in their input order.
+        """Return the destinations of the edges that start at ``node``, int64, in input order.
 
         Raises:
-            LayoutError: layout is "csc"; OutOfRangeError: the node does not exist.
+            LayoutError: layout is "csc".
+            OutOfRangeError: the node does not exist.
         """
         return self._out_lists().neighbors(as_node(node, self._edges().num_src, "node"))
 
     def in_edges(self, node: int) -> Ids:
-        """Ids of the edges that end at ``node``: parallel to :meth:`in_neighbors`."""
+        """Return the ids of the edges that end at ``node``, parallel to :meth:`in_neighbors`."""
         return self._in_lists().edges(as_node(node, self._edges().num_dst, "node"))
 
     def out_edges(self, node: int) -> Ids:
-        """Ids of the edges that start at ``node``: parallel to :meth:`neighbors`."""
+        """Return the ids of the edges that start at ``node``, parallel to :meth:`neighbors`."""
         parts = self._edges()
         edges = self._out_lists().edges(as_node(node, parts.num_src, "node"))
         if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < parts.num_edges:
@@ -160,9 +164,9 @@ class Adjacency(NoStrayAttributes):
         return edges
 
     def has_edge(self, u: int, v: int) -> bool:
-        """Whether there is an edge from ``u`` to ``v``; works with every layout.
+        """Return whether there is an edge from ``u`` to ``v``; works with every layout.
 
-        Costs one pass over the shorter of the lists that are stored.
+        Costs one pass over the shorter one of the stored lists of ``u`` and ``v``.
         """
         parts = self._edges()
         source = as_node(u, parts.num_src, "u")
@@ -174,12 +178,12 @@ class Adjacency(NoStrayAttributes):
         return bool((into.neighbors(target) == source).any())
 
     def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
-        """Whether there is an edge from ``u[i]`` to ``v[i]``: bool [n]; works with every layout.
+        """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n]; any layout.
 
         Costs one pass over the list of every node in ``v`` (with layout "csr": in ``u``).
 
         Raises:
-            OutOfRangeError: a node that does not exist; names the side and the position.
+            OutOfRangeError: a node does not exist; names the argument and the position.
         """
         source, target = self._ends(u, v)
         found = np.zeros(len(source), bool)
@@ -187,10 +191,10 @@ class Adjacency(NoStrayAttributes):
         return found
 
     def edges_between(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
-        """Every edge from ``u[i]`` to ``v[i]``: ``(i, edge id)``, int64 [m] each, by ascending i.
+        """Return ``(i, edge id)`` of every edge from ``u[i]`` to ``v[i]``, int64 [m] each, by i.
 
-        There are as many for a pair as there are duplicates of the edge, none if it is missing.
-        Cost and errors are those of :meth:`has_edges`.
+        A pair occurs once for each duplicate of its edge, and not at all without an edge. Cost and
+        errors are those of :meth:`has_edges`.
         """
         return self._find(*self._ends(u, v))
 
@@ -207,13 +211,15 @@ class Adjacency(NoStrayAttributes):
         parts = self._edges()
         lists = parts.any_lists
         ends = (target, source) if lists is parts.csc else (source, target)
-        # How much will be read is not known before: with many pairs it may take a while.
+        # The work is not known in advance: lists of many pairs may take long to read.
         return native.run_long(
             lambda task: lists.topology.find(*ends, task), None, 1024 * len(source)
         )
 
     def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """``(indptr uint64 [num_dst + 1], indices uint32 or uint64 [num_edges])``, read-only.
+        """Return ``(indptr, indices)`` of the in-neighbours, read-only.
+
+        ``indptr`` is uint64 [num_dst + 1], ``indices`` uint32 or uint64 [num_edges].
 
         ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
         ids. The views keep the memory alive after :meth:`close`. Compressed ids are decoded into
@@ -223,15 +229,15 @@ class Adjacency(NoStrayAttributes):
         return lists.indptr, lists.indices
 
     def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
-        """``(indptr, indices, edge_ids)``, read-only, as in :meth:`csc` for out-neighbours.
+        """Return ``(indptr, indices, edge_ids)`` of the out-neighbours, read-only; see :meth:`csc`.
 
-        ``edge_ids`` is None when positions are edge ids (layout "csr").
+        ``edge_ids`` is None if positions are edge ids (layout "csr").
         """
         lists = self._out_lists()
         return lists.indptr, lists.indices, lists.edge_ids
 
     def edge_index(self) -> tuple[Ids, Ids]:
-        """``(src, dst)``, int64 [num_edges], by edge id."""
+        """Return ``(src, dst)`` by edge id, int64 [num_edges] each."""
         parts = self._edges()
         lists, count = parts.any_lists, parts.num_edges
         minor = lists.topology.ids(0, count, np.dtype(np.int64))
@@ -242,10 +248,10 @@ class Adjacency(NoStrayAttributes):
         return (minor, major) if parts.csc is not None else (major, minor)
 
     def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:
-        """``(src, dst)`` of some edges, by id: int64, as long as ``edges``.
+        """Return ``(src, dst)`` of the edges with ids ``edges``, int64 [len(edges)] each.
 
         Raises:
-            OutOfRangeError: an edge that does not exist; names its position.
+            OutOfRangeError: an edge does not exist; names its position.
         """
         ids = as_ids(edges, "edges")
         parts = self._edges()
@@ -260,15 +266,15 @@ class Adjacency(NoStrayAttributes):
 
     @property
     def compressed(self) -> bool:
-        """Whether the neighbours are stored in compressed blocks."""
+        """True if the neighbours are stored in compressed blocks."""
         return self._edges().any_lists.compressed
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
-        """The native handle that samplers use; keeps its memory alive by itself."""
+        """Return the native handle that samplers use; the handle keeps its memory alive."""
         return self._lists_of(layout).topology
 
     def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
-        """What weighted walks draw from: 8 bytes per edge, made once and kept with the graph.
+        """Return the alias table of weighted walks: 8 bytes per edge, built once per graph.
 
         Raises:
             InvalidArgumentError: the graph has no edge weights.
@@ -285,7 +291,9 @@ class Adjacency(NoStrayAttributes):
         return weights
 
     def weight_sums(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeSums:
-        """What samplers draw from long lists by: a byte per 4 edges, made once, kept here.
+        """Return prefix sums of weights for draws from long lists, built once per graph.
+
+        They take 0.25 byte per edge.
 
         Raises:
             InvalidArgumentError: the graph has no edge weights, or one that is negative or not
@@ -295,14 +303,14 @@ class Adjacency(NoStrayAttributes):
         return lists.sums(self._own_weights(), self._guard())
 
     def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
-        """What node2vec walks look up edges in: one id per edge, made once, kept with the graph."""
+        """Return the table in which node2vec walks look up edges: one id per edge, built once."""
         return self._lists_of(layout).members()
 
     # ---- values by edge and node ---------------------------------------------------------
 
     @property
     def edge_order(self) -> NDArray[Any] | None:
-        """Input row of each edge id (uint32 or uint64, read-only) if it was kept."""
+        """Input row of each edge id (uint32 or uint64, read-only); None if it was not kept."""
         return self._edges().edge_order
 
     @property
@@ -322,11 +330,11 @@ class Adjacency(NoStrayAttributes):
 
     @property
     def sorted_by(self) -> set[str]:
-        """Which of ``edge_time`` and ``node_time`` all lists are known to be sorted by."""
+        """Those of ``"edge_time"`` and ``"node_time"`` that all lists are known to be sorted by."""
         return self._edges().sorted_by
 
 
-#: Items that numpy works on at a time: Ctrl-C is noticed between two calls of numpy.
+#: Items per numpy call; Ctrl-C is noticed between two calls.
 _STRETCH = 1 << 20
 
 
@@ -336,7 +344,7 @@ def _stretches(count: int) -> Iterator[slice]:
 
 
 def _repeat(times: Ids, total: int) -> Ids:
-    """Return every index of ``times`` as often as its value there; ``total`` is their sum."""
+    """Repeat every index ``i`` of ``times`` ``times[i]`` times; ``total`` is the sum."""
     out = empty(total, np.int64, f"{total} edges")
     end = 0
     for some in _stretches(len(times)):

@@ -1,15 +1,15 @@
-"""Adjacency that stays in its file: who reads it, and what its memory budget goes to.
+"""Adjacency that stays in its file: the reader of the file and its memory budget.
 
-budget  | index | kept pages | columns | windows |     samples at once       |
-          |       |            |         |         how many, says sampling/groups.py
+budget  | index | kept pages | columns | windows |      samples in progress       |
+          |       |            |         |         sampling/groups.py chooses how many
           |       |            |         four buffers that pages are read into
-          |       |            weights, times and other short rows, held whole if there is room
-          |       of lists, those that single samples use most
-          offsets of all lists, and of blocks of compressed ids: themselves compressed
+          |       |            weights, times and other short rows, loaded whole if there is room
+          |       pages of the lists that single samples use most
+          compressed offsets of all lists, and of the blocks of compressed ids
 
-It is one pool. A column is given room when it is first used: what pages of lists may come to take
-and the least that sampling needs stay free, all else is there for columns. From then on groups of
-samples become smaller by it; until they have, the column is read by page.
+The budget is one pool. A column is given room on its first use: everything but the most that kept
+pages of lists may grow to and the least that sampling needs is available to columns. From then on
+groups of samples become smaller by the column's size. Until they have, the column is read by page.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["Paging"]
 DEFAULT_BUDGET = 1 << 30
 _WINDOWS = 4
 _WINDOW_LEAST, _WINDOW_MOST = 256 << 10, 2 << 20
-#: What sampling at all takes besides.
+#: Least bytes for samples in progress.
 _SAMPLES_LEAST = 16 << 20
-#: What sorting the positions of a gather takes, and the part of the budget that is.
+#: Bytes for sorting the positions of a gather: least, most, and the divisor of the budget.
 _SPANS_LEAST, _SPANS_MOST, _SPANS_PART = 1 << 20, 16 << 20, 32
-#: Pages that are kept need so much besides.
+#: Bytes of a page, and bytes of bookkeeping for each kept page.
 _PAGE, _PAGE_EXTRA = 4096, 8
 _HEAD = 4096
 
@@ -49,8 +49,8 @@ class Paging:
 
     Args:
         file: the mapped file.
-        budget: bytes for the lists and for sampling from them; None: 1 GiB, or half of the memory
-            that is available if that is less.
+        budget: bytes for the lists and for sampling from them. None: 1 GiB, or half of the
+            available memory if that is less.
     """
 
     def __init__(self, file: native.NativeFile, budget: int | str | None) -> None:
@@ -60,23 +60,23 @@ class Paging:
             budget = min(DEFAULT_BUDGET, available_memory() // 2)
         self.budget = parse_size(budget)
         self._file = file.array(0, (file.size,), np.dtype(np.uint8))
-        # Columns know this object, and nobody who has files open may be in a cycle.
+        # Weak: columns refer to this object, and owners of open files must not be in a cycle.
         self._columns: WeakValueDictionary[int, ValueColumn] = WeakValueDictionary()
-        # Only tried: who does not get it reads by page. A child may be forked with it locked.
+        # Only tried, never waited for (hold()): a child may be forked while the lock is taken.
         self._loading = threading.Lock()
         self._staging = deque[native.NativeStaging]()  # append and pop are atomic
         self.index_bytes = 0
         self._list_pages = 0
         self._topologies = list[native.NativeTopology]()
-        #: What groups of samples hold, of all samplers of the graph.
+        #: Bytes that groups of samples hold, over all samplers of the graph.
         self.groups = Holdings()
-        #: What loaders hold of completed samples whose values are read together.
+        #: Bytes that loaders hold of completed samples whose values are read together.
         self.ahead = Holdings()
         self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
         self.window_bytes -= self.window_bytes % 4096
 
     def _check_same(self, file: native.NativeFile) -> None:
-        """The path may lead to another file by now; header and section table tell."""
+        """Raise if the path leads to another file by now; compare header and section table."""
         size = min(_HEAD, file.size)
         head = self.reader.read([0], size)
         if (
@@ -93,9 +93,9 @@ class Paging:
         offsets: Sequence[int],
         task: native.Task | None = None,
     ) -> native.NativeTopology:
-        """Lists whose indptr and indices lie at ``offsets`` of the file.
+        """Open the lists whose indptr and indices lie at ``offsets`` of the file.
 
-        Of compressed ids: their indptr, blocks and index.
+        For compressed ids, ``offsets`` are the places of indptr, blocks and block index.
         """
         place = native.Place(self.reader, *offsets)
         topology = native.NativeTopology.paged(arrays, num_minor, guard, place, task)
@@ -105,7 +105,7 @@ class Paging:
         return topology
 
     def offset_of(self, array: NDArray[Any]) -> int | None:
-        """Where in the file a mapped array lies; None: it is no part of the mapping."""
+        """Return the offset of a mapped array in the file; None if it is not in the mapping."""
         if array.nbytes == 0 or not array.flags.c_contiguous:
             return None
         offset = native.address_of(array) - native.address_of(self._file)
@@ -114,11 +114,14 @@ class Paging:
     def values_of(
         self, array: NDArray[Any], ids_of: native.NativeTopology | None = None
     ) -> native.NativeValues | None:
-        """A mapped vector of numbers, for samplers to read from the file; None as above.
+        """Wrap a mapped vector of numbers for samplers to read from the file.
 
         Args:
             array: the vector.
-            ids_of: the lists whose ids it has.
+            ids_of: the lists whose ids the vector holds; None for a column of values.
+
+        Returns:
+            None if the vector is not part of the mapping or cannot be read this way.
         """
         offset = self.offset_of(array)
         if offset is None or array.ndim != 1 or array.itemsize not in (4, 8) or offset % 64:
@@ -129,7 +132,7 @@ class Paging:
         return native.NativeValues(self.reader, offset, len(array), array.itemsize, ids_of)
 
     def held(self, array: NDArray[Any]) -> NDArray[Any] | None:
-        """A mapped column in memory, read now if it was not; None if there is no room for it."""
+        """Return a mapped column in memory, read now if needed; None if there is no room for it."""
         column = self.column_of(array)
         return None if column is None else column.hold()
 
@@ -139,12 +142,15 @@ class Paging:
         code: int | None = None,
         edges_of: native.NativeTopology | None = None,
     ) -> ValueColumn | None:
-        """The short rows of a mapped array, to be gathered past the page cache; None as above.
+        """Return the short rows of a mapped array, to be gathered past the page cache.
 
         Args:
             array: the rows.
-            code: of their dtype, where it is not that of the array.
-            edges_of: the lists whose edges the rows are of.
+            code: dtype code of the rows, if it is not that of the array.
+            edges_of: the lists whose edges the rows belong to.
+
+        Returns:
+            None if the array is not part of the mapping, or its rows are not short.
         """
         offset = self.offset_of(array)
         if offset is None or offset % 64 or not ValueColumn.takes(array):
@@ -160,7 +166,7 @@ class Paging:
     # ---- memory of columns -----------------------------------------------------------------
 
     def hold(self, column: ValueColumn) -> None:
-        """Load ``column`` if there is room for it, and nobody loads one at this moment."""
+        """Load ``column`` if there is room and no other column is being loaded at this moment."""
         if column.is_refused or not self._loading.acquire(blocking=False):
             return
         try:
@@ -172,7 +178,7 @@ class Paging:
             self._loading.release()
 
     def _give_room(self, column: ValueColumn) -> None:
-        """Room for all of ``column``, or if that is too much, for some pages of it."""
+        """Reserve room for all of ``column``, or if that is too much, for some of its pages."""
         room = (
             self._sampling_bytes - self._most_kept - max(_SAMPLES_LEAST, self._sampling_bytes // 8)
         )
@@ -184,7 +190,7 @@ class Paging:
 
     @contextmanager
     def staging(self) -> Iterator[native.NativeStaging]:
-        """Lend memory to gather values with."""
+        """Lend a workspace for gathering values."""
         try:
             staging = self._staging.pop()
         except IndexError:
@@ -197,13 +203,13 @@ class Paging:
 
     @property
     def value_bytes(self) -> int:
-        """What columns take, and gathering from them."""
+        """Bytes of the columns and of the workspaces that gather from them."""
         columns = sum(column.memory for column in self._live)
         return columns + sum(staging.counts().memory for staging in list(self._staging))
 
     @property
     def _promised(self) -> int:
-        """What columns that are not loaded yet will take."""
+        """Bytes reserved for columns that are not loaded yet."""
         waiting = (c for c in self._live if not c.is_refused and c.held is None)
         return sum(column.room or 0 for column in waiting)
 
@@ -217,19 +223,19 @@ class Paging:
 
     @property
     def _most_kept(self) -> int:
-        """What pages of lists may come to take."""
+        """Bytes that kept pages of lists may grow to."""
         return min(self._list_pages * (_PAGE + _PAGE_EXTRA), max(0, self._sampling_bytes // 2))
 
     @property
     def _unused(self) -> int:
-        """What nobody has at this moment."""
+        """Bytes of the budget that are free at this moment."""
         taken = self.kept_bytes + self.value_bytes + self.groups.total + self.ahead.total
         return self._sampling_bytes - taken
 
     # ---- memory of lists and samples -------------------------------------------------------
 
     def keep_pages(self) -> None:
-        """Call when all lists are open: each may keep pages, by its share of the edges."""
+        """Let each topology keep pages, by its share of the edges. Call when all lists are open."""
         room = max(0, self._sampling_bytes // 2)
         edges = sum(topology.num_edges for topology in self._topologies)
         for topology in self._topologies:
@@ -237,20 +243,20 @@ class Paging:
 
     @property
     def kept_bytes(self) -> int:
-        """What the pages take that are kept by now."""
+        """Bytes of the pages kept so far."""
         return sum(topology.kept for topology in self._topologies)
 
     def sample_room_of(self, shares: int) -> int:
-        """What each of so many groups has for samples, which are read into buffers of its own.
+        """Return the bytes for samples of one of ``shares`` groups, net of its read windows.
 
-        Where more are at work already, the shares are as many as those and one more.
+        If more groups are at work, the budget is divided by their number plus one instead.
         """
         share = self._group_bytes // max(shares, self.groups.num_at_work + 1)
         return max(0, share - _WINDOWS * self.window_bytes)
 
     @property
     def sample_room_left(self) -> int:
-        """What one more group has for samples, beside what all of them hold."""
+        """Bytes for samples of one more group, beside those that all groups hold now."""
         return max(0, self._group_bytes - self.groups.total - _WINDOWS * self.window_bytes)
 
     @property
@@ -259,10 +265,10 @@ class Paging:
         return self.budget - self.index_bytes - others
 
     def check_budget(self) -> None:
-        """Call when all lists are open.
+        """Raise if the budget cannot hold the index and the least buffers. Call after all open().
 
         Raises:
-            InvalidArgumentError: the budget is too small; the message has the least.
+            InvalidArgumentError: the budget is too small; the message names the minimum.
         """
         least = self.index_bytes + _WINDOWS * _WINDOW_LEAST + _SAMPLES_LEAST
         if self.budget < least:
@@ -274,7 +280,7 @@ class Paging:
             )
 
     def stats(self) -> dict[str, Any]:
-        """Where the budget goes, and what was read."""
+        """Return the use of the budget and the counts of reads."""
         reads = self.reader.stats()
         return {
             "tier": self.reader.tier,

@@ -1,4 +1,4 @@
-"""What a graph is made of, and how it is built from an edge list. ``Graph`` is the face of it."""
+"""Stored parts of a graph, and how they are built from an edge list. ``Graph`` wraps them."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ __all__ = [
 ]
 
 Ids = NDArray[np.int64]
-#: indptr, ids and edge ids (None: positions are edge ids) of one direction.
+#: (indptr, ids, edge ids) of one direction; edge ids are None if positions are edge ids.
 RawLists = tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None]
 
 
-#: With more nodes than this times the edges, ids are likely to be no numbers of nodes.
+#: More nodes than this times the edges suggest that ids are not numbered 0 .. num_nodes - 1.
 _SPARSE = 64
 
 
 class AttributeTable(MutableMapping[str, FeatureStore]):
     """Named attributes of nodes or edges: ``graph.node_attrs["y"] = labels``.
 
-    Assigning an array wraps it in a :class:`FeatureStore`; its number of rows is checked.
+    Assigning an array wraps it in a :class:`FeatureStore`. The number of rows is checked.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
         self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
 
     def replaced(self, stores: Mapping[str, FeatureStore]) -> AttributeTable:
-        """Return a table of these stores, in which rows of the graph's file stay the graph's own.
+        """Return a table of ``stores``, but keep own stores of rows of the graph's file.
 
-        A graph that reads its lists from the file reads short rows with them, within one budget;
-        a store that comes out of a pickle would read them beside it.
+        A graph that reads its lists from the file reads short rows together with them, within one
+        budget. A store that comes out of a pickle would read the same rows outside that budget.
         """
         own = self._stores
         kept = {
@@ -105,7 +105,7 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
 
 
 def _check_name(name: Any, kind: Owner) -> None:
-    """Names go into the file as UTF-8."""
+    """Raise unless ``name`` is a non-empty string that UTF-8, the encoding in the file, has."""
     if not is_name(name):
         raise InvalidArgumentError(
             f"the name of a {kind} attribute must be a non-empty string of characters that UTF-8 "
@@ -116,8 +116,7 @@ def _check_name(name: Any, kind: Owner) -> None:
 class Lists:
     """One direction of the adjacency: the native topology and its arrays, read-only.
 
-    Also keeps the tables that random walks and weighted samplers draw from, made when they are
-    first asked for.
+    Caches the tables that random walks and weighted samplers draw from; each is built on first use.
     """
 
     __slots__ = ("_alias", "_members", "_sums", "edge_ids", "ids", "indptr", "topology")
@@ -142,7 +141,7 @@ class Lists:
         self._sums: native.NativeSums | None = None
 
     def alias(self, weights: NDArray[Any], guard: native.FileGuard | None) -> NDArray[np.uint64]:
-        """Table for draws by weight; ``weights`` (by edge id) must be the same in every call."""
+        """Return the alias table of ``weights`` (by edge id), which must be equal in all calls."""
         if self._alias is None:
             self._alias = native.run_long(
                 lambda task: native.build_alias(self.topology, weights, guard, task),
@@ -152,13 +151,13 @@ class Lists:
         return self._alias
 
     def sums(self, weights: NDArray[Any], guard: native.FileGuard | None) -> native.NativeSums:
-        """Sums of weights, for samplers; ``weights`` must be the same in every call."""
+        """Return the sums of ``weights`` (by edge id), which must be equal in all calls."""
         if self._sums is None:
             self._sums = sum_weights(self.topology, weights, guard)
         return self._sums
 
     def members(self) -> NDArray[Any]:
-        """Table that tells whether an edge exists."""
+        """Return the table that answers whether an edge exists."""
         if self._members is None:
             self._members = native.run_long(
                 lambda task: native.build_members(self.topology, task),
@@ -169,17 +168,17 @@ class Lists:
 
     @property
     def raw(self) -> RawLists:
-        """The arrays, compressed if they are."""
+        """``(indptr, ids, edge_ids)`` as stored; ids may be compressed."""
         return self.indptr, self.ids, self.edge_ids
 
     @property
     def compressed(self) -> bool:
-        """Whether the ids are compressed."""
+        """True if the ids are compressed."""
         return isinstance(self.ids, native.CompressedIds)
 
     @property
     def indices(self) -> NDArray[Any]:
-        """The ids of all lists, read-only; decoded anew each time if they are compressed."""
+        """Ids of all lists, read-only. Compressed ids are decoded anew on every access."""
         if not isinstance(self.ids, native.CompressedIds):
             return self.ids
         count, dtype = len(self.ids), self.ids.dtype
@@ -189,15 +188,15 @@ class Lists:
         return read_only(decoded)
 
     def length(self, node: int) -> int:
-        """Length of the list of ``node``."""
+        """Return the length of the list of ``node``."""
         return int(self.topology.degrees(np.array([node], np.int64))[0])
 
     def neighbors(self, node: int) -> Ids:
-        """The list of ``node``."""
+        """Return the neighbours in the list of ``node``, int64."""
         return self.topology.neighbors(np.array([node], np.int64))[0]
 
     def edges(self, node: int) -> Ids:
-        """The edge ids of the list of ``node``."""
+        """Return the edge ids of the list of ``node``, int64."""
         edges = self.topology.neighbors(np.array([node], np.int64), with_edges=True)[1]
         assert edges is not None
         return edges
@@ -206,7 +205,7 @@ class Lists:
 def sum_weights(
     topology: native.NativeTopology, weights: NDArray[Any], guard: native.FileGuard | None
 ) -> native.NativeSums:
-    """Sums of ``weights`` (by edge id) over the lists of ``topology``."""
+    """Return the sums of ``weights`` (by edge id) over the lists of ``topology``."""
     return native.run_long(
         lambda task: native.NativeSums(topology, weights, guard, task), None, weights.nbytes
     )
@@ -214,11 +213,11 @@ def sum_weights(
 
 @dataclass
 class NodeParts:
-    """Everything there is about the nodes of one type; optional parts are None."""
+    """All data of the nodes of one type. Optional parts are None."""
 
     num_nodes: int
     node_time: NDArray[Any] | None = field(default=None, kw_only=True)
-    #: Of ``node_time`` (of an edge type: of ``edge_time``); None if it holds plain numbers.
+    #: Unit of ``node_time`` (of an edge type: of ``edge_time``); None if times are plain numbers.
     time_unit: str | None = field(default=None, kw_only=True)
     node_attrs: AttributeTable = field(init=False)
     _node_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)
@@ -227,28 +226,28 @@ class NodeParts:
         self.node_attrs = AttributeTable("node", self.num_nodes)
 
     def set_node_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all attributes; other parts that share the table of before keep it."""
+        """Replace all attributes. Parts that share the previous table keep it unchanged."""
         self.node_attrs = self.node_attrs.replaced(stores)
 
     def pack_nodes(self) -> tuple[Any, ...]:
-        """All but the attributes, for a pickle."""
+        """Return everything but the attributes, for a pickle."""
         return self.node_time, self.time_unit
 
     def unpack_nodes(self, state: tuple[Any, ...]) -> None:
-        """What :meth:`pack_nodes` gave."""
+        """Restore the state that :meth:`pack_nodes` returned."""
         times, self.time_unit = state
         self.node_time = None if times is None else read_only(times)
 
     def node_values(
         self, guard: native.FileGuard | None, paging: Paging | None
     ) -> dict[str, FeatureStore]:
-        """``node_time`` as a store to gather from."""
+        """Return ``node_time``, if there is one, as a store to gather from."""
         return _value_stores({"node_time": self.node_time}, self._node_columns, guard, paging)
 
 
 @dataclass
 class EdgeParts:
-    """Everything there is about the edges of one type; optional parts are None."""
+    """All data of the edges of one type. Optional parts are None."""
 
     num_src: int
     num_dst: int
@@ -260,7 +259,7 @@ class EdgeParts:
     edge_time: NDArray[Any] | None = None
     time_unit: str | None = None
     edge_attrs: AttributeTable = field(init=False)
-    #: Own times that all lists are known to be sorted by.
+    #: ``"edge_time"``, ``"node_time"``: times that every list is known to be sorted by.
     sorted_by: set[str] = field(init=False, default_factory=set)
     _edge_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)
 
@@ -268,17 +267,17 @@ class EdgeParts:
         self.edge_attrs = AttributeTable("edge", self.num_edges)
 
     def set_edge_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
-        """Replace all attributes; other parts that share the table of before keep it."""
+        """Replace all attributes. Parts that share the previous table keep it unchanged."""
         self.edge_attrs = self.edge_attrs.replaced(stores)
 
     def pack_edges(self) -> tuple[Any, ...]:
-        """All but the attributes, for a pickle."""
+        """Return everything but the attributes, for a pickle."""
         lists = tuple(None if part is None else part.raw for part in (self.csc, self.csr))
         values = self.edge_order, self.edge_weight, self.edge_time
         return *lists, *values, self.sorted_by, self.time_unit
 
     def unpack_edges(self, state: tuple[Any, ...]) -> None:
-        """What :meth:`pack_edges` gave."""
+        """Restore the state that :meth:`pack_edges` returned."""
         csc, csr, *values, self.sorted_by, self.time_unit = state
         self.csc = None if csc is None else Lists(csc, self.num_src, None)
         self.csr = None if csr is None else Lists(csr, self.num_dst, None)
@@ -288,34 +287,34 @@ class EdgeParts:
 
     @property
     def layout(self) -> Literal["csc", "csr", "both"]:
-        """``"csc"``, ``"csr"`` or ``"both"``."""
+        """Stored directions: ``"csc"``, ``"csr"`` or ``"both"``."""
         if self.csc is None:
             return "csr"
         return "csc" if self.csr is None else "both"
 
     @property
     def any_lists(self) -> Lists:
-        """The lists whose positions are edge ids: CSC if it is there."""
+        """Lists whose positions are edge ids: CSC if stored, else CSR."""
         lists = self.csc or self.csr
         assert lists is not None
         return lists
 
     @property
     def adjacency_bytes(self) -> int:
-        """Bytes of all lists, as they are stored."""
+        """Bytes of all lists, in their stored form."""
         arrays = [a for part in (self.csc, self.csr) if part is not None for a in part.raw]
         return sum(a.nbytes for a in arrays if a is not None)
 
     def edge_values(
         self, guard: native.FileGuard | None, paging: Paging | None
     ) -> dict[str, FeatureStore]:
-        """``edge_weight`` and ``edge_time`` as stores to gather from."""
+        """Return ``edge_weight`` and ``edge_time``, if there are any, as stores to gather from."""
         named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
         return _value_stores(named, self._edge_columns, guard, paging, self.any_lists.topology)
 
 
 class GraphParts(NodeParts, EdgeParts):
-    """Both, of a graph with one type of nodes and one of edges."""
+    """All data of a graph with one node type and one edge type."""
 
     def __init__(self, num_nodes: int, num_edges: int) -> None:
         NodeParts.__init__(self, num_nodes)
@@ -331,19 +330,19 @@ def _value_stores(
     paging: Paging | None,
     edges_of: native.NativeTopology | None = None,
 ) -> dict[str, FeatureStore]:
-    """Stores over mapped arrays; where there is ``paging``, it reads what is gathered."""
+    """Wrap mapped arrays as stores; ``paging``, if given, reads the gathered rows."""
     found = {}
     for name, array in named.items():
         if array is not None:
             column = None if paging is None else paging.column_of(array, edges_of=edges_of)
             if column is not None:
-                columns[name] = column  # which the graph keeps, with what it holds
+                columns[name] = column  # the graph keeps the column, and the rows loaded in it
             found[name] = FeatureStore.from_mapped(array, guard, column)
     return found
 
 
 def name_id(error: OutOfRangeError, name: str, count: int, what: str = "nodes") -> OutOfRangeError:
-    """A native range error, told with the argument's name, position and value."""
+    """Return a native range error with the argument's name, position and value in its message."""
     if error.position is None:
         return error
     message = f"{name}[{error.position}] = {error.value} is {describe_range(count, what)}"
@@ -351,10 +350,10 @@ def name_id(error: OutOfRangeError, name: str, count: int, what: str = "nodes") 
 
 
 def check_ids(ids: Ids, count: int, name: str, what: str = "nodes") -> None:
-    """Check that ids, of nodes or of ``what``, are in ``0 .. count - 1``.
+    """Raise unless all ids (of nodes, or of ``what``) are in ``0 .. count - 1``.
 
     Raises:
-        OutOfRangeError: names the first that is not, and its position.
+        OutOfRangeError: an id is out of range; names the first one and its position.
     """
     low, high = native.id_bounds(ids)
     if len(ids) and (low < 0 or high >= count):
@@ -366,7 +365,7 @@ def check_ids(ids: Ids, count: int, name: str, what: str = "nodes") -> None:
 
 
 def infer_num_nodes(named: Mapping[str, Ids]) -> int:
-    """The largest id + 1 of all these vectors."""
+    """Return the largest id + 1 over all vectors; raise OutOfRangeError for a negative id."""
     largest = -1
     for name, ids in named.items():
         low, high = native.id_bounds(ids)
@@ -389,9 +388,9 @@ class EdgeInput:
     time: NDArray[Any] | None = None
     time_unit: str | None = None
     attrs: dict[str, FeatureStore] = field(default_factory=dict)
-    #: Input row of each edge, once they have been put into another order.
+    #: Input row of each edge after the edges were reordered; None before.
     rank: NDArray[np.int64] | None = None
-    #: Whether each list is to be in order of id.
+    #: True if each list is to be sorted by id.
     sort_neighbors: bool = False
 
     def read_values(
@@ -400,7 +399,7 @@ class EdgeInput:
         time: ArrayLike | None,
         attrs: Mapping[str, ArrayLike] | None,
     ) -> None:
-        """Check the values that come with the edges."""
+        """Check and store the weights, times and attributes of the edges."""
         edges = len(self.source)
         if weight is not None:
             self.weight = as_float_values(weight, edges, "edge_weight", "num_edges")
@@ -416,7 +415,7 @@ class EdgeInput:
             self.attrs[name] = attribute_store(value, edges, f"edge_attrs[{name!r}]", "num_edges")
 
     def sort_by_time(self, node_time: NDArray[Any] | None, num_src: int, num_dst: int) -> None:
-        """Put the edges into the order of their times, or of those of their sources."""
+        """Sort the edges by their own times, else by the times of their sources."""
         if self.time is None and node_time is None:
             return
         if self.sort_neighbors:
@@ -433,7 +432,7 @@ class EdgeInput:
         self.source, self.target = self.source[self.rank], self.target[self.rank]
 
     def sort_by_id(self, layout: str, parts: EdgeParts, task: native.Task | None) -> None:
-        """Put the edges into an order that leaves every list in order of id."""
+        """Reorder the edges so that every list is sorted by id."""
         for by_source in (False, True):
             if layout == ("csr" if by_source else "csc"):
                 continue
@@ -450,7 +449,7 @@ class EdgeInput:
             raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count)
 
     def _why_so_many(self, count: int) -> str:
-        """Return where so many nodes come from, and what to do about it."""
+        """Explain which id asks for ``count`` nodes, and what to do about it."""
         named = [("src", self.source), ("dst", self.target)]
         name, ids = max(named, key=lambda pair: int(pair[1].max(initial=-1)))
         at = int(ids.argmax()) if len(ids) else -1
@@ -465,13 +464,13 @@ class EdgeInput:
 
     @property
     def carries(self) -> bool:
-        """Whether values have to follow the edges into their new order."""
+        """True if values have to follow the edges into their new order."""
         return self.weight is not None or self.time is not None or bool(self.attrs)
 
     def sort(
         self, by_source: bool, parts: EdgeParts, with_order: bool, task: native.Task | None
     ) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
-        """Group by target (or source): indptr, indices, and the input row at each position."""
+        """Group by target (or source): return indptr, indices, and the input row by position."""
         ends = [(self.target, parts.num_dst), (self.source, parts.num_src)]
         (major, num_major), (minor, num_minor) = ends[::-1] if by_source else ends
         try:
@@ -495,13 +494,13 @@ class EdgeInput:
 
 
 def read_node_time(parts: NodeParts, node_time: ArrayLike) -> None:
-    """Give the nodes their times, checked, as a copy of our own."""
+    """Check the times of the nodes and store a copy."""
     times, parts.time_unit = as_times(node_time, parts.num_nodes, "node_time", "num_nodes")
     parts.node_time = read_only(times.copy())
 
 
 def share_unit(nodes: Mapping[Any, NodeParts], edges: Mapping[Any, EdgeInput]) -> None:
-    """Bring the times of all types to one unit; a seed's time is compared with all of them.
+    """Convert the times of all types to one unit, since a seed's time is compared with all.
 
     Raises:
         InvalidArgumentError: see :func:`to_one_unit`.
@@ -529,7 +528,7 @@ def _of_type(name: str, kind: Any) -> str:
 def build_edges(
     parts: EdgeParts, edges: EdgeInput, layout: str, keep_order: bool, task: native.Task | None
 ) -> None:
-    """Sort the edges into ``parts`` and carry their values along."""
+    """Build the lists of ``parts`` and put the values of the edges into edge-id order."""
     if edges.sort_neighbors:
         edges.sort_by_id(layout, parts, task)
     want_order = keep_order or edges.carries or layout == "both"
@@ -574,7 +573,7 @@ def _take(store: FeatureStore, order: NDArray[Any], task: native.Task | None) ->
 def _edge_ids_at(
     order: NDArray[Any], rows: NDArray[Any], task: native.Task | None
 ) -> NDArray[Any]:  # fmt: skip
-    """Edge id by CSR position: ``rows`` are input rows, ``order`` the input row by edge id."""
+    """Return edge ids by CSR position, from input rows by CSR position and by edge id."""
     edge_of_row = empty(len(order), order.dtype, f"{len(order)} edge ids")
     edge_of_row[order] = np.arange(len(order), dtype=order.dtype)
     return _take(FeatureStore.from_array(edge_of_row), rows, task)
