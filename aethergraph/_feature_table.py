@@ -1,4 +1,4 @@
-"""RowTable: rows by id, wherever they are."""
+"""RowTable: rows by id, in memory, mapped or read from a file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from aethergraph.errors import (
 
 __all__ = ["NativeTable", "RowTable"]
 
-#: Rows in memory or mapped; of a file, through a cache; or of a graph file, within its budget.
+#: Rows in memory or mapped; rows of a file behind a cache; or short rows of a graph file.
 NativeTable: TypeAlias = native.NativeRows | native.FileRows | ValueColumn
 
 
 class RowTable:
-    """What a :class:`FeatureStore` answers about its rows; it says where they are."""
+    """Queries that a :class:`FeatureStore` answers about its rows; the store places the rows."""
 
     _rows: NativeTable | None
     _array: NDArray[Any] | None
@@ -39,16 +39,16 @@ class RowTable:
     _num_rows: int
     _dtype: np.dtype[Any]
 
-    # ---- what it is ----------------------------------------------------------------------
+    # ---- properties ----------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(num_rows, ...)``."""
+        """Shape of all rows: ``(num_rows, ...)``."""
         return (self._num_rows, *self._row_shape)
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions, the rows included."""
+        """Number of dimensions, including that of the rows."""
         return 1 + len(self._row_shape)
 
     @property
@@ -63,12 +63,12 @@ class RowTable:
 
     @property
     def dtype(self) -> np.dtype[Any] | str:
-        """The numpy dtype, or the string ``"bfloat16"``."""
+        """Numpy dtype of the rows, or the string ``"bfloat16"``."""
         return "bfloat16" if self._code == native.BFLOAT16 else self._dtype
 
     @property
     def dtype_name(self) -> str:
-        """Name of the dtype, always a string."""
+        """Name of the dtype, a string also for bfloat16."""
         return native.DTYPE_NAMES[self._code]
 
     @property
@@ -78,19 +78,20 @@ class RowTable:
 
     @property
     def array_dtype(self) -> np.dtype[Any]:
-        """The numpy dtype that rows come as: uint16 for bfloat16."""
+        """Numpy dtype of gathered rows: uint16 for bfloat16."""
         return self._dtype
 
     @property
     def array(self) -> NDArray[Any]:
         """All rows as a read-only view (bfloat16 as uint16).
 
-        The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If
-        the file is made shorter while it is mapped, the view reads zeros there; ``gather`` reports
-        that as FileChangedError.
+        The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If the
+        file is made shorter while it is mapped, the view reads zeros there; ``gather`` raises
+        FileChangedError instead.
 
         Raises:
-            UnsupportedError: the rows are read with ``storage="uring"``, so there is no array.
+            UnsupportedError: the rows are read with ``storage="uring"`` or converted when they are
+                gathered, so there is no array.
         """
         self.native_rows()
         if self._converts:
@@ -118,7 +119,7 @@ class RowTable:
 
     @property
     def _converts(self) -> bool:
-        """Whether rows are stored in another dtype than they are gathered in."""
+        """True if rows are stored in another dtype than they are gathered in."""
         return self.native_rows().code != self._code
 
     @property
@@ -127,23 +128,23 @@ class RowTable:
         return self._code
 
     def native_rows(self) -> NativeTable:
-        """The native handle; raises ClosedError after :meth:`close`."""
+        """Return the native handle; raise ClosedError after :meth:`close`."""
         if self._rows is None:
             raise ClosedError(f"{self!r} was closed")
         return self._rows
 
     def paged_column(self) -> ValueColumn | None:
-        """The column, if these are rows of a graph file that its budget has no room for.
+        """Return the column, if these are rows of a graph file that its budget has no room for.
 
-        Gathers that are known ahead read them together. Where there is room, they are loaded by
-        this call.
+        Gathers that are known ahead read such rows together. If there is room, this call loads the
+        column.
         """
         rows = self._rows
         return rows if isinstance(rows, ValueColumn) and rows.hold() is None else None
 
     @property
     def has_cache(self) -> bool:
-        """Whether rows are read through a cache of their own, which plans decide over."""
+        """True if rows are read through a cache of their own, which a plan can manage."""
         return isinstance(self._rows, native.FileRows)
 
     # ---- rows ----------------------------------------------------------------------------
@@ -154,11 +155,11 @@ class RowTable:
         out: NDArray[Any] | None = None,
         dtype: DTypeLike | str | None = None,
     ) -> NDArray[Any]:
-        """Rows of ``ids``, in that order, duplicates kept.
+        """Return the rows of ``ids``, in that order, duplicates kept.
 
         Args:
             ids: integer vector [n] of row numbers.
-            out: where to put the rows: C-contiguous, writable, shape ``(n, *shape[1:])``.
+            out: destination of the rows: C-contiguous, writable, shape ``(n, *shape[1:])``.
             dtype: widen on the way: float16, bfloat16 -> float32, float64; float32 -> float64;
                 integers -> wider integers and floats. Default: the dtype of ``out``, else the
                 stored one (bfloat16 as uint16).
@@ -167,8 +168,9 @@ class RowTable:
             ``out``, or a new array ``(n, *shape[1:])``.
 
         Raises:
-            OutOfRangeError: names the first row number that does not exist, and its position.
-            InvalidArgumentError: ``out`` does not fit; UnsupportedError: a narrowing ``dtype``.
+            OutOfRangeError: a row does not exist; names the first one and its position.
+            InvalidArgumentError: ``out`` does not fit.
+            UnsupportedError: ``dtype`` is narrower than the stored one.
             FileChangedError: the file was made shorter, or written to.
             StorageError: a read of ``storage="uring"`` failed.
         """
@@ -195,7 +197,7 @@ class RowTable:
         out: NDArray[Any] | None,
         dtype: DTypeLike | str | None,
     ) -> tuple[NDArray[Any], int]:
-        """Where ``count`` rows go, and the code of their dtype there."""
+        """Return the destination of ``count`` rows and its dtype code."""
         if out is not None:
             return out, self._check_out(out, count, dtype)
         if dtype is None:
@@ -209,7 +211,7 @@ class RowTable:
         return empty(shape, target, f"{count} rows") if out is None else out, code
 
     def plan(self, lists: Iterable[ArrayLike]) -> RowPlan:
-        """Gathers that are known ahead, with a cache that knows them; ``storage="uring"`` only.
+        """Plan gathers that are known ahead, to use the cache best; ``storage="uring"`` only.
 
         ::
 
@@ -217,23 +219,23 @@ class RowTable:
                 for rows in plan:                       # those of [1, 2], then [5, 1] ...
                     use(rows)
 
-        What is not hot of the cache stays as the lists will need it: of what is there and what is
-        read, the rows that are used again soonest. No other cache of that size reads fewer rows
-        (Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-        Journal 5(2), 1966; Park, Min and Lee, "Ginex", VLDB 2022, plan the features of sampled
-        batches so). Rows that are not used again go first, the one used longest ago before the
-        others. Results are those of :meth:`gather`.
+        The part of the cache without the hot rows always keeps the rows that the lists use again
+        soonest. No other cache of that size reads fewer rows (Belady, "A study of replacement
+        algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966; Park, Min and
+        Lee, "Ginex", VLDB 2022, plan the features of sampled batches like this). Rows that no list
+        uses again are dropped first, the least recently used one before the others. Results are
+        those of :meth:`gather`.
 
-        A plan has the cache until it is closed, collected, or has handed out all. In that time
-        other gathers of this store in this process find the hot rows only, and so do other plans.
-        It takes about 12 bytes for each row of the lists and 8 for each row of the cache
-        beside the memory budget, and three times that while it is made.
+        A plan holds the cache until it is closed, collected, or has handed out all lists. Meanwhile
+        other gathers and plans of this store in this process find only the hot rows. A plan takes
+        about 12 bytes for each row of the lists and 8 for each row of the cache, beside the memory
+        budget, and three times that while it is made.
 
         Args:
-            lists: of each gather to come the row numbers [n], an integer vector.
+            lists: row numbers [n] of each coming gather, an integer vector per gather.
 
         Raises:
-            OutOfRangeError: names the list, the first row number in it that does not exist, and
+            OutOfRangeError: a row does not exist; names the list, the first such row number and
                 its position.
             UnsupportedError: the rows are mapped or in memory.
         """
@@ -277,7 +279,7 @@ class RowTable:
         return code
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        """Rows by number, slice, boolean mask or id array, always as a new array.
+        """Return rows by number, slice, boolean mask or id array, always as a new array.
 
         A single number gives the row without the first dimension; a negative one counts from the
         end, as in numpy. In id arrays negative numbers are errors.

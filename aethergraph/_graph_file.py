@@ -1,4 +1,4 @@
-"""Graph files: sections to :class:`GraphParts` and back."""
+"""Graph files: reading sections into :class:`GraphParts`, and writing them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TIMES = ("int64", "float64")
 
 
 class _Kinds(NamedTuple):
-    """The sections of one direction."""
+    """Section kinds of one direction; ``edge_ids`` is None if positions are edge ids."""
 
     name: str
     indptr: int
@@ -82,10 +82,10 @@ _CSR = _Kinds(
 
 
 class GraphReader:
-    """Opens a graph file: finds the sections, checks them, maps or copies them.
+    """Reader of a graph file: finds the sections, checks them, maps or copies them.
 
-    After :meth:`read`, ``storage`` says where the adjacency is, ``paging`` reads it if it stays in
-    the file, and ``fingerprint`` identifies the content.
+    After :meth:`read`, ``storage`` is the place of the adjacency, ``paging`` its reader if it stays
+    in the file, and ``fingerprint`` identifies the content.
     """
 
     def __init__(self, path: native.Path) -> None:
@@ -99,7 +99,7 @@ class GraphReader:
         self.meta = self.table.meta
 
     def make_one(self) -> GraphParts:
-        """The empty parts of a graph with one node type and one edge type."""
+        """Return the empty parts of a graph with one node type and one edge type."""
         meta = self.meta
         if len(meta.node_types) != 1 or len(meta.edge_types) != 1:
             raise UnsupportedError(
@@ -109,7 +109,7 @@ class GraphReader:
         return GraphParts(meta.node_types[0].num_nodes, meta.edge_types[0].num_edges)
 
     def make_all(self) -> tuple[list[NodeParts], list[EdgeParts]]:
-        """The empty parts of every node type and every edge type."""
+        """Return the empty parts of every node type and every edge type."""
         nodes = [NodeParts(kind.num_nodes) for kind in self.meta.node_types]
         edges = [
             EdgeParts(
@@ -127,7 +127,7 @@ class GraphReader:
         budget: int | str | None,
         progress: native.Progress | None,
     ) -> None:
-        """Fill the parts, with the adjacency mapped or in memory."""
+        """Fill the parts; the adjacency is mapped, copied or left in the file, by ``storage``."""
         self._read_adjacency(edges, storage, budget, progress)
         for owner, part in enumerate(edges):
             self._read_edge_values(part, owner)
@@ -165,7 +165,7 @@ class GraphReader:
             try:
                 self._open_paged(edges, lists, budget, progress)
                 return
-            except UnsupportedError as error:  # nothing reads files here
+            except UnsupportedError as error:  # neither io_uring nor pread works here
                 if storage != "auto":
                     raise
                 self.storage, self.paging = "mmap", None
@@ -323,7 +323,7 @@ def _copy_lists(raw: RawLists | None, task: native.Task | None) -> RawLists | No
 
 
 class GraphWriter:
-    """What a graph file holds: META, then the sections of each edge type and node type."""
+    """Writer of a graph file: META, then the sections of each edge type and node type."""
 
     def __init__(
         self,
@@ -374,7 +374,7 @@ class GraphWriter:
     def of_one(
         cls, parts: GraphParts, compress: bool | None = None, *, attrs: bool = True
     ) -> GraphWriter:
-        """For a graph with one node type and one edge type."""
+        """Return a writer for a graph with one node type and one edge type."""
         return cls(
             [(NodeType("node", parts.num_nodes), parts)],
             [(EdgeType(0, "to", 0, parts.num_edges), parts)],
@@ -414,7 +414,7 @@ class GraphWriter:
     def write(
         self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None
     ) -> None:
-        """Write everything; ``guard`` watches the file that the arrays are mapped from."""
+        """Write all sections; ``guard`` watches the file that the arrays are mapped from."""
         with native.NativeWriter(path, native.CONTENT_GRAPH) as writer, native.reading(guard):
             write_meta(writer, self.meta)
             for kind, owner, content in self.sections:

@@ -1,4 +1,4 @@
-"""RowPlan: gathers that were announced, served in order from a cache that knows what comes."""
+"""RowPlan: announced gathers, served in order from a cache that knows them ahead."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Result = Callable[..., tuple[NDArray[Any], int]]
 
 
 class RowPlan:
-    """What :meth:`aethergraph.FeatureStore.plan` returns: the rows of one list after the other.
+    """Gathers planned by :meth:`aethergraph.FeatureStore.plan`: the rows of list after list.
 
-    Iterate over it, or ask with :meth:`gather`. A context manager. Threads that share it take
-    turns: each list goes to one of them, and iteration ends for all of them after the last.
+    Iterate over the plan, or call :meth:`gather`. The plan is a context manager. Threads that share
+    it take turns: each list goes to one thread, and iteration ends for all after the last list.
     """
 
     def __init__(
@@ -56,37 +56,37 @@ class RowPlan:
             position=at, value=error.value,
         )  # fmt: skip
 
-    # ---- what will happen ----------------------------------------------------------------
+    # ---- forecast ------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Number of lists."""
+        """Return the number of lists."""
         return len(self._ends)
 
     @property
     def remaining(self) -> int:
-        """Lists that have not been gathered yet."""
+        """Number of lists not gathered yet."""
         return len(self._ends) - self._next
 
     @property
     def hits(self) -> int:
-        """Rows of all lists that are found in the cache."""
+        """Rows found in the cache, over all lists."""
         return self._stats.hits
 
     @property
     def misses(self) -> int:
-        """Rows of all lists that are not."""
+        """Rows not found in the cache, over all lists."""
         return self._stats.rows - self._stats.hits
 
     @property
     def frames_read(self) -> int:
-        """What is read: rows, or groups of small ones, once for each list that lacks them."""
+        """Frames (rows, or groups of small rows) read, counted once per list that lacks them."""
         return self._stats.frames_read
 
     @property
     def frames(self) -> int:
-        """Rows, or groups of small ones, that the plan keeps at most, beside hot ones.
+        """Most frames (rows, or groups of small rows) that the plan keeps beside the hot ones.
 
-        0 while another plan has the cache.
+        0 while another plan holds the cache.
         """
         return self._stats.frames_lent
 
@@ -97,7 +97,7 @@ class RowPlan:
 
     @property
     def closed(self) -> bool:
-        """Whether the cache has been given back."""
+        """True if the cache was given back."""
         return self._plan is None
 
     # ---- rows ------------------------------------------------------------------------------
@@ -108,18 +108,19 @@ class RowPlan:
         out: NDArray[Any] | None = None,
         dtype: DTypeLike | str | None = None,
     ) -> NDArray[Any]:
-        """The rows of the next list, as :meth:`aethergraph.FeatureStore.gather` gives them.
+        """Return the rows of the next list, like :meth:`aethergraph.FeatureStore.gather`.
 
         After the last list the plan is closed.
 
         Args:
-            ids: the next list once more, to be sure of the order.
-            out, dtype: as in :meth:`aethergraph.FeatureStore.gather`.
+            ids: the next list again, to check the order. None: no check.
+            out: see :meth:`aethergraph.FeatureStore.gather`.
+            dtype: see :meth:`aethergraph.FeatureStore.gather`.
 
         Raises:
-            InvalidArgumentError: ``ids`` is not the next list; nothing was gathered then.
+            InvalidArgumentError: ``ids`` is not the next list; nothing was gathered.
             ClosedError: there is no next list, or the plan was closed.
-            FileChangedError, StorageError: as in ``gather``; the plan is closed then.
+            FileChangedError, StorageError: see ``gather``; the plan is closed afterwards.
         """
         with self._lock:
             plan = self._open()
@@ -128,7 +129,7 @@ class RowPlan:
             return self._serve(plan, out, dtype)
 
     def gather_if_next(self, ids: Ids, out: NDArray[Any]) -> bool:
-        """Gather the next list into ``out`` if it is ``ids``; whether it was."""
+        """Gather the next list into ``out`` if it equals ``ids``; return whether it did."""
         with self._lock:
             plan = self._plan
             if plan is None or not np.array_equal(self._next_list(), ids):
@@ -183,13 +184,13 @@ class RowPlan:
     def __iter__(self) -> Iterator[NDArray[Any]]:
         while True:
             with self._lock:
-                if not self.remaining:  # asked and taken in one turn: another thread may be next
+                if not self.remaining:  # under the lock: another thread may be next
                     return
                 rows = self._serve(self._open(), None, None)
             yield rows
 
     def close(self) -> None:
-        """Give the cache back, with what it holds."""
+        """Give the cache back, with its content."""
         with self._lock:
             self._give_back()
 

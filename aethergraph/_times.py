@@ -1,7 +1,7 @@
 """Units of times: datetimes as int64 counts of a unit since 1970-01-01, and back.
 
-A unit is written as numpy writes it in ``datetime64[unit]``: "s", "us", "D", also "15m". All
-conversions are exact; what cannot be converted exactly is refused, with its position.
+A unit has numpy's notation of ``datetime64[unit]``: "s", "us", "D", also "15m". All
+conversions are exact; a value that cannot be converted exactly is refused, with its position.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _UNIT = re.compile(r"([1-9][0-9]{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)")
 
 
 def check_unit(unit: Any, name: str = "time_unit") -> str:
-    """Return ``unit`` if it is one.
+    """Return ``unit``, checked.
 
     Raises:
-        InvalidArgumentError: it is not.
+        InvalidArgumentError: numpy has no ``datetime64[unit]``.
     """
     if not is_unit(unit):
         raise InvalidArgumentError(
@@ -58,7 +58,7 @@ def is_unit(unit: Any) -> bool:
 
 
 def unit_of(dtype: np.dtype[Any]) -> str | None:
-    """Return the unit of a datetime64 dtype; None for one without, and for other dtypes."""
+    """Return the unit of a datetime64 dtype; None for a generic one, and for other dtypes."""
     if dtype.kind != "M":
         return None
     unit, count = np.datetime_data(dtype)
@@ -68,10 +68,11 @@ def unit_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def split_unit(array: NDArray[Any], name: str) -> tuple[NDArray[Any], str | None]:
-    """Return datetimes as int64 and their unit; other arrays as they are, without a unit.
+    """Return datetimes as int64, and their unit; other arrays unchanged, and None.
 
     Raises:
-        InvalidArgumentError: NaT, with its position; timedelta64, which are no points in time.
+        InvalidArgumentError: a NaT, with its position; or timedelta64, which are not points in
+            time.
     """
     if array.dtype.kind == "m":
         raise InvalidArgumentError(
@@ -88,11 +89,12 @@ def split_unit(array: NDArray[Any], name: str) -> tuple[NDArray[Any], str | None
 def convert_times(
     values: NDArray[np.int64], unit: str, to: str
 ) -> tuple[NDArray[np.int64], int | None]:
-    """Return int64 times in another unit, and the position of the first that is not exact there.
+    """Return int64 times in another unit, and the position of the first inexact one or None.
 
     Args:
         values: counts of ``unit``.
-        unit, to: units.
+        unit: the unit of ``values``.
+        to: the unit of the result.
     """
     if unit == to or not len(values):
         return values, None
@@ -125,12 +127,13 @@ def _first_overflow(given: NDArray[Any], to: str) -> int:
 def as_times(
     values: ArrayLike, length: int, name: str, what: str
 ) -> tuple[NDArray[Any], str | None]:
-    """Return times as a vector without NaN, int64 or float64, and their unit if they have one.
+    """Return times as a vector without NaN, int64 or float64, and their unit or None.
 
     Integers become int64, floats float64; datetime64 becomes int64 in its own unit.
 
     Raises:
-        InvalidArgumentError: another shape or dtype; NaN, NaT, masked: with the position.
+        InvalidArgumentError: a wrong shape or dtype, or a NaN, NaT or masked value, with its
+            position.
         OutOfRangeError: a uint64 value above 2^63 - 1.
     """
     array = to_array(values, name)
@@ -150,13 +153,14 @@ def as_times(
 def to_one_unit(
     timed: Sequence[tuple[str, NDArray[Any], str | None]],
 ) -> tuple[list[NDArray[Any]], str | None]:
-    """Return times of several kinds in one unit, the coarsest in which all are exact.
+    """Return the times of several types in one unit, the coarsest in which all are exact.
 
     Args:
-        timed: what messages call them, the times, and their unit or None.
+        timed: (name for messages, times, unit or None) of each type.
 
     Raises:
-        InvalidArgumentError: some have a unit and others do not; a time does not fit in int64.
+        InvalidArgumentError: some have a unit and others do not, or a time does not fit in
+            int64.
     """
     arrays = [array for _, array, _ in timed]
     units = {unit for *_, unit in timed}
@@ -188,19 +192,20 @@ def to_one_unit(
 def as_seed_times(
     values: ArrayLike, length: int, name: str, unit: str | None, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Return times of seeds as the times of a graph are stored.
+    """Return times of seeds in the unit and dtype of a graph's times.
 
     Args:
         values: [length] numbers, in the unit of the graph if it has one; or datetime64 of any
             unit, which are converted.
-        length: the number of seeds.
-        name: what messages call them.
-        unit: ``time_unit`` of the graph; None: it has none, and takes numbers only.
-        dtype: of the times of the graph, int64 or float64.
+        length: number of seeds.
+        name: name of the argument, for messages.
+        unit: ``time_unit`` of the graph. None: the graph has no unit and takes numbers only.
+        dtype: dtype of the graph's times, int64 or float64.
 
     Raises:
-        InvalidArgumentError: another shape or dtype; NaN or NaT; datetimes for a graph whose
-            times have no unit; one that is no whole number of its units, with its position.
+        InvalidArgumentError: a wrong shape or dtype; NaN or NaT; datetimes for a graph whose
+            times have no unit; or a time that is not a whole number of the graph's unit, with
+            its position.
     """
     given = to_array(values, name)
     if given.size == 0 and length == 0:

@@ -1,14 +1,14 @@
-"""Columns of short rows in a graph file whose lists stay there: held in memory, or read by page.
+"""Columns of short rows in a graph file whose lists stay there: in memory, or read by page.
 
 ::
 
-    ids  [ 900 12 90000 12 ]                    of one gather, or of several that are announced
+    ids  [ 900 12 90000 12 ]            of one gather, or of several announced gathers
           sorted by page, each page once  ->  rows, in the order of the ids
 
-A column is held whole where the graph's budget has room for it (``_paging.py`` decides), and then
-gathered from as any array. Otherwise its pages are read, and those that single gathers use most are
-kept. Who samples a group of coming batches has the values of their edges read with it: a gather
-knows its own among them by a hash of its ids.
+If the graph's budget has room for a column (``_paging.py`` decides), all of it is loaded and
+gathered from like any array. Otherwise its pages are read, and the pages that single gathers use
+most are kept. Sampling a group of coming batches also reads the values of their edges: a gather
+finds its own rows among them by a hash of its ids.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Ids = NDArray[np.int64]
 _PAGE = 4096
 #: Wider rows are worth a cache of their own (``FeatureStore.to_uring``).
 MOST_ROW_BYTES = 16
-#: So many groups bring values that nobody asks for until they bring none: some may be under way.
+#: Groups whose values nobody gathered before groups stop reading values; some may be in progress.
 _IN_VAIN = 4
 
 
 class RowsInStore:
-    """Rows that were read before they are asked for, of several gathers.
+    """Rows of several gathers, read before they are asked for.
 
-    They are gone when the object is dropped, or each gather has had its own.
+    The rows are released when the object is dropped, or after each gather has taken its own.
     """
 
     def __init__(self, rows: NDArray[Any], num_gathers: int) -> None:
@@ -48,7 +48,7 @@ class RowsInStore:
         self._waiting = [None] * num_gathers  # pop is atomic
 
     def take(self, begin: int, end: int) -> NDArray[Any] | None:
-        """The rows of one gather; None if they are gone."""
+        """Return the rows of one gather; None if they were released."""
         rows = self._rows
         if rows is None:
             return None
@@ -61,13 +61,13 @@ class RowsInStore:
 class ValueColumn:
     """Rows of up to 16 bytes that lie one after the other in the file of ``paging``.
 
-    Threads may share it.
+    Threads may share a column.
 
     Args:
-        paging: reads the file, and says what the column may hold.
+        paging: reader of the file, which decides what the column may load.
         array: the rows, mapped.
-        offset: of row 0 in the file.
-        code: of the dtype.
+        offset: byte offset of row 0 in the file.
+        code: dtype code of the rows.
     """
 
     def __init__(self, paging: Paging, array: NDArray[Any], offset: int, code: int) -> None:
@@ -77,27 +77,27 @@ class ValueColumn:
         self._shape = array.shape
         self._dtype = array.dtype
         self.row_bytes = math.prod(array.shape[1:]) * array.itemsize
-        item_bytes = self.row_bytes & -self.row_bytes  # no item lies on two pages
+        item_bytes = self.row_bytes & -self.row_bytes  # a power of two: no item spans two pages
         self._items = self.row_bytes // item_bytes
         self._values = native.NativeValues(
             paging.reader, offset, len(array) * self._items, item_bytes
         )
-        #: Bytes that the budget has for it, whether it has taken them or not; None: not asked yet.
+        #: Bytes reserved for the column in the budget, used or not; None: not decided yet.
         self.room: int | None = None
-        #: Whether that is less than all rows take.
+        #: True if ``room`` is less than all rows take.
         self.is_refused = False
         self._array: NDArray[Any] | None = None
         self._held: native.NativeRows | None = None
         self._rows = self._hits = self._reads = self._read_bytes = 0
-        #: The lists whose edge ids number the rows, where they are positions.
+        #: Lists whose positions are the edge ids that number the rows; else None.
         self.edges_of: native.NativeTopology | None = None
-        # By hash of the ids; pop and setdefault are atomic.
+        # Keys are hashes of ids. pop and setdefault are atomic.
         self._expected = dict[int, tuple[weakref.ref[RowsInStore], int, int]]()
         self._in_vain = 0
 
     @staticmethod
     def takes(array: NDArray[Any]) -> bool:
-        """Whether these rows can be a column."""
+        """Return whether the rows of ``array`` can be a column."""
         row_bytes = math.prod(array.shape[1:]) * array.itemsize
         return array.ndim > 0 and 0 < row_bytes <= MOST_ROW_BYTES
 
@@ -105,33 +105,33 @@ class ValueColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows, in pages."""
+        """Bytes of all rows, rounded up to pages."""
         pages = -(-int(self._shape[0]) * self.row_bytes // _PAGE)
         return pages * _PAGE
 
     @property
     def memory(self) -> int:
-        """Bytes that the column takes now."""
+        """Bytes that the column takes in memory now."""
         return self._values.kept if self._array is None else self.nbytes
 
     @property
     def held(self) -> NDArray[Any] | None:
-        """All rows, if they are in memory."""
+        """All rows, if they are in memory; else None."""
         return self._array
 
     @property
     def values(self) -> native.NativeValues:
-        """The same numbers for samplers, which use the pages that are kept."""
+        """The column for samplers, which share its kept pages."""
         return self._values
 
     def hold(self) -> NDArray[Any] | None:
-        """All rows in memory, read now if they were not; None where the budget has no room."""
+        """Return all rows in memory, read now if needed; None if the budget has no room."""
         if self._array is None:
             self._paging.hold(self)
         return self._array
 
     def load(self) -> None:
-        """Read all rows. For ``paging``, which knows that there is room."""
+        """Read all rows. Called by ``paging``, which knows that there is room."""
         size = self._shape[0] * self.row_bytes
         memory = native.buffer_alloc(self.nbytes)
         self._paging.reader.read([self.offset], size, memory)
@@ -143,7 +143,7 @@ class ValueColumn:
         self._array = rows
 
     def keep_pages(self, nbytes: int) -> None:
-        """Keep the pages that are used most, within ``nbytes``. For ``paging``."""
+        """Keep the pages that are used most, within ``nbytes``. Called by ``paging``."""
         self._values.keep_pages(nbytes)
         self.room, self.is_refused = nbytes, True
 
@@ -152,16 +152,16 @@ class ValueColumn:
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
     ) -> None:
-        """Put row ``ids[i]`` at place ``i`` of ``out``.
+        """Copy row ``ids[i]`` to ``out[i]``.
 
         Args:
             ids: contiguous, int64 or uint32.
             out: contiguous and writable.
-            out_code: of its dtype.
-            task: of the long call that this one is part of.
+            out_code: dtype code of ``out``.
+            task: the long call that this gather is part of.
 
         Raises:
-            OutOfRangeError: an id that is no row, with its position.
+            OutOfRangeError: an id is not a row; has its position.
             FileChangedError, StorageError: the file could not be read.
         """
         self._rows += len(ids)
@@ -184,7 +184,7 @@ class ValueColumn:
         learn: bool,
         task: native.Task | None = None,
     ) -> NDArray[Any]:
-        """Read rows as they are from the file, each page once."""
+        """Read rows from the file in their stored dtype, each page once."""
         if out is None:
             out = self.empty(len(ids))
         positions = np.ascontiguousarray(ids, np.int64)
@@ -203,21 +203,22 @@ class ValueColumn:
 
     @property
     def comes_with_samples(self) -> bool:
-        """Whether rows are worth reading with the samples of ``edges_of``.
+        """True if rows are worth reading together with the samples of ``edges_of``.
 
-        Not where nobody asked for what the last samples brought: edges were added to them since.
+        False after several groups whose values nobody gathered: their edges are changed before the
+        gather.
         """
         return self.edges_of is not None and self._items == 1 and self._in_vain < _IN_VAIN
 
     def expect(
         self, hashes: NDArray[np.uint64], counts: NDArray[np.uint64], rows: NDArray[Any]
     ) -> RowsInStore:
-        """Serve gathers from rows that were read for them, while the result is held.
+        """Serve gathers from rows that were read for them, as long as the caller keeps the result.
 
         Args:
-            hashes: of the ids of each gather.
-            counts: of its rows.
-            rows: those of one gather after the other.
+            hashes: hash of the ids of each gather.
+            counts: number of rows of each gather.
+            rows: rows of all gathers, one gather after the other.
         """
         held = RowsInStore(rows, len(counts))
         for key in [k for k, (its, _, _) in list(self._expected.items()) if its() is None]:
@@ -242,31 +243,31 @@ class ValueColumn:
         return True
 
     def empty(self, count: int) -> NDArray[Any]:
-        """Memory for so many rows."""
+        """Return uninitialised memory for ``count`` rows."""
         return np.empty((count, *self._shape[1:]), self._dtype)
 
     def put(self, rows: NDArray[Any], out: NDArray[Any], out_code: int) -> None:
-        """Put ``rows`` into ``out``, widened if it has another dtype."""
+        """Copy ``rows`` to ``out``, widened if ``out`` has another dtype."""
         if out_code == self.code:
             out[...] = rows
         else:
             self.convert(rows, out, out_code)
 
     def convert(self, rows: NDArray[Any], out: NDArray[Any], out_code: int) -> None:
-        """Put ``rows`` into ``out``, widened."""
+        """Copy ``rows`` to ``out``, widened."""
         native.NativeRows(rows, self.code).gather(np.arange(len(rows)), out, out_code)
 
     def plan(self, ids: Ids, ends: NDArray[np.uint64]) -> ReadAhead:
-        """Read the rows of several gathers to come, each page once for all of them.
+        """Read the rows of several coming gathers, each page once for all of them.
 
         Args:
-            ids: int64, of all of them.
-            ends: uint64, where the ids of each end.
+            ids: int64, the ids of all gathers, one gather after the other.
+            ends: uint64, the end of each gather in ``ids``.
         """
         return ReadAhead(self, ids, ends)
 
     def stats(self) -> native.RowStats:
-        """Counts since the file was opened, of all threads of this process."""
+        """Return counts since the file was opened, over all threads of this process."""
         rows, hits, reader = self._rows, self._hits, self._paging.reader
         memory = self.memory
         return native.RowStats(
@@ -279,7 +280,7 @@ class ValueColumn:
 
 
 class ReadAhead:
-    """The rows of several gathers, read together and handed out one gather after the other."""
+    """Rows of several gathers, read together and handed out one gather after the other."""
 
     def __init__(self, column: ValueColumn, ids: Ids, ends: NDArray[np.uint64]) -> None:
         self._column = column
@@ -294,18 +295,18 @@ class ReadAhead:
             column.gather(ids, self._rows, column.code)
 
     def gather(self, out: NDArray[Any], out_code: int, task: native.Task | None = None) -> None:
-        """Put the rows of the next gather into ``out``."""
+        """Copy the rows of the next gather to ``out``."""
         begin = int(self._ends[self._next - 1]) if self._next else 0
         rows = self._rows[begin : int(self._ends[self._next])]
         self._next += 1
         self._column.put(rows, out, out_code)
 
     def stats(self) -> native.PlanStats:
-        """Of all gathers; nothing more is read for them."""
+        """Return totals over all gathers, which are final: all rows are read already."""
         return native.PlanStats(len(self._rows), self._hits, 0, 0, self._rows.nbytes)
 
     def close(self) -> None:
-        """Give the rows up."""
+        """Release the rows."""
         self._rows = self._rows[:0]
 
 

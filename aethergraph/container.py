@@ -1,4 +1,4 @@
-"""The META section of container files: what the other sections are, as JSON.
+"""The META section of container files: a description of the other sections, as JSON.
 
 A graph file describes its node types, edge types and named arrays::
 
@@ -49,7 +49,7 @@ Owner = Literal["node", "edge", "row"]
 
 @dataclass(frozen=True)
 class NodeType:
-    """One kind of node: ids are ``0 .. num_nodes - 1``."""
+    """Node type; its ids are ``0 .. num_nodes - 1``."""
 
     name: str
     num_nodes: int
@@ -57,7 +57,7 @@ class NodeType:
 
 @dataclass(frozen=True)
 class EdgeType:
-    """One kind of edge; ``source`` and ``destination`` are positions in ``node_types``."""
+    """Edge type; ``source`` and ``destination`` are positions in ``node_types``."""
 
     source: int
     name: str
@@ -83,11 +83,11 @@ class FileMeta:
     node_types: tuple[NodeType, ...] = ()
     edge_types: tuple[EdgeType, ...] = ()
     arrays: tuple[ArrayMeta, ...] = field(default=())
-    #: Unit of the int64 times of nodes and edges, since 1970-01-01; None: plain numbers.
+    #: Unit of the int64 times of nodes and edges since 1970-01-01; None for plain numbers.
     time_unit: str | None = None
 
     def encode(self) -> bytes:
-        """Canonical JSON."""
+        """Return the canonical JSON."""
         content: dict[str, Any] = {
             "version": META_VERSION,
             "arrays": [
@@ -118,8 +118,8 @@ class FileMeta:
         """Parse and check META.
 
         Raises:
-            VersionError: written by a newer version.
-            FormatError: not the JSON described above.
+            VersionError: META was written by a newer version.
+            FormatError: META is not the JSON described above.
         """
         try:
             content = json.loads(data.decode("utf-8"))
@@ -129,7 +129,7 @@ class FileMeta:
 
 
 class _Decoder:
-    """Turns parsed JSON into FileMeta; every deviation is a FormatError naming the entry."""
+    """Parser of JSON into FileMeta; every deviation is a FormatError that names the entry."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -213,7 +213,7 @@ def _is_count(value: Any) -> bool:
 
 
 class SectionTable:
-    """The sections of an open file by (kind, owner), with the checks that META makes possible."""
+    """Sections of an open file by (kind, owner), with the checks that META makes possible."""
 
     def __init__(self, file: native.NativeFile, content: int) -> None:
         self.file = file
@@ -236,7 +236,7 @@ class SectionTable:
     def vector(
         self, kind: int, owner: int, length: int | None, dtypes: tuple[str, ...], what: str
     ) -> NDArray[Any] | None:  # fmt: skip
-        """The section as a vector of ``length`` (None: any), or None if the file has none."""
+        """Return the section as a vector of ``length`` (None: any); None if the file has none."""
         section = self._by_key.get((kind, owner))
         if section is None:
             return None
@@ -251,11 +251,11 @@ class SectionTable:
         return self.file.section_array(section)
 
     def offset(self, kind: int, owner: int) -> int:
-        """The byte of the file at which the section begins."""
+        """Return the byte offset of the section in the file."""
         return int(self._by_key[kind, owner].offset)
 
     def array(self, number: int) -> NDArray[Any]:
-        """Array ``number`` of META in its shape (bfloat16 as uint16)."""
+        """Return array ``number`` of META in its shape (bfloat16 as uint16)."""
         meta = self.meta.arrays[number]
         section = self._by_key.get((native.SECTION_ARRAY, number))
         if section is None:
@@ -271,7 +271,7 @@ class SectionTable:
         return self.file.array(section.offset, meta.shape, dtype)
 
     def fingerprint(self) -> str:
-        """Identifies the content: sizes and checksums of all sections."""
+        """Return an identifier of the content: sizes and checksums of all sections."""
         return repr((self.file.size, *(tuple(row) for row in self.rows)))
 
 
@@ -282,7 +282,7 @@ _WRONG_CONTENT = {
 
 
 def check_fingerprint(path: str, expected: str, found: str) -> None:
-    """A pickle by path is only good for the very file that it was made from."""
+    """Raise FileChangedError unless the file is the one that a pickle by path was made from."""
     if expected != found:
         raise FileChangedError(
             errno.ESTALE, f"{path}: the file is not the one that was opened", path

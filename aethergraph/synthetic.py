@@ -1,7 +1,7 @@
 """Deterministic graphs for demonstrations, tests and benchmarks.
 
-Every generator is addressed by position: edge i and feature row v depend on the seed and on i or v
-alone. So the result is the same for any number of threads and any chunk size, on every platform
+Every generator is addressed by position: edge i and feature row v depend only on the seed and on i
+or v. So the result is equal for any number of threads and any chunk size, on every platform
 (integer hashing, IEEE square roots and products only), and chunks can be made anywhere.
 
 * :class:`CommunityGraph`: a stochastic block model with power-law popularity inside each block,
@@ -48,18 +48,18 @@ _MASK = (1 << 64) - 1
 
 
 class _Edges:
-    """Chunked generation, shared by the generators; a subclass makes edges start..stop."""
+    """Chunked generation, shared by the generators; a subclass defines :meth:`edge_chunk`."""
 
     num_edges: int
 
     def edge_chunk(self, start: int, stop: int) -> tuple[Ids, Ids]:
-        """Sources and destinations of edges ``start`` to ``stop``, int64."""
+        """Return sources and destinations of edges ``start`` to ``stop``, int64 each."""
         raise NotImplementedError
 
     def iter_edges(
         self, *, threads: int | None = None, progress: ProgressFn | None = None
     ) -> Iterator[tuple[Ids, Ids]]:
-        """All edges in chunks of 262,144, in constant memory; progress counts edges."""
+        """Yield all edges in chunks of 262,144, in constant memory; ``progress`` counts edges."""
         ranges = list(_ranges(self.num_edges, CHUNK_EDGES))
         for number, chunk in enumerate(_in_order(self.edge_chunk, ranges, threads)):
             if progress is not None:
@@ -69,7 +69,7 @@ class _Edges:
     def edges(
         self, *, threads: int | None = None, progress: ProgressFn | None = None
     ) -> tuple[Ids, Ids]:
-        """All edges: (src, dst), int64 [num_edges] each; progress counts edges."""
+        """Return all edges: (src, dst), int64 [num_edges] each; ``progress`` counts edges."""
         src = np.empty(self.num_edges, np.int64)
         dst = np.empty(self.num_edges, np.int64)
         done = 0
@@ -82,20 +82,21 @@ class _Edges:
 
 @dataclass(frozen=True)
 class CommunityGraph(_Edges):
-    """A graph of communities with labels that only neighbourhoods reveal.
+    """Graph of communities with labels that only neighbourhoods reveal.
 
     The label of a node is its community. Half of the edges give every node the same number of
-    in-edges, the other half go to popular nodes. A source is of the destination's community with
-    probability ``homophily`` (else of any), and popular inside it: the node of rank r is drawn with
+    in-edges, the other half go to popular nodes. A source is in the destination's community with
+    probability ``homophily`` (else in any), and popular inside it: the node of rank r is drawn with
     density r^(-0.6), which makes degrees follow a power law with exponent about 2.7.
 
     Attributes:
-        num_nodes, num_edges: sizes; communities differ by at most one node.
-        num_classes: communities.
-        num_features: features per node.
-        homophily: 0..1.
+        num_nodes: number of nodes; communities differ by at most one node.
+        num_edges: number of edges.
+        num_classes: number of communities.
+        num_features: number of features per node.
+        homophily: probability in 0..1.
         signal: length of the class mean, in standard deviations of the noise of one feature.
-        seed: everything depends on it.
+        seed: seed of all random numbers.
     """
 
     num_nodes: int
@@ -121,21 +122,21 @@ class CommunityGraph(_Edges):
 
     @cached_property
     def _members(self) -> Ids:
-        """Nodes by community and, inside it, by popularity."""
+        """Nodes sorted by community and, inside it, by popularity."""
         bits = _hash(self.seed, 1, np.arange(self.num_nodes, dtype=np.uint64))
         order: Ids = np.argsort(bits, kind="stable")
         return order
 
     @cached_property
     def _starts(self) -> Ids:
-        """Where each community begins in ``_members``; one more at the end."""
+        """Start of each community in ``_members``, and the end of the last."""
         classes = np.arange(self.num_classes + 1, dtype=np.int64)
         starts: Ids = classes * self.num_nodes // self.num_classes
         return starts
 
     @cached_property
     def labels(self) -> Ids:
-        """The community of each node, int64 [num_nodes]."""
+        """Community of each node, int64 [num_nodes]."""
         labels: Ids = np.empty(self.num_nodes, np.int64)
         labels[self._members] = np.repeat(
             np.arange(self.num_classes, dtype=np.int64), np.diff(self._starts)
@@ -143,7 +144,7 @@ class CommunityGraph(_Edges):
         return labels
 
     def edge_chunk(self, start: int, stop: int) -> tuple[Ids, Ids]:
-        """Sources and destinations of edges ``start`` to ``stop``, int64."""
+        """Return sources and destinations of edges ``start`` to ``stop``, int64 each."""
         _check_range(start, stop, self.num_edges)
         number = np.arange(start, stop, dtype=np.uint64)
         dst = self._destinations(number)
@@ -181,7 +182,7 @@ class CommunityGraph(_Edges):
         return np.asarray(signs * size, np.float32).reshape(self.num_classes, self.num_features)
 
     def feature_rows(self, start: int, stop: int) -> npt.NDArray[np.float32]:
-        """Features of nodes ``start`` to ``stop``, float32 [stop - start, num_features]."""
+        """Return features of nodes ``start`` to ``stop``, float32 [stop - start, num_features]."""
         _check_range(start, stop, self.num_nodes)
         width = self.num_features
         first, last = start * width // 4, -(-stop * width // 4)
@@ -197,11 +198,11 @@ class CommunityGraph(_Edges):
     def write_features(
         self, path: PathLike, *, threads: int | None = None, progress: ProgressFn | None = None
     ) -> None:
-        """All features as a .npy file of float32 [num_nodes, num_features], in constant memory.
+        """Write all features as a .npy file of float32 [num_nodes, num_features].
 
-        ``progress`` counts nodes.
+        Takes constant memory. ``progress`` counts nodes.
 
-        Errors:
+        Raises:
             StorageError: the file cannot be written; nothing is left behind.
         """
         ranges = list(_ranges(self.num_nodes, CHUNK_ROWS))
@@ -215,15 +216,16 @@ class CommunityGraph(_Edges):
 
 @dataclass(frozen=True)
 class RmatGraph(_Edges):
-    """A recursive matrix graph of 2^scale nodes: skewed degrees, many duplicate edges.
+    """Recursive matrix graph of 2^scale nodes: skewed degrees, many duplicate edges.
 
     Attributes:
         scale: log2 of the number of nodes, 1 to 40.
-        num_edges: how many edges are drawn (duplicates and self-loops are kept).
-        a, b, c: probabilities of the quadrants (low, low), (low, high), (high, low) of
-            (source, destination); the fourth takes the rest.
+        num_edges: number of edges drawn (duplicates and self-loops are kept).
+        a: probability of the quadrant (low source, low destination).
+        b: probability of the quadrant (low source, high destination).
+        c: probability of the quadrant (high source, low destination); the fourth takes the rest.
         scramble: permute the ids, so that a small id does not mean a high degree.
-        seed: everything depends on it.
+        seed: seed of all random numbers.
     """
 
     scale: int
@@ -246,10 +248,11 @@ class RmatGraph(_Edges):
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes, 2^scale."""
         return 1 << self.scale
 
     def edge_chunk(self, start: int, stop: int) -> tuple[Ids, Ids]:
-        """Sources and destinations of edges ``start`` to ``stop``, int64."""
+        """Return sources and destinations of edges ``start`` to ``stop``, int64 each."""
         _check_range(start, stop, self.num_edges)
         number = np.arange(start, stop, dtype=np.uint64)
         limits = [round(p * 65536) for p in (self.a, self.a + self.b, self.a + self.b + self.c)]
@@ -269,7 +272,7 @@ class RmatGraph(_Edges):
         return src, dst
 
     def _scrambled(self, ids: Ids) -> Ids:
-        """A fixed permutation of 0..2^scale-1: odd multiplications and xor-shifts."""
+        """Permute 0..2^scale-1 by odd multiplications and xor-shifts."""
         mask = np.int64((1 << self.scale) - 1)
         half = np.int64((self.scale + 1) // 2)
         for step in range(2):
@@ -279,11 +282,11 @@ class RmatGraph(_Edges):
         return ids
 
 
-# ---- pieces ----------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------
 
 
 def _keep(graph: _Edges, check: Callable[[Any, str], Any], *names: str) -> None:
-    """Keep fields of a frozen dataclass as ``check`` returns them."""
+    """Replace fields of a frozen dataclass by the values that ``check`` returns."""
     for name in names:
         object.__setattr__(graph, name, check(getattr(graph, name), name))
 
@@ -308,7 +311,7 @@ def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
 def _in_order(
     make: Callable[[int, int], T], ranges: list[tuple[int, int]], threads: int | None
 ) -> Iterator[T]:
-    """make(start, stop) of every range, a few ahead in threads."""
+    """Yield make(start, stop) of every range in order; threads work a few ranges ahead."""
     count = as_threads(threads) or native.get_num_threads()
     waiting: deque[Future[T]] = deque()
     pool = ThreadPool(count, "aethergraph-synthetic")
@@ -324,7 +327,7 @@ def _in_order(
 
 
 def _mix_one(value: int) -> int:
-    """The finalizer of splitmix64 on one integer."""
+    """Apply the finalizer of splitmix64 to one integer."""
     value = (value * _GAMMA) & _MASK
     value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
@@ -332,7 +335,7 @@ def _mix_one(value: int) -> int:
 
 
 def _hash(seed: int, stream: int, number: Bits) -> Bits:
-    """64 random bits for each number (splitmix64, with the stream as its start)."""
+    """Return 64 random bits for each number (splitmix64, started from seed and stream)."""
     start = _mix_one((_mix_one(seed & _MASK) + stream) & _MASK)
     x: Bits = number * np.uint64(_GAMMA)
     x += np.uint64(start)
@@ -344,14 +347,14 @@ def _hash(seed: int, stream: int, number: Bits) -> Bits:
 
 
 def _unit(bits: Bits) -> npt.NDArray[np.float64]:
-    """Uniform in [0, 1) from the upper 53 bits."""
+    """Return uniform numbers in [0, 1) from the upper 53 bits."""
     unit: npt.NDArray[np.float64] = (bits >> np.uint64(11)).astype(np.float64)
     unit *= 1 / (1 << 53)
     return unit
 
 
 def _below(bits: Bits, limit: int) -> Ids:
-    """Uniform in 0..limit-1 (limit below 2^31) from the upper 32 bits."""
+    """Return uniform integers in 0..limit-1 (limit below 2^31) from the upper 32 bits."""
     scaled: Bits = (bits >> np.uint64(32)) * np.uint64(limit)
     ids: Ids = (scaled >> np.uint64(32)).astype(np.int64)
     return ids
