@@ -1,4 +1,4 @@
-"""``python -m aethergraph``: the command line, where the command is not on the path."""
+"""``python -m aethergraph``: the command line, for a shell whose path lacks the command."""
 
 from aethergraph.cli import main
 

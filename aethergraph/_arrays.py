@@ -1,7 +1,7 @@
-"""Checks at the boundary: what users pass becomes native-endian, contiguous numpy arrays.
+"""Checks at the boundary: users' arguments become native-endian, contiguous numpy arrays.
 
-Each check is done once, here; the code behind it trusts its arrays. Errors name the argument,
-and where one value is at fault also the value and its position.
+Each check is done once, here; the code behind it trusts its arrays. Errors name the argument and,
+if one value is at fault, the value and its position.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INT64_MAX = int(np.iinfo(np.int64).max)
 
 
 def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """``np.asarray`` with ragged, foreign or masked input turned into a named error."""
+    """Call ``np.asarray``; raise an error with ``name`` for ragged, foreign or masked input."""
     refuse_masked(values, name)
     try:
         return np.asarray(values)
@@ -48,9 +48,9 @@ def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Raise InvalidArgumentError where a value is masked: numpy would give what lies under it.
+    """Raise InvalidArgumentError for a masked value; numpy would use the value under the mask.
 
-    A list may hold masked values or masked rows; its position is then that of the first one.
+    A list may hold masked values or masked rows; the position is then that of the first one.
     """
     if type(values) is np.ndarray:
         return
@@ -75,13 +75,13 @@ def refuse_masked(values: Any, name: str) -> None:
 
 
 def as_ids(values: ArrayLike, name: str) -> Ids:
-    """Node or edge ids as a contiguous int64 vector, without a copy where possible.
+    """Return node or edge ids as a contiguous int64 vector, without a copy if possible.
 
-    Any integer dtype, byte order and stride is taken, and so are lists. Whether an id is in
-    range is checked by the native call that uses it.
+    Any integer dtype, byte order and stride is accepted, and so are lists. The native call that
+    uses the ids checks their range.
 
     Raises:
-        InvalidArgumentError: not one-dimensional or not integers (bool and float are not).
+        InvalidArgumentError: not one-dimensional or not integers (bool and float are refused).
         OutOfRangeError: a uint64 value above 2^63 - 1.
     """
     if type(values) is np.ndarray and values.dtype == _INT64 and values.ndim == 1:
@@ -110,7 +110,7 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
 
 
 def as_count(value: Any, name: str) -> int:
-    """A non-negative Python int from any integer-like value."""
+    """Return any integer-like value as a non-negative Python int; raise for all others."""
     if isinstance(value, (bool, np.bool_)):
         raise InvalidArgumentError(f"{name} must be an integer, got a bool")
     try:
@@ -125,17 +125,17 @@ def as_count(value: Any, name: str) -> int:
 
 
 def as_integer(value: Any, name: str) -> int:
-    """A Python int from any integer-like value."""
+    """Return any integer-like value as a Python int; raise InvalidArgumentError for others."""
     try:
         return operator.index(value)
-    except (TypeError, ValueError, RuntimeError):  # the others of tensors and arrays
+    except (TypeError, ValueError, RuntimeError):  # arrays and tensors raise the last two
         raise InvalidArgumentError(
             f"{name} must be an integer, got {shown(value)} of type {type(value).__name__}"
         ) from None
 
 
 def as_node(value: Any, num_nodes: int, name: str) -> int:
-    """One node id as a Python int, checked against ``num_nodes``."""
+    """Return one node id as a Python int; raise unless it is in ``0 .. num_nodes - 1``."""
     if isinstance(value, (bool, np.bool_)):
         raise InvalidArgumentError(f"{name} must be an integer node id, got a bool")
     try:
@@ -150,14 +150,14 @@ def as_node(value: Any, num_nodes: int, name: str) -> int:
 
 
 def describe_range(count: int, what: str = "nodes") -> str:
-    """The end of a message about an id that does not exist, of nodes or of edges."""
+    """Return the end of a message about a node or edge id that does not exist."""
     if count == 0:
         return f"out of range: the graph has no {what}"
     return f"not in 0..{count - 1} (num_{what}={count})"
 
 
 def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None:
-    """``array`` must be a vector or table with ``length`` rows."""
+    """Raise unless ``array`` is a vector or table with ``length`` rows."""
     if array.ndim == 0:
         raise InvalidArgumentError(f"{name} must be an array with one row per item, got a scalar")
     if array.shape[0] != length:
@@ -165,7 +165,7 @@ def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None
 
 
 def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
-    """A vector of float32 or float64: float16 becomes float32, integers become float64."""
+    """Return a float32 or float64 vector: float16 becomes float32, integers become float64."""
     array = to_array(values, name)
     check_vector(array, length, name, what)
     if array.size == 0 and array.dtype.kind not in "fiu":
@@ -180,34 +180,34 @@ def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDA
 
 
 def check_weights(weights: NDArray[Any], name: str) -> None:
-    """Weights must be finite and not negative; the first one that is not is named."""
+    """Raise for the first weight that is negative or not finite."""
     reject_first(
         ~(np.isfinite(weights) & (weights >= 0)), weights, name, "weights are finite and >= 0"
     )
 
 
 def check_times(times: NDArray[Any], name: str) -> None:
-    """Times must not be NaN; the first one that is is named."""
+    """Raise for the first time that is NaN."""
     if times.dtype.kind == "f":
         reject_first(np.isnan(times), times, name, "every time must be known")
 
 
 def check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:
-    """``array`` must be one-dimensional with ``length`` items."""
+    """Raise unless ``array`` is one-dimensional with ``length`` items."""
     if array.ndim != 1:
         raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}")
     check_length(array, length, name, what)
 
 
 def reject_first(bad: NDArray[np.bool_], array: NDArray[Any], name: str, rule: str) -> None:
-    """Raise InvalidArgumentError for the first item of ``array`` that is ``bad``, if any is."""
+    """Raise InvalidArgumentError for the first item of ``array`` marked in ``bad``, if any."""
     if bad.any():
         at = int(bad.argmax())
         raise InvalidArgumentError(f"{name}[{at}] = {array[at]}: {rule}", position=at)
 
 
 def allocate(make: Callable[[], T], what: str) -> T:
-    """Run ``make``, turning numpy's MemoryError (and size overflow) into ours."""
+    """Call ``make``; raise numpy's MemoryError (and size overflow) as OutOfMemoryError."""
     try:
         return make()
     except (MemoryError, ValueError) as error:
@@ -215,13 +215,13 @@ def allocate(make: Callable[[], T], what: str) -> T:
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any, what: str) -> NDArray[Any]:
-    """``np.empty`` with a named error when it does not fit."""
+    """Call ``np.empty``; raise OutOfMemoryError naming ``what`` if the array does not fit."""
     array: NDArray[Any] = allocate(lambda: np.empty(shape, dtype), what)
     return array
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view of ``array`` that refuses writes."""
+    """Return a view of ``array`` that refuses writes."""
     view: NDArray[Any] = array.view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""bfloat16, which numpy lacks: arrays of it hold the bits as uint16."""
+"""bfloat16, which numpy lacks: arrays hold its bit patterns as uint16."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aethergraph import _binding as native
 
 
 def float32_to_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
-    """Bit patterns of ``values`` rounded to nearest even; NaN stays NaN."""
+    """Round ``values`` to nearest even and return their bit patterns; NaN stays NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
@@ -22,13 +22,13 @@ def float32_to_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def bfloat16_to_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
-    """Values of bfloat16 bit patterns."""
+    """Return the values of bfloat16 bit patterns."""
     wide: NDArray[np.uint32] = bits.astype(np.uint32) << np.uint32(16)
     return wide.view(np.float32)
 
 
 def torch_bfloat16_bits(values: Any) -> NDArray[np.uint16] | None:
-    """Bit patterns of a CPU torch tensor of bfloat16, sharing its memory; None for all else."""
+    """Return the bits of a bfloat16 torch tensor, sharing CPU memory; None for other values."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor) or values.dtype != torch.bfloat16:
         return None
@@ -37,7 +37,7 @@ def torch_bfloat16_bits(values: Any) -> NDArray[np.uint16] | None:
 
 
 def can_save_as(code: int, to: int) -> bool:
-    """Whether every value of native dtype ``code`` has its like in ``to``, rounded if a float."""
+    """Return whether ``to`` can hold every value of dtype ``code``, rounded if it is a float."""
     floats = [native.dtype_code(name) for name in ("bfloat16", "float16", "float32", "float64")]
     if code == to or to in floats:
         return True
@@ -47,7 +47,7 @@ def can_save_as(code: int, to: int) -> bool:
 
 
 def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:
-    """``rows`` of native dtype ``code`` as native dtype ``to``."""
+    """Convert ``rows`` from native dtype ``code`` to native dtype ``to``."""
     if code == to:
         return rows
     if code == native.BFLOAT16:

@@ -1,4 +1,4 @@
-"""Feature files: finding the rows in them, and writing them."""
+"""Feature files: finding and opening their rows, and writing them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Origin:
-    """Where a store came from; what a pickle carries instead of the rows."""
+    """Origin of a store, which a pickle carries instead of the rows."""
 
     __slots__ = ("cache", "fingerprint", "kind", "number", "path", "storage")
 
@@ -47,11 +47,11 @@ class Origin:
         self.cache = cache
 
     def stored(self, storage: str, cache: RowCache | None = None) -> Origin:
-        """The same rows of the same file, kept in another way."""
+        """Return the origin of the same rows with another storage."""
         return Origin(self.path, self.kind, self.number, storage, self.fingerprint, cache)
 
     def is_same_section(self, other: Origin) -> bool:
-        """Whether both are the same array of a graph file, as it is."""
+        """Return whether both are the same array of one graph file, mapped without a cache."""
         return all(
             (own.kind, own.storage, own.cache) == ("graph", "mmap", None) for own in (self, other)
         ) and (self.path, self.number, self.fingerprint) == (
@@ -65,7 +65,7 @@ class Origin:
 
 
 class FoundRows(NamedTuple):
-    """Rows of an open file: mapped, or read into memory where they cannot be mapped."""
+    """Rows of an open file: mapped, or read into memory if they cannot be mapped."""
 
     array: NDArray[Any]
     code: int
@@ -75,12 +75,12 @@ class FoundRows(NamedTuple):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether there are bytes, and they are those of the file as it is."""
+        """True if there are any bytes and they are mapped from the file."""
         return isinstance(self.array.base, native.MemoryView)
 
 
 def find_rows(path: native.Path, storage: str) -> FoundRows:
-    """The rows of a ``.npy`` file or a native feature file."""
+    """Open a ``.npy`` file or a native feature file and return its rows."""
     file = native.NativeFile(path, raw=True)
     if is_npy(file):
         header = read_npy_header(file)
@@ -100,7 +100,7 @@ def find_rows(path: native.Path, storage: str) -> FoundRows:
 
 
 def find_section(table: SectionTable, number: int) -> FoundRows:
-    """The rows of array ``number`` of a graph file."""
+    """Return the rows of array ``number`` of a graph file."""
     return _find_array(table, number, "graph", "mmap")
 
 
@@ -114,9 +114,9 @@ def _find_array(table: SectionTable, number: int, kind: str, storage: str) -> Fo
 def open_rows(
     found: FoundRows, before: tuple[int, ...], cache: RowCache, progress: native.Progress | None
 ) -> native.FileRows:
-    """The same rows, to be read from the file through a cache.
+    """Return the rows behind a cache that reads them from the file.
 
-    ``before`` is what :func:`aethergraph._npy.identity` said before ``found`` was opened.
+    ``before`` is the result of :func:`aethergraph._npy.identity` before ``found`` was opened.
     """
     array, code, guard, origin, offset = found
     rows = native.FileRows(
@@ -138,7 +138,7 @@ def save_native(
     write_section: Callable[[native.NativeWriter, native.Task | None], None],
     task: native.Task | None,
 ) -> None:
-    """Write a feature file whose one section ``write_section`` writes."""
+    """Write a feature file; ``write_section`` writes its only array section."""
     meta = FileMeta(arrays=(ArrayMeta("x", "row", 0, native.DTYPE_NAMES[code], shape),))
     with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
         write_meta(writer, meta)
@@ -146,7 +146,7 @@ def save_native(
 
 
 def is_npy_name(path: native.Path) -> bool:
-    """Whether a file of this name is to be numpy's."""
+    """Return whether a file of this name is written in numpy's format."""
     return os.fsdecode(native.encode_path(path)[1]).endswith(".npy")
 
 
@@ -158,7 +158,7 @@ def save_npy(
     guard: native.FileGuard | None,
     task: native.Task | None,
 ) -> None:
-    """Write numpy's format; ``guard`` watches the file that the pieces are read from."""
+    """Write a ``.npy`` file; ``guard`` watches the file that the pieces are read from."""
     if code == native.BFLOAT16:
         raise UnsupportedError(
             "a .npy file cannot hold bfloat16; choose another file name for the native "
@@ -181,7 +181,7 @@ def save_npy(
 
 
 def verify(origin: Origin | None, progress: native.Progress | None) -> None:
-    """Compare the checksums of the file that rows came from; ``.npy`` files have none."""
+    """Compare the checksums of the file that the rows came from; ``.npy`` files have none."""
     if origin is None or origin.kind == "npy":
         return
     file = native.NativeFile(origin.path)

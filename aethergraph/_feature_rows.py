@@ -1,4 +1,4 @@
-"""Arrays as rows of features: which can be stored, and how torch sees them."""
+"""Arrays as rows of features: the dtypes that can be stored, and views as torch tensors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["as_rows", "as_tensor"]
 
 
 def as_rows(array: ArrayLike, dtype: str | None, name: str) -> tuple[NDArray[Any], int]:
-    """The rows of an array, copied only if they must be, and the code of their dtype.
+    """Return the rows of an array, copied only if they must be, and their dtype code.
 
     Args:
-        array: anything with at least one dimension; torch tensors and ``ml_dtypes`` as well.
+        array: anything with at least one dimension; also torch tensors and ``ml_dtypes`` arrays.
         dtype: ``"bfloat16"`` if a uint16 array holds bfloat16 bit patterns, else None.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
     """
     bits = torch_bfloat16_bits(array)
     values = to_array(array, name) if bits is None else bits
@@ -47,7 +47,7 @@ def as_rows(array: ArrayLike, dtype: str | None, name: str) -> tuple[NDArray[Any
 
 
 def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
-    """Native byte order, aligned, contiguous inside a row; rows may lie apart."""
+    """Return values in native byte order, aligned, contiguous in a row; rows may have gaps."""
     if not values.dtype.isnative or not values.flags.aligned:
         return np.require(values, values.dtype.newbyteorder("="), ["C", "A"])
     if values.size == 0 or values.flags.c_contiguous:
@@ -60,9 +60,9 @@ def _native_rows(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_tensor(rows: NDArray[Any], code: int) -> Any:
-    """A torch tensor over the memory of ``rows``, which have the dtype of ``code``."""
+    """Return a torch tensor over the memory of ``rows``, whose dtype has the code ``code``."""
     try:
-        # Not an import statement: mypyc would read all of torch to compile what imports this.
+        # Not an import statement: mypyc would read all of torch to compile the importers of this.
         torch: Any = importlib.import_module("torch")
     except ImportError as error:
         raise UnsupportedError("tensor() needs torch: pip install torch") from error

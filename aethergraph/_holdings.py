@@ -1,4 +1,4 @@
-"""What each of several users of one memory budget holds."""
+"""Bytes that each of several users of one memory budget holds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["Holdings"]
 
 
 class Holdings:
-    """Bytes by holder, which is any object; one that is collected holds nothing.
+    """Bytes by holder, which may be any object; a collected holder no longer counts.
 
-    May be shared by threads: each method is one step of a dict, without a lock, so that nothing can
-    go wrong in a fork.
+    Threads may share one: each method is one step of a dict, without a lock that a fork could copy
+    in its locked state.
     """
 
     def __init__(self) -> None:
         self._held = dict[int, tuple[int, bool]]()
 
     def note(self, holder: Any, nbytes: int, *, at_work: bool) -> None:
-        """``holder`` has so many bytes now, and is or is not at work."""
+        """Record that ``holder`` has ``nbytes`` bytes now, and whether it is at work."""
         number = id(holder)
         if number not in self._held:
             weakref.finalize(holder, self._held.pop, number, None).atexit = False
@@ -27,10 +27,10 @@ class Holdings:
 
     @property
     def total(self) -> int:
-        """Bytes of all."""
+        """Bytes of all holders."""
         return sum(nbytes for nbytes, _ in list(self._held.values()))
 
     @property
     def num_at_work(self) -> int:
-        """How many are at work."""
+        """Number of holders at work."""
         return sum(at_work for _, at_work in list(self._held.values()))

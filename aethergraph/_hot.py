@@ -1,4 +1,4 @@
-"""Which rows a cache keeps for good: those that are asked for most."""
+"""Choice of the hot rows, which a cache keeps for good: the most requested ones."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Numbers", "RowCache", "check_cache", "choose_cache", "hottest", "ref
 
 DEFAULT_BUDGET = 512 << 20
 _CHUNK_ROWS = 1 << 18
-_LEAST_FRAME = 256  # bytes: smaller rows share one
+_LEAST_FRAME = 256  # bytes of a frame; several smaller rows share one
 
 Ids = NDArray[np.int64]
 
 
-#: The numbers of rows ``start .. stop - 1``.
+#: Function of (start, stop) that returns the numbers of rows ``start .. stop - 1``.
 Numbers = Callable[[int, int], NDArray[Any]]
 
 
 class RowCache(NamedTuple):
-    """How rows of a file are cached: bytes in all, hot rows, and how much they may take."""
+    """Cache of a file's rows: its bytes, the hot rows, and their share of the bytes in percent."""
 
     memory: int
     hot: Ids | None
@@ -35,11 +35,11 @@ class RowCache(NamedTuple):
 
 
 class Table(Protocol):
-    """What has rows: an array, or a store."""
+    """Anything with rows: an array, or a store."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(num_rows, ...)``."""
+        """Shape of all rows: ``(num_rows, ...)``."""
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +47,7 @@ class Table(Protocol):
 
 
 def check_cache(storage: str, **options: object) -> None:
-    """Options of a cache need a storage that has one."""
+    """Raise if an option of a cache is given for a storage that has no cache."""
     for name, value in options.items():
         if value is not None and storage not in ("uring", "auto"):
             raise InvalidArgumentError(f"{name} needs storage='uring' or 'auto', not {storage!r}")
@@ -60,9 +60,9 @@ def choose_cache(
     frequency: ArrayLike | Numbers | None,
     hot_share: float,
 ) -> RowCache:
-    """Check what the user gave, and find the hot rows by frequency.
+    """Check the options of a cache, and choose the hot rows by frequency.
 
-    ``frequency`` may be a function that gives the numbers of a span of rows.
+    ``frequency`` may be a function that returns the numbers of a span of rows.
     """
     memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
     if not _is_number(hot_share) or not 0 <= hot_share <= 1:
@@ -86,7 +86,7 @@ def _is_number(value: Any) -> bool:
 
 
 def refuse_words(hot: object) -> None:
-    """Only a graph can count degrees."""
+    """Raise for ``hot="degree"``: only a graph can count degrees."""
     if isinstance(hot, str):
         raise InvalidArgumentError(
             f"hot = {hot!r} is no vector of row numbers: only Graph.load_features takes 'degree'; "
@@ -116,13 +116,13 @@ def _check_hot(hot: Ids, num_rows: int) -> Ids:
 
 
 def hottest(numbers: Numbers, num_rows: int, count: int, span: int = _CHUNK_ROWS) -> Ids:
-    """The ``count`` rows with the largest numbers, the largest first, the first of equal ones.
+    """Return the ``count`` rows with the largest numbers, the largest first; ties by row.
 
-    ``numbers(start, stop)`` gives those of a span of rows: memory is bounded by ``count`` and
-    ``span``.
+    ``numbers(start, stop)`` returns the numbers of a span of rows, so that memory is bounded by
+    ``count`` and ``span``.
 
     Raises:
-        InvalidArgumentError: names the first number that is negative or not finite.
+        InvalidArgumentError: a number is negative or not finite; names the first one.
     """
     best_ids, best = np.empty(0, np.int64), np.empty(0)
     for start in range(0, num_rows, span):

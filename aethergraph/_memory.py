@@ -1,4 +1,4 @@
-"""Byte sizes as users write them, and how much memory this process may still take."""
+"""Byte sizes in users' notation, and the memory that this process may still take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
 def parse_size(size: int | str, name: str = "memory_budget") -> int:
-    """Bytes of ``"1G"``, ``"512MiB"``, ``"1.5 gb"`` or a plain integer; units are powers of 1024.
+    """Return the bytes of ``"1G"``, ``"512MiB"``, ``"1.5 gb"`` or a plain integer.
+
+    Units are powers of 1024.
 
     Raises:
         InvalidArgumentError: not a size, negative, or above 2^63 - 1 bytes.
@@ -47,7 +49,7 @@ def parse_size(size: int | str, name: str = "memory_budget") -> int:
 def _bytes_of(number: str, unit: int) -> int:
     try:
         return int(number) * unit if number.isdigit() else int(float(number) * unit)
-    except (OverflowError, ValueError):  # more digits than int or float take
+    except (OverflowError, ValueError):  # too many digits for int or float
         return _LARGEST + 1
 
 
@@ -58,7 +60,7 @@ def _bounded(count: int, size: int | str, name: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """``size`` bytes for people: ``"1.5 GiB"``."""
+    """Return ``size`` bytes in people's notation: ``"1.5 GiB"``."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024 or unit == "GiB":
@@ -68,7 +70,7 @@ def format_size(size: int) -> str:
 
 
 def available_memory() -> int:
-    """Bytes this process may still take without swapping or meeting a cgroup limit."""
+    """Return the bytes that this process may still take without swapping or a cgroup limit."""
     free = [_meminfo_available()]
     for folder, limit, usage, cache in _cgroup_folders():
         room = _cgroup_room(folder, limit, usage, cache)
@@ -91,7 +93,7 @@ def _meminfo_available() -> int:
 
 
 def _cgroup_folders() -> list[tuple[Path, str, str, str]]:
-    """The memory control groups above this process, both versions, innermost first."""
+    """Return the memory cgroups of this process, innermost first, of both cgroup versions."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -120,7 +122,7 @@ def _cgroup_room(folder: Path, limit: str, usage: str, cache: str) -> int | None
         most = int((folder / limit).read_text())
         used = int((folder / usage).read_text())
         stat = (folder / "memory.stat").read_text()
-    except (OSError, ValueError):  # absent, or "max"
+    except (OSError, ValueError):  # the file is absent, or the limit is "max"
         return None
     if most >= _NO_LIMIT:
         return None

@@ -1,4 +1,4 @@
-"""numpy's .npy files: the header read without trust, the rows mapped where they are."""
+"""numpy's .npy files: headers parsed without trust, rows mapped in place."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _NPY_MAX_NDIM = 64
 
 
 class NpyHeader:
+    """Parsed header of a .npy file; ``offset`` is the byte at which the data begin."""
+
     __slots__ = ("dtype", "fingerprint", "fortran", "offset", "shape")
 
     def __init__(
@@ -33,6 +35,7 @@ class NpyHeader:
 
 
 def is_npy(file: native.NativeFile) -> bool:
+    """Return whether the file begins like a .npy file."""
     length = len(_NPY_MAGIC)
     if file.size < length:
         return False
@@ -54,10 +57,10 @@ def read_npy_header(file: native.NativeFile) -> NpyHeader:
 
 
 def header_extent(start: bytes, path: str) -> tuple[int, int]:
-    """Return where the text of a header begins and its length, from the file's first 12 bytes.
+    """Return the offset and the length of a header's text, from the file's first 12 bytes.
 
     Raises:
-        FormatError, TruncatedFileError: the version is not known, or there is no such header.
+        FormatError, TruncatedFileError: an unknown version, or not a .npy header.
     """
     if len(start) < 10:
         raise TruncatedFileError(f"{path}: the .npy header is cut off after {len(start)} bytes")
@@ -76,10 +79,11 @@ def header_extent(start: bytes, path: str) -> tuple[int, int]:
 
 
 def parse_header(data: bytes, major: int, path: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    """Return dtype, shape and whether the order is Fortran's, from the text of a header.
+    """Return (dtype, shape, whether the order is Fortran's) from the text of a header.
 
     Raises:
-        FormatError: malformed. UnsupportedError: a structured dtype.
+        FormatError: the header is malformed.
+        UnsupportedError: a structured dtype.
     """
     try:
         fields = ast.literal_eval(data.decode("utf-8" if major == 3 else "latin1").strip())
@@ -104,7 +108,7 @@ def parse_header(data: bytes, major: int, path: str) -> tuple[np.dtype[Any], tup
 
 
 def identity(path: native.Path) -> tuple[int, ...]:
-    """Tells files of one shape apart: pickles by path must find the very same file."""
+    """Return device, inode and mtime, to tell apart files of equal size and header."""
     name = native.encode_path(path)[1]
     try:
         found = os.stat(name)
@@ -116,10 +120,10 @@ def identity(path: native.Path) -> tuple[int, ...]:
 def check_array(
     dtype: np.dtype[Any], shape: tuple[int, ...], size: int, path: str
 ) -> tuple[int, int]:
-    """Return the native dtype and the count of items of an array that ``size`` bytes hold.
+    """Return the native dtype code and the number of items of an array in ``size`` bytes.
 
     Raises:
-        FormatError, TruncatedFileError, UnsupportedError: no such array.
+        FormatError, TruncatedFileError, UnsupportedError: ``size`` bytes do not hold this array.
     """
     if dtype.hasobject or dtype.kind not in "biuf":
         raise UnsupportedError(f"{path}: dtype {dtype} cannot be opened")
@@ -137,7 +141,7 @@ def check_array(
 
 
 def map_npy(file: native.NativeFile, header: NpyHeader, storage: str) -> NDArray[Any]:
-    """The rows of a .npy file: mapped, or loaded when the file cannot be mapped as it is."""
+    """Return the rows of a .npy file: mapped, or loaded if the file cannot be mapped in place."""
     path, dtype, shape = file.path, header.dtype, header.shape
     code, items = check_array(dtype, shape, file.size - header.offset, path)
     fortran = header.fortran and len(shape) > 1

@@ -1,4 +1,4 @@
-"""Open container files; of a file that is none, say what it seems to be and what to do with it."""
+"""Opening of container files; an error suggests what a file of another kind seems to be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TORCH: Final = (
     "load it with its own library, then Graph.from_edges, or aethergraph.pyg.from_data and "
     "aethergraph.dgl.from_dgl"
 )
-#: What files begin with, what they are, and what to do.
+#: First bytes of a file, its kind, and the advice for the user.
 _BEGINNINGS: Final = (
     (
         b"\x93NUMPY",
@@ -33,16 +33,16 @@ _BEGINNINGS: Final = (
     (b"\x89HDF", "HDF5 file", "read its arrays with h5py, then Graph.from_edges"),
     (b"ARROW1", "Arrow file", "write it as Parquet first"),
 )
-_TEXT: Final = bytes([9, 10, 12, 13, *range(32, 127), *range(128, 256)])  # UTF-8 as well
+_TEXT: Final = bytes([9, 10, 12, 13, *range(32, 127), *range(128, 256)])  # includes UTF-8
 
 
 def open_container(path: native.Path) -> native.NativeFile:
     """Open a graph or feature file.
 
     Raises:
-        MissingFileError, StorageError: it cannot be opened.
-        FormatError, TruncatedFileError, CorruptFileError, VersionError: it is no such file, and
-            the message has what it seems to be; or it is damaged.
+        MissingFileError, StorageError: the file cannot be opened.
+        FormatError, TruncatedFileError, CorruptFileError, VersionError: the file is damaged, or of
+            another kind; the message says what kind it seems to be.
     """
     try:
         return native.NativeFile(path)

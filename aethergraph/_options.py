@@ -1,4 +1,4 @@
-"""Options as users give them: words of a few, switches, mappings, and values in messages."""
+"""Checks of users' options: words of a few, switches, mappings, and values in messages."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = [
     "shown",
 ]
 
-_MOST_ITEMS = 1 << 24  # an option is no array: it goes through Python objects
+_MOST_ITEMS = 1 << 24  # items of an option become Python objects; arrays go another way
 _SHOWN = 200  # characters of a value in a message
 
 
 def shown(value: Any) -> str:
-    """Return ``repr(value)``, cut; the name of its type if that cannot be had."""
+    """Return ``repr(value)``, cut to 200 characters; the name of its type if ``repr`` fails."""
     try:
         text = repr(value)
-    except Exception:  # a value of the user's may do anything, such as nest too deeply
+    except Exception:  # a user's ``repr`` may do anything, such as nest too deeply
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -39,7 +39,7 @@ def as_choice(value: Any, choices: Iterable[str], name: str) -> Any:
     """Return ``value`` if it is one of the texts ``choices``.
 
     Raises:
-        InvalidArgumentError: it is not; the message has them.
+        InvalidArgumentError: it is not; the message lists the choices.
     """
     words = list(choices)
     if isinstance(value, str):
@@ -66,7 +66,7 @@ def as_list(values: Any, name: str, what: str = "values", *, most: int = _MOST_I
     """Return the items of an iterable.
 
     Raises:
-        InvalidArgumentError: it is not one, or has more than ``most`` items.
+        InvalidArgumentError: ``values`` is not iterable, or has more than ``most`` items.
     """
     items = list(islice(as_iterator(values, name, what), most + 1))
     if len(items) > most:
@@ -78,11 +78,11 @@ def as_iterator(values: Any, name: str, what: str = "values") -> Iterator[Any]:
     """Return an iterator over an iterable.
 
     Raises:
-        InvalidArgumentError: it is not one.
+        InvalidArgumentError: ``values`` is not iterable.
     """
     try:
         found: Iterator[Any] = iter(values)
-    except (TypeError, ValueError) as error:  # the second of closed files
+    except (TypeError, ValueError) as error:  # closed files raise ValueError
         kind = type(values).__name__
         raise InvalidArgumentError(
             f"{name} must be a sequence of {what}, got {kind}: {error}"
@@ -94,7 +94,7 @@ def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, A
     """Return the items of a mapping.
 
     Raises:
-        InvalidArgumentError: it is not one.
+        InvalidArgumentError: ``mapping`` is not one.
     """
     if not isinstance(mapping, Mapping):
         kind = type(mapping).__name__
@@ -106,11 +106,11 @@ def as_number(value: Any, name: str) -> float:
     """Return ``value`` as a float.
 
     Raises:
-        InvalidArgumentError: it is no number.
+        InvalidArgumentError: ``value`` is not a number.
     """
     try:
         return float(value)
-    except Exception:  # such as those of tensors
+    except Exception:  # tensors raise others than TypeError
         raise InvalidArgumentError(
             f"{name} must be a number, got {shown(value)} of type {type(value).__name__}"
         ) from None
@@ -120,7 +120,7 @@ def as_share(value: Any, name: str) -> float:
     """Return ``value`` as a float in 0..1.
 
     Raises:
-        InvalidArgumentError: it is no number, or outside.
+        InvalidArgumentError: ``value`` is not a number, or outside 0..1.
     """
     number = as_number(value, name)
     if not 0 <= number <= 1:
@@ -129,7 +129,7 @@ def as_share(value: Any, name: str) -> float:
 
 
 def as_text(value: Any, name: str) -> str | None:
-    """Return ``value``, a text or None.
+    """Return ``value`` if it is a text or None.
 
     Raises:
         InvalidArgumentError: it is neither.
@@ -140,16 +140,16 @@ def as_text(value: Any, name: str) -> str | None:
 
 
 def is_name(value: Any) -> bool:
-    """Return whether ``value`` is a text of some characters that UTF-8, hence a file, can hold."""
+    """Return whether ``value`` is a non-empty text that UTF-8, the encoding in files, can hold."""
     if not isinstance(value, str) or not value:
         return False
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def is_hashable(value: Any) -> bool:
-    """Return whether ``value`` can be looked for in a dictionary."""
+    """Return whether ``value`` can be a key of a dictionary."""
     try:
         hash(value)
-    except Exception:  # of a tuple it is known only when it is tried
+    except Exception:  # only hash() shows whether the items of a tuple are hashable
         return False
     return True

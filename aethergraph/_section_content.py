@@ -1,4 +1,4 @@
-"""What sections of a graph file are filled with: arrays, and ids encoded or decoded on the way."""
+"""Contents of a graph file's sections: arrays, and ids encoded or decoded while writing."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from aethergraph._parts import Lists
 
 __all__ = ["ArrayContent", "Content", "EncodedIds", "EncodedIndex", "id_content"]
 
-#: Ids that are encoded or decoded at a time: many groups of blocks.
+#: Number of ids encoded or decoded at a time: many groups of blocks.
 _PIECE = 1 << 22
 
 
 class Content(Protocol):
-    """The bytes of a section; ``nbytes`` of work, which need not be what is written."""
+    """Bytes of a section; ``nbytes`` measures the work, which may differ from the bytes written."""
 
     dtype: np.dtype[Any]
     nbytes: int
 
     def write(self, writer: native.NativeWriter, task: native.Task | None) -> None:
-        """Append everything to the section that was begun."""
+        """Append the whole content to the section that was begun."""
 
 
 class ArrayContent:
-    """An array as it is."""
+    """An array, written unchanged."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.dtype = array.dtype
@@ -39,7 +39,7 @@ class ArrayContent:
 
 
 class _DecodedIds:
-    """Compressed ids as plain ones."""
+    """Compressed ids, written decoded."""
 
     def __init__(self, lists: Lists) -> None:
         self.dtype = lists.ids.dtype
@@ -54,7 +54,7 @@ class _DecodedIds:
 
 
 class EncodedIds:
-    """Plain ids as compressed blocks."""
+    """Plain ids, written as compressed blocks."""
 
     def __init__(self, lists: Lists) -> None:
         assert isinstance(lists.ids, np.ndarray)
@@ -72,7 +72,7 @@ class EncodedIds:
 
 
 class EncodedIndex:
-    """The index of blocks that were written before."""
+    """The index of the blocks that an :class:`EncodedIds` has written."""
 
     def __init__(self, ids: EncodedIds) -> None:
         self.dtype = np.dtype(np.uint64)
@@ -84,5 +84,5 @@ class EncodedIndex:
 
 
 def id_content(lists: Lists) -> Content:
-    """The ids of lists, plain."""
+    """Return the content that writes the ids of ``lists`` uncompressed."""
     return ArrayContent(lists.ids) if isinstance(lists.ids, np.ndarray) else _DecodedIds(lists)

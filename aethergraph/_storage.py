@@ -1,4 +1,4 @@
-"""Where arrays live: mapped, or copied into memory; how "auto" chooses."""
+"""Places of arrays: mapped, or copied into memory; and the choice of "auto"."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STORAGES = ("mmap", "memory", "uring", "auto")
 
 
 def check_storage(storage: str) -> None:
-    """``storage`` must be one of these words."""
+    """Raise unless ``storage`` is "mmap", "memory", "uring" or "auto"."""
     as_choice(storage, _STORAGES, "storage")
 
 
 def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
-    """Resolve ``"auto"``: memory if ``size`` bytes fit, else what keeps to the budget, if any.
+    """Resolve ``"auto"``: memory if ``size`` bytes fit the budget, else uring.
 
-    Without a budget half of the memory that is available is the limit.
+    Without a budget: memory if they fit half of the available memory, else mmap.
     """
     check_storage(storage)
     limit = None if budget is None else parse_size(budget)
@@ -56,7 +56,7 @@ def choose_storage(storage: str, size: int, budget: int | str | None, what: str)
 
 
 def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
-    """A copy of a contiguous array in anonymous memory with huge pages."""
+    """Return a copy of a contiguous array in anonymous memory with huge pages."""
     if array.nbytes == 0:
         return array
     target = native.buffer_alloc(array.nbytes).view(array.dtype).reshape(array.shape)
@@ -67,6 +67,6 @@ def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
 def copy_to_memory(
     array: NDArray[Any], guard: native.FileGuard | None, progress: native.Progress | None = None
 ) -> NDArray[Any]:
-    """A copy of a mapped array in huge pages, made so that Ctrl-C works."""
+    """Return a copy of a mapped array in huge pages; Ctrl-C stops the copying."""
     with native.reading(guard):
         return native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)

@@ -1,7 +1,7 @@
 """Threads that the system may refuse.
 
-Limits on processes (``ulimit -u``, the pids of a cgroup) count threads. Work that would run beside
-the caller then runs in the caller, as the native pool's does.
+Limits on processes (``ulimit -u``, the pids of a cgroup) count threads. If a thread is refused, its
+work runs in the calling thread, as in the native pool.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def start_thread(work: Callable[..., None], name: str, *args: Any) -> threading.
 
 
 class ThreadPool:
-    """A ``ThreadPoolExecutor`` whose work runs in the caller where the system refuses threads.
+    """A ``ThreadPoolExecutor`` whose work runs in the caller if the system refuses threads.
 
     Args:
-        threads: at most.
-        name: what the names of its threads begin with.
+        threads: the most threads to start.
+        name: prefix of the threads' names.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -42,7 +42,7 @@ class ThreadPool:
         self._name = name
 
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
-        """Return the future of ``work(*args)``."""
+        """Run ``work(*args)`` in a thread, or here if threads are refused; return its future."""
         future: Future[T] = Future()
         claim = threading.Lock()
 
@@ -57,13 +57,13 @@ class ThreadPool:
         try:
             self._pool.submit(run)
         except RuntimeError as error:
-            # The work is queued all the same: a thread that did start may have claimed it.
+            # The refused work stays queued: a thread that did start may have claimed it.
             log.debug("%s: %s; working in the calling thread", self._name, error)
             run()
         return future
 
     def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
-        """End the threads, as ``ThreadPoolExecutor.shutdown`` does."""
+        """End the threads, like ``ThreadPoolExecutor.shutdown``."""
         self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
     def __enter__(self) -> ThreadPool:

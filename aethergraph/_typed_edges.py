@@ -1,4 +1,4 @@
-"""From edge lists by type to the parts of a ``HeteroGraph``."""
+"""Edge lists by type, turned into the parts of a ``HeteroGraph``."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def _check_type(kind: Any) -> EdgeType:
 
 
 def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgumentError:
+    """Return the error for a type that is not among ``known``."""
     names = ", ".join(map(repr, known)) or "none"
     return InvalidArgumentError(f"{what}: {shown(name)} is not in the graph; there are: {names}")
 
@@ -47,12 +48,16 @@ def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgum
 def read_edges(
     edges: Mapping[EdgeType, tuple[ArrayLike, ArrayLike]], values: dict[str, dict[Any, Any]]
 ) -> dict[EdgeType, EdgeInput]:
+    """Check edge lists and their values by type; the errors name the edge type.
+
+    ``values`` holds ``edge_weight``, ``edge_time`` and ``edge_attrs``, each by edge type.
+    """
     found = {}
     for kind, ends in edges.items():
         _check_type(kind)
         try:
             src, dst = ends  # or an array or tensor [2, E]
-        except (TypeError, ValueError, RuntimeError):  # the last of tensors
+        except (TypeError, ValueError, RuntimeError):  # tensors raise RuntimeError
             raise InvalidArgumentError(f"edges[{kind!r}] must be (src, dst)") from None
         source, target = as_ids(src, f"{kind} src"), as_ids(dst, f"{kind} dst")
         if len(source) != len(target):
@@ -73,6 +78,7 @@ def read_edges(
 
 
 def reversed_edges(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeInput]:
+    """Return ``(dst, "rev_" + relation, src)`` for every edge type, with the same values."""
     found = {}
     for (source, relation, target), one in inputs.items():
         kind = (target, f"rev_{relation}", source)
@@ -87,7 +93,7 @@ def reversed_edges(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeI
 def count_nodes(
     inputs: Mapping[EdgeType, EdgeInput], num_nodes: Mapping[str, int]
 ) -> dict[str, NodeParts]:
-    """Node types in order of appearance in ``num_nodes``, then in the edge types."""
+    """Return node types in order of appearance in ``num_nodes``, then in the edge types."""
     for name in num_nodes:
         if not is_name(name):
             raise InvalidArgumentError(
@@ -115,6 +121,7 @@ def build_relation(
     keep_order: bool,
     progress: native.Progress | None,
 ) -> EdgeParts:
+    """Build the lists of one edge type; the errors name the edge type."""
     source, target = nodes[kind[0]], nodes[kind[2]]
     parts = EdgeParts(source.num_nodes, target.num_nodes, len(one.source))
     try:
@@ -124,7 +131,7 @@ def build_relation(
             progress,
             32 * parts.num_edges,
         )
-    except IndexError as error:  # an id out of range, told with its type
+    except IndexError as error:  # add the edge type to an error about an id
         error.args = (f"{kind}: {error}", *error.args[1:])
         raise
     if one.time is not None or source.node_time is not None:

@@ -1,4 +1,4 @@
-"""Verifying a graph: every offset, id and value of its adjacency, and both directions together."""
+"""Verification of a graph: every offset, id and value, and both directions against each other."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from aethergraph.errors import AetherError, CorruptFileError
 
 __all__ = ["verified_bytes", "verify_edges", "verify_nodes"]
 
-#: Rows that are checked at a time.
+#: Ids or values checked at a time.
 _CHUNK = 1 << 22
-#: Edges that are looked up at a time.
+#: Edges looked up at a time.
 _SEARCHED = 1 << 20
 
 
 def verified_bytes(parts: EdgeParts) -> int:
-    """Bytes of the adjacency that :func:`verify_edges` reads: of two directions each twice."""
+    """Return the bytes that :func:`verify_edges` reads; two directions are read twice each."""
     return parts.adjacency_bytes * (2 if parts.layout == "both" else 1)
 
 
 def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None:
-    """Check every offset and id of the adjacency, permutation, weight and time.
+    """Check every offset and id of the adjacency, every permutation, weight and time.
 
-    Two directions must hold the same edges with the same ids. Reads everything in order, once or
-    twice, with memory for some pieces only.
+    If there are two directions, they must hold the same edges with the same ids. Reads everything
+    in order, once or twice, with memory for a few pieces.
 
     Raises:
-        CorruptFileError: names what is wrong, and the first edge where it shows.
+        CorruptFileError: names the fault and the first edge where it shows.
     """
     for name, lists, count in (
         ("CSC", parts.csc, parts.num_src),
@@ -51,7 +51,7 @@ def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None
             ) from error
     key = secrets.randbits(64)
     if parts.csc is not None and parts.csr is not None:
-        # Where both directions have the same edges, the edge ids of one are a permutation too.
+        # If both directions have the same edges, the edge ids of CSR are a permutation, too.
         if _hash(parts.csc, False, key, task) != _hash(parts.csr, True, key, task):
             _name_contradiction(parts.csc, parts.csr, label, task)
     elif parts.csr is not None and parts.csr.edge_ids is not None:
@@ -72,7 +72,7 @@ def _check_lists(lists: Lists, num_edges: int, num_minor: int, task: native.Task
 
 
 def _hash(lists: Lists, transposed: bool, key: int, task: native.Task | None) -> int:
-    """Hash the edges of ``lists`` with their edge ids, in whatever order they are."""
+    """Return a hash of the edges of ``lists`` with their ids, independent of their order."""
     found, count = 0, len(lists.ids)
     step = _CHUNK if isinstance(lists.ids, native.CompressedIds) else max(count, 1)
     for start in range(0, count, step):
@@ -87,7 +87,7 @@ def _hash(lists: Lists, transposed: bool, key: int, task: native.Task | None) ->
 def _some_ids(
     lists: Lists, start: int, size: int, task: native.Task | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """The ids at some positions, decoded if need be, and the edge ids there."""
+    """Return the ids at ``size`` positions, decoded if compressed, and the edge ids there."""
     if isinstance(lists.ids, native.CompressedIds):
         minor = lists.topology.ids(start, size, lists.ids.dtype, task)
     else:
@@ -96,9 +96,9 @@ def _some_ids(
 
 
 def _name_contradiction(csc: Lists, csr: Lists, label: str, task: native.Task | None) -> None:
-    """Raise CorruptFileError for the first out-edge that is another in-edge, or none.
+    """Raise CorruptFileError for the first out-edge that is not the in-edge of its id.
 
-    Reads in-edges at random, which takes far longer than hashing: for files that are damaged.
+    Reads in-edges at random, which takes far longer than hashing; meant for damaged files only.
     """
     count = len(csr.ids)
     for start in range(0, count, _SEARCHED):
@@ -133,7 +133,7 @@ def _name_contradiction(csc: Lists, csr: Lists, label: str, task: native.Task | 
 
 
 def verify_nodes(parts: NodeParts, label: str, task: native.Task | None) -> None:
-    """Check every time."""
+    """Check every time of the nodes."""
     _check_values(parts.node_time, label, "node_time", check_times, task)
 
 

@@ -1,7 +1,7 @@
 """The exceptions of AetherGraph: one class per code of the native error table.
 
 Every class also inherits the builtin that fits, so ``except ValueError`` and
-``except FileNotFoundError`` work as a numpy user expects. Where a single value is at fault,
+``except FileNotFoundError`` work as a numpy user expects. If a single value is at fault,
 ``position`` is its index (or byte offset) and ``value`` is the value itself.
 """
 
@@ -59,7 +59,7 @@ class OutOfRangeError(AetherError, IndexError):
 
 
 class OutOfMemoryError(AetherError, MemoryError):
-    """The native core could not get the memory it asked for."""
+    """The memory that was asked for is not available."""
 
 
 class LimitError(AetherError, OverflowError):
@@ -71,7 +71,7 @@ class UnsupportedError(AetherError, NotImplementedError):
 
 
 class LayoutError(UnsupportedError):
-    """The adjacency that was asked for is not stored; the message names ``layout=``."""
+    """The requested adjacency is not stored; the message names ``layout=``."""
 
 
 class CancelledError(AetherError):
@@ -79,7 +79,7 @@ class CancelledError(AetherError):
 
 
 class StorageError(AetherError, OSError):
-    """The operating system refused a file operation; ``errno`` and ``filename`` say which."""
+    """The operating system refused a file operation; see ``errno`` and ``filename``."""
 
     def __str__(self) -> str:
         # The message names the file already: no "[Errno 2] ...: 'path'" around it.

@@ -1,13 +1,14 @@
-"""Graphs from and to scipy's sparse matrices and networkx.
+"""Conversion of graphs from and to scipy's sparse matrices and networkx.
 
     graph = from_scipy(matrix)                    # or Graph.from_scipy(matrix)
     matrix = to_scipy(graph)                      # or graph.to_scipy()
     graph, labels = from_networkx(g, edge_weight="weight")
     g = to_networkx(graph, labels)
 
-Both libraries are imported when they are needed. Sources followed: ``scipy.sparse.csgraph`` (the
-entry at ``[i, j]`` is the edge from i to j), ``torch_geometric.utils.from_networkx`` (an undirected
-edge becomes one each way) and ``dgl.to_networkx`` (a ``MultiDiGraph``, which keeps all edges).
+Both libraries are imported when they are needed. Conventions followed: ``scipy.sparse.csgraph``
+(the entry at ``[i, j]`` is the edge from i to j), ``torch_geometric.utils.from_networkx`` (an
+undirected edge becomes one each way) and ``dgl.to_networkx`` (a ``MultiDiGraph``, which keeps all
+edges).
 """
 
 from __future__ import annotations
@@ -50,21 +51,22 @@ def _check_graph(graph: Any) -> None:
 def from_scipy(
     matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
 ) -> Graph:
-    """A graph of the entries of a square sparse matrix or array: ``[i, j]`` is the edge i -> j.
+    """Build a graph from a square sparse matrix or array: ``[i, j]`` is the edge i -> j.
 
-    Every stored entry is an edge, zeros and duplicates as well; ``matrix.eliminate_zeros()`` and
-    ``matrix.sum_duplicates()`` are there to drop them before.
+    Every stored entry is an edge, also zeros and duplicates; to drop them, call
+    ``matrix.eliminate_zeros()`` and ``matrix.sum_duplicates()`` first.
 
     Args:
-        matrix: of any scipy format; its rows are sources, its columns destinations.
-        weight: take the values as edge weights: float32 or float64 as they are, integers as
-            float64, bools as float32. False takes the pattern alone.
-        layout, keep_order: as in :meth:`Graph.from_edges`; the input order is that of
+        matrix: any scipy format; rows are sources, columns are destinations.
+        weight: take the values as edge weights: float32 and float64 unchanged, integers as
+            float64, bools as float32. False takes only the pattern.
+        layout: as in :meth:`Graph.from_edges`.
+        keep_order: as in :meth:`Graph.from_edges`; the input order is that of
             ``matrix.tocoo()``.
 
     Raises:
         UnsupportedError: scipy is not installed.
-        InvalidArgumentError: not a sparse matrix, not square, or values that no weight can have.
+        InvalidArgumentError: not a sparse matrix, not square, or a value is not a valid weight.
     """
     sparse = _import("scipy.sparse", "from_scipy")
     if not sparse.issparse(matrix):
@@ -98,18 +100,19 @@ def from_scipy(
 
 
 def to_scipy(graph: Graph, format: SparseFormat = "csr", *, weight: bool = True) -> Any:
-    """The adjacency as a scipy sparse array [num_nodes, num_nodes]: ``[i, j]`` is the edge i -> j.
+    """Return the adjacency as a scipy sparse array: ``[i, j]`` is the edge i -> j.
 
-    Duplicate edges are duplicate entries: arithmetic of scipy adds them up.
+    Duplicate edges are duplicate entries, which scipy's arithmetic adds up.
 
     Args:
-        graph: any layout.
-        format: ``"csr"``, ``"csc"`` or ``"coo"``. In that of the graph's layout, and in COO,
-            entries are in the order of edge ids.
-        weight: the values are the edge weights; False, or a graph without: float32 ones.
+        graph: a graph of any layout.
+        format: ``"csr"``, ``"csc"`` or ``"coo"``. Entries are in the order of edge ids in COO and
+            in the format of the graph's layout.
+        weight: use the edge weights as values. If False, and for a graph without weights, the
+            values are float32 ones.
 
     Returns:
-        ``csr_array``, ``csc_array`` or ``coo_array``.
+        ``csr_array``, ``csc_array`` or ``coo_array`` [num_nodes, num_nodes].
 
     Raises:
         UnsupportedError: scipy is not installed.
@@ -122,7 +125,7 @@ def to_scipy(graph: Graph, format: SparseFormat = "csr", *, weight: bool = True)
     shape = graph.num_nodes, graph.num_nodes
     if format == "coo":
         return sparse.coo_array((values, graph.edge_index()), shape=shape)
-    # From lists to lists: by way of COO scipy would add duplicates up.
+    # Straight from the lists: a conversion through COO would add duplicates up.
     small = max(graph.num_nodes, graph.num_edges) < 2**31
     ids = np.int32 if small else np.int64
     by_source = graph.layout == "csr"
@@ -146,25 +149,29 @@ def from_networkx(
     layout: Layout = "csc",
     keep_order: bool = False,
 ) -> tuple[Graph, list[Hashable]]:
-    """A graph of a networkx graph of any of its four classes, and the label of each node.
+    """Build a graph from a networkx graph of any class; return it with the labels of its nodes.
 
     An undirected edge becomes one edge each way (a self-loop one). Parallel edges are kept. Nodes
-    are numbered in the order of ``g.nodes``, unless their labels are 0..n-1 already: these stay.
+    are numbered in the order of ``g.nodes``, unless their labels are 0..n-1 already, which stay.
 
     Args:
-        g: goes through Python objects, so it should not be large.
-        edge_weight, edge_time, node_time: names of attributes of ``g`` to take as these.
-        edge_attrs, node_attrs: names of attributes to take under the same names.
-        layout, keep_order: as in :meth:`Graph.from_edges`; the input order is that of
-            ``g.edges``, or of ``g.to_directed().edges``.
+        g: a networkx graph; each node and edge costs Python objects, so use small graphs.
+        edge_weight: edge attribute of ``g`` to take as weights.
+        edge_time: edge attribute of ``g`` to take as times.
+        node_time: node attribute of ``g`` to take as times.
+        edge_attrs: edge attributes of ``g`` to take under their own names.
+        node_attrs: node attributes of ``g`` to take under their own names.
+        layout: as in :meth:`Graph.from_edges`.
+        keep_order: as in :meth:`Graph.from_edges`; the input order is that of ``g.edges``, or of
+            ``g.to_directed().edges``.
 
     Returns:
         ``(graph, labels)``; ``labels[i]`` is the networkx node that became node i.
 
     Raises:
         UnsupportedError: networkx is not installed.
-        InvalidArgumentError: not a networkx graph, or a node or edge without an attribute that was
-            asked for.
+        InvalidArgumentError: not a networkx graph, or a node or edge lacks a requested
+            attribute.
     """
     networkx = _import("networkx", "from_networkx")
     if not isinstance(g, networkx.Graph):
@@ -205,7 +212,7 @@ def _node_labels(g: Any) -> list[Hashable]:
 
 
 def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDArray[Any]:
-    """One attribute of all nodes or edges as an array."""
+    """Return one attribute of all nodes or edges as an array."""
     if not is_hashable(name):
         raise InvalidArgumentError(f"an attribute is named by a text, not by {shown(name)}")
     values = []
@@ -221,19 +228,20 @@ def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDA
 
 
 def to_networkx(graph: Graph, labels: Sequence[Hashable] | None = None) -> Any:
-    """The graph as a ``networkx.MultiDiGraph``, with everything it knows of nodes and edges.
+    """Return the graph as a ``networkx.MultiDiGraph``, with all values of nodes and edges.
 
     ``edge_weight`` and ``edge_time`` become the edge attributes ``weight`` and ``time``, which
     algorithms of networkx look for, ``node_time`` the node attribute ``time``; all other attributes
     keep their names. Values are Python numbers and lists. Edges come in the order of edge ids.
 
     Args:
-        graph: becomes Python objects, so it should not be large.
-        labels: [num_nodes] what the nodes are to be called, such as :func:`from_networkx` gave.
+        graph: a graph of any layout; it becomes Python objects, so use small graphs.
+        labels: [num_nodes] networkx nodes, such as the labels that :func:`from_networkx` returned.
+            None: 0..num_nodes-1.
 
     Raises:
         UnsupportedError: networkx is not installed.
-        InvalidArgumentError: a wrong number of labels, or one that is there twice.
+        InvalidArgumentError: a wrong number of labels, or two equal ones.
     """
     _check_graph(graph)
     networkx = _import("networkx", "to_networkx")
@@ -268,6 +276,6 @@ def to_networkx(graph: Graph, labels: Sequence[Hashable] | None = None) -> Any:
 def _attributes(
     stores: Mapping[str, Any], values: Mapping[str, NDArray[Any] | None]
 ) -> dict[str, list[Any]]:
-    """Rows by name as Python objects; attributes shadow the graph's own values."""
+    """Return rows by name as Python objects; attributes shadow the graph's own values."""
     found = {name: rows.tolist() for name, rows in values.items() if rows is not None}
     return found | {name: np.asarray(store).tolist() for name, store in stores.items()}

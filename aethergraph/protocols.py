@@ -1,8 +1,8 @@
-"""The extension points: what a store or a sampler must offer to take part.
+"""The extension points: members that a store or a sampler must have to be used by the loaders.
 
-Anything with these members can be handed to the loaders and the framework adapters: no base
+Any object with these members can be handed to the loaders and the framework adapters: no base
 class, no registration. ``Graph``, ``FeatureStore`` and ``NeighborSampler`` are the built-in
-ones; the contracts in :mod:`aethergraph.testing` prove others. This module stays interpreted and
+ones; the contracts in :mod:`aethergraph.testing` check others. This module stays interpreted and
 imports nothing of the package, so that other packages can depend on it cheaply.
 """
 
@@ -19,52 +19,52 @@ __all__ = ["FeatureSource", "SampledSubgraph", "Sampler", "Topology"]
 
 @runtime_checkable
 class FeatureSource(Protocol):
-    """Rows by id: node or edge features, labels, masks."""
+    """Rows by id: features of nodes or edges, labels, masks."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(num_rows, ...)``."""
+        """Shape of all rows: ``(num_rows, ...)``."""
 
     @property
     def dtype_name(self) -> str:
-        """A numpy dtype name, or ``"bfloat16"`` (whose arrays are uint16 bit patterns)."""
+        """Name of the numpy dtype, or ``"bfloat16"`` (whose arrays are uint16 bit patterns)."""
 
     @property
     def num_rows(self) -> int:
-        """Rows that exist; ids are below it."""
+        """Number of rows; ids are ``0 .. num_rows - 1``."""
 
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
     ) -> NDArray[Any]:
-        """Rows of ``ids`` in that order, duplicates kept: shape ``(len(ids), *shape[1:])``."""
+        """Return the rows of ``ids`` in order, duplicates kept: ``(len(ids), *shape[1:])``."""
 
 
 @runtime_checkable
 class Topology(Protocol):
-    """The adjacency of one graph, in the direction that it stores."""
+    """Adjacency of one graph, in the direction that it stores."""
 
     @property
     def num_nodes(self) -> int:
-        """Node ids are ``0 .. num_nodes - 1``."""
+        """Number of nodes; ids are ``0 .. num_nodes - 1``."""
 
     @property
     def num_edges(self) -> int:
-        """Edge ids are ``0 .. num_edges - 1``."""
+        """Number of edges; ids are ``0 .. num_edges - 1``."""
 
     def in_neighbors(self, node: int) -> NDArray[np.int64]:
-        """Sources of the edges that end at ``node``."""
+        """Return the sources of the edges that end at ``node``."""
 
     def in_degrees(self, nodes: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Number of edges that end at each of ``nodes`` (None: at every node)."""
+        """Return the number of edges that end at each of ``nodes`` (None: at every node)."""
 
 
 @runtime_checkable
 class SampledSubgraph(Protocol):
-    """What a sampler returns: int64 arrays in PyG's conventions (see ``sampling.Subgraph``)."""
+    """Result of a sampler: int64 arrays in PyG's conventions (see ``sampling.Subgraph``)."""
 
     @property
     def node(self) -> NDArray[np.int64]:
-        """Global ids, the seeds first."""
+        """Global id of each node, the seeds first."""
 
     @property
     def row(self) -> NDArray[np.int64]:
