@@ -1,4 +1,4 @@
-"""Errors for objects of one package that were given to another."""
+"""Errors for objects of one package that were passed to another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def not_a_graph(graph: Any, wanted: str, sampler: str) -> InvalidArgumentError:
     """Return the error for an argument that should have been a graph.
 
     Args:
-        graph: what was given.
+        graph: the argument.
         wanted: name of the class that is needed.
-        sampler: name of the class that it was given to.
+        sampler: name of the sampler that got the argument.
     """
     hint = ""
     if isinstance(graph, (str, PathLike)):

@@ -1,4 +1,4 @@
-"""What all neighbour samplers share: options, keys, and scratch memory for calls at work."""
+"""Base classes of the samplers: options, keys, and workspaces of concurrent calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MAX_HOPS = 1024
 
 
 class KeyedSampler:
-    """Keys for calls that bring none, and native samplers that calls take turns with."""
+    """Keys for calls without one, and a pool of native samplers, one per concurrent call."""
 
     if not TYPE_CHECKING:  # a type checker would take every name to exist
 
@@ -54,7 +54,7 @@ class KeyedSampler:
     def _set_seed(self, seed: int) -> None:
         self.seed = as_integer(seed, "seed")
         self._calls = itertools.count()
-        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        # append and pop of a deque are atomic: no lock that a fork could copy in its locked state.
         self._scratch: deque[native.NativeSampler] = deque()
 
     def _number(self, key: int | None) -> int:
@@ -63,7 +63,7 @@ class KeyedSampler:
         return as_integer(key, "key") & _KEY_MASK
 
     def _take_scratch(self) -> native.NativeSampler:
-        """A native sampler that no other call has; goes back into ``_scratch``."""
+        """Return a native sampler that no other call uses; the caller puts it into ``_scratch``."""
         try:
             return self._scratch.pop()
         except IndexError:
@@ -74,12 +74,12 @@ class KeyedSampler:
 
     @property
     def scratch_memory(self) -> int:
-        """Bytes of scratch memory that idle calls hold."""
+        """Bytes of the idle native samplers' workspaces."""
         return sum(scratch.memory for scratch in list(self._scratch))
 
 
 class SamplerBase(KeyedSampler):
-    """Checked options of the neighbour samplers, and the call that they share."""
+    """Checked options of the neighbour samplers, and the native call that they share."""
 
     _OPTIONS = (
         "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
@@ -138,10 +138,10 @@ class SamplerBase(KeyedSampler):
         paging: Paging | None,
     ) -> None:
         self._walk = (relations, num_nodes, fanouts)
-        #: Makes samples of coming batches together; None where that saves nothing.
+        #: Makes samples of coming batches together; None if that saves nothing.
         self.groups: SampleGroups | None = None
         if paging is not None:
-            # No method of self: a sampler in a cycle would keep its files open.
+            # Not a method of self: a sampler in a reference cycle would keep its files open.
             make = partial(native.NativeGroup, *self._walk, self._flags(), self.num_threads)
             self.groups = SampleGroups(make, paging, fanouts, relations)
 
@@ -149,7 +149,7 @@ class SamplerBase(KeyedSampler):
         return native.NativeSampler(*self._walk, self._flags(), self.num_threads)
 
     def draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        """One sample, by itself."""
+        """Draw one sample by itself."""
         scratch = self._take_scratch()
         try:
             return scratch.sample(*batch)
@@ -176,7 +176,7 @@ class SamplerBase(KeyedSampler):
 
 
 def as_window(window: Any) -> float | int | None:
-    """The width of a window of times, checked, or None."""
+    """Return the width of a time window, checked, or None."""
     if window is None:
         return None
     if isinstance(window, bool) or not isinstance(window, (int, float, np.integer, np.floating)):
@@ -187,7 +187,7 @@ def as_window(window: Any) -> float | int | None:
 
 
 def as_excluded(edges: ArrayLike, num_edges: int, name: str) -> Ids:
-    """Edge ids to leave out, checked, ascending and distinct."""
+    """Return the ids of edges to leave out, checked, ascending and distinct."""
     ids = as_ids(edges, name)
     check_ids(ids, num_edges, name, "edges")
     return np.unique(ids)
@@ -199,7 +199,7 @@ def as_fanouts(
     least: int = -1,
     rule: str = "a fanout is >= 0, or -1 for all neighbours",
 ) -> tuple[int, ...]:
-    """Numbers by hop, checked: none is below ``least``, as the ``rule`` says."""
+    """Return numbers by hop, checked to be at least ``least``; ``rule`` explains that limit."""
     if fanouts is None:
         raise InvalidArgumentError(f"{name} has one number per hop, got None")
     if isinstance(fanouts, (int, np.integer)):

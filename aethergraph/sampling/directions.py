@@ -1,4 +1,4 @@
-"""Which way edges are followed, and samples of both ways as one.
+"""Directions of sampling, and samples of both directions joined into one.
 
 Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``sample_direction``,
 ``BidirectionalNeighborSampler``).
@@ -18,7 +18,7 @@ __all__ = ["LAYOUTS", "SampleDirection", "Way", "check_direction", "join_ways"]
 Ids = NDArray[np.int64]
 SampleDirection = Literal["forward", "backward", "both"]
 
-#: By direction, the lists that are followed: in-edges, out-edges.
+#: Lists that each direction follows: in-edges ("csc"), out-edges ("csr").
 LAYOUTS: dict[str, tuple[Literal["csc", "csr"], ...]] = {
     "forward": ("csc",),
     "backward": ("csr",),
@@ -27,10 +27,10 @@ LAYOUTS: dict[str, tuple[Literal["csc", "csr"], ...]] = {
 
 
 class Way(NamedTuple):
-    """Edges that were found in lists of one way: ``row`` and ``col`` are source and destination.
+    """Edges found in the lists of one direction: ``row`` and ``col`` are source and destination.
 
-    ``hop_edges`` counts them by hop; they are in the order of the hops, unless they are more (those
-    of an induced sample, which has no hops).
+    ``hop_edges`` counts the edges by hop, in whose order they are. The edges of an induced sample,
+    which have no hops, are more than these counts add up to.
     """
 
     row: Ids
@@ -40,10 +40,10 @@ class Way(NamedTuple):
 
 
 def check_direction(direction: Any) -> None:
-    """Check that ``direction`` is a ``sample_direction``.
+    """Raise unless ``direction`` is a ``sample_direction``.
 
     Raises:
-        InvalidArgumentError: it is not.
+        InvalidArgumentError: ``direction`` is another value.
     """
     as_choice(direction, LAYOUTS, "sample_direction")
 
@@ -52,13 +52,16 @@ def join_ways(inward: Way, outward: Way, trees: Ids | None, num_edges: int) -> W
     """Join in-edges and out-edges of one edge type, hop by hop.
 
     An edge that was drawn at both of its ends, or more than once (in a disjoint sample: for the
-    same tree), is there once, in the first of its hops.
+    same tree), is kept once, in the first of its hops.
 
     Args:
         inward: the edges from lists of in-edges.
         outward: the edges from lists of out-edges.
-        trees: the tree that each destination belongs to, by local id, if the sample is disjoint.
-        num_edges: edges of this type in the graph.
+        trees: the tree of each destination, by local id, if the sample is disjoint; else None.
+        num_edges: number of edges of this type in the graph.
+
+    Returns:
+        The distinct edges, sorted by hop.
     """
     row = np.concatenate((inward.row, outward.row))
     col = np.concatenate((inward.col, outward.col))

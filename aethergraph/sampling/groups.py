@@ -1,8 +1,8 @@
-"""Samples of coming batches made together: how many at once, and the memory for it.
+"""Samples of coming batches made together: the size of a group, and the memory for it.
 
-Lists that are read from disk are read once for all samples of a group, in the order of the file,
-so a larger group reads less for each sample and in longer pieces. How large it may be follows
-from the memory budget and from what the samples so far took.
+Lists on disk are read once for all samples of a group, in the order of the file. A larger group
+reads less for each sample, and in longer pieces. Its size follows from the memory budget and from
+the memory that samples took so far.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from aethergraph._value_columns import RowsInStore, ValueColumn
 
 __all__ = ["EdgeColumns", "SampleGroups", "SamplesAhead"]
 
-#: Columns of values by edge, each with the number of its relation.
+#: Columns of values by edge, each after the number of its relation.
 EdgeColumns: TypeAlias = Sequence[tuple[int, ValueColumn]]
 
 MOST = 256
-#: An edge of a sample that is not completed yet: position, id, its share of spans and nodes.
+#: Bytes of an edge of a sample in progress: position, id, its share of spans and nodes.
 _EDGE_BYTES = 20
-#: An edge of the one that is being completed: slots of the map from nodes to local ids, keys.
+#: Bytes of an edge of the sample being completed: slots of the map from nodes to local ids, keys.
 _MAP_BYTES = 32
 
 
-#: Completed samples take so many times what they do in a group: ids have 8 bytes, those of the
-#: next ones are made meanwhile, and there are the values and their positions.
+#: Memory of a completed sample as a multiple of the sample in a group: ids have 8 bytes, ids of
+#: the next samples are made meanwhile, and there are the values and their positions.
 _AHEAD_TIMES = 5
-#: The part of the room for samples that they may have.
+#: Divisor of the room for samples that gives the room for completed ones.
 _AHEAD_PART = 4
 
 
 class SamplesAhead:
-    """How many completed samples a loader may hold; while this is held, they have their memory."""
+    """Number of completed samples that a loader may hold; reserves their memory while it lives."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
 
 class SampleGroups:
-    """Makes groups of samples for one sampler.
+    """Maker of groups of samples for one sampler.
 
     Args:
-        make: makes a native group of ``capacity`` samples, with buffers of ``window_bytes``.
-        paging: whose lists are read.
-        fanouts: by edge type and hop.
-        relations: what is sampled from.
+        make: creates a native group of ``capacity`` samples, with buffers of ``window_bytes``.
+        paging: reader of the lists, with their memory budget.
+        fanouts: fanouts by edge type and hop.
+        relations: the lists and values to sample from.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class SampleGroups:
         self._make = make
         self._paging = paging
         self._fanouts = fanouts
-        # append and pop of a deque are atomic, as in SamplerBase
+        # append and pop of a deque are atomic, as in KeyedSampler
         self._idle: deque[native.NativeGroup] = deque()
         self._idle_bytes = 0
-        self._sample_bytes = 0  # of one sample in the last group; 0: none was made
-        self._last = 0  # its size
-        self._expected = 0  # bytes of a sample of the next one
+        self._sample_bytes = 0  # per sample of the last group; 0: no group was made yet
+        self._last = 0  # number of samples of the last group
+        self._expected = 0  # bytes per sample of the next group
 
     def columns_of(self, columns: Iterable[ValueColumn]) -> EdgeColumns:
-        """Those of ``columns`` that can be read with the samples, each with its relation."""
+        """Return the ``columns`` that can be read with the samples, each after its relation."""
         numbers = {id(r.topology): number for number, r in enumerate(self._relations)}
         return [
             (numbers[id(column.edges_of)], column)
@@ -82,11 +82,11 @@ class SampleGroups:
         ]
 
     def size(self, num_seeds: int, shares: int = 1, columns: EdgeColumns = ()) -> int:
-        """How many samples of so many seeds to make at once.
+        """Return how many samples of ``num_seeds`` seeds to make at once, at least 1.
 
         ``shares`` groups are held at the same time, each with its share of the budget; other users
-        of the graph have shares as well. Where nothing is left, a group is one sample. With them
-        come the values of ``columns``.
+        of the graph have shares, too. The values of ``columns`` are read with the samples and
+        count.
         """
         paging = self._paging
         room = min(paging.sample_room_of(shares) - self._idle_bytes, paging.sample_room_left)
@@ -101,9 +101,12 @@ class SampleGroups:
         return max(1, min((room - _MAP_BYTES * edges) // (edge_bytes * edges + 1), MOST))
 
     def reserve_ahead(self, num_seeds: int) -> SamplesAhead | None:
-        """Memory for completed samples whose values are read together; None where it pays not.
+        """Reserve memory for completed samples whose values are read together.
 
-        A part of what samples have, for as long as the result is held.
+        The memory is a part of the room for samples, reserved as long as the result is held.
+
+        Returns:
+            None if fewer than two samples would fit.
         """
         edges = _most_edges(self._fanouts, num_seeds)
         one = self._sample_bytes or (None if edges is None else _EDGE_BYTES * edges)
@@ -119,9 +122,9 @@ class SampleGroups:
     def sample(
         self, batches: Sequence[native.NativeBatch], columns: EdgeColumns = ()
     ) -> Iterator[native.NativeSample]:
-        """Make the samples of a chunk now; the iterator completes and hands out each.
+        """Make the samples of ``batches`` now; the iterator completes and yields one by one.
 
-        While it is held, gathers from ``columns`` find the values of the edges of each.
+        While the iterator is held, gathers from ``columns`` find the values of the samples' edges.
         """
         group = self._take()
         before, held = group.memory, self._paging.groups
@@ -146,10 +149,10 @@ class SampleGroups:
         values: Mapping[tuple[int, ValueColumn], RowsInStore],
     ) -> Iterator[native.NativeSample]:
         for number, sample in enumerate(samples, 1):
-            if number == count:  # who takes as many as there are does not ask for the end
+            if number == count:  # a caller who takes all samples may never ask for the end
                 self._paging.groups.note(group, group.memory, at_work=False)
                 self._idle.append(group)
-            for (relation, _), found in values.items():  # samples may wait for their values
+            for (relation, _), found in values.items():  # samples may wait long for their values
                 _keep_alive(found, sample.edge[relation])
             yield sample
 
@@ -168,7 +171,7 @@ class SampleGroups:
 def _read_values(
     group: native.NativeGroup, relation: int, column: ValueColumn
 ) -> RowsInStore | None:
-    """Read the values of the edges of all samples of a group."""
+    """Read the values of the edges of all samples of a group; None if its edges are unknown."""
     edges = group.edges(relation)
     if edges is None:
         return None
@@ -179,13 +182,13 @@ def _read_values(
 
 
 def _keep_alive(thing: object, array: NDArray[Any]) -> None:
-    """Hold ``thing`` as long as the memory of ``array`` is there."""
+    """Hold ``thing`` as long as the memory of ``array`` lives."""
     owner = array if array.base is None else array.base
     weakref.finalize(owner, lambda _: None, thing).atexit = False
 
 
 def _most_edges(fanouts: Sequence[Sequence[int]], num_seeds: int) -> int | None:
-    """A bound for the edges of a sample; None: there is none."""
+    """Return an upper bound of the edges of a sample; None if a fanout takes all neighbours."""
     total, frontier = 0, num_seeds
     for hop in zip(*fanouts, strict=True):
         if min(hop) < 0:

@@ -1,4 +1,4 @@
-"""HeteroNeighborSampler: typed subgraphs around typed seeds, one native call each."""
+"""HeteroNeighborSampler: typed subgraphs around typed seeds, one native call per subgraph."""
 
 from __future__ import annotations
 
@@ -52,19 +52,21 @@ Fanouts = Mapping[EdgeType, Sequence[int] | NDArray[Any]] | Sequence[int] | NDAr
 
 @dataclass(frozen=True, eq=False)
 class HeteroSubgraph:
-    """A sampled typed subgraph; local ids count from 0 in every node type.
+    """Sampled typed subgraph; local ids count from 0 in every node type.
 
-    All node types and edge types of the graph are keys, with empty arrays where nothing was
-    sampled. The arrays are those of :class:`aethergraph.Subgraph`, by type.
+    All node types and edge types of the graph are keys, with empty arrays for types of which
+    nothing was sampled. The arrays are those of :class:`aethergraph.Subgraph`, by type.
 
     Attributes:
         node: int64 [N] by node type, global ids, the seeds of that type first.
-        row, col: int64 [E] by edge type, local ids of source and destination.
+        row: int64 [E] by edge type, local ids of the sources.
+        col: int64 [E] by edge type, local ids of the destinations.
         edge: int64 [E] by edge type, global edge ids.
         batch: int64 [N] by node type, the seed that each node was sampled for; only if disjoint.
             Seeds are numbered through the node types in the graph's order.
-        num_sampled_nodes: by node type, new nodes per hop (len hops + 1).
-        num_sampled_edges: by edge type, edges per hop; both None for bidirectional samples.
+        num_sampled_nodes: by node type, new nodes per hop (len hops + 1); None for bidirectional
+            samples.
+        num_sampled_edges: by edge type, edges per hop; None for bidirectional and induced samples.
     """
 
     node: dict[str, Ids]
@@ -82,7 +84,7 @@ class HeteroSubgraph:
 
 
 class HeteroNeighborSampler(SamplerBase):
-    """Samples neighbours hop by hop through all edge types of a graph.
+    """Sampler of neighbours, hop by hop through all edge types of a graph.
 
     ::
 
@@ -90,35 +92,45 @@ class HeteroNeighborSampler(SamplerBase):
         sub = sampler.sample({"post": [3, 4]}, key=7)
         sub.node["user"], sub.row["user", "votes", "post"]
 
-    In every hop the edge types take their turns in the graph's order; each expands the nodes of
-    its destination type that the hop before has added. So a type whose destination is never
+    In every hop the edge types take turns in the graph's order; each expands the nodes of its
+    destination type that the previous hop added. So an edge type whose destination type is never
     reached contributes nothing, as in PyG's ``NeighborLoader``.
 
-    The neighbours drawn for a node depend on (key, hop, edge type, node) and on the graph alone
-    (and on the seed if ``disjoint``). The first edge type draws what a ``NeighborSampler`` over
-    it would.
+    The neighbours drawn for a node depend only on (key, hop, edge type, node) and on the graph (and
+    on the seed if ``disjoint``). The first edge type draws what a ``NeighborSampler`` over it
+    would.
 
     Args:
-        graph: stores the neighbours that are followed (of ``"forward"`` layout "csc" or "both").
-        fanouts: by edge type, a number per hop; types that are missing are not followed. Or one
-            list for all types.
-        replace, disjoint, subgraph_type, num_threads, seed, temporal_strategy, strict, window,
-            is_sorted, layered: as in :class:`aethergraph.NeighborSampler`.
-        weight_attr: draw by these weights where an edge type has them, uniformly elsewhere.
-        time_attr: the time of nodes if a node type has it, else of edges. Types without it are
-            always visible.
+        graph: a graph that stores the neighbours to follow (for ``"forward"`` layout "csc" or
+            "both").
+        fanouts: by edge type, a number per hop; missing types are not followed. Or one list for
+            all types.
+        replace: see :class:`aethergraph.NeighborSampler`.
+        disjoint: see :class:`aethergraph.NeighborSampler`.
+        subgraph_type: see :class:`aethergraph.NeighborSampler`.
+        num_threads: see :class:`aethergraph.NeighborSampler`.
+        seed: see :class:`aethergraph.NeighborSampler`.
+        weight_attr: draw by these weights in edge types that have them, uniformly in others.
+        time_attr: follow only edges that a seed may know. The times are those of nodes if a node
+            type has them, else of edges. Types without these times are always visible.
+        temporal_strategy: see :class:`aethergraph.NeighborSampler`.
+        strict: see :class:`aethergraph.NeighborSampler`.
+        window: see :class:`aethergraph.NeighborSampler`.
+        is_sorted: see :class:`aethergraph.NeighborSampler`.
+        layered: see :class:`aethergraph.NeighborSampler`.
         sample_direction: ``"forward"`` follows edges from destination to source, so that messages
-            reach the seeds; ``"backward"`` from source to destination: a type contributes where its
-            source type is reached; ``"both"`` draws in-edges and as many out-edges of every node
-            (all types forward, then all backward), an edge drawn at both ends once, ordered by hop
-            but not by ``col``. ``row`` and ``col`` are source and destination in each of them. The
-            last two need out-neighbours (layout "csr" or "both"), and go without ``time_attr``,
-            since only lists of in-edges are sorted by time, and without ``layered``.
+            reach the seeds. ``"backward"`` follows them from source to destination: an edge type
+            contributes if its source type is reached. ``"both"`` draws in-edges and as many
+            out-edges of every node (all types forward, then all backward); an edge drawn at both
+            ends occurs once, and edges are ordered by hop but not by ``col``. ``row`` and ``col``
+            are source and destination in all three. The last two need out-neighbours (layout "csr"
+            or "both"). They refuse ``time_attr``, since only lists of in-edges are sorted by time,
+            and ``layered``.
 
     Raises:
-        LayoutError: the graph does not store the neighbours that are followed.
-        InvalidArgumentError: an argument that cannot be, a weight that is negative or not finite,
-            or lists that are not sorted by time.
+        LayoutError: the graph does not store the neighbours to follow.
+        InvalidArgumentError: an argument is invalid, a weight is negative or not finite, or a list
+            is not sorted by time.
     """
 
     def __init__(
@@ -187,13 +199,13 @@ class HeteroNeighborSampler(SamplerBase):
         Args:
             seeds: by node type an integer vector, which may be empty or hold duplicates.
             key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
-            seed_time: by node type [n], with ``time_attr``: what each seed's tree may see. Types
-                that are missing take the time of the seed node itself.
+            seed_time: by node type [n], with ``time_attr``: the latest time that each seed's tree
+                may see. Missing types take the time of the seed node itself.
             exclude: by edge type, ids of edges that the sample must not hold.
 
         Raises:
-            OutOfRangeError: names the first seed that is no node, or edge that does not exist, its
-                type and its position.
+            OutOfRangeError: a seed is not a node, or an edge does not exist; names the first one,
+                its type and its position.
         """
         return self.finish(self.draw(self.prepare(seeds, key, seed_time, exclude)))
 
@@ -205,7 +217,7 @@ class HeteroNeighborSampler(SamplerBase):
         seed_time: Iterable[Mapping[str, ArrayLike] | None] | None = None,
         exclude: Iterable[Mapping[EdgeType, ArrayLike] | None] | None = None,
     ) -> Iterator[HeteroSubgraph]:
-        """Draw the subgraphs of many batches, in order: those that :meth:`sample` draws.
+        """Draw the subgraphs of many batches, in order, each equal to that of :meth:`sample`.
 
         See :meth:`aethergraph.NeighborSampler.sample_many`.
         """
@@ -221,9 +233,9 @@ class HeteroNeighborSampler(SamplerBase):
         exclude: Mapping[EdgeType, ArrayLike] | None = None,
         place: str = "",
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``.
+        """Check the arguments of :meth:`sample` and return them for :meth:`draw` or ``groups``.
 
-        ``place`` tells in messages which of several calls it is: ``"[2]"`` of the third.
+        ``place`` identifies one of several calls in messages: ``"[2]"`` is the third.
         """
         seed_time = {} if seed_time is None else seed_time
         check_types(seeds, f"seeds{place}", self._types)
@@ -241,22 +253,22 @@ class HeteroNeighborSampler(SamplerBase):
 
     @property
     def time_unit(self) -> str | None:
-        """The unit of the times, if they are the graph's own and were datetimes."""
+        """Unit of the times, if they are the graph's own and were datetimes; else None."""
         return self._time_unit
 
     @property
     def times_dtype(self) -> np.dtype[Any] | None:
-        """The dtype of the times, int64 or float64, or None."""
+        """Dtype of the times, int64 or float64; None without times."""
         if self._edge_times is not None:
             return self._edge_times.dtype
         return next((times.array.dtype for times in self._seed_times.values()), None)
 
     def node_times(self, name: str) -> Values | None:
-        """The times of the nodes of a type, or None."""
+        """Return the times of the nodes of a type, or None."""
         return self._seed_times.get(name)
 
     def bounds(self, name: str, seeds: Ids, seed_time: ArrayLike | None, place: str = "") -> Bounds:
-        """What the trees of seeds of type ``name`` may see, as int64 keys."""
+        """Return the times that the trees of seeds of type ``name`` may see, as int64 keys."""
         label = f"seed_time{place}[{name!r}]"
         if not len(seeds):
             return Bounds(None, None)
@@ -294,7 +306,7 @@ class HeteroNeighborSampler(SamplerBase):
         ]
 
     def _turn(self, found: native.NativeSample) -> native.NativeSample:
-        """The sample with sources as ``row`` and destinations as ``col``, once per edge type."""
+        """Join the directions of each edge type; ``row`` becomes source, ``col`` destination."""
         if self.sample_direction == "forward":
             return found
         if self.sample_direction == "backward":
@@ -318,7 +330,7 @@ class HeteroNeighborSampler(SamplerBase):
         )
 
     def finish(self, found: native.NativeSample) -> HeteroSubgraph:
-        """The subgraph of a native sample."""
+        """Return the subgraph of a native sample."""
         found = self._turn(found)
 
         def by_type(values: Sequence[Any]) -> dict[str, Any]:
@@ -359,7 +371,7 @@ def _rebuild(
 
 
 def _typed_fanouts(fanouts: Fanouts, kinds: list[EdgeType]) -> dict[EdgeType, tuple[int, ...]]:
-    """Fanouts of every edge type, all of one length."""
+    """Return the checked fanouts of every edge type, all of one length."""
     if not isinstance(fanouts, Mapping):
         shared = as_fanouts(fanouts)
         return dict.fromkeys(kinds, shared)
@@ -381,7 +393,7 @@ def _typed_fanouts(fanouts: Fanouts, kinds: list[EdgeType]) -> dict[EdgeType, tu
 
 
 def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:
-    """The node types that have times called ``name``."""
+    """Return the times called ``name`` of every node type that has them."""
     found = {}
     for kind in graph.node_types if name is not None else ():
         assert name is not None
@@ -392,7 +404,7 @@ def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:
 
 
 def _own_unit(graph: HeteroGraph, name: str | None) -> str | None:
-    """The unit of the graph's own times; attributes of the same name have none."""
+    """Return the unit of the graph's own times; None if an attribute has the name ``name``."""
     tables = [graph[kind].attrs for kind in graph.node_types]
     tables += [graph[kind].attrs for kind in graph.edge_types]
     return None if any(name in table for table in tables) else graph.time_unit
@@ -401,7 +413,7 @@ def _own_unit(graph: HeteroGraph, name: str | None) -> str | None:
 def _one_dtype(
     relations: list[native.NativeRelation], seed_times: dict[str, Values], name: str | None
 ) -> NDArray[Any] | None:
-    """Any of the times: a seed's time is compared with all of them, so they are of one dtype."""
+    """Return any of the times; raise unless all have one dtype, as a seed's time is compared."""
     arrays = [r.times for r in relations if r.times is not None]
     arrays += [times.array for times in seed_times.values()]
     if len({array.dtype for array in arrays}) > 1:
@@ -418,7 +430,7 @@ def _relations(
     time_attr: str | None,
     node_times: bool,
 ) -> list[native.NativeRelation]:
-    """The lists to follow: all edge types in one layout, then in the next."""
+    """Return the lists to follow: all edge types in one layout, then in the next."""
     number = {name: i for i, name in enumerate(graph.node_types)}
     times_of = _node_times(graph, time_attr)
     found, weighted, timed = [], weight_attr is None, time_attr is None or node_times
@@ -444,9 +456,9 @@ def _relations(
 
 
 def _places(view: EdgeView, layout: Literal["csc", "csr"], edges: Ids) -> Ids:
-    """Where edges stand in the lists of a layout: ascending positions."""
+    """Return the positions of edges in the lists of a layout, ascending."""
     topology = view.topology(layout)
     if topology.edge_ids is None:
         return edges
-    found = topology.find(*view.edge_ends(edges))[1]  # duplicates of them as well
+    found = topology.find(*view.edge_ends(edges))[1]  # also finds duplicates, with other ids
     return np.unique(found[np.isin(topology.edge_ids[found], edges)])

@@ -1,4 +1,4 @@
-"""HGTSampler: as many nodes of every type as asked for, and all edges among them."""
+"""HGTSampler: a requested number of nodes of every type, and all edges among them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NumSamples = Mapping[str, Sequence[int] | NDArray[Any]] | Sequence[int] | NDArra
 
 
 class HGTSampler(KeyedSampler):
-    """Samples a number of nodes of every type, those first that the sample points to most.
+    """Sampler of a number of nodes of every type, chosen by their edges into the sample.
 
     ::
 
@@ -33,27 +33,28 @@ class HGTSampler(KeyedSampler):
         sub = sampler.sample({"post": [3, 4]}, key=7)
         sub.node["user"], sub.row["user", "votes", "post"]
 
-    Hu, Dong, Wang and Sun, "Heterogeneous Graph Transformer", WWW 2020, algorithms 1 and 2, as
-    PyG's ``HGTLoader``. Every node that is sampled, the seeds first, adds ``1 / degree`` to the
-    score of each of its in-neighbours, for every edge type that ends at it. In each hop
-    ``num_samples`` nodes of every type are drawn from those that have a score and are not sampled
-    yet, without replacement and in proportion to the square of the score; fewer if there are not
-    so many. The edges are all those among the sampled nodes, over all edge types.
+    Follows Hu, Dong, Wang and Sun, "Heterogeneous Graph Transformer", WWW 2020, algorithms 1 and 2,
+    like PyG's ``HGTLoader``. Every sampled node, the seeds first, adds ``1 / degree`` to the score
+    of each of its in-neighbours, for every edge type that ends at it. In each hop ``num_samples``
+    nodes of every type are drawn from the nodes that have a score and are not sampled yet, without
+    replacement and in proportion to the square of the score; fewer if there are not enough. The
+    edges are all edges among the sampled nodes, over all edge types.
 
-    A draw depends on (key, hop, node type, node) and on the scores alone. Nodes of a hop come in
-    the order of their draws, so the first of them are a fair smaller sample.
+    A draw depends only on (key, hop, node type, node) and on the scores. Nodes of a hop come in the
+    order of their draws, so any first part of them is a fair smaller sample.
 
     Args:
-        graph: stores in-neighbours (layout "csc" or "both").
-        num_samples: by node type, a number >= 0 per hop; of types that are missing nothing is
-            drawn. Or one list for all types.
-        max_neighbors: of a node with more in-neighbours of an edge type that many are chosen at
-            random, uniformly, and share its score; None takes all of them. 50 is PyG's number.
-        seed: starts the sequence of keys for calls without one.
+        graph: a graph that stores in-neighbours (layout "csc" or "both").
+        num_samples: by node type, a number >= 0 per hop; missing types are not drawn. Or one list
+            for all types.
+        max_neighbors: most in-neighbours that a node adds to the score of, for each edge type. Of
+            a node with more, that many are chosen uniformly at random. None: no limit. PyG's number
+            is 50.
+        seed: start of the sequence of keys for calls without a key.
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
-        InvalidArgumentError: an argument that cannot be.
+        InvalidArgumentError: an argument is invalid.
     """
 
     def __init__(
@@ -88,17 +89,17 @@ class HGTSampler(KeyedSampler):
         """Draw the subgraph around ``seeds``.
 
         Args:
-            seeds: by node type an integer vector, which may be empty. A node that is in it several
-                times has as many slots, as in :class:`aethergraph.NeighborSampler`, and adds to
-                the scores once for each.
+            seeds: by node type an integer vector, which may be empty. A node that occurs several
+                times has as many slots, as in :class:`aethergraph.NeighborSampler`, and adds to the
+                scores once per slot.
             key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
 
         Returns:
-            The nodes of every type, its seeds first, then hop by hop; ``num_sampled_nodes`` has
-            the numbers. ``batch`` and ``num_sampled_edges`` are None.
+            The nodes of every type, its seeds first, then hop by hop; ``num_sampled_nodes`` counts
+            them. ``batch`` and ``num_sampled_edges`` are None.
 
         Raises:
-            OutOfRangeError: names the first seed that is no node, its type and its position.
+            OutOfRangeError: a seed is not a node; names the first one, its type and its position.
         """
         check_types(seeds, "seeds", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
@@ -155,7 +156,7 @@ def _limit(max_neighbors: int | None) -> int | None:
 
 
 def _typed_counts(num_samples: NumSamples, types: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Numbers of samples of every node type, all of one length."""
+    """Return the checked numbers of samples of every node type, all of one length."""
     rule = "a number of samples is >= 0"
     if not isinstance(num_samples, Mapping):
         return dict.fromkeys(types, as_fanouts(num_samples, "num_samples", 0, rule))

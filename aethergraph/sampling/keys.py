@@ -1,4 +1,4 @@
-"""Keys: 64-bit numbers that name a random draw, the same on every platform.
+"""Keys: 64-bit numbers that identify random draws, equal on every platform.
 
 ``mix_key`` folds integers (seed, epoch, batch number...) into one key, ``hash_ids`` an id array.
 Both build on the finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
@@ -24,7 +24,7 @@ _M2 = 0x94D049BB133111EB
 
 
 def mix64(value: int) -> int:
-    """The bijective finalizer of splitmix64 over 64 bits."""
+    """Return the bijective finalizer of splitmix64 of 64 bits."""
     value &= _MASK
     value = ((value ^ (value >> 30)) * _M1) & _MASK
     value = ((value ^ (value >> 27)) * _M2) & _MASK
@@ -32,7 +32,7 @@ def mix64(value: int) -> int:
 
 
 def mix_key(*parts: int) -> int:
-    """One uint64 key from any number of integers (taken modulo 2^64); their order matters."""
+    """Return a uint64 key of any number of integers (taken modulo 2^64); their order matters."""
     key = 0
     for part in parts:
         key = mix64((key + _GAMMA) ^ mix64(int(part) + _GAMMA))
@@ -40,9 +40,9 @@ def mix_key(*parts: int) -> int:
 
 
 def hash_ids(ids: NDArray[np.int64]) -> int:
-    """A uint64 hash of an int64 vector; order, duplicates and length count.
+    """Return a uint64 hash of an int64 vector; order, duplicates and length matter.
 
-    The sum over i of mix64(ids[i] + (i + 1) * gamma), mixed with the length.
+    The hash is the sum over i of mix64(ids[i] + (i + 1) * gamma), mixed with the length.
 
     Raises:
         InvalidArgumentError: another dtype or shape.
@@ -51,7 +51,7 @@ def hash_ids(ids: NDArray[np.int64]) -> int:
 
 
 def hash_id_set(ids: NDArray[np.int64]) -> int:
-    """The same of ids whose order does not count: of one multiset it is always one number."""
+    """Return an order-independent variant of :func:`hash_ids`; duplicates still matter."""
     return native.hash_id_set(_as_ids(ids))
 
 
@@ -65,12 +65,12 @@ def _as_ids(ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @functools.cache
 def hash_name(name: str) -> int:
-    """:func:`hash_ids` of the bytes of a name, such as that of a node type."""
+    """Return :func:`hash_ids` of the bytes of a name, such as that of a node type."""
     return hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64))
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """:func:`mix64` of every element, in place."""
+    """Apply :func:`mix64` to every element, in place."""
     values ^= values >> np.uint64(30)
     values *= np.uint64(_M1)
     values ^= values >> np.uint64(27)
@@ -80,7 +80,7 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def permutation(count: int, key: int) -> NDArray[np.int64]:
-    """A random order of ``0 .. count - 1``, the same on every platform and numpy version."""
+    """Return a random order of ``0 .. count - 1``, equal on every platform and numpy version."""
     values = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
     values += np.uint64(mix_key(key, count))
     return np.argsort(_mix(values), kind="stable").astype(np.int64, copy=False)

@@ -19,13 +19,14 @@ def align_batches(
     call_key: int,
     **options: Iterable[Any] | None,
 ) -> Iterator[tuple[Any, ...]]:
-    """``(seeds, key, *options, "[i]")`` of batch i; the last is for the names in messages.
+    """Yield ``(seeds, key, *options, "[i]")`` of batch i; messages append the last to names.
 
     Args:
-        seeds: of each batch.
-        keys: of each batch; None: made of ``call_key`` and i, so that how far ahead batches are
-            made does not show in later calls.
-        options: for each batch; None: None for all of them. They may be endless.
+        seeds: seeds of each batch.
+        keys: key of each batch. None: made of ``call_key`` and i, so that later calls do not
+            depend on how many batches are sampled ahead.
+        call_key: key of the whole call.
+        **options: values of each batch, possibly endless; None stands for None in all batches.
 
     Raises:
         InvalidArgumentError: keys or an option are for another number of batches.
@@ -42,10 +43,10 @@ def align_batches(
 
 
 def _length(of: object) -> int | None:
-    """Where it is known without iterating."""
+    """Return the length if it is known without iterating, else None."""
     try:
         return len(of) if isinstance(of, Sized) else None
-    except (TypeError, ValueError):  # of a tensor without dimensions
+    except (TypeError, ValueError):  # a tensor without dimensions
         return None
 
 

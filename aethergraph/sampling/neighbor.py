@@ -29,7 +29,7 @@ __all__ = ["NeighborSampler"]
 
 
 class NeighborSampler(SamplerBase):
-    """Samples in-neighbours hop by hop around seed nodes.
+    """Sampler of in-neighbours, hop by hop around seed nodes.
 
     ::
 
@@ -37,45 +37,46 @@ class NeighborSampler(SamplerBase):
         sub = sampler.sample(seeds, key=7)        # the same key gives the same subgraph
         x = graph.features.gather(sub.node)
 
-    The neighbours drawn for a node depend on (key, hop, node) and on the graph alone (and on the
-    seed's slot if ``disjoint``): not on threads, storage or earlier calls.
+    The neighbours drawn for a node depend only on (key, hop, node) and on the graph (and on the
+    seed's slot if ``disjoint``), not on threads, storage or earlier calls.
 
-    May be shared by threads: each call takes scratch memory from a pool that grows to the number
-    of calls at work. Forked children may go on using it. Pickles with its graph.
+    Threads may share a sampler: each call takes a workspace from a pool that grows to the number of
+    concurrent calls. Forked children may go on using it. A sampler pickles with its graph.
 
     Args:
-        graph: stores in-neighbours (layout "csc" or "both").
+        graph: a graph that stores in-neighbours (layout "csc" or "both").
         fanouts: neighbours per node for each hop; -1 takes all of them.
         replace: draw with replacement: exactly ``fanout`` edges from every node that has any.
-        disjoint: each seed gets a subgraph of its own; ``Subgraph.batch`` tells which.
+        disjoint: each seed gets a subgraph of its own; ``Subgraph.batch`` has its slot.
         subgraph_type: ``"directional"``: the sampled edges. ``"bidirectional"``: also their
             reverses. ``"induced"``: all edges of the graph among the sampled nodes; if disjoint,
-            among those of each tree: the ego subgraphs of ShaDow (Zeng et al., NeurIPS 2021).
+            among the nodes of each tree: the ego subgraphs of ShaDow (Zeng et al., NeurIPS 2021).
         num_threads: threads of the native pool that one call may use: 1 is the calling thread
             only, 0 all of them.
-        seed: start of the keys of calls that give none.
+        seed: start of the sequence of keys for calls without a key.
         weight_attr: draw edges by these weights: ``"edge_weight"``, or the name of an edge
-            attribute. Without replacement as if one after the other (Efraimidis and Spirakis,
-            2006). An edge of weight 0 is never drawn. All are read once, when the first sampler
-            is made (for each sampler, if they are an attribute), and must not change then.
-        time_attr: follow only what a seed may know: ``"edge_time"``, ``"node_time"`` (the time of
-            the far node), or the name of a node or edge attribute. The time of every edge of a
-            seed's tree is at most ``seed_time``. Makes the sample disjoint.
+            attribute. Draws without replacement are as if made one after the other (Efraimidis and
+            Spirakis, 2006). An edge of weight 0 is never drawn. All weights are read once, when the
+            first sampler is made (weights in an attribute: for each sampler), and must not change
+            afterwards.
+        time_attr: follow only edges that a seed may know, by these times: ``"edge_time"``,
+            ``"node_time"`` (the time of the far node), or the name of a node or edge attribute. The
+            time of every edge of a seed's tree is at most ``seed_time``. Makes the sample disjoint.
         temporal_strategy: ``"uniform"``: any of the edges in time; ``"last"``: the latest (with
-            ``weight_attr`` those of them that have a weight above 0).
-        strict: times below ``seed_time`` only (DGL's rule) instead of up to it (PyG's).
-        window: times from ``seed_time - window`` on only.
-        is_sorted: the lists are sorted by these times, take my word for it. Else that is checked
-            once, which reads all of them. ``Graph.from_edges`` sorts by the times it is given.
-        layered: every hop draws neighbours of all nodes so far, as DGL's message flow graphs do,
-            instead of only of those that the hop before added. ``Subgraph.col`` then starts anew
-            with every hop. What a node draws in a hop stays the same.
+            ``weight_attr`` the latest with a weight above 0).
+        strict: accept only times below ``seed_time`` (DGL's rule), not equal ones (PyG's rule).
+        window: accept only times from ``seed_time - window`` on.
+        is_sorted: skip the check that every list is sorted by time (the caller guarantees it). The
+            check reads all times, once. ``Graph.from_edges`` sorts by the times it is given.
+        layered: every hop draws neighbours of all nodes so far, like DGL's message flow graphs, not
+            only of the nodes that the previous hop added. ``Subgraph.col`` then starts anew with
+            every hop. The draws of a node in a hop stay the same.
 
     Raises:
         LayoutError: the graph stores no in-neighbours.
-        InvalidArgumentError: an argument that cannot be, a weight that is negative or not finite
-            (``position`` is its edge), or lists that are not sorted by time (``position`` is the
-            first such node).
+        InvalidArgumentError: an argument is invalid, a weight is negative or not finite
+            (``position`` is its edge), or a list is not sorted by time (``position`` is the first
+            such node).
     """
 
     def __init__(
@@ -127,20 +128,20 @@ class NeighborSampler(SamplerBase):
         """Draw the subgraph around ``seeds``.
 
         Args:
-            seeds: integer vector [n]; may be empty and may hold duplicates (each keeps its slot
-                and gets the same edges; where the node is a source, it is the first slot).
-            key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new one per
+            seeds: integer vector [n]; may be empty and may hold duplicates. Each duplicate keeps
+                its slot and gets the same edges; as a source the node is in its first slot.
+            key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new key per
                 call, from ``seed`` and the number of the call on this copy of the sampler. A
-                forked child goes on from the parent's number and an unpickled copy starts at 0, so
-                copies with one seed repeat each other's draws: workers should pass keys.
-            seed_time: [n], with ``time_attr``: what each seed's tree may see. None: the time of
-                the seed node itself, if the times are those of nodes.
+                forked child continues from the parent's number and an unpickled copy starts at 0,
+                so copies with one seed repeat each other's draws: workers should pass keys.
+            seed_time: [n], with ``time_attr``: the latest time that each seed's tree may see.
+                None: the time of the seed node itself, if nodes have the times.
             exclude: ids of edges that the sample must not hold, such as those that a model is to
-                predict. Every node draws as if the graph did not have them.
+                predict. Every node draws as if the graph did not have these edges.
 
         Raises:
-            OutOfRangeError: names the first seed that is no node, or edge that does not exist, and
-                its position.
+            OutOfRangeError: a seed is not a node, or an edge does not exist; names the first one
+                and its position.
             FileChangedError: the mapped graph file was made shorter.
         """
         return self.finish(self.draw(self.prepare(seeds, key, seed_time, exclude)))
@@ -153,23 +154,24 @@ class NeighborSampler(SamplerBase):
         seed_time: Iterable[ArrayLike | None] | None = None,
         exclude: Iterable[ArrayLike | None] | None = None,
     ) -> Iterator[Subgraph]:
-        """Draw the subgraphs of many batches, in order: each is the one that :meth:`sample` draws.
+        """Draw the subgraphs of many batches, in order, each equal to that of :meth:`sample`.
 
-        Of a graph out of core (``storage="uring"``) those of several coming batches are made at
-        once, hop by hop, so that each page is read once for all of them. How many follows from the
-        graph's ``memory_budget``.
+        For a graph with ``storage="uring"``, the subgraphs of several coming batches are made at
+        once, hop by hop, so that each page is read once for all of them. The graph's
+        ``memory_budget`` limits their number.
 
         Args:
             seeds: the seeds of each batch; read as far ahead as batches are made at once.
-            keys: for each batch what :meth:`sample` takes. None: the call counts as one call of
-                :meth:`sample` without a key, and its batches draw by that and by their place.
-            seed_time, exclude: for each batch what :meth:`sample` takes; None: as there.
+            keys: the key of each batch. None: the call counts as one call of :meth:`sample`
+                without a key, and the keys derive from that call and the number of the batch.
+            seed_time: ``seed_time`` of :meth:`sample` for each batch, or None for all.
+            exclude: ``exclude`` of :meth:`sample` for each batch, or None for all.
 
         Raises:
-            InvalidArgumentError: keys, seed_time or exclude are not one for each batch (iterators
-                may go on).
-            OutOfRangeError: as :meth:`sample`, with the number of the batch first
-                (``seeds[2][0]``), before the first batch of a group is handed out.
+            InvalidArgumentError: keys, seed_time or exclude do not have one item per batch
+                (iterators may have more).
+            OutOfRangeError: see :meth:`sample`; names the batch first (``seeds[2][0]``), and is
+                raised before the first batch of its group is handed out.
         """
         call_key = 0 if keys is not None else self._number(None)
         calls = align_batches(seeds, keys, call_key, seed_time=seed_time, exclude=exclude)
@@ -183,9 +185,9 @@ class NeighborSampler(SamplerBase):
         exclude: ArrayLike | None = None,
         place: str = "",
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample`; for :meth:`draw` or ``groups``.
+        """Check the arguments of :meth:`sample` and return them for :meth:`draw` or ``groups``.
 
-        ``place`` tells in messages which of several calls it is: ``"[2]"`` of the third.
+        ``place`` identifies one of several calls in messages: ``"[2]"`` is the third.
         """
         ids = as_ids(seeds, f"seeds{place}")
         check_ids(ids, self._num_nodes, f"seeds{place}")
@@ -199,7 +201,7 @@ class NeighborSampler(SamplerBase):
         return native.NativeBatch([ids], self._number(key), [bounds.since], [bounds.until], out)
 
     def finish(self, sample: native.NativeSample) -> Subgraph:
-        """The subgraph of a native sample."""
+        """Return the subgraph of a native sample."""
         node, row, col, edge = sample.node[0], sample.row[0], sample.col[0], sample.edge[0]
         batch = None if sample.batch is None else sample.batch[0]
         hop_nodes, hop_edges = sample.hop_nodes[0], sample.hop_edges[0]

@@ -1,4 +1,4 @@
-"""Subgraph: what samplers return, in PyG's conventions."""
+"""Subgraph: the result of samplers, in PyG's conventions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ EdgeType = tuple[str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class Subgraph:
-    """A sampled subgraph with local ids ``0 .. len(node) - 1``.
+    """Sampled subgraph with local ids ``0 .. len(node) - 1``.
 
     Attributes:
         node: int64 [N], global node ids: the seeds first, in input order and with their
             duplicates, then by hop in order of first appearance.
-        row, col: int64 [E], local source and destination of each edge; messages flow from row to
-            col. ``col`` is non-decreasing (if layered, within each hop), and edges of one hop are
-            contiguous.
+        row: int64 [E], local source of each edge; messages flow from row to col.
+        col: int64 [E], local destination of each edge, non-decreasing (if layered, within each
+            hop). Edges of one hop are contiguous.
         edge: int64 [E], global edge ids.
         batch: int64 [N], the seed slot each node was sampled for; only if disjoint.
-        num_sampled_nodes: new nodes per hop, hop 0 being the seeds (len hops + 1).
-        num_sampled_edges: edges per hop; None, like num_sampled_nodes, for bidirectional samples.
+        num_sampled_nodes: new nodes per hop (len hops + 1); hop 0 are the seeds. None for
+            bidirectional samples.
+        num_sampled_edges: edges per hop; None for bidirectional and induced samples.
     """
 
     node: Ids
@@ -49,7 +50,7 @@ class Subgraph:
 
     @property
     def edge_index(self) -> Ids:
-        """int64 [2, E]: ``row`` over ``col``."""
+        """Local ids of the edges' ends, int64 [2, E]: ``row`` over ``col``."""
         return np.stack((self.row, self.col))
 
     def __repr__(self) -> str:
@@ -58,11 +59,11 @@ class Subgraph:
 
 
 def to_bidirectional(row: Ids, col: Ids, edge: Ids, num_nodes: int) -> tuple[Ids, Ids, Ids]:
-    """The edges and their reverses, sorted by (col, row), each pair once.
+    """Return the edges and their reverses, sorted by (col, row), each pair once.
 
-    As ``SamplerOutput.to_bidirectional`` of PyG. Where several edges share a pair PyG keeps any of
-    their ids; here it is the first sampled edge of that direction, else the first of its reverse.
-    Slots that hold the same seed are separate nodes here: each is a source of its own.
+    Follows ``SamplerOutput.to_bidirectional`` of PyG. If several edges share a pair, PyG keeps any
+    of their ids; this function keeps the first sampled edge of that direction, else the first of
+    its reverse. Slots that hold the same seed are separate nodes, each with its own edges.
     """
     sources = np.concatenate((row, col))
     targets = np.concatenate((col, row))
@@ -77,12 +78,13 @@ def to_bidirectional_typed(
     edge: dict[EdgeType, Ids],
     num_nodes: dict[str, int],
 ) -> tuple[dict[EdgeType, Ids], dict[EdgeType, Ids], dict[EdgeType, Ids]]:
-    """Every edge and its reverse, by type, as ``HeteroSamplerOutput.to_bidirectional`` of PyG.
+    """Return every edge and its reverse, by type.
 
-    Between nodes of one type as :func:`to_bidirectional`. Between two types the reverses of
-    ``(a, r, b)`` join those of ``(b, "rev_" + r, a)``, and the other way round, where the graph
-    has that type; elsewhere the edges stay alone. An added edge has the id of the one it reverses,
-    which belongs to the other edge type.
+    Follows ``HeteroSamplerOutput.to_bidirectional`` of PyG. Edges between nodes of one type are
+    joined as in :func:`to_bidirectional`. Between two types, the reverses of ``(a, r, b)`` join the
+    edges of ``(b, "rev_" + r, a)`` and vice versa, if the graph has that type; else nothing is
+    added. An added edge has the id of the edge that it reverses, which belongs to the other edge
+    type.
     """
     rows, cols, edges = dict(row), dict(col), dict(edge)
     for kind in row:
@@ -104,5 +106,5 @@ def to_bidirectional_typed(
 
 
 def reverse_name(relation: str) -> str:
-    """``"rev_votes"`` for ``"votes"`` and back."""
+    """Return ``"rev_votes"`` for ``"votes"``, and the other way round."""
     return relation[4:] if relation.startswith("rev_") else f"rev_{relation}"

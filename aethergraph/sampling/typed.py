@@ -1,4 +1,4 @@
-"""What samplers over many types check alike: names of node types, and seeds by type."""
+"""Checks of typed samplers' arguments: names of node types, and seeds by type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_types(given: Any, option: str, types: Sequence[str]) -> None:
 def name_seed(
     error: OutOfRangeError, ids: Sequence[Ids], counts: Mapping[str, int]
 ) -> OutOfRangeError:  # fmt: skip
-    """The error of the first seed that is no node, with its type and position."""
+    """Return the error for the first seed that is not a node, with its type and position."""
     for (name, count), own in zip(counts.items(), ids, strict=True):
         bad = (own < 0) | (own >= count)
         if bad.any():

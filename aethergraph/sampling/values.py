@@ -1,4 +1,4 @@
-"""Weights and times that a sampler draws by: where they come from and what they must be."""
+"""Weights and times that a sampler draws by: finding them and checking them."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Values(NamedTuple):
     array: NDArray[Any]
     guard: native.FileGuard | None
     of_nodes: bool = False
-    #: Of times that the graph has as datetimes.
+    #: Unit of the times, if the graph has them as datetimes; else None.
     unit: str | None = None
 
 
 class Bounds(NamedTuple):
-    """What the tree of each seed may see: int64 keys, inclusive, or None."""
+    """Bounds of the times that each seed's tree may see: int64 keys, inclusive, or None."""
 
     since: Ids | None
     until: Ids | None
 
 
 def find_weights(name: str, edges: dict[str, FeatureStore]) -> Values:
-    """The weights called ``name`` among the values and attributes of edges."""
+    """Return the weights called ``name`` among the values and attributes of edges."""
     store = edges.get(name)
     if store is None:
         raise _unknown("weight_attr", name, "edge", edges)
@@ -68,13 +68,13 @@ def find_weights(name: str, edges: dict[str, FeatureStore]) -> Values:
 def find_times(
     name: str, edges: dict[str, FeatureStore], nodes: dict[str, FeatureStore]
 ) -> Values:  # fmt: skip
-    """The times called ``name``: of nodes if they have them, else of edges, as in PyG."""
+    """Return the times called ``name``: of nodes if they have them, else of edges, as in PyG."""
     of_nodes = name in nodes
     store = nodes.get(name, edges.get(name))
     if store is None:
         raise _unknown("time_attr", name, "node or edge", {**nodes, **edges})
     array = _vector(store, f"time_attr = {name!r}")
-    if store.guard is None and array.dtype.kind == "f":  # a file's are met in check_sorted
+    if store.guard is None and array.dtype.kind == "f":  # check_sorted checks those of a file
         check_times(array, name)
     if array.dtype in (np.int64, np.float64):
         return Values(array, store.guard, of_nodes)
@@ -101,7 +101,7 @@ def _unknown(
 def find_relation(
     graph: Graph, layout: Literal["csc", "csr"], weight_attr: str | None, time_attr: str | None
 ) -> tuple[native.NativeRelation, Values | None]:
-    """The lists of ``graph`` with the weights and times to draw by."""
+    """Return the lists of ``graph`` with the weights and times to draw by, and the times."""
     edges = {**graph.value_stores("edge"), **graph.edge_attrs}
     nodes = {**graph.value_stores("node"), **graph.node_attrs}
     weights = None if weight_attr is None else find_weights(weight_attr, edges)
@@ -120,14 +120,16 @@ def make_relation(
     source: int = 0,
     to: int = 0,
 ) -> native.NativeRelation:
-    """Lists of nodes of type ``source`` that hold nodes of type ``to``, with what to draw by.
+    """Return the lists of nodes of type ``source`` with the weights and times to draw by.
+
+    The neighbours in the lists are of type ``to``.
 
     Raises:
-        InvalidArgumentError: a weight that is negative or not finite; ``position`` is the edge.
+        InvalidArgumentError: a weight is negative or not finite; ``position`` is its edge.
     """
     topology = graph.topology(layout)
     for what, values in (("weights", weights), ("times", times)):
-        if values is not None:  # the core takes their length on trust
+        if values is not None:  # the core does not check the length
             count = topology.num_minor if values.of_nodes else topology.num_edges
             check_length(values.array, count, what, "what they belong to")
     own_weights, own_times = (_find_array(graph.paging, values) for values in (weights, times))
@@ -146,7 +148,7 @@ def make_relation(
 
 
 def _find_array(paging: Paging | None, values: Values | None) -> NDArray[Any] | None:
-    """The values in memory where the budget has room for them, else as they are."""
+    """Return the values in memory if the budget has room for them, else as they are."""
     if values is None or paging is None:
         return None if values is None else values.array
     held = paging.held(values.array)
@@ -160,7 +162,7 @@ def _find_in_file(
     times: NDArray[Any] | None,
     node_times: bool,
 ) -> native.ValuesInFile | None:
-    """What is mapped from the file of lists that stay there; edge ids must be positions."""
+    """Return readers of values in the file of paged lists; edge ids must be positions."""
     if paging is None or topology.edge_ids is not None:
         return None
     own = [None if values is None else paging.values_of(values) for values in (weights, times)]
@@ -173,7 +175,7 @@ def _find_in_file(
 def _find_sums(
     graph: Graph | EdgeView, layout: Literal["csc", "csr"], weights: Values
 ) -> native.NativeSums:
-    """Those kept with the graph if the weights are its own; others can change."""
+    """Return the graph's cached sums for its own weights; sum others anew, as they may change."""
     own, array = graph.edge_weight, weights.array
     if own is not None and own.dtype == array.dtype and np.may_share_memory(own, array):
         return graph.weight_sums(layout)
@@ -181,7 +183,7 @@ def _find_sums(
 
 
 def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> None:
-    """Check that all lists of ``graph`` are sorted by its times called ``name``."""
+    """Raise unless all lists of ``graph`` are sorted by its times called ``name``."""
     replaced = name in graph.node_attrs or name in graph.edge_attrs
     require_sorted("", graph, name, None if replaced else name, relation)
 
@@ -189,7 +191,7 @@ def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> No
 def check_sorted_relation(
     label: str, view: EdgeView, name: str | None, relation: native.NativeRelation
 ) -> None:
-    """The same for one edge type; nothing to do where it has no times."""
+    """Raise unless all lists of one edge type are sorted by time, if the type has times."""
     if name is not None and relation.times is not None:
         own = name == ("node_time" if relation.node_times else "edge_time")
         own = own and name not in (view.src_attrs if relation.node_times else view.edge_attrs)
@@ -205,7 +207,7 @@ def require_sorted(
 ) -> None:
     """Raise an error that names the first node whose list is not sorted by time.
 
-    ``own`` says that these are times of the graph itself, which are checked once; others can
+    ``own`` names times of the graph itself, which are checked once. None: other times, which may
     change and are checked every time.
     """
     if own in graph.sorted_by:
@@ -231,9 +233,9 @@ def seed_bounds(
     window: float | int | None,
     name: str = "seed_time",
 ) -> Bounds:
-    """The bounds of every seed: ``seed_time``, by default the time of the seed node itself.
+    """Return the bounds of every seed: ``seed_time``, by default the time of the seed node itself.
 
-    Messages call the times ``name``.
+    ``name`` is the name of the times in messages.
     """
     if times is None:
         if seed_time is not None:
@@ -241,7 +243,7 @@ def seed_bounds(
         return Bounds(None, None)
     own = _seed_times(times, seeds, seed_time, name)
     until = native.time_keys(own)
-    if strict:  # up to the largest time below
+    if strict:  # the largest key below the time
         earliest = until == np.iinfo(np.int64).min
         if earliest.any():
             at = int(earliest.argmax())

@@ -26,12 +26,12 @@ Direction = Literal["out", "in"]
 _LAYOUT_OF: dict[str, Literal["csr", "csc"]] = {"out": "csr", "in": "csc"}
 _KEY_MASK = (1 << 64) - 1
 
-#: Calls without a key, in this process.
+#: Numbers of the calls without a key, in this process.
 _calls = itertools.count()
 
 
 class RandomWalker:
-    """Random walks: uniform, weighted, node2vec's, with restarts.
+    """Maker of random walks: uniform, weighted, node2vec's, with restarts.
 
     ::
 
@@ -39,39 +39,40 @@ class RandomWalker:
         walks = walker.walk(starts, 40, key=7)    # int64 [len(starts), 41]; same key, same walks
 
     A walk steps from a node to one of its out-neighbours, in proportion to the edge weights if
-    ``weighted``; an edge that is there twice counts twice. With ``p`` or ``q`` other than 1 it
-    remembers the node ``t`` it came from (node2vec; Grover and Leskovec, KDD 2016): neighbour ``x``
-    counts ``1/p`` times if it is ``t``, once if there is an edge from ``t`` to ``x``, ``1/q`` times
+    ``weighted``; a duplicate edge counts twice. With ``p`` or ``q`` other than 1 the walk remembers
+    the previous node ``t`` (node2vec; Grover and Leskovec, KDD 2016): neighbour ``x`` counts
+    ``1/p`` times if it is ``t``, once if there is an edge from ``t`` to ``x``, ``1/q`` times
     otherwise (factors are exact to 2^-53 of the largest). With ``restart`` each step goes back to
     the start with that probability (random walk with restart; Tong, Faloutsos and Pan, ICDM 2006),
-    and what came before is forgotten.
+    and the previous node is forgotten.
 
     A walk that comes to a dead end stays there: its row repeats the last node, as in torch_cluster
     (``pad=True``: the rest is -1). With ``restart`` it goes back to its start instead. A node whose
     edges all weigh 0 is a dead end.
 
-    Walk ``i`` depends on key, ``i``, ``starts[i]`` and the graph alone, not on threads or storage.
-    May be shared by threads and used in forked children. Pickles with its graph.
+    Walk ``i`` depends only on the key, ``i``, ``starts[i]`` and the graph, not on threads or
+    storage. A walker may be shared by threads and used in forked children. It pickles with its
+    graph.
 
     Args:
-        graph: stores out-neighbours (layout "csr" or "both").
+        graph: a graph that stores out-neighbours (layout "csr" or "both").
         p: return parameter: below 1 walks turn back more often.
-        q: in-out parameter: below 1 walks leave the neighbourhood of the last node more often.
-        weighted: draw by ``graph.edge_weight``. Makes a table of 8 bytes per edge (alias method;
+        q: in-out parameter: below 1 walks leave the neighbourhood of the previous node more often.
+        weighted: draw by ``graph.edge_weight``. Builds a table of 8 bytes per edge (alias method;
             Walker 1977, Vose 1991), once, and keeps it with the graph.
         restart: probability in 0..1.
         direction: ``"in"`` walks edges backwards (layout "csc" or "both").
         pad: fill up with -1 after a dead end.
-        edge_table: with ``q`` other than 1: make a table of one id per edge, once, that tells in
-            about one memory access whether an edge exists, and keep it with the graph. False looks
-            through the lists: no memory, the same walks, slow near hubs. None: True, but False
-            where the lists stay in their file (``storage="uring"``).
+        edge_table: with ``q`` other than 1, build a table of one id per edge, once, that answers in
+            about one memory access whether an edge exists, and keep it with the graph. False
+            searches the lists instead: no memory, the same walks, slow near hubs. None: True, but
+            False for lists that stay in their file (``storage="uring"``).
         num_threads: threads of the native pool that one call may use; 0 is all of them.
-        seed: start of the keys of calls that give none.
+        seed: start of the sequence of keys for calls without a key.
 
     Raises:
         LayoutError: the graph does not store the lists that the walks follow.
-        InvalidArgumentError: an argument that cannot be, or ``weighted`` without edge weights.
+        InvalidArgumentError: an argument is invalid, or ``weighted`` without edge weights.
     """
 
     def __init__(
@@ -116,19 +117,19 @@ class RandomWalker:
         )
 
     def walk(self, starts: ArrayLike, length: int, key: int | None = None) -> Ids:
-        """One walk of ``length`` steps from each of ``starts``.
+        """Return one walk of ``length`` steps from each of ``starts``.
 
         Args:
             starts: integer vector [n]; may be empty and may repeat nodes (each gets a walk).
-            length: steps, >= 0.
-            key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new one per
+            length: number of steps, >= 0.
+            key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new key per
                 call, from ``seed`` and the number of the call on this copy of the walker.
 
         Returns:
             int64 [n, length + 1]; column 0 holds the starts.
 
         Raises:
-            OutOfRangeError: names the first start that is no node, and its position.
+            OutOfRangeError: a start is not a node; names the first one and its position.
             OutOfMemoryError: the result does not fit.
             FileChangedError: the mapped graph file was made shorter.
         """
@@ -137,7 +138,7 @@ class RandomWalker:
         number = mix_key(self.seed, next(self._calls)) if key is None else _as_key(key)
         size = 8 * len(ids) * (steps + 1)
         if self.p != 1 or self.q != 1:
-            size *= 16  # such a step takes that much longer: Ctrl-C is wanted sooner
+            size *= 16  # such steps take about 16 times as long: Ctrl-C must be checked sooner
         try:
             return native.run_long(
                 lambda task: self._native.walk(ids, steps, number, task), None, size
@@ -176,27 +177,29 @@ def random_fanout(
     num_threads: int = 0,
     key: int | None = None,
 ) -> Ids:
-    """``k`` uniformly drawn neighbours of each node, as a table.
+    """Return ``k`` uniformly drawn neighbours of each node, as a table.
 
-    The draws are those of ``NeighborSampler(graph, [k], disjoint=True)`` with the same key, where
-    ``direction`` is "in".
+    If ``direction`` is "in", the draws are those of ``NeighborSampler(graph, [k], disjoint=True)``
+    with the same key.
 
     Args:
-        graph: stores the lists of ``direction``.
+        graph: a graph that stores the lists of ``direction``.
         nodes: integer vector [n], may repeat nodes: each gets its own draws.
-        k: columns.
-        replace: draw with replacement. Without it, a node with at most ``k`` edges gives all of
-            them, in order.
+        k: number of columns.
+        replace: draw with replacement. Without replacement, a node with at most ``k`` edges gives
+            all of them, in order.
         direction: ``"out"``: out-neighbours (layout "csr" or "both"), ``"in"``: in-neighbours.
         num_threads: threads of the native pool that the call may use; 0 is all of them.
-        key: the 64-bit number that decides all draws. None: a new one per call, from the number
+        key: the 64-bit number that decides all draws. None: a new key per call, from the number
             of such calls in this process.
 
     Returns:
-        int64 [n, k]; -1 where a node has fewer than ``k`` edges (with ``replace``: none).
+        int64 [n, k]; -1 after the edges of a node with fewer than ``k`` (with ``replace``: of a
+        node without edges).
 
     Raises:
-        LayoutError: the lists are not stored; OutOfRangeError: names the first bad node.
+        LayoutError: the lists are not stored.
+        OutOfRangeError: a node does not exist; names the first one.
     """
     if not isinstance(graph, Graph):
         raise not_a_graph(graph, "Graph", "RandomWalker")
@@ -229,7 +232,7 @@ def batch_walk(
     weighted: bool = False,
     key: int | None = None,
 ) -> Ids:
-    """``Graph.batch_random_walk`` and ``batch_random_walk_uniform``."""
+    """Serve ``Graph.batch_random_walk`` and ``batch_random_walk_uniform``."""
     number = mix_key(next(_calls)) if key is None else _as_key(key)
     ids, steps = as_ids(starts, "start_nodes"), as_count(length, "walk_length")
     try:
@@ -239,7 +242,7 @@ def batch_walk(
 
 
 def batch_fanout(graph: Graph, starts: ArrayLike, k: int, key: int | None) -> Ids:
-    """``Graph.batch_random_fanout``."""
+    """Serve ``Graph.batch_random_fanout``."""
     ids, count = as_ids(starts, "start_nodes"), as_count(k, "K")
     try:
         return random_fanout(graph, ids, count, key=key)
