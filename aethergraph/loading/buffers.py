@@ -1,9 +1,9 @@
-"""BufferPool: arrays whose memory is used again, page-faulted and in huge pages.
+"""BufferPool: arrays over recycled memory, already faulted in and in huge pages.
 
 A batch of features is tens of megabytes. Fresh memory of that size costs a page fault for every
-4 KiB, often more than the gather that fills it. The pool keeps blocks that have been touched; an
-array from it gives its block back by itself when nothing references it any more: no view, no
-tensor made of it.
+4 KiB, often more than the gather that fills it. The pool keeps blocks that have been touched. An
+array from the pool gives its block back by itself when nothing references the array any more: no
+view, no tensor made of it.
 
     empty() --> ndarray --base--> MemoryView --> lease --(when it dies)--> idle blocks --> empty()
 """
@@ -25,13 +25,13 @@ from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["BufferPool"]
 
-#: Below this size the allocator of the C library recycles memory by itself.
+#: Below this size the C library's allocator recycles memory by itself.
 SMALL_BYTES = 128 << 10
 _PAGE = 4096
 
 
 class _Block:
-    """Touched memory, with its address (which numpy is slow to tell)."""
+    """Touched memory, with its address (which is slow to ask of numpy)."""
 
     __slots__ = ("address", "memory", "size")
 
@@ -43,7 +43,7 @@ class _Block:
 
 
 class _Lease:
-    """Holds a block while arrays use it; gives it back when the last one is gone."""
+    """Holder of a block while arrays use it; gives the block back when the last array is gone."""
 
     __slots__ = ("_block", "_pool")
 
@@ -56,14 +56,14 @@ class _Lease:
 
 
 class BufferPool:
-    """Makes numpy arrays over recycled memory. Safe to share between threads.
+    """Maker of numpy arrays over recycled memory. Safe to share between threads.
 
-    It never holds more memory than has been in use at once: whoever had room for two large batches
-    has room for the pool.
+    The pool never holds more memory than was in use at once: a process with room for two large
+    batches has room for the pool.
 
     Args:
-        max_idle: bytes of idle blocks that are kept at most (a size or a text like "1G"); what
-            comes back beyond that is returned to the system.
+        max_idle: most bytes of idle blocks to keep (a number, or a text like "1G"). Memory beyond
+            that is returned to the system.
     """
 
     def __init__(self, max_idle: int | str = "2G") -> None:
@@ -75,10 +75,10 @@ class BufferPool:
         self._most_lent = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
-        """A writable C-contiguous array of any content, 64-byte aligned at least.
+        """Return an uninitialised, writable, C-contiguous array, aligned to 64 bytes or more.
 
         Raises:
-            OutOfMemoryError: the system refuses.
+            OutOfMemoryError: the system refuses the memory.
         """
         given = shape if isinstance(shape, tuple) else (shape,)
         extents = tuple(as_count(extent, "shape") for extent in given)
@@ -90,15 +90,17 @@ class BufferPool:
             return np.empty(extents, item)
         block = self._take(size)
         self._lent += block.size
-        # The most slowly falls, so that one large batch is not remembered for ever.
+        # The maximum decays slowly, so that one large batch is not remembered for ever.
         self._most_lent -= self._most_lent >> 10
         if self._lent > self._most_lent:
             self._most_lent = self._lent
         return native.view_memory(block.address, extents, item, _Lease(self, block), writable=True)
 
     def _take(self, size: int) -> _Block:
-        """An idle block of at most half as much again, else a new one with room for a batch that
-        is a little larger."""
+        """Return an idle block of up to 1.5 times ``size``, else a new one.
+
+        A new block has room for a batch that is an eighth larger.
+        """
         rounded = size_class(size)
         while 2 * rounded <= 3 * size:
             try:
@@ -112,7 +114,7 @@ class BufferPool:
         return _Block(rounded)
 
     def _shrink(self, room: int, but: int = 0) -> None:
-        """Drop idle blocks of other sizes than ``but`` until ``room`` bytes are left at most."""
+        """Drop idle blocks, except of size ``but``, until at most ``room`` bytes are idle."""
         for size, blocks in list(self._idle.items()):
             while size != but and blocks and self.idle_bytes > room:
                 try:
@@ -121,8 +123,8 @@ class BufferPool:
                     break
 
     def give_back(self, block: _Block) -> None:
-        """Keep an unused block for later, in the place of idle ones of other sizes if need be."""
-        # The interpreter may be ending: names of modules are gone then.
+        """Keep an unused block for later; idle blocks of other sizes make room if necessary."""
+        # No global names here: the interpreter may be ending, and modules are emptied then.
         self._lent -= block.size
         room = self._most_lent - self._lent
         if room > self._max_idle:
@@ -135,7 +137,7 @@ class BufferPool:
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes of the blocks that no array uses."""
+        """Bytes of blocks that no array uses."""
         total = 0
         for size, blocks in list(self._idle.items()):
             total += size * len(blocks)
@@ -159,6 +161,6 @@ def _as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def size_class(size: int) -> int:
-    """``size`` rounded up, by an eighth at most."""
+    """Return ``size`` rounded up, by an eighth at most."""
     step = max(_PAGE, 1 << max(0, size.bit_length() - 4))
     return -(-size // step) * step

@@ -34,19 +34,19 @@ def grouped_map(
     num_threads: int = 1,
     depth: int = 2,
 ) -> PrefetchIterator[Any, R]:
-    """``finish(call, sample of batch)`` for ``(call, batch) = prepare(item)`` of every item.
+    """Return ``finish(call, sample of batch)`` for ``(call, batch) = prepare(item)`` of every item.
 
     Args:
-        prepare: what to sample for an item, and what ``finish`` needs beside the sample.
+        prepare: returns what ``finish`` needs beside the sample, and what to sample for an item.
         finish: makes the result.
-        items: as many as a group has are taken at a time.
+        items: the items, read as many at a time as a group has samples.
         groups: makes the samples.
-        num_seeds: of a batch, about.
+        num_seeds: approximate number of seeds of a batch.
         columns: values of edges that ``finish`` gathers, read with the samples.
-        num_threads: 0 does everything in the thread of the consumer; otherwise there are two.
-        depth: results that are computed ahead at most, beside the group that is sampled.
+        num_threads: 0 does everything in the consumer's thread; otherwise there are two threads.
+        depth: most results computed ahead, beside the group being sampled.
     """
-    threads = min(num_threads, 1)  # a group is completed in order
+    threads = min(num_threads, 1)  # one each: a group is completed in order
     rest = iter(items)
 
     def chunks() -> Iterator[list[T]]:

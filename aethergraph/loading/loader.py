@@ -34,14 +34,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One mini-batch: a sampled subgraph with the attributes of its nodes and edges.
+    """Mini-batch: a sampled subgraph with the attributes of its nodes and edges.
 
     Attributes:
         subgraph: the sample; its first ``batch_size`` nodes are the seeds.
         seeds: int64 [batch_size], node ids.
         index: int64 [batch_size], positions of the seeds in the loader's ``seeds``.
-        node_attrs: name -> array with one row per ``subgraph.node``.
-        edge_attrs: name -> array with one row per ``subgraph.edge``.
+        node_attrs: arrays by name, one row per ``subgraph.node``.
+        edge_attrs: arrays by name, one row per ``subgraph.edge``.
     """
 
     subgraph: Subgraph
@@ -67,12 +67,12 @@ class Batch:
 
     @property
     def edge_index(self) -> Ids:
-        """int64 [2, E], local source over local destination."""
+        """Local ids of the edges' ends, int64 [2, E]: source over destination."""
         return self.subgraph.edge_index
 
 
 class SubgraphLoader:
-    """Iterates over mini-batches; sampling and gathering run ahead in background threads.
+    """Loader of mini-batches; sampling and gathering run ahead in background threads.
 
     ::
 
@@ -80,32 +80,36 @@ class SubgraphLoader:
         for batch in loader:
             step(batch.x, batch.edge_index, batch.y[: batch.batch_size])
 
-    The order and the content of the batches depend on ``seed``, the epoch and the arguments alone,
-    not on threads. Each ``iter(loader)`` is the next epoch; :meth:`set_epoch` names one.
+    The order and the content of the batches depend only on ``seed``, the epoch and the arguments,
+    not on threads. Each ``iter(loader)`` is the next epoch; :meth:`set_epoch` chooses one.
 
-    Of a graph out of core (``storage="uring"``) several batches are sampled at once, as many as its
+    For a graph with ``storage="uring"`` several batches are sampled at once, as many as its
     ``memory_budget`` allows.
 
     Args:
-        graph: stores in-neighbours; its attributes are what batches carry.
+        graph: a graph that stores in-neighbours; batches carry its attributes.
         fanouts: as in :class:`NeighborSampler`.
         seeds: node ids, or a boolean mask over the nodes; None takes every node.
         batch_size: seeds per batch.
-        shuffle: a new order of the seeds in each epoch.
+        shuffle: use a new order of the seeds in each epoch.
         drop_last: leave out a last batch that is smaller.
         seed: decides order and samples.
-        replace, disjoint, subgraph_type: as in :class:`NeighborSampler`.
-        node_attrs, edge_attrs: names to gather; None takes all. bfloat16 comes as float32.
-        plan_ahead: batches that are sampled before the first of them is gathered, so that the
-            cache of attributes with ``storage="uring"`` knows which rows come: see
-            :meth:`aethergraph.FeatureStore.plan`. It pays when the batches ask for more rows than
-            the cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
-            edge. 0: none; the default. Batches are the same. Short rows of a graph out of core are
-            read for several batches anyway, as its budget allows.
-        num_threads: background threads; 0 does everything in the caller's thread. Out of core
-            there are two, one that reads and one that completes batches, or none.
-        prefetch: batches computed ahead.
-        buffers: where the memory of the attributes comes from; None makes a pool.
+        replace: as in :class:`NeighborSampler`.
+        disjoint: as in :class:`NeighborSampler`.
+        subgraph_type: as in :class:`NeighborSampler`.
+        node_attrs: names of node attributes to gather; None takes all. bfloat16 becomes float32.
+        edge_attrs: names of edge attributes to gather; None takes all. bfloat16 becomes float32.
+        plan_ahead: number of batches that are sampled before the first of them is gathered, so
+            that the cache of attributes with ``storage="uring"`` knows the coming rows: see
+            :meth:`aethergraph.FeatureStore.plan`. Useful if the batches ask for more rows than the
+            cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
+            edge. 0, the default: no plan. The batches are equal either way. Short rows of a graph
+            with ``storage="uring"`` are read for several batches anyway, as its budget allows.
+        num_threads: background threads; 0 does everything in the caller's thread. With
+            ``storage="uring"`` there are two, one that reads and one that completes batches, or
+            none.
+        prefetch: number of batches computed ahead.
+        buffers: pool for the memory of the attributes; None makes one.
     """
 
     def __init__(
@@ -211,7 +215,7 @@ class SubgraphLoader:
         )  # fmt: skip
 
     def collate(self, index: Ids, key: int) -> Batch:
-        """The batch of the seeds at positions ``index``, drawn with ``key``."""
+        """Return the batch of the seeds at positions ``index``, drawn with ``key``."""
         return self._assemble(index, self.sampler.sample(self.seeds[index], key))
 
     def _assemble(self, index: Ids, subgraph: Subgraph, plans: Plans | None = None) -> Batch:

@@ -4,8 +4,8 @@
                  ^     ^     ^
                  worker threads fill the slots; at most ``depth`` of them wait
 
-The function runs without the GIL wherever it is in the native core, so one or two threads keep a
-training loop fed. Nothing runs unless there is a consumer that asks.
+The native core runs without the GIL, so one or two threads keep a training loop fed. Nothing runs
+before a consumer asks for the first result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class _Slot:
-    """The place of one result; ``ready`` is locked until it is there."""
+    """Place of one result; ``ready`` stays locked until the result is there."""
 
     __slots__ = ("cancelled", "error", "item", "ready", "result")
 
@@ -59,13 +59,13 @@ def _work(function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task
         if slot is None:
             return
         _fill_slot(function, slot)
-        del slot  # the consumer alone decides how long a result lives
+        del slot  # only the consumer decides how long a result lives
 
 
 class _Workers:
-    """The threads of one iterator, as many as the system grants.
+    """Threads of one iterator, as many as the system grants.
 
-    They know the queue and the function, not the iterator.
+    They refer to the queue and the function, not to the iterator, so that it can be collected.
     """
 
     def __init__(self, function: Callable[[Any], Any], num_threads: int) -> None:
@@ -81,10 +81,10 @@ class _Workers:
             self.threads.append(thread)
 
     def stop(self) -> None:
-        """End the threads; native calls that are at work are cancelled and waited for."""
+        """End the threads: cancel their native calls and wait for them."""
         _running.discard(self)
         self.task.cancel()
-        if self.pid != os.getpid():  # a forked child has no such threads
+        if self.pid != os.getpid():  # threads do not survive a fork
             return
         for _ in self.threads:
             self.queue.put(None)
@@ -98,13 +98,13 @@ _running: set[_Workers] = set()
 
 @atexit.register
 def _stop_all() -> None:
-    """No thread may be inside a native call while the interpreter is taken down."""
+    """Stop all workers: no thread may be in a native call while the interpreter ends."""
     for workers in list(_running):
         workers.stop()
 
 
 class PrefetchIterator(Generic[T, R]):
-    """What :func:`prefetch_map` returns: an iterator that can be closed; also a context manager."""
+    """Iterator that :func:`prefetch_map` returns; it can be closed, and is a context manager."""
 
     def __init__(
         self, function: Callable[[T], R], items: Iterable[T], num_threads: int, depth: int
@@ -115,7 +115,7 @@ class PrefetchIterator(Generic[T, R]):
         self._num_threads = num_threads
         self._depth = depth
         self._slots: deque[_Slot] = deque()
-        self._lock = threading.Lock()  # consumers in several threads take turns at the items
+        self._lock = threading.Lock()  # consumers in several threads take turns at ``items``
         self._pid = os.getpid()
 
     def __iter__(self) -> PrefetchIterator[T, R]:
@@ -154,14 +154,14 @@ class PrefetchIterator(Generic[T, R]):
         return result
 
     def _fill(self) -> None:
-        """Hand out items; the lock is held."""
+        """Queue items until ``depth`` results wait; the caller holds the lock."""
         while self._items is not None and len(self._slots) < self._depth:
             try:
                 slot = _Slot(next(self._items))
             except StopIteration:
                 self._items = None
                 return
-            except Exception as error:  # raised at its place, after the results before it
+            except Exception as error:  # to be raised in order, after the results before it
                 self._items = None
                 slot = _Slot(None)
                 slot.error = error
@@ -174,7 +174,7 @@ class PrefetchIterator(Generic[T, R]):
             self._workers.queue.put(slot)
 
     def close(self) -> None:
-        """Stop running ahead: waiting items are dropped, calls at work are waited for."""
+        """Stop running ahead: drop waiting items, and wait for calls in progress."""
         self._items = None
         for slot in self._slots:
             slot.cancelled = True
@@ -198,17 +198,17 @@ class PrefetchIterator(Generic[T, R]):
 def prefetch_map(
     function: Callable[[T], R], items: Iterable[T], *, num_threads: int = 1, depth: int = 2
 ) -> PrefetchIterator[T, R]:
-    """``map(function, items)``, computed ahead by background threads, results in order.
+    """Return ``map(function, items)``, computed ahead by background threads, in order.
 
     ``items`` is read by the consumer's thread, ``function`` runs in the others. An exception of
-    either is raised where its result would have come, and ends the iteration. Closing, dropping,
-    or leaving a ``with`` block stops the threads.
+    either is raised in place of its result, and ends the iteration. Closing, dropping, or leaving a
+    ``with`` block stops the threads.
 
     Args:
         function: called once per item.
-        items: what to call it with; may be endless.
-        num_threads: background threads; 0 runs ``function`` in the consumer, without any.
-        depth: results that are computed ahead at most.
+        items: arguments of ``function``; may be endless.
+        num_threads: background threads; 0 runs ``function`` in the consumer's thread.
+        depth: most results computed ahead.
 
     Raises:
         InvalidArgumentError: ``num_threads`` is negative or ``depth`` is not positive.

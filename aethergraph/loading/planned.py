@@ -1,11 +1,11 @@
-"""planned_map: results of samples, made with the rows of the next ones in view.
+"""planned_map: results of samples, computed with the rows of the next samples planned.
 
 samples -> [ a chunk of them | plan their rows ] -> [ finish one after the other ] -> results
              a background thread samples ahead        a background thread
 
-How many samples are in view, users say. Where they do not, short rows of a graph out of core
-(``_value_columns.py``) are read together: those of edges with each group of samples, others for as
-many samples as its budget has room for.
+Users choose how many samples are planned together. By default only short rows of a graph with
+``storage="uring"`` (``_value_columns.py``) are read together: those of edges with each group of
+samples, others for as many samples as the graph's budget has room for.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ R = TypeVar("R")
 
 
 class Coming(NamedTuple):
-    """What is planned for coming samples.
+    """Plan for the rows of coming samples.
 
     Attributes:
-        num_samples: at a time; 0: nothing is planned.
-        chosen: the stores that are, each with its position among those given.
-        columns: of edges, for groups of samples to read with them.
-        memory: held as long as they are, which is when their part of the budget is theirs.
+        num_samples: samples planned at a time; 0: nothing is planned.
+        chosen: the stores to plan, each after its position among all stores.
+        columns: columns of edges, for groups of samples to read with the samples.
+        memory: reservation of the budget for the samples; None if nothing is reserved.
     """
 
     num_samples: int
@@ -48,11 +48,11 @@ def choose_plans(
     """Choose the stores whose gathers are planned, and for how many samples at a time.
 
     Args:
-        stores: what batches carry.
-        plan_ahead: what the user asked for; 0: only rows that the budget of the graph has no room
-            for are planned, for as many samples as it has room for.
-        groups: makes the samples together; None: each is made alone.
-        num_seeds: of a batch, about.
+        stores: stores that batches gather from.
+        plan_ahead: the user's number of samples. 0: plan only rows that the graph's budget has
+            no room for, for as many samples as it has room for.
+        groups: makes the samples together; None if each is made alone.
+        num_seeds: approximate number of seeds of a batch.
     """
     numbered = [(i, store, store.paged_column()) for i, store in enumerate(stores)]
     if plan_ahead:
@@ -68,7 +68,7 @@ def choose_plans(
 
 
 class _Chunk(Generic[S, P]):
-    """Samples that are planned together when the first of them is finished."""
+    """Samples that are planned together when the first is finished."""
 
     def __init__(self, plan: Callable[[Sequence[S]], P], samples: Sequence[S]) -> None:
         self._make = plan
@@ -76,7 +76,7 @@ class _Chunk(Generic[S, P]):
         self._plan: P | None = None
 
     def plan(self) -> P:
-        """The plan of all; the chunk before has been finished, and has given its plan up."""
+        """Return the plan of all samples; the previous chunk is finished and its plan closed."""
         if self._plan is None:
             self._plan = self._make(self._samples)
             self._samples = ()
@@ -92,15 +92,15 @@ def planned_map(
     num_threads: int = 1,
     depth: int = 2,
 ) -> PrefetchIterator[Any, R]:
-    """``finish(sample, plan of its chunk)`` for every sample, in order.
+    """Return ``finish(sample, plan of its chunk)`` for every sample, in order.
 
     Args:
-        samples: computed ahead by threads of its own, as many as are planned for at a time.
-        plan: called once for each chunk of so many samples; the last may be shorter.
+        samples: computed ahead by their own threads, as many as are planned at a time.
+        plan: called once for each chunk of ``coming.num_samples``; the last may be shorter.
         finish: makes the result.
-        coming: how many these are; held until the results are dropped.
-        num_threads: 0 finishes in the thread of the consumer; otherwise there is one thread.
-        depth: results that are computed ahead at most.
+        coming: the plan's size and its memory, held until the results are dropped.
+        num_threads: 0 finishes in the consumer's thread; otherwise there is one thread.
+        depth: most results computed ahead.
     """
 
     def tickets() -> Iterator[tuple[S, _Chunk[S, P]]]:

@@ -44,14 +44,14 @@ Ids = NDArray[np.int64]
 
 #: Rows are written in pieces of at most this size.
 _PIECE_BYTES = 16 << 20
-#: Bytes of memory that choosing the hot rows takes for each row that is looked at or kept.
+#: Bytes of memory for each row that the choice of hot rows looks at or keeps.
 _CHOICE_BYTES = 64
-#: Bytes of memory beside each row of a group: its number and its place.
+#: Bytes of memory for each row of a group beside the row: its number and its place.
 _ID_BYTES = 24
 
 
 class Packing:
-    """Batches whose rows are to be packed: what it costs, then the file.
+    """Batches whose rows are to be packed; reports the cost, then writes the file.
 
     ::
 
@@ -59,30 +59,30 @@ class Packing:
             print(packing.nbytes)                  # of the file, before any row is read
             packing.save()
 
-    What many batches ask for is packed once and stays in memory when the file is used: the
-    rows that most batches have, as many as ``hot_budget`` takes, none that only one batch has. All
-    others are written batch by batch, so that each batch is one read of consecutive bytes, as
+    Rows that most batches ask for are hot: they are packed once and stay in memory when the file is
+    used. There are as many as ``hot_budget`` holds, and none that only one batch asks for. All
+    other rows are written batch by batch, so that each batch is one read of consecutive bytes, as
     DiskGNN packs the features of batches that were sampled offline (Liu et al., "DiskGNN: Bridging
     I/O efficiency and model accuracy for out-of-core GNN training", SIGMOD 2025).
 
-    Rows are read in the order of the source file, for as many batches together as the memory
-    holds, and written in one stream. The source is best opened with ``storage="uring"``, whose
-    budget comes on top. The numbers of the rows are noted beside ``path`` in a file without a
-    name, 12 bytes for each. A context manager, which gives that file up.
+    Rows are read in the order of the source file, for as many batches together as the memory holds,
+    and written in one stream. The source is best opened with ``storage="uring"``, whose budget
+    comes on top. The row numbers are kept beside ``path`` in a file without a name, 12 bytes for
+    each. A Packing is a context manager, which releases that file.
 
     Args:
-        lists: of each batch the row numbers [n], an integer vector; read once, as it comes.
+        lists: row numbers [n] of each batch, an integer vector per batch; read once.
         features: the rows.
-        path: the file; it appears in :meth:`save`, complete, or not at all.
+        path: the file; :meth:`save` creates it complete, or not at all.
         hot_budget: memory for hot rows when the file is used: bytes, or a text such as ``"1G"``.
-        memory_budget: for packing; what the numbers of one batch need, about 40 bytes for each,
-            comes on top.
+        memory_budget: memory for packing. The row numbers of one batch, about 40 bytes for each,
+            come on top.
 
     Raises:
-        OutOfRangeError: names the list, the first row number in it that does not exist, and its
+        OutOfRangeError: a row does not exist; names the list, the first such row number and its
             position.
-        InvalidArgumentError: rows of no bytes, or a budget that is no size or too small.
-        MissingFileError, StorageError: the folder is not there, or it is full.
+        InvalidArgumentError: rows of no bytes, or a budget that is not a size or too small.
+        MissingFileError, StorageError: the folder does not exist, or is full.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Packing:
         self._spool.end()
 
     def _choose_hot(self, budget: int) -> Ids:
-        """Rows of more than one batch, those of most batches first; returned in order."""
+        """Choose rows of more than one batch, those of most batches first; return them in order."""
         span = max(1 << 12, self._memory // _CHOICE_BYTES)
         room = min(budget // self._row_bytes, span)
         num_rows, shared = self._features.num_rows, 0
@@ -161,47 +161,47 @@ class Packing:
         return index
 
     def _is_hot(self, batch: SpooledBatch) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Whether each of the batch's rows is hot, and where among the hot ones."""
+        """Return whether each row of the batch is hot, and its position among the hot rows."""
         at = np.searchsorted(self._hot, batch.unique)
         if not len(self._hot):
             return np.zeros(len(at), np.bool_), at
         return self._hot[np.minimum(at, len(self._hot) - 1)] == batch.unique, at
 
-    # ---- what it costs -------------------------------------------------------------------
+    # ---- cost ----------------------------------------------------------------------------
 
     @property
     def num_batches(self) -> int:
-        """Number of lists."""
+        """Number of batches."""
         return len(self._index)
 
     @property
     def num_hot(self) -> int:
-        """Rows that stay in memory when the file is used."""
+        """Number of rows that stay in memory when the file is used."""
         return len(self._hot)
 
     @property
     def rows_read(self) -> int:
-        """Rows that are read when all batches are used once: those that are not hot."""
+        """Number of rows read when all batches are used once: the rows that are not hot."""
         return int(self._index[:, 1].sum())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the file, but for a few pages of description."""
+        """Bytes of the file, except a few pages of description."""
         hot = self.num_hot * self._row_bytes
         return hot + self._batches_bytes + self._index.nbytes
 
     @property
     def memory(self) -> int:
-        """Bytes that using the file takes: the least ``memory_budget`` of ``load``."""
+        """Bytes of memory that using the file takes: the least ``memory_budget`` of ``load``."""
         return memory_needed(self._index, self.num_hot, self._row_bytes)
 
     # ---- writing -------------------------------------------------------------------------
 
     def save(self, progress: native.Progress | None = None) -> None:
-        """Write the file, whole or not at all; one that is there is replaced in the end.
+        """Write the file, complete or not at all; an existing file is replaced at the end.
 
         Args:
-            progress: called with (bytes done, bytes in all).
+            progress: called with (bytes done, total bytes).
 
         Raises:
             ClosedError: :meth:`close` was called.
@@ -273,7 +273,7 @@ class Packing:
                 out.append(bytes(-size % PAGE))
 
     def _groups(self) -> Iterator[tuple[list[SpooledBatch], Ids]]:
-        """Batches one after the other, with the rows of them all: as many as memory holds."""
+        """Yield as many consecutive batches as memory holds, with the union of their cold rows."""
         group: list[SpooledBatch] = []
         union = np.empty(0, np.int64)
         for batch in self._spool:
@@ -297,7 +297,7 @@ class Packing:
             yield ids[start : start + step]
 
     def close(self) -> None:
-        """Give up the notes; the file that was saved stays."""
+        """Release the noted row numbers; a saved file stays."""
         self._spool.close()
 
     def __enter__(self) -> Packing:
@@ -314,7 +314,7 @@ class Packing:
 
 
 class _Stream:
-    """Sections written one after the other, with progress."""
+    """Writer of sections one after the other, with progress."""
 
     def __init__(
         self, writer: native.NativeWriter, progress: native.Progress | None, total: int
@@ -325,14 +325,14 @@ class _Stream:
         self._is_open = False
 
     def begin(self, number: int, dtype: str) -> None:
-        """End the section before, and start array ``number``."""
+        """End the previous section, and start array ``number``."""
         if self._is_open:
             self.writer.end()
         self.writer.begin(native.SECTION_ARRAY, number, native.DTYPE_CODES[dtype])
         self._is_open = True
 
     def append(self, data: NDArray[Any] | bytes) -> None:
-        """Add bytes to the section."""
+        """Append bytes to the section."""
         if len(data):
             self.writer.append(data)
         self._done += len(data) if isinstance(data, bytes) else data.nbytes
@@ -340,7 +340,7 @@ class _Stream:
             self._progress(min(self._done, self._total), self._total)
 
     def end(self) -> None:
-        """After the last section."""
+        """End the last section."""
         self.writer.end()
 
 
@@ -355,8 +355,8 @@ def pack(
 ) -> None:
     """Write the rows of batches that are known ahead, in the order of their use.
 
-    :class:`Packing` has the arguments and tells the size before; :class:`PackedFeatures` reads
-    the file.
+    :class:`Packing` explains the arguments and tells the size in advance; :class:`PackedFeatures`
+    reads the file.
     """
     with Packing(
         lists, features, path, hot_budget=hot_budget, memory_budget=memory_budget

@@ -21,23 +21,23 @@ Ids = NDArray[np.int64]
 
 
 class SpooledBatch(NamedTuple):
-    """What a batch asks for: ``unique[inverse]``; ``unique`` ascends."""
+    """Row numbers of a batch, which are ``unique[inverse]``; ``unique`` ascends."""
 
     unique: Ids
     inverse: NDArray[np.uint32]
 
 
 class Spool:
-    """Batches in a file without a name: nothing is left of it, even after a kill.
+    """Batches in a file without a name, of which nothing is left, even after a kill.
 
     Args:
-        folder: where there is room: 12 bytes for each id.
+        folder: a folder with room for 12 bytes per id.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         with _named(folder):
-            # Open until close().
+            # Open until close(), so not in a with statement.
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._parts: list[tuple[int, int, int]] = []
         self._bytes = 0
@@ -57,7 +57,7 @@ class Spool:
         self._bytes += unique.nbytes + places.nbytes
 
     def end(self) -> None:
-        """After the last batch."""
+        """Make the batches readable; call after the last one."""
         with _named(self._folder):
             self._file.flush()
         if self._bytes:
@@ -75,7 +75,7 @@ class Spool:
             )
 
     def counts(self, start: int, stop: int) -> NDArray[Any]:
-        """How many batches ask for each of the rows ``start .. stop - 1``."""
+        """Return how many batches ask for each of the rows ``start .. stop - 1``."""
         found = np.zeros(stop - start, np.uint32)
         for unique, _ in self:
             begin, end = np.searchsorted(unique, (start, stop))
@@ -84,19 +84,19 @@ class Spool:
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._file.closed
 
     def close(self) -> None:
-        """Give the space back."""
+        """Give the disk space back."""
         self._data = np.empty(0, np.uint8)
-        with suppress(OSError):  # what could not be written is not needed any more
+        with suppress(OSError):  # unwritten data is not needed any more
             self._file.close()
 
 
 @contextmanager
 def _named(folder: str) -> Iterator[None]:
-    """Failures of the temporary file as our errors."""
+    """Raise failures of the temporary file as errors of this package that name the folder."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""PackedFeatures: a FeatureStore whose rows lie in the order of batches that are known ahead."""
+"""PackedFeatures: a FeatureStore of rows in the order of batches that are known ahead."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ Ids = NDArray[np.int64]
 
 
 class PackedStats(NamedTuple):
-    """What gathering packed batches came to since the file was opened in this process.
+    """Counts of gathering packed batches since the file was opened in this process.
 
     Attributes:
-        batches: packed batches that were gathered.
-        rows: rows of them.
-        others: gathers that were no packed batch, served by ``features``.
-        device_reads: reads that the operating system was asked for, those of hot rows included.
-        device_bytes: bytes that came from it.
-        num_hot: rows that are in memory.
+        batches: packed batches gathered.
+        rows: rows of these batches.
+        others: gathers of other ids, served by ``features``.
+        device_reads: reads from the operating system, including those of hot rows.
+        device_bytes: bytes of these reads.
+        num_hot: rows in memory.
         used: bytes of memory for hot rows, the largest batch and the index.
-        tier: ``"uring"`` or ``"pread"``: how the system is asked.
-        direct: whether reads go past the page cache.
+        tier: ``"uring"`` or ``"pread"``, the way of reading.
+        direct: True if reads go past the page cache.
     """
 
     batches: int
@@ -67,7 +67,7 @@ class PackedStats(NamedTuple):
 
 
 class _PackedFile:
-    """What a packed file says of itself, checked."""
+    """Description and index of a packed file, checked."""
 
     def __init__(self, path: native.Path) -> None:
         self.file = native.NativeFile(path)
@@ -103,7 +103,7 @@ class _PackedFile:
         )  # fmt: skip
         if proper:
             index = index.copy()
-            # Each bound keeps the next product small.
+            # Bounds on each column, so that the products in batch_bytes() stay small.
             proper = bool(
                 (index[:, 0] <= size).all() and (index[:, 1] <= size // self.row_bytes).all()
                 and (index[:, 2] <= size // 4).all()
@@ -117,7 +117,7 @@ class _PackedFile:
         return index
 
     def verify(self, task: native.Task | None) -> None:
-        """Compare checksums, then what the index says of the batches with what they hold."""
+        """Compare checksums, then the batches with the index."""
         self.file.verify(task)
         self._check_counts()
         first = hot_room(self.num_hot, self.row_bytes)
@@ -138,7 +138,7 @@ class _PackedFile:
                     )  # fmt: skip
 
     def _check_counts(self) -> None:
-        """Equal fingerprints are those of equal ids, hence of equally many."""
+        """Raise unless batches with equal fingerprints, hence equal ids, have equally many ids."""
         known = dict[bytes, int]()
         for number, one in enumerate(self.index):
             other = known.setdefault(one[3:].tobytes(), number)
@@ -151,7 +151,7 @@ class _PackedFile:
 
 
 class _PackedRows:
-    """Gathers batches by one read each; stands where a store has its native rows."""
+    """Native rows of a store of packed batches: gathers each batch by one read."""
 
     def __init__(
         self, found: _PackedFile, features: FeatureStore | None, progress: native.Progress | None
@@ -179,13 +179,13 @@ class _PackedRows:
         self.batches = self.rows = self.others = 0
 
     def find(self, ids: Ids) -> int | None:
-        """The number of the batch that asks for ``ids``."""
+        """Return the number of the batch with these ids, or None."""
         return self._numbers.get(fingerprint(ids))
 
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
     ) -> None:
-        """As ``FileRows.gather``, of a packed batch or of ``features``."""
+        """Gather a packed batch, or other ids from ``features``; see ``FileRows.gather``."""
         number = self.find(as_ids(ids, "ids"))
         if number is not None:
             self.check_count(number, len(ids))
@@ -202,10 +202,10 @@ class _PackedRows:
         self.features.native_rows().gather(ids, out, out_code, task)
 
     def check_count(self, number: int, count: int) -> None:
-        """Raise CorruptFileError if the file has another number of ids for this batch.
+        """Raise CorruptFileError unless batch ``number`` has ``count`` ids in the file.
 
-        The ids are known by their fingerprint alone, so a damaged or crafted index may pair it
-        with any count.
+        The file identifies ids by their fingerprint alone, so a damaged or crafted index may pair
+        the fingerprint with any count.
         """
         found = int(self.index[number, 2])
         if found != count:
@@ -221,13 +221,13 @@ class _PackedRows:
         """Gather the rows of batch ``number``, as many as the index says, into ``out``."""
         begin, num_rows, num_ids = self.index[number, :3].tolist()
         size = batch_bytes(num_rows, num_ids, self._row_bytes)
-        if self._process != os.getpid():  # the lock may have been taken when we were forked
+        if self._process != os.getpid():  # the lock may have been taken during the fork
             self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
             self.reader.read([self._offset + begin], [size], self._batch[:size], task=task)
             at = places_at(num_rows, self._row_bytes)
             places = self._batch[at : at + 4 * num_ids].view(np.uint32)
-            # What lies behind is left from other batches.
+            # Memory behind these rows holds remains of other batches.
             rows = native.NativeRows(self._room[: self._first + num_rows], self.code)
             try:
                 rows.gather(places, out, out_code, task)
@@ -240,14 +240,14 @@ class _PackedRows:
 
 
 class PackedFeatures(FeatureStore):
-    """The rows of batches that were packed in the order of their use (:func:`pack`).
+    """Rows of batches that were packed in the order of their use (:func:`pack`).
 
-    A :class:`FeatureStore` for those batches: :meth:`gather` knows them by their ids, in any
-    order of batches, and reads each at once, past the page cache; hot rows are in memory. As a
-    graph's attribute it serves every loader that asks for the same batches again: the same seeds
-    and keys. Other ids are refused, or served by the store that was packed.
+    A :class:`FeatureStore` for these batches: :meth:`gather` recognises a batch by its ids, in any
+    order of batches, and reads it at once, past the page cache; hot rows are in memory. As a
+    graph's attribute it serves every loader that asks for the same batches again, from the same
+    seeds and keys. Other ids are refused, or served by the store that was packed.
 
-    Threads may share it and take turns. Forked children share the hot rows.
+    Threads may share a store and take turns. Forked children share the hot rows.
     """
 
     _packed: _PackedRows
@@ -267,14 +267,14 @@ class PackedFeatures(FeatureStore):
 
         Args:
             path: the file.
-            memory_budget: bytes, or a text such as ``"1G"``; default ``"512M"``: for the hot rows
-                and the largest batch. Results of ``gather`` are not in it.
-            features: the store that was packed: checked to be that, and asked for all ids that
-                are no packed batch.
-            progress: called with (bytes done, bytes in all) while hot rows are read.
+            memory_budget: bytes for the hot rows and the largest batch, or a text such as
+                ``"1G"``; default ``"512M"``. Results of ``gather`` are not counted.
+            features: the store that was packed. It serves all ids that are not a packed batch,
+                after a check that its rows are those that were packed.
+            progress: called with (bytes done, total bytes) while hot rows are read.
 
         Raises:
-            InvalidArgumentError: the budget is too small; the message has the least.
+            InvalidArgumentError: the budget is too small; the message names the minimum.
             FileChangedError: ``features`` has other rows than those that were packed.
             MissingFileError, StorageError, FormatError, TruncatedFileError, CorruptFileError: the
                 file cannot be opened, or its content is wrong.
@@ -305,7 +305,7 @@ class PackedFeatures(FeatureStore):
 
     @property
     def num_batches(self) -> int:
-        """Batches that were packed."""
+        """Number of packed batches."""
         return len(self._packed.index)
 
     def batch(
@@ -316,16 +316,17 @@ class PackedFeatures(FeatureStore):
         *,
         ids: ArrayLike | None = None,
     ) -> NDArray[Any]:
-        """The rows of a packed batch, as ``gather`` gives those of its ids.
+        """Return the rows of a packed batch, like ``gather`` of its ids.
 
         Args:
-            number: of the batch, from 0 on, in the order of packing.
-            out, dtype: as in :meth:`gather`.
-            ids: those of the batch, to be sure that it is this one.
+            number: number of the batch, from 0 on, in the order of packing.
+            out: as in :meth:`gather`.
+            dtype: as in :meth:`gather`.
+            ids: the ids of the batch, to check that it is the right one. None: no check.
 
         Raises:
-            OutOfRangeError: there is no such batch.
-            InvalidArgumentError: ``ids`` are others than those that were packed.
+            OutOfRangeError: the batch does not exist.
+            InvalidArgumentError: ``ids`` are not the ids that were packed.
         """
         rows: Any = self.native_rows()
         number = as_count(number, "number")
@@ -353,7 +354,7 @@ class PackedFeatures(FeatureStore):
         return result
 
     def stats(self) -> PackedStats:  # type: ignore[override]
-        """Batches, reads and memory in this process."""
+        """Return counts of batches and reads, and the memory, in this process."""
         self.native_rows()
         packed, reader = self._packed, self._packed.reader
         reads = reader.stats()
@@ -366,13 +367,13 @@ class PackedFeatures(FeatureStore):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file: compare its checksums, and the batches with their index.
 
-        The ids of a batch are not in the file, their fingerprint is. So a wrong number of ids
-        shows here only where another batch has the same fingerprint; otherwise gathering the
-        batch finds it.
+        The file has a fingerprint of each batch's ids, not the ids. So a wrong number of ids is
+        found here only if another batch has the same fingerprint; otherwise gathering the batch
+        finds it.
 
         Raises:
-            CorruptFileError: names the first section that is damaged, or the batch.
-            FileChangedError: the file is another one than was opened.
+            CorruptFileError: a section or a batch is damaged; names the first one.
+            FileChangedError: the file is not the one that was opened.
         """
         self.native_rows()
         found = _PackedFile(self._packed.path)
@@ -381,11 +382,11 @@ class PackedFeatures(FeatureStore):
         found.file.check()
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
-        """All rows in memory, where :meth:`load` was given the store that has them."""
+        """Return all rows in memory; needs the ``features`` of :meth:`load`."""
         return self._all_rows().to_memory(progress)
 
     def to_uring(self, memory_budget: int | str | None = None, **options: Any) -> FeatureStore:
-        """All rows, where :meth:`load` was given the store that has them."""
+        """Return all rows behind a cache; needs the ``features`` of :meth:`load`."""
         return self._all_rows().to_uring(memory_budget, **options)
 
     def _all_rows(self) -> FeatureStore:
