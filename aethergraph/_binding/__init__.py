@@ -1,12 +1,12 @@
 """The one package that talks to the compiled core (``aethergraph._native``, cffi API mode).
 
-Rules kept here, so that nothing above has to think about them:
+Rules kept here, so that the modules above need not think about them:
 
 * numpy memory is lent with ``ffi.from_buffer`` for the time of a call; handles that go on
   borrowing (topologies, samplers) hold a reference to the arrays.
 * A handle is freed when its last user is gone: ``close()`` drops one reference, arrays that view
   mapped memory hold another. ``ffi.gc`` runs the C destructor.
-* A negative code becomes the class of ``errors.py`` that stands for it.
+* A negative code becomes its class of ``errors.py``.
 * Long calls go through :func:`run_task`, so that Ctrl-C and progress work. Native calls in the
   caller's thread look for signals themselves (``signals.py``).
 """

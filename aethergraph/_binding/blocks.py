@@ -14,20 +14,21 @@ from aethergraph._binding.tasks import Task, lend
 
 BLOCK: Final = 128
 GROUP: Final = 16
-#: Words of the index for a group of blocks: where it starts, and 16 offsets of 16 bits.
+#: Words of the index for a group of blocks: the offset of the group, then 16 offsets of 16 bits.
 GROUP_WORDS: Final = 5
 
 
 def index_words(count: int) -> int:
-    """Length of the index of ``count`` ids."""
+    """Return the length of the index of ``count`` ids, in 64-bit words."""
     return GROUP_WORDS * (-(-count // (BLOCK * GROUP)) + 1)
 
 
 @dataclass(frozen=True)
 class CompressedIds:
-    """The ids of all lists of one direction: ``blocks`` uint8, ``index`` uint64, 8-byte aligned.
+    """Compressed ids of all lists of one direction.
 
-    ``count`` ids of ``dtype`` (uint32 or uint64) were encoded.
+    ``blocks`` are uint8 and ``index`` is uint64, both 8-byte aligned. They encode ``count`` ids of
+    ``dtype`` (uint32 or uint64).
     """
 
     blocks: NDArray[np.uint8]
@@ -40,19 +41,19 @@ class CompressedIds:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Bytes of blocks and index."""
         return self.blocks.nbytes + self.index.nbytes
 
 
 class BlockEncoder:
-    """Encodes ids piece by piece; :meth:`index` is what finds the blocks afterwards."""
+    """Encoder of ids, piece by piece; :meth:`index` returns the index that finds the blocks."""
 
     def __init__(self) -> None:
         self._size = 0
         self._groups: list[NDArray[np.uint64]] = []
 
     def encode(self, ids: NDArray[Any], task: Task | None = None) -> NDArray[np.uint8]:
-        """The blocks of some ids; all pieces but the last have a multiple of 2048 ids."""
+        """Return the blocks of a piece; all pieces but the last have a multiple of 2048 ids."""
         id_bytes = ids.dtype.itemsize
         bound = int(lib.aether_encode_bound(len(ids), id_bytes))
         out = empty(bound, np.uint8, f"{len(ids)} ids")
@@ -85,11 +86,11 @@ class BlockEncoder:
         self._size += int(after[-1]) if len(after) else 0
 
     def take_index(self) -> NDArray[np.uint64]:
-        """The index of what was encoded since the last call, which is forgotten."""
+        """Return the index of the pieces since the last call, and forget it."""
         groups, self._groups = self._groups, []
         return np.concatenate([np.empty(0, np.uint64), *groups])
 
     def index(self) -> NDArray[np.uint64]:
-        """The index of all that was encoded, or of the rest of it, and its end."""
+        """Return the index of all pieces not taken yet, and the end of the blocks."""
         last = np.array([self._size, 0, 0, 0, 0], np.uint64)
         return np.concatenate([self.take_index(), last])

@@ -51,7 +51,7 @@ ERROR_CLASSES: Final[dict[int, type[errors.AetherError]]] = {
 
 
 def error_table() -> list[tuple[int, str, str]]:
-    """The native error table: (code, name, text)."""
+    """Return the native error table: (code, name, text) of each error."""
     rows: list[tuple[int, str, str]] = []
     while (row := lib.aether_error_table(len(rows))) != ffi.NULL:
         rows.append((row.code, _text(row.name), _text(row.text)))
@@ -63,14 +63,14 @@ def _text(chars: Any) -> str:
 
 
 def new_error() -> Any:
-    """A caller-owned ``aether_error``, to be filled by one call at a time."""
+    """Return a caller-owned ``aether_error``, to be filled by one call at a time."""
     return ffi.new("aether_error *")
 
 
 def raise_error(code: int, err: Any, path: str | None = None) -> NoReturn:
-    """Raise the class of ``code`` with what the native call wrote into ``err``.
+    """Raise the class of ``code`` with the message that the native call wrote into ``err``.
 
-    A call that a signal ended raises what the handler of the signal raised.
+    A call that a signal ended raises the exception of the signal's handler.
     """
     if code == lib.AETHER_E_CANCELLED:
         raise_interrupt()
@@ -94,12 +94,12 @@ _DEFAULT_ERRNO = {
 
 
 def native_version() -> str:
-    """Version of the native core."""
+    """Return the version of the native core."""
     return _text(lib.aether_version())
 
 
 def build_info() -> str:
-    """Compiler, sanitizers and CPU dispatch of the native core."""
+    """Return compiler, sanitizers and CPU dispatch of the native core."""
     return _text(lib.aether_build_info())
 
 
@@ -113,7 +113,7 @@ def _check_environment() -> None:
 
 
 def get_num_threads() -> int:
-    """Threads the native pool uses."""
+    """Return the number of threads of the native pool."""
     return int(lib.aether_get_num_threads())
 
 
@@ -144,7 +144,7 @@ def set_num_threads(num_threads: int) -> None:
 
 BFLOAT16: Final[int] = lib.AETHER_BF16
 
-#: dtype name -> native code; ``bfloat16`` has no numpy dtype, its arrays are uint16.
+#: Native codes by dtype name; ``bfloat16`` has no numpy dtype, its arrays are uint16.
 DTYPE_CODES: Final[dict[str, int]] = {
     "uint8": lib.AETHER_U8,
     "bool": lib.AETHER_BOOL,
@@ -160,17 +160,17 @@ DTYPE_CODES: Final[dict[str, int]] = {
     "float64": lib.AETHER_F64,
 }
 DTYPE_NAMES: Final[dict[int, str]] = {code: name for name, code in DTYPE_CODES.items()}
-#: native code -> numpy dtype of its arrays.
+#: Numpy dtypes of arrays by native code.
 ARRAY_DTYPES: Final[dict[int, np.dtype[Any]]] = {
     code: np.dtype(np.uint16 if name == "bfloat16" else name) for name, code in DTYPE_CODES.items()
 }
 
 
 def dtype_code(dtype: DTypeLike | str, name: str = "dtype") -> int:
-    """Native code of a numpy dtype or dtype name (``"bfloat16"`` included).
+    """Return the native code of a numpy dtype or dtype name, including ``"bfloat16"``.
 
     Raises:
-        InvalidArgumentError: the dtype is not one that can be stored.
+        InvalidArgumentError: the dtype cannot be stored.
     """
     if isinstance(dtype, str) and dtype == "bfloat16":
         return BFLOAT16

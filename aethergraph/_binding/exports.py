@@ -1,4 +1,4 @@
-"""The arrays of a sample, written by the core that has drawn it."""
+"""Arrays of a sample, written by the native sampler that drew it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aethergraph._binding.core import Ids, ffi, lib
 
 
 class NativeSample(NamedTuple):
-    """The arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
+    """Arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
 
     node: list[Ids]
     batch: list[Ids] | None
@@ -25,10 +25,10 @@ class NativeSample(NamedTuple):
 
 
 class NativeLayers(NamedTuple):
-    """A layered sample in compressed form, by node type and edge type.
+    """Layered sample in compressed form, by node type and edge type.
 
-    ``offsets[relation][hop]`` [n + 1] says for the n nodes that the hop has expanded where their
-    edges begin among those of the hop.
+    ``offsets[relation][hop]`` [n + 1] has, for each of the n nodes that the hop expanded, the start
+    of its edges among those of the hop.
     """
 
     node: list[Ids]
@@ -40,7 +40,7 @@ class NativeLayers(NamedTuple):
 
 
 class SampleShape(NamedTuple):
-    """What a sample consists of."""
+    """Counts that determine the arrays of a sample."""
 
     num_types: int
     num_relations: int
@@ -49,8 +49,11 @@ class SampleShape(NamedTuple):
 
 
 class SampleNumbers(NamedTuple):
-    """Native arrays that a sampling call has filled: nodes by type and edges by relation, nodes
-    by type and hop, edges by relation and hop."""
+    """Native arrays of counts that a sampling call has filled.
+
+    ``counts`` has nodes by type, then edges by relation; ``hop_nodes`` nodes by type and hop;
+    ``hop_edges`` edges by relation and hop.
+    """
 
     counts: Any
     hop_nodes: Any
@@ -60,7 +63,7 @@ class SampleNumbers(NamedTuple):
 def export_sample(
     handle: Any, shape: SampleShape, numbers: SampleNumbers, err: Any, fail: Callable[[int], None]
 ) -> NativeSample:
-    """The arrays of the sample that a native sampler holds; ``fail`` raises what went wrong."""
+    """Return the arrays of a native sampler's sample; ``fail`` raises the error of a code."""
     types, _, _, with_batch = shape
     counts, hop_nodes, hop_edges = _unpack(shape, numbers)
     node, batch = list[Ids](), list[Ids]()
@@ -104,10 +107,10 @@ def export_layers(
     err: Any,
     fail: Callable[[int], None],
 ) -> NativeLayers:
-    """The same for a layered sample; ``sources`` are the node types that relations expand."""
+    """Return the arrays of a layered sample; ``sources`` are the types that relations expand."""
     types, _, hops, _ = shape
     counts, hop_nodes, hop_edges = _unpack(shape, numbers)
-    # Offsets: one more than the nodes so far, for every hop.
+    # A hop has one offset more than there were nodes before it.
     ends = [[0, *accumulate(n + 1 for n in accumulate(own[:hops]))] for own in hop_nodes]
     total = sum(counts) + sum(counts[types:]) + sum(ends[source][-1] for source in sources)
     out = empty(total, np.int64, f"a sample of {total} numbers")
@@ -135,7 +138,7 @@ def export_layers(
 def _unpack(
     shape: SampleShape, numbers: SampleNumbers
 ) -> tuple[list[int], list[list[int]], list[list[int]]]:
-    """Nodes by type and edges by relation; nodes by type and hop; edges by relation and hop."""
+    """Return counts (nodes by type, edges by relation), nodes by type and hop, edges likewise."""
     types, relations, hops, _ = shape
     hop_nodes = ffi.unpack(numbers.hop_nodes, types * (hops + 1))
     hop_edges = ffi.unpack(numbers.hop_edges, relations * hops) if relations and hops else []

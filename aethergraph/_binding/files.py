@@ -36,7 +36,7 @@ SECTION_CSR_INDEX: Final[int] = lib.AETHER_SECTION_CSR_INDEX
 
 
 class Section(NamedTuple):
-    """One row of a container's section table."""
+    """Row of a container's section table."""
 
     number: int
     kind: int
@@ -48,7 +48,7 @@ class Section(NamedTuple):
 
 
 def encode_path(path: Path) -> tuple[str, bytes]:
-    """``path`` as text and as the bytes that the system call takes."""
+    """Return ``path`` as text and as the bytes that the system call takes."""
     try:
         encoded = os.fsencode(path)
     except (TypeError, UnicodeError) as error:
@@ -67,7 +67,7 @@ def check_shape(shape: tuple[int, ...], itemsize: int, path: str) -> None:
 
 
 class NativeFile:
-    """A mapped container, or any mapped file (:meth:`map_raw`). Immutable, shared by threads."""
+    """Mapped container, or with ``raw`` any mapped file. Immutable, shared by threads."""
 
     __slots__ = ("_base", "_handle", "path", "raw", "size")
 
@@ -94,11 +94,11 @@ class NativeFile:
 
     @property
     def content(self) -> int:
-        """CONTENT_GRAPH or CONTENT_FEATURES."""
+        """Kind of the content: CONTENT_GRAPH or CONTENT_FEATURES."""
         return int(lib.aether_file_content(self._live()))
 
     def sections(self) -> list[Section]:
-        """The section table."""
+        """Return the rows of the section table."""
         handle = self._live()
         row = ffi.new("aether_section *")
         err = new_error()
@@ -113,11 +113,11 @@ class NativeFile:
         return found
 
     def offset_of(self, array: NDArray[Any]) -> int:
-        """Where in the file an array of :meth:`array` begins."""
+        """Return the byte offset in the file of an array that :meth:`array` returned."""
         return address_of(array) - self._base
 
     def section_array(self, section: Section) -> NDArray[Any]:
-        """A section as a read-only vector that keeps the mapping alive."""
+        """Return a section as a read-only vector that keeps the mapping alive."""
         dtype = ARRAY_DTYPES.get(section.dtype)
         if dtype is None:
             raise errors.CorruptFileError(
@@ -131,7 +131,7 @@ class NativeFile:
         return self.array(section.offset, (section.size // dtype.itemsize,), dtype)
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """A read-only array over ``offset ..`` of the mapping, which it keeps alive."""
+        """Return a read-only array at ``offset`` of the mapping, which the array keeps alive."""
         handle = self._live()
         items = math.prod(shape)
         if offset < 0 or offset + items * dtype.itemsize > self.size:
@@ -147,7 +147,7 @@ class NativeFile:
         return view_memory(self._base + offset, shape, dtype, handle)
 
     def verify(self, task: Task | None = None) -> None:
-        """Compare every section with its checksum."""
+        """Raise CorruptFileError unless every section has its checksum."""
         err = new_error()
         code = lib.aether_file_verify(self._live(), lend(task, self.size), err)
         if code:
@@ -158,21 +158,21 @@ class NativeFile:
         check_handle(self._live(), self.path)
 
     def guard(self) -> FileGuard:
-        """Something to ask after reads, which lives on when this object is closed."""
+        """Return a guard to check after reads, which stays valid when this object is closed."""
         return FileGuard(self._live(), self.path)
 
     def close(self) -> None:
-        """Drop this reference; arrays and guards that use the mapping keep it."""
+        """Drop this reference; arrays and guards that use the mapping keep it open."""
         self._handle = None
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._handle is None
 
 
 class FileGuard:
-    """Reports that a mapping lost pages (its file shrank) since it was made."""
+    """Check whether a mapping lost pages because its file shrank."""
 
     __slots__ = ("_handle", "path")
 
@@ -186,17 +186,17 @@ class FileGuard:
 
 
 def check_handle(handle: Any, path: str) -> None:
-    """``aether_file_check`` with errors raised."""
-    err = new_error()  # asked once: the file may have grown back before a second call
+    """Raise the error of ``aether_file_check``, if there is one."""
+    err = new_error()  # checked only once: the file may have grown back before a second check
     code = lib.aether_file_check(handle, err)
     if code:
         raise_error(code, err, path)
 
 
 class NativeWriter:
-    """Writes a container beside ``path`` and renames it over ``path`` in :meth:`commit`.
+    """Writer of a container beside ``path``, which :meth:`commit` renames over ``path``.
 
-    As a context manager it commits on success and leaves nothing behind on failure.
+    As a context manager the writer commits on success and leaves nothing behind on failure.
     """
 
     __slots__ = ("_err", "_writer", "path")
@@ -224,7 +224,7 @@ class NativeWriter:
         self._check(lib.aether_writer_begin(self._live(), kind, owner, dtype, self._err))
 
     def append(self, array: NDArray[Any] | bytes, task: Task | None = None) -> None:
-        """Add the bytes of a contiguous array to the section."""
+        """Append the bytes of a contiguous array to the section."""
         data = ffi.from_buffer(array)
         size = len(array) if isinstance(array, bytes) else array.nbytes
         writer = self._live()
@@ -240,7 +240,7 @@ class NativeWriter:
         self._check(lib.aether_writer_commit(writer, self._err))
 
     def abort(self) -> None:
-        """Remove what was written; does nothing after :meth:`commit`."""
+        """Remove the unfinished file; does nothing after :meth:`commit`."""
         writer, self._writer = self._writer, None
         if writer is not None:
             lib.aether_writer_abort(writer)
@@ -259,7 +259,7 @@ class NativeWriter:
 
 
 class NativeReplacement:
-    """A file of any content written beside ``path`` and renamed over it in :meth:`commit`.
+    """File of any content, written beside ``path`` and renamed over ``path`` at the end.
 
     As a context manager it commits on success and leaves nothing behind on failure.
     """
@@ -281,7 +281,7 @@ class NativeReplacement:
             raise_error(code, self._err, self.path)
 
     def append(self, data: NDArray[Any] | bytes) -> None:
-        """Add the bytes of ``data`` (contiguous) to the file."""
+        """Append the bytes of ``data`` (contiguous) to the file."""
         size = len(data) if isinstance(data, bytes) else data.nbytes
         handle, lent = self._handle, ffi.from_buffer(data)
         lib.aether_guard()  # the data may be mapped
@@ -299,7 +299,7 @@ class NativeReplacement:
             self.abort()
 
     def abort(self) -> None:
-        """Remove what was written; does nothing after a commit."""
+        """Remove the unfinished file; does nothing after a commit."""
         handle, self._handle = self._handle, None
         if handle is not None:
             lib.aether_replace_abort(handle)

@@ -23,7 +23,7 @@ from aethergraph._binding.values import NativeValues
 
 
 class NativeBatch(NamedTuple):
-    """What one sample of a group is drawn for (see ``NativeSampler.sample``)."""
+    """Arguments of one sample of a group (see ``NativeSampler.sample``)."""
 
     seeds: Sequence[Ids]
     key: int
@@ -32,19 +32,23 @@ class NativeBatch(NamedTuple):
     exclude: Sequence[Ids | None] | None = None
 
     def is_like(self, other: NativeBatch) -> bool:
-        """Whether the sample of ``other`` is the same (its exclusions are not compared)."""
+        """Return whether key and seeds are equal, hence the samples (exclusions are ignored)."""
         return self.key == other.key and all(
             np.array_equal(one, two) for one, two in zip(self.seeds, other.seeds, strict=True)
         )
 
 
 class NativeGroup:
-    """Makes several samples at once; used by one thread at a time.
+    """Maker of several samples at once; used by one thread at a time.
 
     Args:
-        relations, num_nodes, fanouts, flags, num_threads: as for ``NativeSampler``.
-        capacity: samples at once.
-        window_bytes: of each of the four buffers for reading; 0: the default.
+        relations: as for ``NativeSampler``.
+        num_nodes: as for ``NativeSampler``.
+        fanouts: as for ``NativeSampler``.
+        flags: as for ``NativeSampler``.
+        num_threads: as for ``NativeSampler``.
+        capacity: most samples at once.
+        window_bytes: bytes of each of the four buffers for reading; 0: the default.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class NativeGroup:
         )
         self._err = new_error()
         self._size = 0
-        self._lent: Any = None  # what samples that are not taken yet may read
+        self._lent: Any = None  # arrays that samples not taken yet may read
         rows = describe_relations(self.relations)
         options = ffi.new("aether_group_options *", (capacity, num_threads, window_bytes))
         out = ffi.new("aether_group **")
@@ -90,9 +94,9 @@ class NativeGroup:
         return int(lib.aether_group_memory(self._handle))
 
     def edges(self, relation: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
-        """How many edges of a relation each sample has that was not taken, and hashes of their ids.
+        """Return, for each sample not taken yet, the number of its edges and a hash of their ids.
 
-        None where they are not known before the samples are taken.
+        None if the edges of the relation are not known before the samples are taken.
         """
         counts, hashes = np.empty(self._size, np.uint64), np.empty(self._size, np.uint64)
         code = lib.aether_group_edges(
@@ -119,10 +123,10 @@ class NativeGroup:
     def sample(
         self, batches: Sequence[NativeBatch], task: Task | None = None
     ) -> Iterator[NativeSample]:
-        """Make the samples of ``batches`` now; the iterator completes and hands out each.
+        """Make the samples of ``batches`` now; the iterator completes and yields one by one.
 
         Raises:
-            OutOfRangeError: a seed that is no node; samplers check theirs before this.
+            OutOfRangeError: a seed is not a node; samplers check seeds before this call.
             StorageError, CorruptFileError: the lists could not be read, or are damaged.
         """
         count, types = len(batches), self._shape.num_types

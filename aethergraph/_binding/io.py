@@ -25,7 +25,18 @@ IO_TIER_NAMES: Final[dict[int, str]] = {code: name for name, code in IO_TIERS.it
 
 
 class IoStats(NamedTuple):
-    """What the reads of a file came to since it was opened."""
+    """Counts of the reads of a file since it was opened.
+
+    Attributes:
+        requests: ranges that callers asked for.
+        reads: reads from the operating system; long requests are cut, short reads continued.
+        bytes: bytes of these reads.
+        copied: reads that were not aligned and went through a buffer.
+        repeated: reads that came back short, or that the system put off.
+        max_in_flight: most concurrent reads of one thread.
+        wait_ns: nanoseconds that threads spent in the system, submitting and waiting.
+        sizes: (reads, bytes) by read size; see below.
+    """
 
     requests: int
     reads: int
@@ -34,31 +45,31 @@ class IoStats(NamedTuple):
     repeated: int
     max_in_flight: int
     wait_ns: int
-    #: (reads, bytes) of up to 4 KiB, of more and up to 8 KiB, ... up to 1 MiB.
+    #: (reads, bytes) by read size: up to 4 KiB, more and up to 8 KiB, ... up to 1 MiB.
     sizes: tuple[tuple[int, int], ...]
 
 
 def io_problem(tier: str) -> str | None:
-    """Why a tier (``uring`` or ``pread``) does not work in this process; None if it does."""
+    """Return why a tier (``uring`` or ``pread``) does not work in this process, or None."""
     err = new_error()
     code = lib.aether_io_probe(IO_TIERS[tier], err)
     return bytes(ffi.string(err.message)).decode("utf-8", "replace") if code else None
 
 
 class FileReader:
-    """A file that byte ranges are read from, many at a time. Threads may share it.
+    """File that byte ranges are read from, many at a time. Threads may share it.
 
     Args:
         path: a regular file, which does not change while it is open.
-        tier: ``uring``, ``pread``, or ``auto``: what ``AETHERGRAPH_IO`` says, else the first of
-            them that works.
-        direct: read past the page cache where the file system can; :attr:`direct` says whether.
-        depth: reads under way at once for each thread, 1 to 256; 0: 128.
+        tier: ``uring``, ``pread``, or ``auto``: the tier in ``AETHERGRAPH_IO``, else the first
+            that works.
+        direct: read past the page cache if the file system can; :attr:`direct` has the outcome.
+        depth: most concurrent reads for each thread, 1 to 256; 0: 128.
 
     Raises:
         MissingFileError, StorageError: the file cannot be opened.
-        UnsupportedError: the tier was asked for and does not work here; the message says why.
-        InvalidArgumentError: another argument, or ``AETHERGRAPH_IO``, is not one of these.
+        UnsupportedError: the requested tier does not work here; the message says why.
+        InvalidArgumentError: another argument, or ``AETHERGRAPH_IO``, is invalid.
     """
 
     __slots__ = (
@@ -93,7 +104,7 @@ class FileReader:
 
     @property
     def handle(self) -> Any:
-        """The ``aether_io *``; whoever keeps it keeps this object alive."""
+        """Native ``aether_io *``; users of the handle must keep this object alive."""
         if self._handle is None:
             raise errors.ClosedError(f"{self.path}: the file was closed")
         return self._handle
@@ -102,14 +113,14 @@ class FileReader:
         self, offsets: ArrayLike, lengths: ArrayLike | int, out: NDArray[Any] | None = None, *,
         progress: Progress | None = None, task: Task | None = None,
     ) -> NDArray[Any]:  # fmt: skip
-        """The bytes of n ranges, one range after the other.
+        """Return the bytes of n ranges, one range after the other.
 
         Args:
             offsets: [n] integers, in any order; ranges may overlap.
-            lengths: [n] integers, or one for all.
-            out: a contiguous array that has room for all bytes; new memory if None.
-            progress: called with (bytes done, bytes in all).
-            task: of the long call that this one is part of.
+            lengths: [n] integers, or one for all ranges.
+            out: a contiguous array with room for all bytes; None: new memory.
+            progress: called with (bytes done, total bytes).
+            task: the long call that this read is part of.
 
         Returns:
             ``out``, or a uint8 vector of the sum of ``lengths``.
@@ -146,7 +157,7 @@ class FileReader:
     def _requests(
         self, offsets: ArrayLike, lengths: ArrayLike | int
     ) -> tuple[NDArray[np.uint64], int]:
-        """[n, 3] as ``aether_io_request``, the buffers relative to the first; the bytes in all."""
+        """Return ``aether_io_request`` rows [n, 3] with buffers as offsets, and the total bytes."""
         begin = as_ids(offsets, "offsets")
         size: NDArray[np.int64]
         if np.ndim(lengths) == 0:
@@ -173,7 +184,7 @@ class FileReader:
         return requests, int(ends[-1]) if len(ends) else 0
 
     def stats(self) -> IoStats:
-        """Counts since the file was opened, of all threads."""
+        """Return counts since the file was opened, over all threads."""
         found = ffi.new("aether_io_stats *")
         lib.aether_io_count(self.handle, found)
         sizes = tuple(zip(list(found.size_reads), list(found.size_bytes), strict=True))
@@ -181,12 +192,12 @@ class FileReader:
         return IoStats(**numbers, sizes=sizes)
 
     def close(self) -> None:
-        """Close the file, once no thread is reading from it any more."""
+        """Close the file, once no thread reads from it any more."""
         self._handle = None
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._handle is None
 
     def __enter__(self) -> FileReader:

@@ -1,4 +1,4 @@
-"""Building adjacency lists and gathering rows."""
+"""Building and checking adjacency lists, and gathering rows of arrays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from aethergraph.errors import InvalidArgumentError
 
 
 def id_bytes_for(count: int) -> int:
-    """Bytes of an id below ``count``: 4 up to 2^32 - 1 of them, else 8."""
+    """Return the bytes of an id below ``count``: 4 if ``count`` is at most 2^32 - 1, else 8."""
     return 4 if count <= 0xFFFFFFFF else 8
 
 
 def id_dtype(id_bytes: int) -> np.dtype[Any]:
-    """The unsigned dtype of 4 or 8 bytes."""
+    """Return the unsigned dtype of 4 or 8 bytes."""
     return np.dtype(np.uint32 if id_bytes == 4 else np.uint64)
 
 
@@ -67,7 +67,7 @@ def build_lists(
 
 
 def id_bounds(ids: Ids) -> tuple[int, int]:
-    """Smallest and largest id; (-1, -1) for none."""
+    """Return the smallest and the largest id; (-1, -1) for an empty vector."""
     out = ffi.new("int64_t[2]")
     err = new_error()
     code = lib.aether_id_bounds(ffi.from_buffer("int64_t[]", ids), len(ids), out, out + 1, err)
@@ -80,12 +80,13 @@ def check_lists(
     indptr: NDArray[np.uint64], indices: NDArray[Any] | None, num_edges: int, num_minor: int,
     task: Task | None = None,
 ) -> None:  # fmt: skip
-    """Check that ``indptr`` is monotone and ends at E, and that every index is < num_minor.
+    """Raise unless ``indptr`` is monotone and ends at E, and every index is < num_minor.
 
-    ``indices`` None: the offsets alone.
+    If ``indices`` is None, only the offsets are checked.
 
     Raises:
-        CorruptFileError or OutOfRangeError: with the position of the first fault.
+        CorruptFileError: the offsets are wrong; has the position of the first fault.
+        OutOfRangeError: an index is out of range; has the position of the first one.
     """
     err = new_error()
     code = lib.aether_check_lists(
@@ -106,20 +107,20 @@ def hash_edges(
     indptr: NDArray[np.uint64] | None, minor: NDArray[Any] | None, edge_ids: NDArray[Any] | None,
     begin: int, count: int, *, transposed: bool, key: int, task: Task | None = None,
 ) -> int:  # fmt: skip
-    """Hash ``count`` edges from position ``begin`` on, in whatever order they come.
+    """Hash ``count`` edges from position ``begin`` on, independently of their order.
 
     Args:
-        indptr: offsets of all lists; None: every edge is of list 0.
-        minor: id at each of the positions; None: 0.
-        edge_ids: edge id at each of them; None: the position.
+        indptr: offsets of all lists; None: every edge is in list 0.
+        minor: id at each position; None: 0.
+        edge_ids: edge id at each position; None: the position.
         begin: first position.
         count: number of edges.
         transposed: edges go from ``minor`` to the list.
-        key: of the hash, below 2^64.
-        task: of the long call that this one is part of.
+        key: key of the hash, below 2^64.
+        task: the long call that this one is part of.
 
     Returns:
-        A sum modulo 2^64: those of the parts of an edge list add up to that of the whole.
+        A sum modulo 2^64: the sums of the parts of an edge list add up to that of the whole.
     """
     for array in (minor, edge_ids):
         if array is not None and len(array) != count:
@@ -171,7 +172,7 @@ class NativeRows:
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:
-        """``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous and writable."""
+        """Set ``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous, writable."""
         err = new_error()
         begin_read(self._guard)
         code = lib.aether_gather(
@@ -191,6 +192,6 @@ class NativeRows:
 def gather(
     array: NDArray[Any], ids: NDArray[Any], out: NDArray[Any], task: Task | None = None
 ) -> None:
-    """``out[i] = array[ids[i]]`` for plain arrays, with the dtype of ``out``."""
+    """Set ``out[i] = array[ids[i]]`` for plain arrays, in the dtype of ``out``."""
     rows = NativeRows(array, dtype_code(array.dtype))
     rows.gather(ids, out, dtype_code(out.dtype), task)

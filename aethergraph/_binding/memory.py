@@ -1,4 +1,4 @@
-"""Memory that the core owns, as numpy arrays that keep it alive."""
+"""Memory of the core, as numpy arrays that keep it alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aethergraph._binding.tasks import Task, lend
 
 
 class MemoryView:
-    """Memory of a native owner, as numpy's array interface: becomes the ``base`` of arrays."""
+    """Memory of a native owner with numpy's array interface; becomes the ``base`` of arrays."""
 
     __slots__ = ("__array_interface__", "_owner")
 
@@ -36,14 +36,15 @@ def view_memory(
     address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object, *,
     writable: bool = False,
 ) -> NDArray[Any]:  # fmt: skip
-    """An array over native memory that keeps ``owner`` alive, and through it the memory."""
+    """Return an array over native memory that keeps ``owner``, and so the memory, alive."""
     return np.asarray(MemoryView(address, shape, dtype, owner, writable=writable))
 
 
 def without_read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same memory without numpy's read-only flag, for libraries that know no such flag.
+    """Return the array without numpy's read-only flag, for libraries that know no such flag.
 
-    Keeps ``array`` alive. Writing to it where the memory is mapped read-only ends the process.
+    Shares the memory and keeps ``array`` alive. Writing to memory that is mapped read-only ends the
+    process.
     """
     return np.asarray(
         MemoryView(
@@ -54,7 +55,7 @@ def without_read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Address of the array's first element."""
+    """Return the address of the array's first element."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -62,12 +63,12 @@ _free_buffer = lib.aether_buffer_free
 
 
 def buffer_alloc(size: int) -> NDArray[np.uint8]:
-    """Zeroed anonymous memory (huge pages where the system grants them) as a uint8 array.
+    """Return zeroed anonymous memory as uint8, in huge pages if the system grants them.
 
-    The memory is given back when the last array that views it is gone.
+    The memory is returned to the system with the last array that views it.
 
     Raises:
-        OutOfMemoryError: the system refuses.
+        OutOfMemoryError: the system refuses the memory.
     """
     if size == 0:
         return np.empty(0, np.uint8)
@@ -83,8 +84,8 @@ def buffer_alloc(size: int) -> NDArray[np.uint8]:
 def mapped_empty(shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return ``np.empty`` in memory that goes back to the system with the array.
 
-    What threads allocate and free otherwise, their heaps keep: up to 64 MiB each, which budgets
-    count.
+    Other memory that threads allocate and free stays in their heaps, up to 64 MiB each, and counts
+    in budgets.
     """
     extents = shape if isinstance(shape, tuple) else (shape,)
     size = math.prod(extents) * dtype.itemsize
@@ -119,16 +120,16 @@ ADVICE_DROP: Final = 4
 
 
 def trim_memory() -> None:
-    """Give freed memory that the allocator keeps back to the system: budgets count it."""
+    """Return freed memory of the allocator to the system, since it counts in budgets."""
     lib.aether_trim()
 
 
 def advise(array: NDArray[Any], advice: int) -> None:
-    """Tell the system how the mapped memory under ``array`` will be used. Never fails."""
+    """Tell the system the expected use of the mapped memory under ``array``. Never fails."""
     if array.nbytes:
         lib.aether_advise(ffi.from_buffer(array), array.nbytes, advice)
 
 
 def discard(file: int, offset: int, size: int) -> None:
-    """Give the disk back a range of an open file, as far as it can have holes. Never fails."""
+    """Return a range of an open file to the disk, if the file can have holes. Never fails."""
     lib.aether_file_discard(file, offset, size)

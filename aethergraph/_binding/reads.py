@@ -1,4 +1,4 @@
-"""What surrounds every native call that reads mapped memory."""
+"""Guards around every native call that reads mapped memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aethergraph.errors import AetherError, CorruptFileError
 
 
 def begin_read(guard: FileGuard | None) -> None:
-    """Make sure that a page that cannot be read does not end the process (``aether_guard``)."""
+    """Keep an unreadable page of a mapping from ending the process (``aether_guard``)."""
     if guard is not None:
         lib.aether_guard()
 
@@ -20,9 +20,9 @@ def begin_read(guard: FileGuard | None) -> None:
 def end_read(
     code: int, err: Any, guard: FileGuard | None, path: str | None = None
 ) -> None:  # fmt: skip
-    """Raise what went wrong: first that the file changed, from which other errors follow.
+    """Raise the error of a read; first that the file changed, as other errors may follow from it.
 
-    ``path`` is the file that what was read came from, if it is not the one that is guarded.
+    ``path`` is the file that the data came from, if it is not the guarded one.
     """
     if guard is not None:
         guard.check()
@@ -32,7 +32,7 @@ def end_read(
 
 
 def raise_named(code: int, err: Any, paths: Iterable[str]) -> NoReturn:
-    """``raise_error``, with the files that were read before a complaint about damage."""
+    """Raise the error of ``code``; in a report of damage, name the files that were read."""
     try:
         raise_error(code, err)
     except CorruptFileError as error:
@@ -46,7 +46,7 @@ def raise_named(code: int, err: Any, paths: Iterable[str]) -> NoReturn:
 
 @contextlib.contextmanager
 def reading(guard: FileGuard | None) -> Iterator[None]:
-    """Both around a block of reads that are not one native call."""
+    """Guard a block of reads that are not one native call: begin_read, then end_read."""
     begin_read(guard)
     try:
         yield

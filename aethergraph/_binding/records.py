@@ -1,4 +1,4 @@
-"""Edges as packed records: packing, partitioning, ordering."""
+"""Edges as packed records: packing, partitioning, ordering, checksums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Records = NDArray[Any]
 def record_dtype(
     id_bytes: int, columns: Sequence[tuple[str, np.dtype[Any], int]] = ()
 ) -> np.dtype[Any]:
-    """Records of ``major``, ``minor`` and (name, dtype, items) columns, without gaps."""
+    """Return the dtype of records of ``major``, ``minor`` and columns, without gaps.
+
+    A column is (name, dtype, number of items).
+    """
     ids = np.dtype(f"<u{id_bytes}")
     fields: list[Any] = [("major", ids), ("minor", ids)]
     for name, dtype, items in columns:
@@ -27,10 +30,10 @@ def record_dtype(
 
 
 def pack_records(major: Ids, minor: Ids, columns: Sequence[NDArray[Any]], out: Records) -> None:
-    """Write the rows of contiguous columns into ``out``, which has the dtype for them.
+    """Write the rows of contiguous columns into ``out``, a vector of :func:`record_dtype`.
 
     Raises:
-        OutOfRangeError: an id that does not fit; ``position`` is the row.
+        OutOfRangeError: an id does not fit; ``position`` is the row.
     """
     table = ffi.new("aether_column[]", max(len(columns), 1))
     lent = [ffi.from_buffer(column) for column in columns]
@@ -56,10 +59,10 @@ def pack_records(major: Ids, minor: Ids, columns: Sequence[NDArray[Any]], out: R
 def parse_integers(
     text: memoryview, delimiter: str, num_columns: int, room: int
 ) -> NDArray[np.int64] | None:
-    """The columns [num_columns, rows] of lines of plain integers; None if there is anything else.
+    """Return the columns [num_columns, rows] of lines of plain integers; None for other text.
 
-    Plain: 1 to 18 digits between single delimiters, ``room`` lines at most. Empty lines are
-    skipped.
+    A plain integer has 1 to 18 digits; delimiters are single, and there are at most ``room`` lines.
+    Empty lines are skipped.
     """
     out = np.empty((num_columns, room), np.int64)
     rows = ffi.new("uint64_t *")
@@ -89,7 +92,7 @@ def _field(dtype: np.dtype[Any], name: str) -> Any:
 
 
 def record_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """What the partition compares: an unsigned number of the same order for each id or time."""
+    """Return unsigned numbers in the order of ids or times, for partitions to compare."""
     sign = np.uint64(1 << 63)
     if values.dtype.kind == "u":
         return values.astype(np.uint64)
@@ -102,10 +105,12 @@ def record_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
 def partition_records(
     records: Records, field: str, low: int, shift: int, num_parts: int, out: Records
 ) -> NDArray[np.uint64]:
-    """Records into ``out``, part by part, ``part = (key - low) >> shift``; sizes of the parts.
+    """Copy records to ``out``, part by part, and return the sizes of the parts.
+
+    The part of a record is ``(key - low) >> shift``.
 
     Raises:
-        OutOfRangeError: a key outside of all parts.
+        OutOfRangeError: a key is outside all parts.
     """
     if out.nbytes != records.nbytes:
         raise InvalidArgumentError(f"{records.nbytes} bytes of records do not fill {out.nbytes}")
@@ -130,9 +135,9 @@ def partition_records(
 
 
 def hash_items(items: NDArray[Any], first: int = 0) -> int:
-    """Add up a checksum of each row of ``items`` and its number, from ``first`` on, modulo 2^64.
+    """Return the sum, modulo 2^64, of a checksum of each row of ``items`` and its number.
 
-    The checksum of consecutive pieces is the sum of theirs.
+    Rows are numbered from ``first`` on. Sums of consecutive pieces add up to the sum of the whole.
     """
     out = np.zeros(1, np.uint64)
     _hash_items(items, first, ffi.NULL, ffi.NULL, 0, out)
@@ -140,7 +145,7 @@ def hash_items(items: NDArray[Any], first: int = 0) -> int:
 
 
 def hash_parts(items: NDArray[Any], counts: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """:func:`hash_items` of parts that lie one after the other, ``counts`` rows each."""
+    """Return :func:`hash_items` of consecutive parts, ``counts`` rows each."""
     sums = np.empty(len(counts), np.uint64)
     begins = np.cumsum(counts) - counts
     lent = ffi.from_buffer("uint64_t[]", begins), ffi.from_buffer("uint64_t[]", counts)
@@ -165,11 +170,15 @@ def _hash_items(
 def order_records(
     records: Records, low: int, num_lists: int, *, row: bool, time: bool, unique: bool
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Where each of the lists ``low ..`` ends, and the record at each place of them.
+    """Return the end of each of the lists ``low ..``, and the record at each place in them.
 
-    Arguments:
-        row, time: sort each list by these columns, stably, first by row.
-        unique: keep the first record of each minor id.
+    Args:
+        records: the records, which belong to these lists.
+        low: first list, a value of ``major``.
+        num_lists: number of lists.
+        row: sort each list by the column ``row``, stably, before ``time``.
+        time: sort each list by the column ``time``, stably.
+        unique: keep only the first record of each minor id.
     """
     ends = mapped_empty(num_lists, np.dtype(np.uint64))
     order = mapped_empty(len(records), np.dtype(np.uint32))

@@ -15,32 +15,33 @@ from aethergraph._binding.memory import buffer_alloc
 from aethergraph._binding.tasks import Progress, Task, lend, run_long
 from aethergraph.errors import InvalidArgumentError
 
-#: Smaller results are copied faster than memory for direct reads is made.
+#: A smaller result is copied in less time than memory for direct reads is allocated.
 _DIRECT_BYTES = 128 << 10
 
 
 class RowStats(NamedTuple):
-    """What gathering rows of a file came to since it was opened in this process.
+    """Counts of gathering rows of a file since it was opened in this process.
 
     Attributes:
-        rows: rows that were asked for.
-        hits: of them found in the cache.
-        reads: ranges that were read for the others; a range serves rows that are near each other.
-        direct_rows: rows that were read straight into the result, without a copy.
-        device_reads: reads that the operating system was asked for.
-        device_bytes: bytes that came from it.
-        wanted_bytes: bytes of the rows that the cache did not have, duplicates counted.
-        wait_seconds: time that threads spent in the operating system for it.
-        frames: rows that the cache has room for, or groups of ``frame_rows`` small ones.
-        frames_held: of them in use, the hot ones included.
-        hot_frames: of them pinned: the hot set.
-        inserted, evicted: frames that came into the dynamic part of the cache, and left it.
-        frame_rows: rows in a frame: 1 from 256 bytes a row on.
-        budget: bytes that were given.
-        used: bytes of it that the cache, its index, the list of hot rows, reads under way and
-            sorting take at most.
-        tier: ``"uring"`` or ``"pread"``: how the system is asked.
-        direct: whether reads go past the page cache.
+        rows: rows requested.
+        hits: rows found in the cache.
+        reads: ranges read for the other rows; a range serves rows that are near each other.
+        direct_rows: rows read straight into the result, without a copy.
+        device_reads: reads from the operating system.
+        device_bytes: bytes of these reads.
+        wanted_bytes: bytes of the rows that the cache did not have, including duplicates.
+        wait_seconds: time that threads spent waiting for the operating system.
+        frames: rows, or groups of ``frame_rows`` small rows, that the cache has room for.
+        frames_held: frames in use, including the hot ones.
+        hot_frames: frames of the hot set, which are pinned.
+        inserted: frames that entered the dynamic part of the cache.
+        evicted: frames that left the dynamic part of the cache.
+        frame_rows: rows in a frame; 1 if a row has 256 bytes or more.
+        budget: bytes of the memory budget.
+        used: most bytes that the cache, its index, the list of hot rows, concurrent reads and
+            sorting take of the budget.
+        tier: ``"uring"`` or ``"pread"``, the way of reading.
+        direct: True if reads go past the page cache.
     """
 
     rows: int
@@ -64,17 +65,17 @@ class RowStats(NamedTuple):
 
     @property
     def misses(self) -> int:
-        """Rows that the cache did not have."""
+        """Number of rows that the cache did not have."""
         return self.rows - self.hits
 
     @property
     def hit_rate(self) -> float:
-        """``hits / rows``; 0.0 before any row was asked for."""
+        """Share of rows found in the cache, ``hits / rows``; 0.0 before the first request."""
         return self.hits / self.rows if self.rows else 0.0
 
     @property
     def amplification(self) -> float:
-        """``device_bytes / wanted_bytes``; below 1 where duplicates are many."""
+        """Bytes read per byte wanted, ``device_bytes / wanted_bytes``; duplicates lower it."""
         return self.device_bytes / self.wanted_bytes if self.wanted_bytes else 0.0
 
 
@@ -83,16 +84,18 @@ class FileRows:
 
     Args:
         path: the file, which must not change while it is open.
-        offset: of row 0.
-        shape: ``(num_rows, ...)``; neither rows nor their items may be none.
-        code: of the dtype.
-        memory: bytes for everything, ``hot`` included, which its owner keeps for pickles.
+        offset: byte offset of row 0.
+        shape: ``(num_rows, ...)``; no extent may be 0.
+        code: dtype code of the rows.
+        memory: bytes for everything, including ``hot``, which its owner keeps for pickles.
         hot: rows that stay in the cache, the most important first.
-        hot_percent: part of the cache that they may take.
+        hot_percent: most percent of the cache for hot rows.
         tier: ``uring``, ``pread`` or ``auto``.
+        progress: called with (bytes done, total bytes) while hot rows are read.
 
     Raises:
-        InvalidArgumentError: among others a memory that is too small; the message has the least.
+        InvalidArgumentError: an argument is invalid; for too little memory the message names the
+            minimum.
         TruncatedFileError: the file ends before its last row.
     """
 
@@ -139,7 +142,7 @@ class FileRows:
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:
-        """``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous and writable."""
+        """Set ``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous, writable."""
         err = new_error()
         code = lib.aether_row_gather(
             self._handle,
@@ -156,18 +159,18 @@ class FileRows:
             raise_error(code, err, self.path)
 
     def plan(self, ids: NDArray[np.int64], ends: NDArray[np.uint64]) -> NativePlan:
-        """Announce gathers; the arguments are those of :class:`NativePlan`."""
+        """Return a plan of announced gathers; the arguments are those of :class:`NativePlan`."""
         return NativePlan(self, ids, ends)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-        """An array that rows can be read into directly, or None where that gains nothing."""
+        """Return an array that rows can be read into directly; None if that gains nothing."""
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if size < _DIRECT_BYTES or self._row_bytes % 512:
             return None
         return buffer_alloc(size).view(dtype).reshape(shape)
 
     def stats(self) -> RowStats:
-        """Counts since the file was opened, of all threads of this process."""
+        """Return counts since the file was opened, over all threads of this process."""
         found = ffi.new("aether_row_stats *")
         lib.aether_row_count(self._handle, found)
         return RowStats(
@@ -193,7 +196,7 @@ class FileRows:
 
 
 class PlanStats(NamedTuple):
-    """What a plan comes to; see :class:`aethergraph._row_plan.RowPlan`."""
+    """Totals over a whole plan; see :class:`aethergraph._row_plan.RowPlan`."""
 
     rows: int
     hits: int
@@ -206,12 +209,12 @@ class NativePlan:
     """Gathers of rows of a file that are known ahead. One thread at a time.
 
     Args:
-        rows: the file.
-        ids: contiguous int64, of all gathers; nobody changes them any more.
-        ends: uint64, where the ids of each gather end.
+        rows: the rows of the file.
+        ids: contiguous int64, the ids of all gathers; not to be changed afterwards.
+        ends: uint64, the end of each gather in ``ids``.
 
     Raises:
-        OutOfRangeError: the first id that is no row; its position is that in ``ids``.
+        OutOfRangeError: an id is not a row; has the position of the first one in ``ids``.
         LimitError: more rows than can be planned.
     """
 
@@ -230,7 +233,7 @@ class NativePlan:
         self._handle = ffi.gc(out[0], lib.aether_row_plan_destroy)
 
     def gather(self, out: NDArray[Any], out_code: int, task: Task | None = None) -> None:
-        """The rows of the next ids; ``out`` is contiguous and writable."""
+        """Copy the rows of the next ids to ``out``, which is contiguous and writable."""
         err = new_error()
         code = lib.aether_row_plan_gather(
             self._handle, ffi.from_buffer(out), out.nbytes, out_code, lend(task, out.nbytes), err
@@ -239,7 +242,7 @@ class NativePlan:
             raise_error(code, err, self._rows.path)
 
     def stats(self) -> PlanStats:
-        """Of all gathers, also those to come."""
+        """Return totals over the whole plan, including gathers not executed yet."""
         found = ffi.new("aether_row_plan_stats *")
         lib.aether_row_plan_count(self._handle, found)
         return PlanStats(found.rows, found.hits, found.frames_read, found.frames_lent, found.bytes)

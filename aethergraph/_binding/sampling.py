@@ -1,4 +1,4 @@
-"""Samplers: scratch memory, options, and the arrays of a sample."""
+"""Native samplers: workspaces, options, and the arrays of a sample."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLE_LAYERED: Final[int] = lib.AETHER_SAMPLE_LAYERED
 
 
 class ValuesInFile(NamedTuple):
-    """What a sampler reads from the file of a graph before it draws."""
+    """Values that a sampler reads from a graph's file before it draws; None: not from there."""
 
     weights: NativeValues | None = None
     times: NativeValues | None = None
@@ -41,12 +41,12 @@ class ValuesInFile(NamedTuple):
 
 
 class NativeRelation(NamedTuple):
-    """One edge type as a sampler walks it: a list of ``to`` nodes for every ``source`` node.
+    """Edge type as a sampler walks it: a list of ``to`` nodes for every ``source`` node.
 
-    ``weights`` (float32, float64) have a value per edge id; ``times`` (int64, float64) one per
-    edge id, or per ``to`` node if ``node_times``. ``sums`` are those of the weights. ``in_file``
-    has the weights, the times, and for times of nodes the ids of the lists, where they are to be
-    read from the file that they are mapped from.
+    ``weights`` (float32, float64) have a value per edge id; ``times`` (int64, float64) one per edge
+    id, or per ``to`` node if ``node_times``. ``sums`` are prefix sums of the weights. ``in_file``
+    has the weights, the times, and for times of nodes the ids of the lists, if they are to be read
+    from the file that they are mapped from.
     """
 
     topology: NativeTopology
@@ -60,7 +60,7 @@ class NativeRelation(NamedTuple):
     in_file: ValuesInFile | None = None
 
     def fill(self, out: Any) -> None:
-        """Write the ``aether_relation``."""
+        """Write the relation to ``out``, an ``aether_relation``."""
         out.topology = self.topology.handle
         setattr(out, "from", self.source)
         out.to = self.to
@@ -84,10 +84,10 @@ class NativeRelation(NamedTuple):
                 out.ids_in_file = ids.handle
 
     def check_times(self, task: Task | None = None) -> None:
-        """Check that every list is sorted by time.
+        """Raise unless every list is sorted by time.
 
         Raises:
-            InvalidArgumentError: ``position`` is the first node whose list is not.
+            InvalidArgumentError: a list is not; ``position`` is the first such node.
         """
         relation = ffi.new("aether_relation *")
         self.fill(relation)
@@ -99,18 +99,18 @@ class NativeRelation(NamedTuple):
             raise_named(code, err, self.paths())
 
     def paths(self) -> list[str]:
-        """The files that lists, weights and times came from."""
+        """Return the files that lists, weights and times came from."""
         found = [self.topology.path, *(guard.path for guard in self.guards)]
         return [path for path in found if path is not None]
 
     def all_guards(self) -> list[FileGuard]:
-        """What watches the files that lists, weights and times are mapped from."""
+        """Return the guards of the files that lists, weights and times are mapped from."""
         own = self.topology.guard
         return [*self.guards, *([] if own is None else [own])]
 
 
 def describe_relations(relations: Sequence[NativeRelation]) -> Any:
-    """The ``aether_relation`` of each, for the call that makes a sampler."""
+    """Return the ``aether_relation`` array for the call that creates a sampler."""
     rows = ffi.new("aether_relation[]", len(relations))
     for row, relation in zip(rows, relations, strict=True):
         relation.fill(row)
@@ -118,14 +118,14 @@ def describe_relations(relations: Sequence[NativeRelation]) -> Any:
 
 
 class NativeSampler:
-    """Scratch memory and options of a sampler; used by one thread at a time.
+    """Workspace and options of a sampler; used by one thread at a time.
 
     Args:
-        relations: the edge types, in the order in which they take their turns.
-        num_nodes: by node type.
-        fanouts: by edge type and hop.
-        flags: ``SAMPLE_*``.
-        num_threads: 1 is the calling thread, 0 the pool's.
+        relations: the edge types, in the order in which a hop visits them.
+        num_nodes: number of nodes by node type.
+        fanouts: fanouts by edge type and hop.
+        flags: ``SAMPLE_*``, combined.
+        num_threads: 1 is the calling thread, 0 all threads of the pool.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class NativeSampler:
 
     @property
     def memory(self) -> int:
-        """Bytes of scratch memory held."""
+        """Bytes of the workspace."""
         return int(lib.aether_sampler_memory(self._handle))
 
     def sample(
@@ -194,8 +194,8 @@ class NativeSampler:
         """Sample around ``seeds`` (contiguous int64, by node type) with the 64-bit ``key``.
 
         ``since`` and ``until`` bound the times that the tree of each seed sees (inclusive, int64;
-        of float64 times in the order of :func:`time_keys`). ``exclude`` has the positions in the
-        lists of each relation that are left out, ascending.
+        float64 times as :func:`time_keys`). ``exclude`` has, for each relation, the positions in
+        its lists that are left out, ascending.
         """
         self._sample(seeds, key, since, until, exclude)
         sample = self._export()
@@ -210,7 +210,7 @@ class NativeSampler:
         until: Sequence[Ids | None] | None = None,
         exclude: Sequence[Ids | None] | None = None,
     ) -> NativeLayers:
-        """The same for a sampler of ``SAMPLE_LAYERED``, in compressed form."""
+        """Sample in compressed form, for ``SAMPLE_LAYERED``; the arguments are :meth:`sample`'s."""
         self._sample(seeds, key, since, until, exclude)
         shape = SampleShape(self.num_types, len(self.relations), self._num_hops, False)
         sources = [relation.source for relation in self.relations]
@@ -249,10 +249,10 @@ class NativeSampler:
     def sample_hgt(
         self, seeds: Sequence[Ids], key: int, num_samples: Sequence[Sequence[int]], limit: int
     ) -> NativeSample:
-        """Sample ``num_samples`` nodes by node type and hop, from budgets; all edges among them.
+        """Sample ``num_samples`` nodes by node type and hop, and all edges among them.
 
-        Of lists longer than ``limit`` (0: none) so many entries count in a hop. The fanouts and
-        flags of this sampler play no part.
+        Of a list longer than ``limit`` (0: no limit), ``limit`` entries count in a hop. The fanouts
+        and flags of this sampler play no part.
         """
         hops = len(num_samples[0]) if num_samples else 0
         counts = ffi.new("int64_t[]", [k for row in num_samples for k in row])
@@ -302,7 +302,7 @@ def lend_seeds(
     since: Sequence[Ids | None] | None,
     until: Sequence[Ids | None] | None,
 ) -> list[Any]:
-    """Fill the ``aether_seeds`` of a type; what is returned keeps the arrays for the call."""
+    """Fill the ``aether_seeds`` of a type; hold the result during the call, it keeps the arrays."""
     out.ids = ids = ffi.from_buffer("int64_t[]", seeds[number])
     out.count = len(seeds[number])
     kept = [ids]
@@ -318,7 +318,7 @@ def lend_seeds(
 
 
 def lend_excluded(options: Any, exclude: Sequence[Ids | None] | None) -> Any:
-    """Fill ``options.exclude``; what is returned keeps the arrays alive."""
+    """Fill ``options.exclude``; hold the result during the call, it keeps the arrays alive."""
     if exclude is None or not any(e is not None and len(e) for e in exclude):
         options.exclude = ffi.NULL
         return None
@@ -333,7 +333,7 @@ def lend_excluded(options: Any, exclude: Sequence[Ids | None] | None) -> Any:
 
 
 def time_keys(times: NDArray[Any]) -> Ids:
-    """Times as int64 in the same order: as they are, or (float64) through the core's map."""
+    """Return times as int64 in the same order: unchanged, or mapped by the core if float64."""
     if times.dtype != np.float64:
         return np.ascontiguousarray(times, np.int64)
     values = np.ascontiguousarray(times)
@@ -347,17 +347,17 @@ def time_keys(times: NDArray[Any]) -> Ids:
 def rng_draws(
     key: int, hop: int, relation: int, node: int, seed: int, count: int
 ) -> NDArray[np.uint64]:
-    """Draws of the stream (key, hop, node, seed), for oracles and tests."""
+    """Return draws of the stream (key, hop, relation, node, seed), for oracles and tests."""
     out = np.empty(count, np.uint64)
     lib.aether_rng_draws(key, hop, relation, node, seed, count, ffi.from_buffer("uint64_t[]", out))
     return out
 
 
 def hash_ids(ids: Ids) -> int:
-    """A uint64 hash of contiguous int64, with their order and number."""
+    """Return a uint64 hash of contiguous int64 ids; their order and number matter."""
     return int(lib.aether_hash_ids(ffi.from_buffer("int64_t[]", ids), len(ids)))
 
 
 def hash_id_set(ids: Ids) -> int:
-    """The same whatever their order."""
+    """Return an order-independent variant of :func:`hash_ids`."""
     return int(lib.aether_hash_id_set(ffi.from_buffer("int64_t[]", ids), len(ids)))

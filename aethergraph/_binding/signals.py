@@ -1,12 +1,12 @@
 """Ctrl-C, and other signals, in native calls that run in the caller's thread.
 
     native call ----> every 50 ms, in the main thread: aether_python_poll()
-                          Python runs the signal handlers that are due
-                          one of them raised: keep what it raised, return 1
+                          Python runs the pending signal handlers
+                          a handler raised: keep its exception, return 1
     AETHER_E_CANCELLED <----
-    raise_error() raises what was kept
+    raise_error() raises the kept exception
 
-A call that another thread makes is cancelled by whoever owns the task that the thread works for
+A call that another thread makes is cancelled by the owner of the task that the thread works for
 (:func:`work_for`).
 """
 
@@ -19,7 +19,7 @@ from aethergraph._native import ffi, lib
 
 
 class _ThisThread(threading.local):
-    """The native task of calls that are given none, by thread."""
+    """Native task of calls without a task of their own, by thread."""
 
     def __init__(self) -> None:
         self.own = ffi.new("aether_task *")
@@ -33,7 +33,7 @@ _this = _ThisThread()
 
 
 def thread_task() -> Any:
-    """Return the ``aether_task *`` of calls that are given none: it looks for signals."""
+    """Return the ``aether_task *`` of calls without a task, which looks for signals."""
     return _this.task
 
 
@@ -43,17 +43,17 @@ def thread_owner() -> Any:
 
 
 def work_for(owner: Any, handle: Any) -> None:
-    """Let ``owner``, a ``Task`` with that handle, cancel calls of this thread; None ends it."""
+    """Let ``owner``, a ``Task`` with this handle, cancel calls of this thread; None ends that."""
     _this.owner, _this.task = owner, _this.own if owner is None else handle
 
 
 def poll_signals(handle: Any) -> None:
-    """Let native calls that get the ``aether_task *`` look for signals."""
+    """Let native calls with this ``aether_task *`` look for signals."""
     handle.poll = lib.aether_python_poll
 
 
 def raise_interrupt() -> None:
-    """Raise what a signal handler raised during the native call that has just ended, if any did."""
+    """Raise the exception of a signal handler that ran in the last native call, if there is one."""
     interrupt = _this.interrupt
     if interrupt is not None:
         _this.interrupt = None
@@ -67,8 +67,8 @@ def _keep(kind: Any, value: BaseException, trace: Any) -> None:
 
 @ffi.def_extern(name="aether_python_poll", error=1, onerror=_keep)  # type: ignore[untyped-decorator]
 def _poll() -> int:
-    """Give Python the chance to run signal handlers; cffi returns 1 if one of them raises."""
-    for _ in _TURNS:  # a handler runs between two instructions, at the latest when a loop goes on
+    """Let Python run signal handlers; cffi returns 1 if one of them raises."""
+    for _ in _TURNS:  # handlers run between two instructions, at the latest when a loop repeats
         pass
     return 0
 

@@ -1,4 +1,4 @@
-"""Sums of weights: what samplers draw from long lists by."""
+"""Prefix sums of weights, by which samplers draw from long lists."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from aethergraph._binding.topology import NativeTopology
 
 
 class NativeSums:
-    """Running sums of float32 or float64 ``weights`` by edge id. Immutable, shared by threads.
+    """Prefix sums of float32 or float64 ``weights`` by edge id. Immutable, shared by threads.
 
-    ``guard`` watches the file that ``weights`` are mapped from; neither is kept.
+    ``guard`` watches the file that ``weights`` are mapped from. Neither is kept.
 
     Raises:
-        InvalidArgumentError: names the first weight found that is negative or not finite.
+        InvalidArgumentError: a weight is negative or not finite; names the first one found.
     """
 
     __slots__ = ("handle",)
@@ -52,5 +52,5 @@ class NativeSums:
 
     @property
     def memory(self) -> int:
-        """Bytes held; pages of short lists are never touched."""
+        """Bytes of address space held; pages of short lists are never touched."""
         return int(lib.aether_weight_sums_memory(self.handle))

@@ -21,10 +21,10 @@ Progress = Callable[[int, int], None]
 
 
 class Task:
-    """The shared state of a long call: cancel, and progress summed over its native calls.
+    """Shared state of a long call: cancellation, and progress summed over its native calls.
 
-    Each native call counts its own items from 0; here it stands for the ``size`` bytes that it
-    was lent the task for, so that one operation made of many calls has one measure.
+    Each native call counts its own items from 0. The task scales them to the ``size`` bytes that it
+    was lent for, so that an operation of many calls has one measure.
     """
 
     __slots__ = ("_base", "_handle", "_size", "total")
@@ -36,7 +36,7 @@ class Task:
         self._size = 0
 
     def lend(self, size: int) -> Any:
-        """The ``aether_task *`` for a native call that stands for ``size`` bytes."""
+        """Return the ``aether_task *`` for a native call that stands for ``size`` bytes."""
         self._base += self._size
         self._size = 0
         self._handle.done = 0
@@ -46,28 +46,28 @@ class Task:
 
     @property
     def done(self) -> int:
-        """Bytes done so far, of ``total``."""
+        """Bytes done so far, out of ``total``."""
         part, whole = self._handle.done, self._handle.total
         inside = self._size * min(part, whole) // whole if whole else 0
         return int(min(self._base + inside, self.total))
 
     def cancel(self) -> None:
-        """Ask the running native call, and those that follow, to stop."""
+        """Ask the running native call, and the following ones, to stop."""
         self._handle.cancel = 1
 
     @property
     def cancelled(self) -> bool:
-        """Whether :meth:`cancel` was called."""
+        """True after :meth:`cancel`."""
         return bool(self._handle.cancel)
 
     def check(self) -> None:
-        """Raise CancelledError if the task is to stop: for loops between native calls."""
+        """Raise CancelledError if the task was cancelled; for loops between native calls."""
         if self._handle.cancel:
             raise errors.CancelledError("cancelled")
 
 
 def lend(task: Task | None, size: int) -> Any:
-    """Return ``task.lend(size)``, or without a task the one of this thread."""
+    """Return ``task.lend(size)``; without a task, that of this thread."""
     return thread_task() if task is None else task.lend(size)
 
 
@@ -85,15 +85,16 @@ def run_task(
 ) -> T:
     """Run ``call(task)`` in a worker thread and wait for it.
 
-    It runs in this thread if that works for a task itself (:func:`cancel_with`), or if the system
-    refuses another; native calls look for signals then, and progress comes at the end.
-
     ``call`` hands ``task`` to the native functions it uses. Meanwhile this thread stays
-    responsive: Ctrl-C (or an exception out of ``progress``) asks the call to stop, waits until it
-    has let go of the memory lent to it, and is raised again.
+    responsive: Ctrl-C (or an exception of ``progress``) asks the call to stop, waits until it has
+    let go of the memory lent to it, and is raised again.
+
+    The call runs in this thread instead if the thread works for a task itself
+    (:func:`cancel_with`), or if the system refuses another thread. Then native calls look for
+    signals, and progress is reported only at the end.
 
     Args:
-        call: the work; runs once, in another thread.
+        call: the work; runs once.
         progress: called with (done, total) about every ``interval`` seconds and at the end.
         total: bytes that the work moves in all.
         interval: seconds between two progress calls.
@@ -102,7 +103,7 @@ def run_task(
     if owner is not None:
         return _run_here(call, owner, progress, total)
     task = Task(total)
-    # Made beforehand: a thread that finds no memory may fail at any allocation, and say nothing.
+    # Allocated now: a thread without memory may fail at any allocation, silently.
     result: list[T | None] = [None]
     failure: list[BaseException | None] = [None]
     ended = [False]
@@ -131,7 +132,7 @@ def run_task(
             if not started:
                 try:
                     _thread.start_new_thread(work, ())
-                except RuntimeError:  # a limit on processes or threads
+                except RuntimeError:  # a limit of processes or threads
                     alone = True
                     break
                 started = True
@@ -140,7 +141,7 @@ def run_task(
                     continue
                 patience -= interval
                 if patience < 0 and interrupt is None and claim.acquire(blocking=False):
-                    alone = True  # the thread never began, and will not now
+                    alone = True  # the thread has not begun and, without the claim, cannot any more
                     break
                 if progress is not None and interrupt is None:
                     shown = max(shown, task.done)
@@ -149,7 +150,7 @@ def run_task(
         except BaseException as error:
             task.cancel()
             if interrupt is not None or (not started and claim.acquire(blocking=False)):
-                raise  # a second Ctrl-C, or the work never begins: nothing to wait for
+                raise  # a second Ctrl-C, or the work cannot begin any more: nothing to wait for
             started = True
             interrupt = error
     if alone:
@@ -175,17 +176,17 @@ def _run_here(
 
 
 def run_long(call: Callable[[Task | None], T], progress: Progress | None, size: int) -> T:
-    """Run ``call`` as :func:`run_task` does if ``size`` bytes are many or progress is asked for.
+    """Run ``call`` like :func:`run_task` if ``size`` is large or ``progress`` is given.
 
-    Otherwise call it with None: its native calls look for signals in this thread.
+    Otherwise call it with None in this thread: its native calls look for signals.
     """
     if progress is None and size < LONG_CALL_BYTES:
         return call(None)
     return run_task(call, progress, size)
 
 
-#: Seconds in which a thread that was started begins its work, or dies for want of memory.
+#: Seconds in which a started thread begins its work, or dies for lack of memory.
 _PATIENCE = 2.0
 
-#: Calls that move fewer bytes go straight: they end before a person notices.
+#: Calls that move fewer bytes run in the calling thread: they end before a person notices.
 LONG_CALL_BYTES = 64 << 20

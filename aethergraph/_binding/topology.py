@@ -1,4 +1,4 @@
-"""Compressed lists as a native topology."""
+"""Adjacency lists as a native topology."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from aethergraph._binding.memory import address_of
 from aethergraph._binding.reads import begin_read, end_read, raise_named
 from aethergraph._binding.tasks import Task, lend
 
-#: indptr, indices and edge ids (None: positions are edge ids).
+#: (indptr, indices, edge ids); edge ids are None if positions are edge ids.
 Arrays = tuple[NDArray[np.uint64], NDArray[Any] | CompressedIds, NDArray[Any] | None]
 
 
 class Place(NamedTuple):
-    """Where lists lie: a file, and the bytes at which its arrays begin."""
+    """Place of lists in a file: its reader, and the byte offsets of the arrays."""
 
     reader: FileReader
     indptr: int
-    #: Indices, or blocks of compressed ones.
+    #: Offset of the indices, or of the blocks of compressed ones.
     indices: int
-    #: The index of the blocks.
+    #: Offset of the index of the blocks.
     block_index: int | None = None
 
 
@@ -40,12 +40,12 @@ def _describe_blocks(ids: CompressedIds) -> Any:
     return blocks
 
 
-#: Pairs that are sorted at once when edges are looked up: about 50 ms.
+#: Pairs sorted at once when edges are looked up, which takes about 50 ms.
 _FIND_PAIRS = 1 << 19
 
 
 class NativeTopology:
-    """Adjacency lists: borrows its arrays and keeps them alive. Immutable, shared by threads."""
+    """Adjacency lists; keeps the arrays that it borrows alive. Immutable, shared by threads."""
 
     __slots__ = (
         "_reader",
@@ -91,10 +91,10 @@ class NativeTopology:
         cls, arrays: Arrays, num_minor: int, guard: FileGuard | None, place: Place,
         task: Task | None = None,
     ) -> NativeTopology:  # fmt: skip
-        """Lists whose offsets are read now and whose ids stay in a file (``place``).
+        """Open lists whose offsets are read now and whose ids stay in the file of ``place``.
 
-        ``arrays`` (indptr, indices, edge ids) are mapped from the same file: what they hold is
-        read through ``place``, but for the edge ids.
+        ``arrays`` (indptr, indices, edge ids) are mapped from the same file. Only the edge ids are
+        read through the mapping, the others through ``place``.
         """
         self = cls.__new__(cls)
         self._set(*arrays, num_minor, guard, place.reader.path)
@@ -132,7 +132,7 @@ class NativeTopology:
         self.indices = indices
         self.edge_ids = edge_ids
         self.guard = guard
-        #: The file that the lists came from, mapped or not; for errors.
+        #: Path of the file that the lists came from, mapped or not, for errors.
         self.path = guard.path if path is None and guard is not None else path
         self.num_major = len(indptr) - 1
         self.num_minor = num_minor
@@ -155,7 +155,7 @@ class NativeTopology:
         return lists
 
     def keep_pages(self, size: int) -> None:
-        """Keep the pages that samples use most, within ``size`` bytes; before it is used."""
+        """Keep the pages that samples use most, within ``size`` bytes. Call before first use."""
         err = new_error()
         code = lib.aether_topology_keep_pages(self.handle, size, err)
         if code:
@@ -163,7 +163,7 @@ class NativeTopology:
 
     @property
     def kept(self) -> int:
-        """Bytes of such pages so far."""
+        """Bytes of the pages kept so far."""
         return int(lib.aether_topology_kept(self.handle))
 
     @property
@@ -172,7 +172,7 @@ class NativeTopology:
         return int(lib.aether_topology_memory(self.handle))
 
     def degrees(self, nodes: Ids | None) -> Ids:
-        """Length of the list of each node (None: of all)."""
+        """Return the length of the list of each node (None: of all nodes), int64."""
         count = self.num_major if nodes is None else len(nodes)
         out = empty(count, np.int64, f"{count} degrees")
         lent = ffi.NULL if nodes is None else ffi.from_buffer("int64_t[]", nodes)
@@ -185,7 +185,7 @@ class NativeTopology:
         return out
 
     def neighbors(self, nodes: Ids, *, with_edges: bool = False) -> tuple[Ids, Ids | None]:
-        """The lists of ``nodes``, one after the other, and their edge ids if asked for."""
+        """Return the lists of ``nodes``, one after the other, and their edge ids or None."""
         capacity = int(self.degrees(nodes).sum())
         neighbors = empty(capacity, np.int64, f"{capacity} neighbours")
         edges = empty(capacity, np.int64, f"{capacity} edges") if with_edges else None
@@ -207,11 +207,11 @@ class NativeTopology:
     def ids(
         self, begin: int, count: int, dtype: np.dtype[Any], task: Task | None = None
     ) -> NDArray[Any]:
-        """The ids at ``count`` positions from ``begin`` on: ``dtype`` is one of 4 or 8 bytes."""
+        """Return ``count`` ids from position ``begin`` on, in ``dtype`` of 4 or 8 bytes."""
         return self._ids(ffi.NULL, begin, count, dtype, task)
 
     def ids_at(self, positions: Ids) -> Ids:
-        """The id at each position."""
+        """Return the id at each position, int64."""
         lent = ffi.from_buffer("int64_t[]", positions)
         return self._ids(lent, 0, len(positions), np.dtype(np.int64), None)
 
@@ -235,10 +235,10 @@ class NativeTopology:
         return out
 
     def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
-        """Every edge between ``major[i]`` and ``minor[i]``: i, and its position, by ascending i.
+        """Return (i, position) of every edge between ``major[i]`` and ``minor[i]``, by ascending i.
 
-        The ids are some that exist. Many pairs are looked up one part after the other, as sorting
-        them cannot be cancelled.
+        All ids must exist. Many pairs are looked up one part after the other, as sorting them
+        cannot be cancelled.
         """
         if len(major) <= _FIND_PAIRS:
             return self._find_some(major, minor, task)
@@ -291,7 +291,7 @@ class NativeTopology:
         num_threads: int,
         task: Task | None = None,
     ) -> Ids:
-        """``k`` neighbours of each node, int64 [n, k], rows filled up with -1."""
+        """Return ``k`` neighbours of each node, int64 [n, k], rows filled up with -1."""
         out = empty((len(nodes), k), np.int64, f"{len(nodes)} x {k} neighbours")
         err = new_error()
         begin_read(self.guard)

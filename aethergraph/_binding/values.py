@@ -1,4 +1,4 @@
-"""Numbers that stay in a file, for samplers and to be gathered (``store/values``)."""
+"""Numbers that stay in a file, for samplers and for gathers (``store/values``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aethergraph._binding.topology import NativeTopology
 
 
 class StagingCounts(NamedTuple):
-    """What was read with the memory of a :class:`NativeStaging`, and the bytes that it holds."""
+    """Counts of reads with the memory of a :class:`NativeStaging`, and the bytes that it holds."""
 
     reads: int
     bytes: int
@@ -22,11 +22,11 @@ class StagingCounts(NamedTuple):
 
 
 class NativeStaging:
-    """Memory that values are gathered with; used by one thread at a time.
+    """Workspace for gathering values; used by one thread at a time.
 
     Args:
-        window_bytes: of each of the four buffers that pages are read into.
-        span_bytes: for sorting, at most.
+        window_bytes: bytes of each of the four buffers that pages are read into.
+        span_bytes: most bytes for sorting.
     """
 
     __slots__ = ("handle",)
@@ -41,21 +41,21 @@ class NativeStaging:
         self.handle = ffi.gc(out[0], lib.aether_staging_destroy)
 
     def counts(self) -> StagingCounts:
-        """Counts since it was made."""
+        """Return counts since the workspace was made."""
         numbers = ffi.new("uint64_t[3]")
         lib.aether_staging_count(self.handle, numbers, numbers + 1, numbers + 2)
         return StagingCounts(*map(int, numbers))
 
 
 class NativeValues:
-    """Values of a file that may keep pages of it. Threads may share it.
+    """Values in a file, some of whose pages may be kept. Threads may share it.
 
     Args:
-        reader: reads the file.
-        offset: of value 0, a multiple of 64.
-        count: of values.
-        item_bytes: a power of two up to 64. Samplers take 4 and 8.
-        ids_of: lists whose plain ids these are; the pages that they keep are used.
+        reader: reader of the file.
+        offset: byte offset of value 0, a multiple of 64.
+        count: number of values.
+        item_bytes: bytes of a value, a power of two up to 64. Samplers take 4 and 8.
+        ids_of: lists whose uncompressed ids these are; the pages that they keep are shared.
     """
 
     __slots__ = ("_ids_of", "_reader", "handle")
@@ -70,7 +70,7 @@ class NativeValues:
         item_bytes: int,
         ids_of: NativeTopology | None = None,
     ) -> None:
-        self._reader = reader  # the core borrows both
+        self._reader = reader  # the core borrows the reader and the lists
         self._ids_of = ids_of
         out = ffi.new("aether_values **")
         err = new_error()
@@ -84,7 +84,7 @@ class NativeValues:
                 raise_error(code, err)
 
     def keep_pages(self, nbytes: int) -> None:
-        """Keep the pages that are used most, within ``nbytes``; once, before values are read."""
+        """Keep the most used pages, within ``nbytes``. Call once, before the first read."""
         err = new_error()
         code = lib.aether_values_keep_pages(self.handle, nbytes, err)
         if code:
@@ -92,7 +92,7 @@ class NativeValues:
 
     @property
     def kept(self) -> int:
-        """Bytes of the pages that are kept by now."""
+        """Bytes of the pages kept so far."""
         return int(lib.aether_values_kept(self.handle))
 
     def gather(
@@ -104,17 +104,17 @@ class NativeValues:
         learn: bool,
         task: Task | None = None,
     ) -> None:
-        """Write value ``positions[i]`` to place ``i`` of ``out``, reading each page once.
+        """Write value ``positions[i]`` to ``out[i]``, reading each page once.
 
         Args:
             positions: contiguous.
-            out: contiguous and writable, room for as many values.
-            staging: nobody else uses it meanwhile.
-            learn: from this call which pages are used most.
-            task: of the long call that this one is part of.
+            out: contiguous and writable, with room for as many values.
+            staging: the workspace, which no other thread uses meanwhile.
+            learn: count this call's pages among those that are used most.
+            task: the long call that this gather is part of.
 
         Raises:
-            OutOfRangeError: a position that is none, with its place.
+            OutOfRangeError: a position does not exist; has its place in ``positions``.
             FileChangedError, StorageError: the file could not be read.
         """
         err = new_error()

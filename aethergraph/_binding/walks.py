@@ -24,12 +24,12 @@ def build_alias(
     guard: FileGuard | None,
     task: Task | None = None,
 ) -> NDArray[np.uint64]:
-    """Alias table [num_edges] of float32 or float64 ``weights`` by edge id.
+    """Return the alias table [num_edges] of float32 or float64 ``weights`` by edge id.
 
     ``guard`` watches the file that ``weights`` are mapped from.
 
     Raises:
-        InvalidArgumentError: names the first weight found that is negative or not finite.
+        InvalidArgumentError: a weight is negative or not finite; names the first one found.
     """
     table = _room(topology.num_edges, np.dtype(np.uint64))
     err = new_error()
@@ -50,7 +50,7 @@ def build_alias(
 
 
 def build_members(topology: NativeTopology, task: Task | None = None) -> NDArray[Any]:
-    """Member table [num_edges] of the topology's id dtype: answers whether an edge exists."""
+    """Return the member table [num_edges] in the topology's id dtype; it finds edges."""
     table = _room(topology.num_edges, topology.id_dtype)
     err = new_error()
     begin_read(topology.guard)
@@ -62,7 +62,7 @@ def build_members(topology: NativeTopology, task: Task | None = None) -> NDArray
 
 
 def _room(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Huge pages: the tables are read at random."""
+    """Return uninitialised memory in huge pages, since the tables are read at random."""
     if count == 0:
         return np.empty(0, dtype)
     return buffer_alloc(count * dtype.itemsize).view(dtype)
@@ -91,7 +91,7 @@ class NativeWalker:
         self._options = (p, q, restart, pad, num_threads)
 
     def walk(self, starts: Ids, length: int, key: int, task: Task | None = None) -> Ids:
-        """Walks of ``length`` steps, int64 [n, length + 1]."""
+        """Return walks of ``length`` steps, int64 [n, length + 1]."""
         p, q, restart, pad, num_threads = self._options
         options = ffi.new("aether_walk_options *")
         options.key = key

@@ -48,8 +48,8 @@ class HGTSampler(KeyedSampler):
         num_samples: by node type, a number >= 0 per hop; missing types are not drawn. Or one list
             for all types.
         max_neighbors: most in-neighbours that a node adds to the score of, for each edge type. Of
-            a node with more, that many are chosen uniformly at random. None: no limit. PyG's number
-            is 50.
+            a node with more, that many are chosen uniformly at random and share its score. None: no
+            limit. PyG's number is 50.
         seed: start of the sequence of keys for calls without a key.
 
     Raises:
