@@ -330,7 +330,7 @@ class Adjacency(NoStrayAttributes):
 
     @property
     def sorted_by(self) -> set[str]:
-        """Those of ``"edge_time"`` and ``"node_time"`` that all lists are known to be sorted by."""
+        """Times that all lists are known to be sorted by: ``"edge_time"``, ``"node_time"``."""
         return self._edges().sorted_by
 
 

@@ -380,7 +380,7 @@ def infer_num_nodes(named: Mapping[str, Ids]) -> int:
 
 @dataclass
 class EdgeInput:
-    """A checked edge list with its values, in input order."""
+    """Checked edge list with its values, in input order."""
 
     source: Ids
     target: Ids

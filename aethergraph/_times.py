@@ -103,7 +103,7 @@ def convert_times(
         try:
             found = given.astype(f"datetime64[{to}]")
             wrong = found.astype(given.dtype) != given
-        except OverflowError:  # newer versions of numpy
+        except OverflowError:  # only newer versions of numpy raise this
             return values, _first_overflow(given, to)
     wrong |= np.isnat(found)
     return found.view(np.int64), int(wrong.argmax()) if wrong.any() else None

@@ -121,7 +121,7 @@ class ValueColumn:
 
     @property
     def values(self) -> native.NativeValues:
-        """The column for samplers, which share its kept pages."""
+        """Native values of the column for samplers, which share its kept pages."""
         return self._values
 
     def hold(self) -> NDArray[Any] | None:

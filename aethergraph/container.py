@@ -67,7 +67,7 @@ class EdgeType:
 
 @dataclass(frozen=True)
 class ArrayMeta:
-    """A named array: one row per node or edge of type number ``type`` (or a plain table)."""
+    """Named array: one row per node or edge of type number ``type`` (or a plain table)."""
 
     name: str
     of: Owner
@@ -78,7 +78,7 @@ class ArrayMeta:
 
 @dataclass(frozen=True)
 class FileMeta:
-    """The META section, decoded and checked."""
+    """Decoded and checked META section."""
 
     node_types: tuple[NodeType, ...] = ()
     edge_types: tuple[EdgeType, ...] = ()

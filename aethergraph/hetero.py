@@ -66,7 +66,7 @@ class NodeView(NoStrayAttributes):
 
     @property
     def name(self) -> str:
-        """The node type."""
+        """Name of the node type."""
         return self._name
 
     def _parts(self) -> NodeParts:
@@ -126,7 +126,7 @@ class EdgeView(Adjacency):
 
     @property
     def name(self) -> EdgeType:
-        """The edge type."""
+        """Edge type: ``(source type, relation, destination type)``."""
         return self._name
 
     def _edges(self) -> EdgeParts:

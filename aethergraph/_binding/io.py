@@ -35,7 +35,7 @@ class IoStats(NamedTuple):
         repeated: reads that came back short, or that the system put off.
         max_in_flight: most concurrent reads of one thread.
         wait_ns: nanoseconds that threads spent in the system, submitting and waiting.
-        sizes: (reads, bytes) by read size; see below.
+        sizes: (reads, bytes) of the reads in each class of read sizes.
     """
 
     requests: int

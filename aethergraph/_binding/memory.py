@@ -125,7 +125,7 @@ def trim_memory() -> None:
 
 
 def advise(array: NDArray[Any], advice: int) -> None:
-    """Tell the system the expected use of the mapped memory under ``array``. Never fails."""
+    """Tell the system how the mapped memory under ``array`` will be used. Never fails."""
     if array.nbytes:
         lib.aether_advise(ffi.from_buffer(array), array.nbytes, advice)
 

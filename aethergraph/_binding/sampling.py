@@ -55,7 +55,7 @@ class NativeRelation(NamedTuple):
     weights: NDArray[Any] | None = None
     times: NDArray[Any] | None = None
     node_times: bool = False
-    guards: tuple[FileGuard, ...] = ()  # of weights and times
+    guards: tuple[FileGuard, ...] = ()  # of the files of weights and times
     sums: NativeSums | None = None
     in_file: ValuesInFile | None = None
 

@@ -28,7 +28,7 @@ from aethergraph.sampling.subgraph import Subgraph
 __all__ = ["Batch", "SubgraphLoader"]
 
 Ids = NDArray[np.int64]
-Plans = dict[int, RowPlan]  # by id of the store
+Plans = dict[int, RowPlan]  # by id() of the store
 R = TypeVar("R")
 
 

@@ -7,7 +7,7 @@
 
     index    uint64 [n, 5]     for each batch: begin, number of rows, number of ids, and
                                the 16 bytes of the fingerprint of its ids
-    source   uint8             JSON: the packed file and its fingerprint
+    source   uint8             JSON: number of rows, path and fingerprint of the packed store
 
 A reader holds the hot rows in front of the rows of one batch, which begin at a page in memory, too.
 `places` (uint32) are positions in that memory, one for each id of the batch:

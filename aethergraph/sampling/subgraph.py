@@ -63,7 +63,7 @@ def to_bidirectional(row: Ids, col: Ids, edge: Ids, num_nodes: int) -> tuple[Ids
 
     Follows ``SamplerOutput.to_bidirectional`` of PyG. If several edges share a pair, PyG keeps any
     of their ids; this function keeps the first sampled edge of that direction, else the first of
-    its reverse. Slots that hold the same seed are separate nodes, each with its own edges.
+    its reverse. Slots that hold the same seed are separate nodes, and so separate sources.
     """
     sources = np.concatenate((row, col))
     targets = np.concatenate((col, row))

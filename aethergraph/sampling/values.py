@@ -34,7 +34,7 @@ Ids = NDArray[np.int64]
 
 
 class Values(NamedTuple):
-    """A vector of weights or times, in memory or mapped from the file that ``guard`` watches."""
+    """Vector of weights or times, in memory or mapped from the file that ``guard`` watches."""
 
     array: NDArray[Any]
     guard: native.FileGuard | None
@@ -74,7 +74,7 @@ def find_times(
     if store is None:
         raise _unknown("time_attr", name, "node or edge", {**nodes, **edges})
     array = _vector(store, f"time_attr = {name!r}")
-    if store.guard is None and array.dtype.kind == "f":  # check_sorted checks those of a file
+    if store.guard is None and array.dtype.kind == "f":  # check_sorted checks a file's times
         check_times(array, name)
     if array.dtype in (np.int64, np.float64):
         return Values(array, store.guard, of_nodes)
