@@ -194,8 +194,8 @@ def random_fanout(
             of such calls in this process.
 
     Returns:
-        int64 [n, k]; -1 after the edges of a node with fewer than ``k`` (with ``replace``: of a
-        node without edges).
+        int64 [n, k]; -1 after the edges of a node that has fewer than ``k``. With ``replace`` only
+        nodes without edges have -1.
 
     Raises:
         LayoutError: the lists are not stored.
