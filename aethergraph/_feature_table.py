@@ -216,7 +216,7 @@ class RowTable:
         ::
 
             with store.plan([[1, 2], [5, 1], [2, 5]]) as plan:
-                for rows in plan:                       # those of [1, 2], then [5, 1] ...
+                for rows in plan:                       # rows 1 and 2, then 5 and 1 ...
                     use(rows)
 
         The part of the cache without the hot rows always keeps the rows that the lists use again

@@ -1,4 +1,4 @@
-"""Opening of container files; an error suggests what a file of another kind seems to be."""
+"""Opening of container files, with advice in the errors about files of other kinds."""
 
 from __future__ import annotations
 

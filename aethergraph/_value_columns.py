@@ -205,8 +205,8 @@ class ValueColumn:
     def comes_with_samples(self) -> bool:
         """True if rows are worth reading together with the samples of ``edges_of``.
 
-        False after several groups whose values nobody gathered: their edges are changed before the
-        gather.
+        False after several groups whose values nobody gathered, which happens if edges are added
+        to the samples before the gather.
         """
         return self.edges_of is not None and self._items == 1 and self._in_vain < _IN_VAIN
 

@@ -575,9 +575,13 @@ class Graph(Adjacency):
         return self._live().time_unit
 
     def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
-        """Return the values of nodes (``node_time``) or edges (``edge_weight``, ``edge_time``).
+        """Return the node or edge values as stores to gather from.
 
-        The stores hold the values of the properties of these names, to gather rows from.
+        Args:
+            of: ``"node"`` or ``"edge"``.
+
+        Returns:
+            ``node_time``, or ``edge_weight`` and ``edge_time``, by name, if the graph has them.
         """
         parts = self._live()
         guard = self._guard()

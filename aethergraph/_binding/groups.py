@@ -112,7 +112,7 @@ class NativeGroup:
     def gather(
         self, relation: int, values: NativeValues, out: NDArray[Any], task: Task | None = None
     ) -> None:
-        """Read the values of these edges, of one sample after the other, each page once."""
+        """Read the values of the edges that :meth:`edges` counts, by sample, each page once."""
         code = lib.aether_group_gather(
             self._handle, relation, values.handle, ffi.from_buffer(out), out.nbytes,
             lend(task, 0), self._err,

@@ -60,10 +60,10 @@ class Packing:
             packing.save()
 
     Rows that most batches ask for are hot: they are packed once and stay in memory when the file is
-    used. There are as many as ``hot_budget`` holds, and none that only one batch asks for. All
-    other rows are written batch by batch, so that each batch is one read of consecutive bytes, as
-    DiskGNN packs the features of batches that were sampled offline (Liu et al., "DiskGNN: Bridging
-    I/O efficiency and model accuracy for out-of-core GNN training", SIGMOD 2025).
+    used. ``hot_budget`` limits their number, and a row that only one batch asks for is never hot.
+    All other rows are written batch by batch, so that each batch is one read of consecutive bytes,
+    as DiskGNN packs the features of batches that were sampled offline (Liu et al., "DiskGNN:
+    Bridging I/O efficiency and model accuracy for out-of-core GNN training", SIGMOD 2025).
 
     Rows are read in the order of the source file, for as many batches together as the memory holds,
     and written in one stream. The source is best opened with ``storage="uring"``, whose budget
