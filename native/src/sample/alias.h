@@ -25,8 +25,8 @@
 
 #define AE_ALIAS_NONE UINT64_MAX
 
-/* Place in a list of `degree` entries, whose entry `entry` was looked up at the
- * high half of x * degree; the low half is the coin. */
+/* Return the place that a uniform 64-bit x draws from a list of `degree` entries. `entry` is the
+ * table's entry at the high half of x * degree; the low half is the coin. */
 static inline uint64_t ae_alias_place(uint64_t entry, uint64_t x, uint64_t degree) {
     unsigned __int128 product = (unsigned __int128)x * degree;
     uint32_t coin = (uint32_t)((uint64_t)product >> 32);

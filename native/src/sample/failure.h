@@ -6,7 +6,7 @@
  *           if (rc) ae_failure_note(&f, rc, &own_error);
  *   owner : return ae_failure_take(&f, err);        after the run
  *
- * Caveats: with several failures at once any one of them is reported.
+ * Caveats: of several failures at once, any one is reported.
  */
 #ifndef AE_SAMPLE_FAILURE_H
 #define AE_SAMPLE_FAILURE_H
@@ -18,7 +18,7 @@
 
 typedef struct ae_failure {
     atomic_int claimed;
-    int rc; /* written by who claimed; read after the run */
+    int rc; /* written by the worker that claimed; read after the run */
     aether_error error;
 } ae_failure;
 

@@ -2,10 +2,9 @@
  * sample/frontier.h - the lists of the nodes that a hop expands, and how much of
  * each may be drawn.
  *
- *   lists     [ {start, degree} ... ]   per node: cut to what its tree may see
- *   wholes    [ {start, degree} ... ]   before they were cut, or NULL: nothing was, or
- *                                       nobody asks
- *   holes     [ {positions, n}  ... ]   entries in it that are left out, or NULL
+ *   lists     [ {start, degree} ... ]   per node: cut to what its tree may see in time
+ *   wholes    [ {start, degree} ... ]   the lists before the cut, for sums of weights; or NULL
+ *   holes     [ {positions, n}  ... ]   excluded positions within the list, or NULL
  *   drawable  [ n               ... ]   entries of a weight above 0, or NULL
  *
  * Caveats: lives in the sampler's scratch memory, until the next hop.
@@ -22,28 +21,28 @@ typedef struct ae_frontier {
     uint64_t *drawable;
 } ae_frontier;
 
-/* The lists of `count` nodes from `begin` on, nodes of the type that `r` expands. */
+/* Prepare the lists of `count` nodes from local id `begin` on, of the type that `r` expands. */
 int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err);
 
-/* The same node by node, for values that are read in pieces: room for the lists first, then
- * each node, which may be AE_WANTED. */
+/* Reserve room for `count` lists, where values are read in pieces: ae_frontier_node fills them. */
 int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t count,
                       ae_frontier *out, aether_error *err);
+/* Prepare list i of a frontier of ae_frontier_begin. AE_WANTED: its pieces have to be read first. */
 int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,
                      int64_t fanout, uint64_t begin, uint64_t i, const ae_frontier *f, aether_error *err);
 
-/* The part of a list that the tree of `key` may see. */
+/* Cut a list to the part that the tree of `key` may see in time; may be AE_WANTED. */
 int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
                          aether_error *err);
 
-/* List i, as it is drawn from by weight. */
+/* Return list i as ae_weighted_draw takes it. */
 static inline ae_weighted_list ae_frontier_weighted(const ae_frontier *f, const ae_relation *r, uint64_t i) {
     return (ae_weighted_list){&r->weights, r->topology, f->wholes ? f->wholes[i] : f->lists[i], f->lists[i],
                               f->holes ? f->holes[i] : (ae_holes){0}};
 }
 
-/* Entries of list i that can be drawn. */
+/* Return how many entries of list i can be drawn. */
 static inline uint64_t ae_frontier_size(const ae_frontier *f, uint64_t i) {
     if (f->drawable)
         return f->drawable[i];

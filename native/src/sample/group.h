@@ -5,12 +5,13 @@
  *   hop 1   plan 0 1 2 3 | fetch_many of all | relabel 0 1 2 3
  *   hop 2   plan 0 1 2 3 | fetch_many of all |         take 0, take 1, ...
  *
- * What several samples need lies on the same pages, and the more there are the longer
- * are the reads. The samples are those that each would be alone.
+ * Several samples need the same pages, and more samples make longer reads. Each sample is the one
+ * that aether_sample_typed would make.
  *
- * The map from nodes to local ids is the largest thing that a sample needs and only
- * while it is relabelled: samples share a few (lanes) and fill in what they know.
- * The last hop, which is most of a sample, is relabelled when the sample is taken.
+ * The map from nodes to local ids is the largest part of a sample, and is needed only while the
+ * sample is relabelled. So each thread has one set of maps (a lane), lends it to the sample that it
+ * relabels, and enters the nodes that this sample has already. The last hop, which is most of a
+ * sample, is relabelled when the sample is taken.
  *
  * Caveats: a group is used by one thread at a time. One sample is taken at a time, and
  * taking the next releases its memory.
@@ -22,7 +23,7 @@
 
 typedef struct ae_lane {
     ae_idmap *maps; /* per node type */
-    uint64_t *held; /* entries of the last sample in each */
+    uint64_t *held; /* entries that the last sample left in each map */
     ae_scratch set; /* for ae_hop_plan */
 } ae_lane;
 
@@ -32,8 +33,8 @@ typedef struct ae_member {
     ae_hop *hops;        /* [relations] of the hop at work */
     ae_fetch *jobs;      /* [relations] */
     uint64_t *counts;    /* hop_nodes[types][hops + 1], hop_edges[relations][hops] */
-    bool waits;          /* sampled but for its last relabelling */
-    bool begun, planned; /* the hop at work */
+    bool waits;          /* sampled, except for relabelling the last hop */
+    bool begun, planned; /* state of the hop at work */
 } ae_member;
 
 struct aether_group {
@@ -43,7 +44,7 @@ struct aether_group {
     ae_fetch *jobs;     /* [capacity], of one relation */
     ae_pieces **pieces; /* [capacity], of one vector of values */
     ae_staging staging;
-    uint32_t taken; /* whose memory the caller reads; capacity: nobody's */
+    uint32_t taken; /* the member whose memory the caller reads; capacity: none */
 };
 
 #endif

@@ -16,11 +16,11 @@
  *   nodes  [ s0    s1   n2   n3   n4  ... ]   global node; the map finds its slot
  *   scores [ -inf -inf  0.5  -inf 1.2 ... ]   -inf: seed or sampled
  *
- * A score of -inf stays what it is whatever is added, so an entry costs one look-up
- * and no question whether its node was sampled already.
+ * A score of -inf stays -inf whatever is added, so an entry costs one look-up and no test
+ * whether its node was sampled already.
  *
- * Of a list longer than max_neighbors that many entries are drawn (plan.h), each
- * for 1 / max_neighbors: the expected score is the same, and hubs stay cheap.
+ * From a list longer than max_neighbors that many entries are drawn (plan.h), each
+ * for 1 / max_neighbors: the expected score stays the same, and hubs stay cheap.
  *
  * Draws are pure functions of (key, hop, node type, node), and of (key, hop, edge
  * type, node) for the long lists, with AE_HGT_LISTS set in the hop. Scores are added
@@ -48,7 +48,9 @@ typedef struct ae_hgt {
     ae_scratch positions; /* u64 per list entry of the edge type at work */
 } ae_hgt;
 
+/* Free the budgets; NULL is fine. */
 void ae_hgt_free(ae_hgt *h, uint32_t num_types);
+/* Return the bytes held; 0 for NULL. */
 uint64_t ae_hgt_memory(const ae_hgt *h, uint32_t num_types);
 
 #endif

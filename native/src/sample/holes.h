@@ -1,5 +1,5 @@
 /*
- * sample/holes.h - entries of a list that are left out of a sample.
+ * sample/holes.h - excluded positions: entries of a list that a sample must not hold.
  *
  *   list   [ a  b  c  d  e  f ]     holes at b and d
  *   drawn  [ a     c     e  f ]     as if the list were this; position 1 of it is c
@@ -21,7 +21,7 @@ typedef struct ae_holes {
     uint64_t count;
 } ae_holes;
 
-/* How many of n ascending positions are below `bound`. */
+/* Return how many of n ascending positions are below `bound`. */
 static inline uint64_t ae_holes_below(const uint64_t *positions, uint64_t n, uint64_t bound) {
     uint64_t low = 0;
     while (n) {
@@ -33,7 +33,7 @@ static inline uint64_t ae_holes_below(const uint64_t *positions, uint64_t n, uin
     return low;
 }
 
-/* Those of n ascending positions that lie in `list`. */
+/* Return the run of n ascending positions that lies in `list`. */
 static inline ae_holes ae_holes_in(const uint64_t *positions, uint64_t n, ae_list list) {
     if (n == 0)
         return (ae_holes){0};
@@ -44,7 +44,7 @@ static inline ae_holes ae_holes_in(const uint64_t *positions, uint64_t n, ae_lis
     return (ae_holes){positions + first, last - first};
 }
 
-/* From positions in the list without its holes to positions in the list. */
+/* Map positions in the list without its holes to positions in the list, in place. */
 static inline void ae_holes_skip(ae_holes holes, uint64_t *positions, uint64_t n) {
     for (uint64_t i = 0; i < n && holes.count; i++) {
         uint64_t low = 0, high = holes.count; /* holes[j] - j does not fall with j */

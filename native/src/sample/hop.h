@@ -1,12 +1,14 @@
 /*
  * sample/hop.h - one hop over one relation, in parts.
  *
- *   ae_hop_begin     lists of the frontier, numbers of edges, room for them
- *   ae_hop_turn      (values in a file) both of these and the next, in turns with reading
- *   ae_hop_plan      positions                                  any nodes, any order
- *   (fetch)          what is at the positions
+ *   ae_hop_begin     lists of the frontier, number of edges of each, room for the edges
+ *   ae_hop_turn      (values in a file) lists, numbers and positions, by retries around reads
+ *   ae_hop_plan      positions of the edges                     any nodes, any order
+ *   (fetch)          neighbour ids at the positions             ops->fetch or ops->fetch_many
  *   ae_hop_relabel   global ids -> local ids, adding new nodes  from front to back
- *   ae_hop_end       the edges count
+ *   ae_hop_end       the edges become part of the sample
+ *
+ * native/README.md follows one hop through these functions ("The life of a hop").
  *
  * Caveats: the frontier lies in scratch memory of the sampler, until the next
  * ae_hop_begin; relabelling needs only what stays.
@@ -24,52 +26,57 @@ typedef struct ae_hop {
     uint64_t rng_base;
     int64_t fanout;
     uint64_t begin, count;                                    /* frontier */
-    uint64_t slot;                                            /* of its first node in `first` */
+    uint64_t slot;                                            /* of the frontier's first node in `first` */
     uint64_t first_edge, num_edges;                           /* this hop's edges */
     ae_frontier frontier;                                     /* no lists: nothing is drawn */
-    enum { AE_HOP_LISTS, AE_HOP_DRAWS, AE_HOP_PLANNED } turn; /* what turns are about */
+    enum { AE_HOP_LISTS, AE_HOP_DRAWS, AE_HOP_PLANNED } turn; /* what ae_hop_turn does next */
 } ae_hop;
 
+/* Begin hop `hop` over a relation: prepare the frontier, count its edges and reserve room. With
+ * values in a file the frontier has room for its lists only: ae_hop_turn does the rest. */
 int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
                  aether_error *err);
+/* Add the hop's edges and expanded nodes to the sample. */
 void ae_hop_end(const ae_hop *h);
 
-/* Positions of this hop's edges, and their rows. */
+/* Return the positions of this hop's edges. */
 static inline uint64_t *ae_hop_positions(const ae_hop *h) {
     return (uint64_t *)h->r->positions.data + h->first_edge;
 }
+/* Return the rows (local ids of the far ends) of this hop's edges. */
 static inline uint32_t *ae_hop_rows(const ae_hop *h) {
     return (uint32_t *)h->r->rows.data + h->first_edge;
 }
-/* First edge of each node of the frontier, and of what comes after it. */
+/* Return where the edges of each frontier node begin: count + 1 numbers. */
 static inline const uint64_t *ae_hop_first(const ae_hop *h) {
     return ae_relation_first(h->r) + h->slot;
 }
 
-/* Positions of the frontier nodes [from, to). */
+/* Draw the positions of the frontier nodes [from, to). `set` is scratch of the calling thread. */
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err);
 
-/* Where weights or times are read in pieces: the lists, their numbers of edges, and their
- * positions. AE_WANTED: once more, when what the relation's pieces ask for was read. */
+/* Prepare the lists, count their edges and draw positions where weights or times are read in
+ * pieces. AE_WANTED: read what the relation's pieces ask for (ae_relation_read), then call again. */
 int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
 
-/* Room for the nodes that the hop may find, before the first is relabelled. */
+/* Reserve room for the nodes that the hop may find; before the first edge is relabelled. */
 int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err);
 
-/* What fetch_many has to bring, into memory of the relation. */
+/* Describe the hop's positions as a job for fetch_many, whose ids go to memory of the relation. */
 int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err);
 
-/* Relabel all that was asked for and has come. */
+/* Relabel all ids of a job that fetch_many has filled. */
 int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err);
 
-/* In a disjoint sample a neighbour belongs to the tree of its destination: ids of n
- * edges become keys. `node` is the frontier node that this has come to, 0 at first. */
+/* Turn the ids of n edges into keys of a disjoint sample, where a neighbour belongs to the tree of
+ * its destination. `node` is a frontier node at or before that of the first edge, and is moved
+ * along. */
 void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node);
 
-/* Ask for what relabelling will read. */
+/* Prefetch the id-map slots that relabelling n keys will read. */
 void ae_hop_prefetch(const ae_hop *h, const uint64_t *keys, uint64_t n);
 
-/* Local ids of n keys; new ones are appended to the nodes. */
+/* Write the local ids of n keys to rows[]; keys that are new are appended to the nodes. */
 void ae_hop_relabel(const ae_hop *h, const uint64_t *keys, uint64_t n, uint32_t *rows);
 
 #endif

@@ -42,16 +42,16 @@ typedef struct ae_idmap {
 /* Forget the `count` entries of the last sample. */
 void ae_idmap_restart(ae_idmap *m, uint64_t count);
 
-/* Room for local ids below `bound` and keys below num_keys. The `count` entries
- * held are keys[i] -> i, of equal keys the first, and are put back if the table
- * changes. AETHER_E_LIMIT from 2^32 - 2 ids on. */
+/* Reserve room for local ids below `bound` and keys below num_keys. The map holds `count` entries
+ * keys[i] -> i (the first i of equal keys); they are entered again if the table changes.
+ * AETHER_E_LIMIT: 2^32 - 2 ids or more. */
 int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint64_t *keys, uint64_t count,
                      aether_task *task, aether_error *err);
 
 void ae_idmap_free(ae_idmap *m);
 
-/* Folded first: alone, the multiplication sends ids that lie a Fibonacci number
- * apart to neighbouring slots. */
+/* Return the first slot to look at for a key. The key is folded first: multiplication alone sends
+ * ids that lie a Fibonacci number apart to neighbouring slots. */
 static inline uint64_t ae_idmap_home(uint64_t key, uint64_t capacity) {
     return ae_rng_bounded((key ^ key >> 15) * AE_RNG_GAMMA, capacity);
 }
@@ -60,14 +60,15 @@ static inline uint64_t ae_idmap_next(uint64_t slot, uint64_t capacity) {
     return slot + 1 == capacity ? 0 : slot + 1;
 }
 
-/* is_new ? fresh : known, in arithmetic: compilers turn the conditional into a
+/* Return is_new ? fresh : known, in arithmetic: compilers turn the conditional into a
  * branch, and whether a node is new cannot be predicted. */
 static inline uint32_t ae_idmap_pick(uint32_t is_new, uint32_t fresh, uint32_t known) {
     return known ^ ((known ^ fresh) & (0u - is_new));
 }
 
-/* Local id of `key`; `*fresh` is the next new one and is counted up if it is
- * taken. */
+/* Return the local id of `key` in a DIRECT map, entering the key if it is new. `*fresh` is the next
+ * new local id, and is counted up if it is taken. ae_idmap_add_narrow and _wide do so in hashed
+ * maps. */
 static inline uint32_t ae_idmap_add_direct(uint32_t *slots, uint32_t base, uint64_t key, uint32_t *fresh) {
     uint32_t value = slots[key];
     uint32_t is_new = value < base;
@@ -102,6 +103,7 @@ static inline uint32_t ae_idmap_add_wide(ae_wide_slot *slots, uint64_t capacity,
     return local;
 }
 
+/* Return the local id of `key` in a map of any kind; a new key gets the id `fresh`. */
 uint32_t ae_idmap_add(ae_idmap *m, uint64_t key, uint32_t fresh);
 uint32_t ae_idmap_find(const ae_idmap *m, uint64_t key); /* AE_IDMAP_ABSENT if it is not there */
 void ae_idmap_prefetch(const ae_idmap *m, uint64_t key);

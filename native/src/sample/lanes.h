@@ -1,10 +1,10 @@
 /*
- * sample/lanes.h - walks that go step by step together, one lane each.
+ * sample/lanes.h - walkers: walks that go step by step together, one lane each.
  *
- *   lane     0    1    2   ...        those that still go on
- *   walk   [ 0    1    4   ... ]      number in the call
- *   node   [ 7    9    7   ... ]      where it stands
- *   list   [ .    .    .   ... ]      of that node
+ *   lane     0    1    2   ...        walks that still go on
+ *   walk   [ 0    1    4   ... ]      number of the walk in the call
+ *   node   [ 7    9    7   ... ]      where the walk stands
+ *   list   [ .    .    .   ... ]      the list of that node
  *
  *   pending: lanes that have no next node yet, and the position each has drawn
  *
@@ -21,7 +21,7 @@
 #define AE_WALK_NOWHERE UINT64_MAX
 #define AE_LANE_BYTES   (13 * sizeof(uint64_t))
 
-/* A call. */
+/* One call of aether_random_walk: its arguments, and what all threads share. */
 typedef struct ae_walks {
     const aether_topology *t;
     const uint64_t *alias;
@@ -36,15 +36,16 @@ typedef struct ae_walks {
     ae_failure failure;
 } ae_walks;
 
+/* The walks of one block that still go on. */
 typedef struct ae_lanes {
     uint64_t n;
-    uint64_t *walk;   /* number in the call */
-    uint64_t *stream; /* of the walk */
-    uint64_t *node;   /* where it stands; AE_WALK_NOWHERE once it jumps */
-    ae_list *list;    /* of that node; no entries: a dead end */
-    uint64_t *before; /* where it came from, or AE_WALK_NOWHERE */
-    ae_list *behind;  /* the list of that node */
-    uint64_t *draw;   /* of this step */
+    uint64_t *walk;   /* number of the walk in the call */
+    uint64_t *stream; /* random stream of the walk */
+    uint64_t *node;   /* where the walk stands; AE_WALK_NOWHERE once it jumps */
+    ae_list *list;    /* list of `node`; no entries: a dead end */
+    uint64_t *before; /* where the walk came from, or AE_WALK_NOWHERE */
+    ae_list *behind;  /* list of `before` */
+    uint64_t *draw;   /* draw of this step */
     uint64_t *next;
     ae_reads *reads; /* where fetching many at once pays, else NULL */
 } ae_lanes;
@@ -70,7 +71,7 @@ static inline void ae_lanes_make(uint64_t *memory, uint64_t capacity, ae_lanes *
                       .asking = (uint32_t *)(memory + 12 * capacity) + capacity};
 }
 
-/* The ids at n positions. */
+/* Fetch the ids at n positions. */
 static inline int ae_lanes_fetch(const ae_walks *w, const ae_lanes *l, const uint64_t *positions, uint64_t n,
                                  uint64_t *ids, aether_error *err) {
     if (l->reads)
@@ -79,11 +80,11 @@ static inline int ae_lanes_fetch(const ae_walks *w, const ae_lanes *l, const uin
     return w->t->ops->fetch(w->t, positions, n, ids, err);
 }
 
-/* Tables may be older than the mapped list that is there now. */
+/* Fail because an alias table points outside a list: the mapped list has changed since. */
 int ae_walk_bad_place(const ae_lanes *l, uint64_t i, uint64_t place, aether_error *err);
 
-/* node2vec.c: of the pending lanes, whose ids are the proposals of an attempt, take what the
- * rule takes; the others stay pending, unless their attempts are used up. */
+/* Accept or reject the proposals (p->id) of the pending lanes, by node2vec's rule. Rejected lanes
+ * stay pending, unless their attempts are used up. */
 int ae_node2vec_settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p, aether_error *err);
 
 #endif

@@ -5,8 +5,8 @@
  *        thread 0: visit(node 0), visit(1), ...   visit(8192), ...
  *        thread 1: visit(4096), ...
  *
- * For what is built once from a whole graph: alias tables, member tables. Each
- * thread has one scratch array for its visits.
+ * Alias tables, member tables and sums of weights are built this way, once from a whole graph.
+ * Each thread has one scratch array for its visits.
  *
  * Caveats: lists of no entries are not visited. The order of visits is open; the
  * first failure ends the run.
@@ -20,13 +20,14 @@
 typedef int (*ae_lists_visit)(const void *ctx, const aether_topology *t, uint64_t node, ae_list list,
                               ae_scratch *scratch, aether_error *err);
 
-/* `task` counts edges. Fails as a visit does, or with AETHER_E_CANCELLED. */
+/* Visit every list that has entries. Fails as a visit does, or with AETHER_E_CANCELLED. `task`
+ * counts edges. */
 int ae_lists_each(const aether_topology *t, ae_lists_visit visit, const void *ctx, aether_task *task,
                   aether_error *err);
 
 #define AE_LISTS_PIECE 256
 
-/* The next positions of a list of which `done` are done; returns how many. */
+/* Write the next positions of a list of which `done` were handled; return how many. */
 static inline uint64_t ae_lists_piece(ae_list list, uint64_t done, uint64_t positions[AE_LISTS_PIECE]) {
     uint64_t n = list.degree - done < AE_LISTS_PIECE ? list.degree - done : AE_LISTS_PIECE;
     for (uint64_t i = 0; i < n; i++)

@@ -10,7 +10,7 @@
  * doubles its steps from there ends soon also in the lists of hubs.
  *
  * Caveats: as large as the indices of the graph. The table is trusted (it is our
- * memory), lists must be those it was built from or of their bounds at least.
+ * memory). Lists must have the bounds of the lists that the table was built from.
  */
 #ifndef AE_SAMPLE_MEMBERS_H
 #define AE_SAMPLE_MEMBERS_H
@@ -31,12 +31,14 @@ static inline uint64_t ae_members_hash(uint64_t id, uint32_t id_bytes) {
     return id_bytes == 4 ? ae_members_hash32((uint32_t)id) : ae_rng_mix(id);
 }
 
-/* Where in a list of `degree` >= 1 entries `hash` should be. */
+/* Return where in a list of `degree` >= 1 entries `hash` should be. */
 static inline uint64_t ae_members_guess(uint64_t hash, uint64_t degree, uint32_t id_bytes) {
     return ae_rng_bounded(id_bytes == 4 ? hash << 32 : hash, degree);
 }
 
+/* Prefetch the line that ae_members_has reads first. */
 void ae_members_prefetch(const void *members, uint32_t id_bytes, ae_list list, uint64_t id);
+/* Return whether the list holds `id`. */
 bool ae_members_has(const void *members, uint32_t id_bytes, ae_list list, uint64_t id);
 
 #endif

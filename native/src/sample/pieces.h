@@ -1,13 +1,14 @@
 /*
- * sample/pieces.h - what a sample has of numbers that stay in a file.
+ * sample/pieces.h - a sample's cache of numbers that stay in a file, in value pages of 64 bytes
+ * ("pieces", store/values.h).
  *
  *   asked  [ 7  2  900 | 12  40 ]     numbers of pieces, in order of asking
- *   data   [ .. .. ..  |        ]     64 bytes each; those up to `read` are there
+ *   data   [ .. .. ..  |        ]     64 bytes each; the first `read` pieces are there
  *
- * Who needs a number looks it up. If its piece is not there it is asked for, and the
- * look-up returns AE_WANTED; so does everything that called it, and is called again
- * when what was asked for has been read. As draws are pure functions of their stream,
- * coming again costs time and changes nothing.
+ * A draw looks up the numbers that it needs. A look-up of a piece that is not there asks for the
+ * piece and returns AE_WANTED, and so do its callers, up to the retry loop (sample/turns.h), which
+ * reads all pieces that were asked for and calls again. Draws are pure functions of their stream,
+ * so a retry costs time and changes nothing.
  *
  * Caveats: AE_WANTED is no error and never leaves the sampler.
  */
@@ -33,22 +34,24 @@ void ae_pieces_free(ae_pieces *p);
 uint64_t ae_pieces_memory(const ae_pieces *p);
 void ae_pieces_clear(ae_pieces *p);
 
-/* Number `at`: in memory until the next call of another function, or AE_WANTED. */
+/* Find number `at`; *out is valid until the next call of another function. AE_WANTED: its piece
+ * was asked for. */
 int ae_pieces_find(ae_pieces *p, uint64_t at, const void **out, aether_error *err);
 
-/* Ask for all of n numbers from `at` on. */
+/* Ask for n numbers from `at` on. */
 int ae_pieces_ask(ae_pieces *p, uint64_t at, uint64_t n, aether_error *err);
 
-/* What is still to be read. */
+/* Return how many pieces are still to be read. */
 static inline uint64_t ae_pieces_wanted(const ae_pieces *p) {
     return p->count - p->read;
 }
+/* Return the pieces that are still to be read as a job of ae_values_read. */
 static inline ae_fetch ae_pieces_job(const ae_pieces *p) {
     return (ae_fetch){(const uint64_t *)p->asked.data + p->read, p->count - p->read,
                       (char *)p->data.data + p->read * AE_PIECE_BYTES};
 }
 
-/* Read what n samples want of the same values; `jobs` has room for n. */
+/* Read the pieces that n samples ask for of one vector of values; `jobs` is scratch for n. */
 int ae_pieces_read(ae_pieces *const *p, uint32_t n, ae_fetch *jobs, ae_staging *staging, aether_task *task,
                    aether_error *err);
 

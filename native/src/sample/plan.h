@@ -22,14 +22,15 @@
 #include "os/scratch.h"
 #include "store/topology.h"
 
+/* Return how many positions to draw from a list of `degree` entries; a fanout below 0 takes all. */
 static inline uint64_t ae_plan_count(int64_t fanout, uint64_t degree, bool replace) {
     if (fanout < 0 || degree == 0)
         return degree;
     return replace || (uint64_t)fanout < degree ? (uint64_t)fanout : degree;
 }
 
-/* Every position of a list. `room` entries from out on are the caller's to
- * spoil: whole vectors are written, so that short lists cost no branches. */
+/* Write every position of a list to `out`. The function may overwrite all `room` entries from out
+ * on: it writes whole vectors, so that short lists cost no branches. */
 static inline void ae_plan_all(ae_list list, uint64_t *out, uint64_t room) {
     uint64_t i = 0;
     do {

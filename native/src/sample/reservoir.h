@@ -1,5 +1,5 @@
 /*
- * sample/reservoir.h - the few of many items that a draw by weight takes.
+ * sample/reservoir.h - draws a few of many items by weight, without replacement.
  *
  *   item i, weight w_i   ->   key -log(u_i) / w_i   ->   the `capacity` smallest keys
  *
@@ -28,11 +28,11 @@ typedef struct ae_reservoir {
     uint64_t count, capacity;
 } ae_reservoir;
 
-/* The slow half of ae_reservoir_offer. */
+/* Put an item into the heap if its key is small enough: the slow half of ae_reservoir_offer. */
 void ae_reservoir_put(ae_reservoir *r, double weight, double u, uint64_t item);
 
-/* `draw` is uniform over 64 bits. 1 - u is below -log(u), and spares the logarithm
- * for nearly all of many items. */
+/* Offer an item; `draw` is uniform over 64 bits. 1 - u is below -log(u), so the first comparison
+ * spares nearly all items the logarithm. */
 static inline void ae_reservoir_offer(ae_reservoir *r, double weight, uint64_t draw, uint64_t item) {
     double u = ((double)(draw >> 11) + 0.5) * 0x1p-53;
     if (r->count < r->capacity || (1 - u) / weight < r->heap[0].key)

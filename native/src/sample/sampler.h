@@ -68,9 +68,9 @@ typedef struct ae_relation {
     uint64_t num_expanded, num_edges;
     ae_scratch layers; /* u64 per hop: where in `first` its nodes begin; layered only */
     uint32_t num_layers;
-    ae_pieces pieces[AE_RELATION_PIECES]; /* of weights, times and ids that stay in their file */
+    ae_pieces pieces[AE_RELATION_PIECES]; /* caches of weights, times and ids that stay in their file */
     ae_turns turns;
-    bool in_turns; /* there are such */
+    bool in_turns; /* some values stay in their file: nodes are tried again after reading */
 } ae_relation;
 
 struct aether_sampler {
@@ -78,14 +78,14 @@ struct aether_sampler {
     ae_nodes *nodes;
     ae_relation *relations;
     ae_scratch lists;             /* ae_list per node of the frontier at work */
-    ae_scratch wholes;            /* the same before they were cut; weighted and temporal only */
+    ae_scratch wholes;            /* ae_list per node, before the time cut; weighted and temporal only */
     ae_scratch holes;             /* ae_holes per node of the frontier at work; exclusion only */
     ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
     ae_staging staging;           /* of topologies with fetch_many */
-    ae_reads reads;               /* of the same, for what is no hop: HGT and induced subgraphs */
+    ae_reads reads;               /* of topologies with fetch_many: HGT and induced subgraphs */
     struct ae_hgt *hgt;           /* NULL before the first HGT sample */
     aether_task *task;            /* of the last call; NULL: none */
     uint64_t num_trees;
@@ -102,7 +102,7 @@ typedef struct ae_sample_plan {
     bool replace, disjoint, induced, latest, layered;
 } ae_sample_plan;
 
-/* Whether the caller wants the sample to end. */
+/* Return AETHER_E_CANCELLED if the caller wants the sample to end. */
 static inline int ae_sample_check(const aether_sampler *s, aether_error *err) {
     return ae_task_check(s->task, "sampling", err);
 }
@@ -114,12 +114,12 @@ static inline uint64_t *ae_relation_first(const ae_relation *r) {
     return r->first.data;
 }
 
-/* Pieces held at a time, by all samples that share `staging`. */
+/* Return how many pieces all samples that share `staging` may hold at a time. */
 static inline uint64_t ae_pieces_most(const ae_staging *staging) {
     return (staging->window_bytes ? staging->window_bytes : AE_WINDOW_DEFAULT) / 12;
 }
 
-/* Those that a relation reads; returns how many. */
+/* Collect the piece caches that the relation uses into out[]; return their number. */
 static inline uint32_t ae_relation_pieces(ae_relation *r, ae_pieces *out[AE_RELATION_PIECES]) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < AE_RELATION_PIECES; i++)
@@ -128,46 +128,47 @@ static inline uint32_t ae_relation_pieces(ae_relation *r, ae_pieces *out[AE_RELA
     return n;
 }
 
-/* Node and tree of a key; the tree is AE_RNG_NO_SEED unless disjoint. */
+/* Return the node of a key. */
 static inline uint64_t ae_key_node(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key & ((UINT64_C(1) << s->node_bits) - 1) : key;
 }
+/* Return the tree of a key: AE_RNG_NO_SEED unless the sample is disjoint. */
 static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key >> s->node_bits : AE_RNG_NO_SEED;
 }
 
-/* Check the options and start a sample with them: the seeds, and what is left out. */
+/* Check the options, and start a sample that holds the seeds and excludes options->exclude. */
 int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
                     ae_sample_plan *plan, aether_error *err);
 
-/* After a hop over all relations: what was found is expanded next. */
+/* End a hop, after all relations: count its new nodes in hop_nodes and make them the frontier. */
 void ae_sample_advance(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t *hop_nodes);
 
-/* After the last hop. */
+/* End the sample, after the last hop: collect induced edges if asked for, and write the totals. */
 int ae_sample_finish(aether_sampler *s, const ae_sample_plan *plan, uint64_t *num_nodes, uint64_t *num_edges,
                      aether_error *err);
 
-/* A new sample that holds the seeds, not disjoint. */
+/* Start a sample that holds the seeds and is not disjoint; for HGT, which has no ae_sample_plan. */
 int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err);
 
-/* An empty one. */
+/* Drop the current sample. Arrays keep their capacity. */
 void ae_sample_clear(aether_sampler *s);
 
-/* Grow keys, map, or both, to `bound` nodes. */
+/* Grow keys, map, or both, to room for `bound` nodes of a type. */
 int ae_nodes_reserve_keys(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
 
-/* Read what a relation's pieces want. */
+/* Read the pieces that were asked for by the relation's draws. */
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err);
 
-/* Forget the sample and give its memory back. */
+/* Drop the sample and free its arrays; the id maps stay. */
 void ae_sampler_release(aether_sampler *s);
 
-/* Expand the frontier of relation `r`. Appends edges, and nodes at the far end. */
+/* Expand the frontier over relation `r`. Appends edges, and nodes at the far end. */
 int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t r, aether_error *err);
 
-/* Replace the edges by all edges among the sampled nodes; one thread. */
+/* Replace the edges by all edges among the sampled nodes, on one thread. */
 int ae_sample_induced(aether_sampler *s, aether_error *err);
 
 #endif

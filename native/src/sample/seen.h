@@ -1,5 +1,5 @@
 /*
- * sample/seen.h - which positions were drawn already: a small set of numbers.
+ * sample/seen.h - a small set of numbers: the positions that were drawn already.
  *
  *   slots [ 0 | x + 1 | 0 | y + 1 ]     open addressing, 0 is empty, half full at most
  *
@@ -18,7 +18,7 @@ typedef struct ae_seen {
     uint64_t *slots, mask;
 } ae_seen;
 
-/* An empty set for `count` numbers. */
+/* Start an empty set for `count` numbers. */
 static inline int ae_seen_start(ae_seen *s, uint64_t count, ae_scratch *scratch, aether_error *err) {
     uint64_t slots = 1;
     while (slots < 2 * count)
@@ -31,7 +31,7 @@ static inline int ae_seen_start(ae_seen *s, uint64_t count, ae_scratch *scratch,
     return AETHER_OK;
 }
 
-/* Whether x was there already. */
+/* Add x; return whether the set had it already. */
 static inline bool ae_seen_add(ae_seen *s, uint64_t x) {
     uint64_t i = ae_rng_mix(x) & s->mask;
     while (s->slots[i] && s->slots[i] != x + 1)

@@ -6,15 +6,17 @@
  *                         |            |                         |
  *   sums    [ ... |      s0     |     s1      |     s2    | ... ]
  *
- *   s1 = weight and number of the entries above 0 up to there, from the list's start
+ *   s1 = total weight, and number of weights above 0, of the list from its start to the end
+ *        of block 1
  *
  * The sums of a list begin at slot start / 64 of the table: a list of n entries has
  * n / 64 blocks, so no two lists meet, and no index is needed. A draw of x searches
  * the sums for the block in which the running sum passes x, and adds up from there:
  * the same additions in the same order as over the whole list.
  *
- * Caveats: 16 bytes per 64 edges. Read with care all the same: a file may have
- * changed since. Nothing is kept for lists below AE_SUMS_LONG; sums may be infinite.
+ * Caveats: 16 bytes per 64 edges. Lists shorter than AE_SUMS_LONG have no sums. A sum may be
+ * infinite. Weights in a file may have changed since the sums were made: look-ups stay within the
+ * list whatever the weights are.
  */
 #ifndef AE_SAMPLE_SUMS_H
 #define AE_SAMPLE_SUMS_H
@@ -35,17 +37,17 @@ struct aether_weight_sums {
     ae_sum *table;
 };
 
-/* The sums of a list of at least AE_SUMS_LONG entries. */
+/* Return the sums of a list of at least AE_SUMS_LONG entries. */
 static inline const ae_sum *ae_sums_of(const aether_weight_sums *s, ae_list list) {
     return s->table + list.start / AE_SUMS_BLOCK;
 }
 
-/* The sum of the first n entries of a long list. */
+/* Compute the sum of the first n entries of a long list. */
 int ae_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n, ae_sum *out,
                    aether_error *err);
 
-/* The first entry of a long list up to which the weights add up to more than x, or
- * list.degree if there is none. */
+/* Find the first entry of a long list at which the running sum of weights passes x, or list.degree
+ * if none does. */
 int ae_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x, uint64_t *entry,
                  aether_error *err);
 

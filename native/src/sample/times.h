@@ -22,7 +22,7 @@ typedef struct ae_times {
     const void *values; /* NULL: every edge is visible */
     bool is_double;
     bool of_nodes;           /* by id of the list entry, not by edge id */
-    ae_pieces *pieces, *ids; /* of the times, of the list entries; NULL: they are not read in pieces */
+    ae_pieces *pieces, *ids; /* caches of times and list entries; NULL: not read in pieces */
 } ae_times;
 
 static inline int64_t ae_time_of_double(double time) {
@@ -32,13 +32,13 @@ static inline int64_t ae_time_of_double(double time) {
     return bits < 0 ? (int64_t)((uint64_t)bits ^ INT64_MAX) : bits;
 }
 
-/* Times of a known dtype, of edges or nodes, or none. */
+/* Return whether a relation's times are of a known dtype and of edges or nodes, or absent. */
 static inline bool ae_times_known(const aether_relation *r) {
     return !r->times || ((r->time_dtype == AETHER_I64 || r->time_dtype == AETHER_F64) &&
                          (r->times_of == AETHER_TIMES_OF_EDGES || r->times_of == AETHER_TIMES_OF_NODES));
 }
 
-/* The part of `list` with since <= time <= until; or AE_WANTED. */
+/* Cut `list` to its part with since <= time <= until. May be AE_WANTED. */
 int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t since, int64_t until,
                       ae_list *list, aether_error *err);
 

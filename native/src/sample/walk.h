@@ -36,8 +36,8 @@ static inline uint64_t ae_walk_draw(uint64_t step, uint64_t i) {
     return i == 0 ? step : ae_rng_draw(step, i);
 }
 
-/* A share of 1 in units of 2^-53; a positive one is at least one unit. A coin, the
- * top 53 bits of a draw, is below it with that chance. */
+/* Return a share (0 to 1) in units of 2^-53; a positive share is at least one unit. A coin, the
+ * top 53 bits of a draw, is below it with the chance `share`. */
 static inline uint64_t ae_walk_share(double share) {
     return (uint64_t)ceil(share * 0x1p53);
 }
@@ -46,7 +46,7 @@ static inline uint64_t ae_walk_coin(uint64_t x) {
     return x >> 11;
 }
 
-/* The shares of the three cases; `near` and `far` are equal if q is 1. */
+/* Chances to accept a proposal in node2vec's three cases; `near` and `far` are equal if q is 1. */
 typedef struct ae_walk_rule {
     bool first_order;
     uint64_t back, near, far;
