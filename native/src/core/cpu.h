@@ -13,9 +13,10 @@
 
 #include "aether.h"
 
+/* Return how many processors this process may use. */
 uint32_t ae_core_cpu_count(void);
 
-/* The same with another root for /proc and /sys, and another affinity count; for tests. */
+/* Return the count with another root for /proc and /sys, and another affinity count; for tests. */
 uint32_t ae_core_cpu_count_at(const char *root, uint32_t affinity);
 
 #endif

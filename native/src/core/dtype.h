@@ -3,8 +3,8 @@
  *
  *   AETHER_U8 .. AETHER_F64   1 .. 12, dense, so tables index by dtype
  *
- * Caveats: a dtype read from a file may be anything; both functions accept any
- * value (size 0, name "unknown").
+ * Caveats: a dtype read from a file may be anything; ae_dtype_name and aether_dtype_size
+ * accept any value (name "unknown", size 0).
  */
 #ifndef AE_CORE_DTYPE_H
 #define AE_CORE_DTYPE_H
@@ -13,6 +13,7 @@
 
 #define AE_DTYPE_COUNT 13 /* one past the largest */
 
-const char *ae_dtype_name(uint32_t dtype); /* "uint8", "bfloat16", ... as in numpy */
+/* Return the name that numpy gives the type: "uint8", "bfloat16", ... */
+const char *ae_dtype_name(uint32_t dtype);
 
 #endif

@@ -17,14 +17,15 @@
 #define AE_PRINTF(fmt, args)
 #endif
 
+/* Fill `err` with a code and a formatted message; return the code. */
 int ae_error_set(aether_error *err, int code, const char *fmt, ...) AE_PRINTF(3, 4);
 
-/* The offending `value` stands at `position` (index or byte offset). */
+/* Fill `err`, also with the offending `value` and its `position` (index or byte offset). */
 int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, const char *fmt, ...)
     AE_PRINTF(5, 6);
 
-/* An OS call failed: the text of `os_errno` is appended. ENOENT becomes
- * AETHER_E_NOT_FOUND, ENOMEM AETHER_E_NO_MEMORY, all others AETHER_E_IO. */
+/* Fill `err` after a failed OS call: the text of `os_errno` is appended. ENOENT becomes
+ * AETHER_E_NOT_FOUND, ENOMEM AETHER_E_NO_MEMORY, any other AETHER_E_IO. */
 int ae_error_os(aether_error *err, int os_errno, const char *fmt, ...) AE_PRINTF(3, 4);
 
 void ae_error_clear(aether_error *err);

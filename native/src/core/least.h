@@ -24,6 +24,7 @@ static inline uint64_t ae_max_u64(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
+/* Lower `least` to `value`, unless it is as low already. */
 static inline void ae_lower(atomic_ullong *least, uint64_t value) {
     unsigned long long seen = atomic_load_explicit(least, memory_order_relaxed);
     while (value < seen && !atomic_compare_exchange_weak(least, &seen, value))

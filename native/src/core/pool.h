@@ -20,10 +20,12 @@
 /* `worker` is in [0, num_threads): an index for per-thread scratch. */
 typedef void (*ae_pool_fn)(void *ctx, uint64_t chunk, uint32_t worker);
 
-/* num_threads 0: the default. Returns the number of threads that took part. */
+/* Run fn for every chunk on num_threads threads (0: the default), and wait for all of them. Return
+ * the number of threads that took part. */
 uint32_t ae_pool_run(ae_pool_fn fn, void *ctx, uint64_t num_chunks, uint32_t num_threads);
 
-uint32_t ae_pool_threads(uint32_t requested); /* 0 -> default; capped at AE_POOL_MAX */
+/* Return the threads of a run that requests so many: 0 is the default, AE_POOL_MAX the most. */
+uint32_t ae_pool_threads(uint32_t requested);
 
 #define AE_POOL_MAX 256
 

@@ -26,13 +26,13 @@ static inline uint64_t ae_rng_mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-/* `relation` is the number of the edge type: 0 in a homogeneous graph. */
+/* Return the base of a hop. `relation` is the number of the edge type: 0 in a homogeneous graph. */
 static inline uint64_t ae_rng_base(uint64_t key, uint32_t hop, uint32_t relation) {
     uint64_t base = ae_rng_mix(ae_rng_mix(key) + ((uint64_t)hop + 1) * AE_RNG_GAMMA);
     return relation ? ae_rng_mix(base + relation * AE_RNG_GAMMA) : base;
 }
 
-/* `seed` is AE_RNG_NO_SEED unless the trees of the seeds are disjoint. */
+/* Return the stream of a node. `seed` is AE_RNG_NO_SEED unless the trees of the seeds are disjoint. */
 static inline uint64_t ae_rng_stream(uint64_t base, uint64_t node, uint64_t seed) {
     uint64_t s = ae_rng_mix(base + node * AE_RNG_GAMMA);
     return seed == AE_RNG_NO_SEED ? s : ae_rng_mix(s + (seed + 1) * AE_RNG_GAMMA);
@@ -42,7 +42,7 @@ static inline uint64_t ae_rng_draw(uint64_t stream, uint64_t i) {
     return ae_rng_mix(stream + (i + 1) * AE_RNG_GAMMA);
 }
 
-/* Uniform in [0, n): the high half of x * n (Lemire, "Fast random integer
+/* Map a uniform x to [0, n): the high half of x * n (Lemire, "Fast random integer
  * generation in an interval", 2019), bias below n / 2^64. */
 static inline uint64_t ae_rng_bounded(uint64_t x, uint64_t n) {
     return (uint64_t)(((unsigned __int128)x * n) >> 64);

@@ -58,20 +58,20 @@ static inline bool ae_core_ask(atomic_int *known, bool (*probe)(void)) {
     return answer == 2;
 }
 
-/* Conversions between float16 and float32. */
+/* Return whether the processor converts between float16 and float32. */
 static inline bool ae_core_has_f16c(void) {
     static atomic_int known;
     return ae_core_ask(&known, ae_core_probe_f16c);
 }
 
-/* Counting the ones of a word. */
+/* Return whether the processor counts the ones of a word. */
 static inline bool ae_core_has_popcnt(void) {
     static atomic_int known;
     return ae_core_ask(&known, ae_core_probe_popcnt);
 }
 
-/* popcnt, bmi and bmi2, and a pdep that is one step: AMD's first ones with it take
- * hundreds. */
+/* Return whether the processor has popcnt, bmi, bmi2 and a fast pdep: AMD's first processors with
+ * pdep take hundreds of steps for one. */
 static inline bool ae_core_has_deposit(void) {
     static atomic_int known;
     return ae_core_ask(&known, ae_core_probe_deposit);

@@ -1,15 +1,15 @@
 /*
  * core/thread.h - starting a thread of the library.
  *
- * It is detached, and blocks all signals but those of faults: a signal meant for
- * the process goes to the application's threads.
+ * The thread is detached, and blocks all signals except those of faults: a signal meant
+ * for the process goes to the application's threads.
  */
 #ifndef AE_CORE_THREAD_H
 #define AE_CORE_THREAD_H
 
 #include <stdbool.h>
 
-/* false: the system grants none. */
+/* Start a thread; return false if the system grants none. */
 bool ae_thread_start(void *(*run)(void *), void *arg);
 
 #endif

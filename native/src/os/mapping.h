@@ -32,14 +32,15 @@ typedef struct ae_mapping {
 /* Open a regular file, without blocking on a pipe. Only fd, size and modified
  * are set: the file can be read before it is mapped. */
 int ae_mapping_open(const char *path, ae_mapping *m, aether_error *err);
+/* Map an opened file and guard the mapping. */
 int ae_mapping_map(ae_mapping *m, const char *path, aether_error *err);
 void ae_mapping_close(ae_mapping *m); /* unmaps, also after a failure or twice */
 
-/* AETHER_E_FILE_CHANGED if a page was lost, the file is shorter than mapped, or
+/* Return AETHER_E_FILE_CHANGED if a page was lost, the file is shorter than mapped, or
  * it should be constant and was modified. */
 int ae_mapping_check(const ae_mapping *m, const char *path, aether_error *err);
 
-/* Exactly `size` bytes at `offset`; AETHER_E_FILE_CHANGED if the file ends first. */
+/* Read exactly `size` bytes at `offset`; AETHER_E_FILE_CHANGED if the file ends first. */
 int ae_mapping_read(const ae_mapping *m, const char *path, void *out, uint64_t size, uint64_t offset,
                     aether_error *err);
 

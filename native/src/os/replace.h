@@ -2,7 +2,7 @@
  * os/replace.h - write a new file and put it in place of an old one, atomically.
  *
  *   begin    create   dir/.name.<16 hex digits>.aether-tmp   (exclusively), lock it,
- *            remove those that dead writers of dir/name left
+ *            remove temporaries that dead writers of dir/name left
  *   write    pwrite there, in any order
  *   commit   fsync file -> rename over dir/name -> fsync dir
  *   abort    remove the temporary
@@ -12,7 +12,7 @@
  * A temporary may hold a whole file already; readers refuse it by its name
  * (ae_replace_is_temporary), so that the rename alone makes it one.
  *
- *   - A symbolic link is followed: what it points to is replaced.
+ *   - A symbolic link is followed: its target is replaced.
  *   - An old file that may not be written to is refused, although a rename could
  *     replace it; so is anything but a regular file.
  *   - The new file takes the permissions of the old one, else 0666 & ~umask.
@@ -34,11 +34,11 @@
 
 #define AE_REPLACE_SUFFIX ".aether-tmp"
 
-/* Whether a path has the name of a temporary. */
+/* Return whether a path has the name of a temporary. */
 bool ae_replace_is_temporary(const char *path);
 
-/* For tests: what begin, write and commit call instead of the system. Members
- * left NULL, or a NULL table, mean the system's own. Not for concurrent use. */
+/* System calls that begin, write and commit make, for tests. Members left NULL, or a NULL
+ * table, mean the system's own. Not for concurrent use. */
 typedef struct ae_os_write_hooks {
     int (*open)(int dir, const char *name, int flags, mode_t mode);
     ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);

@@ -4,7 +4,7 @@
  *   data [ used ........ | room ]   bytes = size of the mapping
  *
  * Backed by aether_buffer_alloc (huge pages: such arrays are walked at random).
- * Growth doubles, so whoever repeats itself soon stops allocating.
+ * Growth doubles, so a caller that repeats itself soon stops allocating.
  *
  * Caveats: growing may move the data; take pointers after the last reserve.
  * Nothing shrinks before ae_scratch_free.
@@ -19,7 +19,7 @@ typedef struct ae_scratch {
     uint64_t bytes;
 } ae_scratch;
 
-/* At least `bytes`; the first `keep` bytes survive. New memory is zero only
+/* Grow to at least `bytes`; the first `keep` bytes survive. New memory is zero only
  * if the mapping is new and keep is 0. */
 int ae_scratch_reserve(ae_scratch *s, uint64_t bytes, uint64_t keep, aether_error *err);
 void ae_scratch_free(ae_scratch *s);

@@ -54,13 +54,13 @@ void ae_sigbus_install(void);
  * `fd` stays open until the removal. NULL if memory is short. */
 ae_sigbus_slot *ae_sigbus_add(const void *start, uint64_t size, int fd);
 
-/* Before the unmapping, so that the range can never be somebody else's. */
+/* End the guard. Call before the unmapping, so that the range can never be somebody else's. */
 void ae_sigbus_remove(ae_sigbus_slot *slot);
 
-/* Bytes from the region's start to the first page that was lost, or -1. */
+/* Return the bytes from the region's start to the first page that was lost, or -1. */
 int64_t ae_sigbus_damage(const ae_sigbus_slot *slot);
 
-/* The registered file behind an address: its fd, or -1; `start` of its region. */
+/* Return the fd of the registered file behind an address, or -1; *start and *size are its region. */
 int ae_sigbus_find(const void *address, const void **start, uint64_t *size);
 
 #endif

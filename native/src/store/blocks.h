@@ -7,18 +7,19 @@
  *               \________ byte range of a block _______/
  *   blocks   [head | base | widths | classes | anchors | values] ...
  *
- * A value has 1, 2 or 4 possible widths in its block, and `classes` says which of them
- * it has; values follow each other bit by bit. Where one begins is known from counting
- * the classes before it, so that any value is read without decoding those before (as in
+ * A block has 1, 2 or 4 widths of values, and `classes` says which of them each value
+ * has; values follow each other bit by bit. Counting the classes before a value tells
+ * where the value begins, so any value is read without decoding the values before it (as in
  * Brisaboa, Ladra and Navarro, "DACs: bringing direct access to variable-length codes",
- * 2013, which stores the parts of long values by level instead). A value is the id above
- * the block's smallest, or its distance from a middle one, or from the id before it. The
- * last is for lists in order of id: every 32nd id is an anchor there, from which the
- * values are added up, and it is taken only where it saves an eighth.
+ * 2013, which stores the parts of long values by level instead). A value is the id minus
+ * the block's smallest id, or its distance from a middle id, or from the id before it.
+ * Distances from the id before are for lists in order of id: every 32nd id is an anchor,
+ * from which the values are added up. A block uses them only where they save an eighth.
  * FORMAT.md has it byte by byte; ids come back exactly, in their order.
  *
- * Caveats: bytes may be damaged in any way: ae_block_open says so, and what it accepts
- * is never read outside. Ids of a damaged block may be any number; callers check them.
+ * Caveats: bytes may be damaged in any way. ae_block_open refuses a block whose values would lie
+ * outside it, so nothing outside is read. Ids of an accepted block may still be any number; callers
+ * check them.
  */
 #ifndef AE_STORE_BLOCKS_H
 #define AE_STORE_BLOCKS_H
@@ -45,17 +46,17 @@
 
 #define AE_BLOCK_HEAD 48u /* bytes that are read before a value, mostly */
 
-/* Bytes that a block takes at most. */
+/* Most bytes that a block takes. */
 #define AE_BLOCK_MAX(id_bytes) (2u + (id_bytes) + AE_BLOCK * (id_bytes))
 
 typedef struct ae_block_group {
-    uint64_t start;                 /* of its first block in the section, in bytes */
+    uint64_t start;                 /* byte of the group's first block in the section */
     uint16_t after[AE_BLOCK_GROUP]; /* where each block begins after that; missing blocks are empty */
 } ae_block_group;
 
 typedef struct ae_block {
     const uint8_t *values;
-    uint64_t room; /* bytes from `values` on that may be read, at least those of the values */
+    uint64_t room; /* bytes from `values` on that may be read; the values take no more */
     uint64_t base;
     uint64_t classes[2][2]; /* bit 0, bit 1 of each position's class */
     const uint8_t *anchors; /* of anchor_bytes each, zigzag of id - base */
@@ -71,12 +72,13 @@ AE_BLOCK_INLINE uint64_t ae_block_number(uint64_t positions) { /* blocks for so 
     return positions / AE_BLOCK + (positions % AE_BLOCK != 0);
 }
 
-/* Groups of the index: one for each 16 blocks, and one behind them that has only a start. */
+/* Return the groups of the index: one for each 16 blocks, and one behind them that has only a
+ * start. */
 AE_BLOCK_INLINE uint64_t ae_block_groups(uint64_t positions) {
     return (ae_block_number(positions) + AE_BLOCK_GROUP - 1) / AE_BLOCK_GROUP + 1;
 }
 
-/* Where block `block` lies: bytes [*begin, *end) of the section; not checked. */
+/* Return where block `block` lies: bytes [*begin, *end) of the section; not checked. */
 AE_BLOCK_INLINE void ae_block_range(const ae_block_group *index, uint64_t block, uint64_t *begin,
                                     uint64_t *end) {
     const ae_block_group *g = &index[block / AE_BLOCK_GROUP];
@@ -85,7 +87,7 @@ AE_BLOCK_INLINE void ae_block_range(const ae_block_group *index, uint64_t block,
     *end = k + 1 < AE_BLOCK_GROUP ? g->start + g->after[k + 1] : g[1].start;
 }
 
-/* The bytes of the blocks that hold n (at least 1) positions from `first` on. */
+/* Return the bytes of the blocks that hold n (at least 1) positions from `first` on. */
 AE_BLOCK_INLINE void ae_block_span(const ae_block_group *index, uint64_t first, uint64_t n, uint64_t *begin,
                                    uint64_t *end) {
     uint64_t other;
@@ -93,24 +95,24 @@ AE_BLOCK_INLINE void ae_block_span(const ae_block_group *index, uint64_t first, 
     ae_block_range(index, (first + n - 1) / AE_BLOCK, &other, end);
 }
 
-/* All ids of an opened block. */
+/* Decode all ids of an opened block. */
 void ae_block_decode(ae_block *b, uint64_t *ids);
 
-/* Encode `count` ids to `out`, which has AE_BLOCK_MAX bytes; returns how many it took. */
+/* Encode `count` ids to `out`, which has AE_BLOCK_MAX bytes; return how many bytes they took. */
 uint64_t ae_block_encode(const void *ids, uint32_t id_bytes, uint32_t count, uint8_t *out);
 
 AE_BLOCK_INLINE uint64_t ae_block_unzigzag(uint64_t value) {
     return value >> 1 ^ -(value & 1);
 }
 
-/* Up to 8 bytes, of `room` that may be read. */
+/* Load up to 8 bytes, of `room` that may be read. */
 static inline uint64_t ae_block_load(const uint8_t *at, uint64_t room) {
     uint64_t word = 0;
     memcpy(&word, at, room < sizeof word ? room : sizeof word);
     return word;
 }
 
-/* `width` bits from bit `position` of the values on. */
+/* Return `width` bits from bit `position` of the values on. */
 AE_BLOCK_INLINE uint64_t ae_block_bits(const ae_block *b, uint64_t position, uint32_t width) {
     uint64_t byte = position / 8, shift = position % 8, word;
     if (__builtin_expect(b->simple, 1)) {
@@ -123,14 +125,14 @@ AE_BLOCK_INLINE uint64_t ae_block_bits(const ae_block *b, uint64_t position, uin
     return width < 64 ? word & (((uint64_t)1 << width) - 1) : word;
 }
 
-/* Ones among the first `n` bits of two words. */
+/* Count the ones among the first `n` bits of two words. */
 AE_BLOCK_INLINE uint32_t ae_block_ones(uint64_t low, uint64_t high, uint32_t n) {
     uint64_t mask = ((uint64_t)1 << n % 64) - 1;
     uint64_t first = n < 64 ? low & mask : low, second = n < 64 ? 0 : n < 128 ? high & mask : high;
     return (uint32_t)__builtin_popcountll(first) + (uint32_t)__builtin_popcountll(second);
 }
 
-/* Bits that the values before position `j` take. */
+/* Return the bits that the values before position `j` take. */
 AE_BLOCK_INLINE uint64_t ae_block_before(const ae_block *b, uint32_t j) {
     const uint64_t(*c)[2] = b->classes;
     if (b->class_bits == 0)
@@ -144,13 +146,14 @@ AE_BLOCK_INLINE uint64_t ae_block_before(const ae_block *b, uint32_t j) {
            (uint64_t)(upper - last) * b->width[2] + (uint64_t)last * b->width[3];
 }
 
+/* Return the width of value `j` in bits. */
 AE_BLOCK_INLINE uint32_t ae_block_width(const ae_block *b, uint32_t j) {
     if (b->class_bits == 0)
         return b->width[0];
     return b->width[(b->classes[0][j / 64] >> j % 64 & 1) | (b->classes[1][j / 64] >> j % 64 & 1) << 1];
 }
 
-/* Begin at the anchor of position `j`. */
+/* Go to the anchor of position `j`. */
 AE_BLOCK_INLINE void ae_block_begin(ae_block *b, uint32_t j) {
     uint32_t step = j / AE_BLOCK_STEP;
     uint64_t anchor = 0;
@@ -162,7 +165,7 @@ AE_BLOCK_INLINE void ae_block_begin(ae_block *b, uint32_t j) {
     b->position = ae_block_before(b, b->at) + ae_block_width(b, b->at);
 }
 
-/* Id j of a block of differences: fast if it is little behind the one read before. */
+/* Return id j of a block of differences: fast if j is little behind the id read before. */
 AE_BLOCK_INLINE uint64_t ae_block_add_up(ae_block *b, uint32_t j) {
     if (j < b->at || j / AE_BLOCK_STEP != b->at / AE_BLOCK_STEP)
         ae_block_begin(b, j);
@@ -174,7 +177,7 @@ AE_BLOCK_INLINE uint64_t ae_block_add_up(ae_block *b, uint32_t j) {
     return b->id;
 }
 
-/* Id j. */
+/* Return id j of a block of any kind. */
 AE_BLOCK_INLINE uint64_t ae_block_at(ae_block *b, uint32_t j) {
     if (b->kind == AE_BLOCK_DIFFERENCE)
         return ae_block_add_up(b, j);
@@ -182,8 +185,8 @@ AE_BLOCK_INLINE uint64_t ae_block_at(ae_block *b, uint32_t j) {
     return b->base + (b->kind == AE_BLOCK_ABOVE ? value : ae_block_unzigzag(value));
 }
 
-/* Look at a block of `count` positions (128, or fewer at the end): `size` bytes, of
- * which and behind which `room` may be read. false: it is damaged. */
+/* Open a block of `count` positions (128, or fewer at the end) and `size` bytes; `room` bytes from
+ * its begin on may be read. Return false if the block is damaged. */
 AE_BLOCK_INLINE bool ae_block_open(const uint8_t *bytes, uint64_t size, uint64_t room, uint32_t id_bytes,
                                    uint32_t count, ae_block *b) {
     uint32_t head = size ? bytes[0] : 0xFF, class_bits = (head & AE_BLOCK_HEAD_CLASSES) >> 2;

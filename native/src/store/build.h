@@ -26,7 +26,7 @@
 
 #include "aether.h"
 
-/* How aether_build_lists cuts its work; a function of sizes only. */
+/* How aether_build_lists cuts its work into buckets and slices; depends on sizes only. */
 typedef struct ae_build_shape {
     uint32_t shift;     /* bucket = major >> shift */
     uint64_t buckets;   /* at most AE_BUILD_BUCKETS */
@@ -36,6 +36,7 @@ typedef struct ae_build_shape {
 
 #define AE_BUILD_BUCKETS 1024
 
+/* Choose buckets and slices for num_edges rows of record_bytes on so many threads. */
 ae_build_shape ae_build_plan(uint64_t num_edges, uint64_t num_major, uint32_t record_bytes, uint32_t threads);
 
 #endif

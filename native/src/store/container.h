@@ -7,7 +7,7 @@
  *     sections[i] ----------------^ offset, size, kind, owner, dtype, checksum
  *
  * Opening reads header and table into memory of its own, checks them, and maps
- * the file only then: what was checked cannot change afterwards. Contents of
+ * the file only then: a checked header and table cannot change afterwards. Contents of
  * sections are not read; aether_file_verify() does that.
  *
  * Caveats: sections of a kind not known here are kept and listed; readers skip

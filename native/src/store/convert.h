@@ -22,13 +22,13 @@
 
 #include "aether.h"
 
-/* n items from `in` to `out`, neither of which need be aligned. */
+/* Convert n items from `in` to `out`; neither needs to be aligned. */
 typedef void (*ae_convert_fn)(void *out, const void *in, uint64_t n);
 
-/* NULL if the conversion is not in the table. */
+/* Return the function that converts `from` to `to`, or NULL if the table above has none. */
 ae_convert_fn ae_store_convert(uint32_t from, uint32_t to);
 
-/* f16 -> f32 without F16C; for tests. */
+/* Convert f16 to f32 without F16C; for tests. */
 void ae_store_f16_to_f32_portable(void *out, const void *in, uint64_t n);
 
 #endif

@@ -6,11 +6,12 @@
  *            unit -> that page        the pages it lies on    ae_entries_pages
  *   runs          -> ids as they are  ids decoded             ae_entries_take
  *
- * Blocks lie one after the other, whatever page begins between or inside them. A few stay
- * open from span to span: lists next to each other share blocks, and the positions of a
- * list go to and fro between its own.
+ * Blocks lie one after the other, whatever page begins between or inside them. A few blocks stay
+ * open from span to span: neighbouring lists share blocks, and the positions of one list go to and
+ * fro between its blocks.
  *
- * Caveats: what a span needs is in the runs, in order of pages. An open block is a view of its runs.
+ * Caveats: the pages of a span must be in the runs, in order of pages. An open block is a view of
+ * its runs.
  */
 #ifndef AE_STORE_ENTRIES_H
 #define AE_STORE_ENTRIES_H
@@ -36,12 +37,12 @@ typedef struct ae_run {
 } ae_run;
 
 typedef struct ae_open_block {
-    uint64_t number; /* plus 1; 0: none */
+    uint64_t number; /* of the block, plus 1; 0: none */
     ae_block block;
-    uint8_t bytes[AE_BLOCK_MAX(8) + sizeof(uint64_t)]; /* of one that lies in two runs */
+    uint8_t bytes[AE_BLOCK_MAX(8) + sizeof(uint64_t)]; /* copy of a block that lies in two runs */
 } ae_open_block;
 
-/* Zero at first, and whenever the runs are others. */
+/* Blocks that were opened last. All zeros at first, and again whenever the runs change. */
 typedef struct ae_open_blocks {
     ae_open_block of[AE_OPEN_BLOCKS];
 } ae_open_blocks;
@@ -51,9 +52,10 @@ static inline void ae_entries_close(ae_open_blocks *open) {
         open->of[i].number = 0;
 }
 
+/* Return the bytes of the file that hold a block. */
 ae_bytes ae_entries_block_bytes(const ae_paged *p, uint64_t block);
 
-/* What is read for a position: its entry, or the block that it is in. */
+/* Return the bytes of the file to read for a position: its entry, or the block that it is in. */
 static inline ae_bytes ae_entries_bytes(const ae_paged *p, uint64_t position) {
     if (p->blocks)
         return ae_entries_block_bytes(p, position / AE_BLOCK);
@@ -61,12 +63,12 @@ static inline ae_bytes ae_entries_bytes(const ae_paged *p, uint64_t position) {
     return (ae_bytes){begin, begin + (UINT64_C(1) << p->place.shift)};
 }
 
-/* Whether two positions need the same bytes. */
+/* Return whether two positions lie in one block. */
 static inline bool ae_entries_together(const ae_paged *p, uint64_t a, uint64_t b) {
     return p->blocks && a / AE_BLOCK == b / AE_BLOCK;
 }
 
-/* The pages that a unit lies on. */
+/* Return the pages that a unit lies on. */
 static inline ae_pages ae_entries_pages(const ae_paged *p, uint64_t unit) {
     if (!p->blocks)
         return (ae_pages){unit, unit};
@@ -74,16 +76,17 @@ static inline ae_pages ae_entries_pages(const ae_paged *p, uint64_t unit) {
     return (ae_pages){bytes.begin >> AE_PAGE_BITS, (bytes.end - 1) >> AE_PAGE_BITS};
 }
 
-/* Entries of a span into its job; `r` is a run that does not end before its first page.
- * AETHER_E_CORRUPT: an id is too large, or in a damaged block. */
+/* Copy the entries of a span to its job; `r` is a run that does not end before the span's first
+ * page. AETHER_E_CORRUPT: an id is too large, or in a damaged block. */
 int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
                     ae_open_blocks *open, aether_error *err);
+/* Do the work of ae_entries_take for compressed ids. */
 int ae_entries_take_blocks(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
                            ae_open_blocks *open, aether_error *err);
 
-/* The index of `positions` compressed ids, at byte `offset` of a file: where each block begins,
- * and where the last one ends, which is `size`. AETHER_E_CORRUPT: a block is longer than any
- * can be, or empty, so that what is accepted lies in the section. */
+/* Read the index of `positions` compressed ids, at byte `offset` of a file: where each block
+ * begins, and where the last one ends, which is `size`. AETHER_E_CORRUPT: a block is empty or
+ * longer than any block can be. An index that is accepted stays within the section. */
 int ae_entries_read_index(aether_io *io, uint64_t offset, uint64_t positions, uint64_t size,
                           uint32_t id_bytes, ae_offsets **out, aether_error *err);
 

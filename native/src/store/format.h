@@ -26,7 +26,7 @@
 #define AE_FORMAT_VERSION      1u
 #define AE_FORMAT_PAGE         4096u
 #define AE_FORMAT_MAX_SECTIONS (1u << 16)
-#define AE_FORMAT_COMPRESSED   1u /* a feature: lists in blocks */
+#define AE_FORMAT_COMPRESSED   1u /* bit of a feature: lists in blocks */
 
 typedef struct ae_format_header {
     char magic[8];
@@ -62,12 +62,13 @@ static_assert(sizeof(ae_format_entry) == 64, "an entry has 64 bytes");
 
 #define AE_FORMAT_HEADER_HASHED (sizeof(ae_format_header) - sizeof(uint64_t))
 
-/* "csc_indices", ...; "unknown" for kinds of a later writer. */
+/* Return the name of a kind, "csc_indices" say; "unknown" for kinds of a later writer. */
 const char *ae_format_kind_name(uint32_t kind);
+/* Return whether this version knows the kind. */
 bool ae_format_kind_known(uint32_t kind);
-/* Features that a reader of a file with such a section must know. */
+/* Return the features that a reader of a file with a section of this kind must know. */
 uint64_t ae_format_required(uint32_t kind);
-/* May a section of this kind hold this dtype? Unknown kinds: anything. */
+/* Return whether a section of this kind may hold this dtype; unknown kinds may hold any. */
 bool ae_format_dtype_fits(uint32_t kind, uint32_t dtype);
 
 static inline uint64_t ae_format_page_up(uint64_t size) {

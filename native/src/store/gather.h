@@ -27,7 +27,7 @@
 int ae_gather_types(uint32_t dtype, uint32_t id_bytes, uint32_t out_dtype, ae_convert_fn *convert,
                     aether_error *err);
 
-/* Check that n rows of row_bytes fill what they are gathered into. */
+/* Check that n rows of row_bytes take exactly out_size bytes. */
 int ae_gather_room(uint64_t n, uint64_t row_bytes, uint64_t out_size, aether_error *err);
 
 #endif

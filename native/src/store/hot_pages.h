@@ -1,20 +1,20 @@
 /*
- * store/hot_pages.h - pages of a file that stay in memory because they are used most.
+ * store/hot_pages.h - a page cache: the pages of a file that are used most stay in memory.
  *
  *   uses    [ 1 7 0 2 ... ]      how often each page was asked for, up to 255
- *   frame   [ - 3 - - ... ]      where a page is kept
+ *   frame   [ - 3 - - ... ]      number of the frame that holds a page
  *   frames  [ page | page | page | ... ]      room for a part of the file
  *
- * While the pages are learnt nothing is kept. Then a page that comes is kept if it was
- * used as often as the most used ones, as many as there is room for; the histogram of
- * uses tells how often that is. If all pages have room, all are kept at once. Pages never
- * go, so nothing is locked: a frame is filled, then published.
+ * At first uses are counted and no page is kept. Then a page that was read is kept if it was used
+ * often enough to belong to the most used pages that there is room for; the histogram of uses gives
+ * this number. If there is room for all pages, each is kept when it is first read. Pages never
+ * leave, so nothing is locked: a frame is filled, then published.
  *
  * How lists are visited does not change while a graph is trained on, so the pages that
  * were used most will be; recency says little (a page is asked for once in some batches).
  *
- * Caveats: what is learnt is learnt for good. A forked child has the pages of its parent
- * and keeps others by itself.
+ * Caveats: a page that is kept stays, even when it is used less. A forked child has the pages of
+ * its parent and keeps further pages by itself.
  */
 #ifndef AE_STORE_HOT_PAGES_H
 #define AE_STORE_HOT_PAGES_H
@@ -25,26 +25,26 @@
 
 typedef struct ae_hot_pages ae_hot_pages;
 
-/* For the pages [first, first + num_pages) of a file, within `bytes`. *out is NULL if that is
- * too little for any. Memory of frames is taken as they are filled. */
+/* Make a cache for the pages [first, first + num_pages) of a file, within `bytes`. *out is NULL if
+ * `bytes` is too little for any page. The system grants memory of frames as they are filled. */
 int ae_hot_pages_create(uint64_t first, uint64_t num_pages, uint64_t bytes, ae_hot_pages **out,
                         aether_error *err);
-void ae_hot_pages_destroy(ae_hot_pages *h); /* NULL is fine */
-uint64_t ae_hot_pages_memory(const ae_hot_pages *h);
+void ae_hot_pages_destroy(ae_hot_pages *h);          /* NULL is fine */
+uint64_t ae_hot_pages_memory(const ae_hot_pages *h); /* bytes taken so far; 0 for NULL */
 
-/* Whether there is room for all of them, so that none has to be learnt about. */
+/* Return whether there is room for all pages, so that their uses need not be counted. */
 bool ae_hot_pages_holds_all(const ae_hot_pages *h);
 
-/* The page, if it is kept. */
+/* Return the page, or NULL if it is not kept. */
 const void *ae_hot_pages_find(const ae_hot_pages *h, uint64_t page);
 
 /* Count a use of each of n pages. */
 void ae_hot_pages_count(ae_hot_pages *h, const uint64_t *pages, uint64_t n);
 
-/* Whether a page, were it offered, would be kept. */
+/* Return whether ae_hot_pages_offer would keep a page. */
 bool ae_hot_pages_wants(const ae_hot_pages *h, uint64_t page);
 
-/* A page that was read: kept if it is hot. */
+/* Offer a page that was read: it is copied and kept if it is hot. */
 void ae_hot_pages_offer(ae_hot_pages *h, uint64_t page, const void *data);
 
 #endif

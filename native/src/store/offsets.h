@@ -25,30 +25,30 @@
 
 typedef struct ae_offsets ae_offsets;
 
-/* For `count` values, which will be appended in order; none is above `last`. */
+/* Begin `count` values, which will be appended in order; none is above `last`. */
 int ae_offsets_create(uint64_t count, uint64_t last, ae_offsets **out, aether_error *err);
 
-/* AETHER_E_CORRUPT: a value descends or is above `last`; its position is named.
- * AETHER_E_INVALID: more values than were announced. */
+/* Append n values. AETHER_E_CORRUPT names the position of a value that descends or is above
+ * `last`. AETHER_E_INVALID: more values than were announced. */
 int ae_offsets_append(ae_offsets *o, const uint64_t *values, uint64_t n, aether_error *err);
 int ae_offsets_finish(ae_offsets *o, aether_error *err); /* AETHER_E_INVALID: values are missing */
 void ae_offsets_destroy(ae_offsets *o);                  /* NULL is fine */
 uint64_t ae_offsets_memory(const ae_offsets *o);         /* bytes held */
 uint64_t ae_offsets_count(const ae_offsets *o);
 
-/* Values i and i + 1. */
+/* Return values i and i + 1. */
 void ae_offsets_pair(const ae_offsets *o, uint64_t i, uint64_t *begin, uint64_t *end);
 
-/* The same for n indices, in any order, whose memory is asked for ahead. */
+/* Return values i and i + 1 for n indices in any order, prefetching ahead. */
 void ae_offsets_pairs(const ae_offsets *o, const uint64_t *indices, uint64_t n, uint64_t *begin,
                       uint64_t *end);
 
 /* Decode without instructions that only some processors have; for tests. */
 void ae_offsets_use_portable(ae_offsets *o);
 
-/* The indptr of `count` (at least 1) values at byte `offset` of a file: from 0 to any
- * number below 2^63, else AETHER_E_CORRUPT. Its end is value `count` - 1, for the
- * caller to compare. Takes 4 MiB beside the result. `task` counts bytes. */
+/* Read the indptr of `count` (at least 1) values at byte `offset` of a file. AETHER_E_CORRUPT:
+ * values descend, or the last is not below 2^63. The caller compares the last value with the
+ * number of edges. Takes 4 MiB beside the result. `task` counts bytes. */
 int ae_offsets_read(aether_io *io, uint64_t offset, uint64_t count, aether_task *task, ae_offsets **out,
                     aether_error *err);
 

@@ -6,14 +6,14 @@
  *   file   [ indptr ]  [ indices: page | page | page | ... ]
  *                             \_ io: sorted, merged, several windows in flight _/
  *
- * Everything that asks the ops of a topology works: `fetch` reads what a few hundred
- * positions need and waits, or takes it from a mapping of the file, if there is one,
- * where the positions are near each other. `fetch_many` is the way to read a lot: the positions of a
- * whole hop, of many samples at once, in the order of the file, each page once.
+ * All ops of a topology work. `fetch` reads the pages of a few hundred positions and waits; where
+ * the positions are near each other it uses a mapping of the file, if there is one. `fetch_many`
+ * is the way to read a lot: the positions of a whole hop, of many samples at once, in the order of
+ * the file, each page once.
  *
  *   spans    sorted by page (store/spans.h)
  *   windows  [ reading ][ reading ][ reading ][ taken apart ]    store/windows.h
- *   entries  of what was read (store/entries.h)
+ *   entries  ids taken from the pages that were read (store/entries.h)
  *
  * Compressed ids (store/blocks.h) are read the same way, block by block instead of page by page. The
  * index of blocks is in RAM as well, as offsets.
@@ -37,22 +37,22 @@ typedef struct ae_paged {
     ae_offsets *offsets;
     ae_place place;
     ae_offsets *blocks; /* where each block of compressed ids begins; NULL: ids are plain */
-    uint64_t blocks_at; /* of the first in the file */
-    ae_hot_pages *hot;  /* or NULL */
+    uint64_t blocks_at; /* byte of the first block in the file */
+    ae_hot_pages *hot;  /* page cache, or NULL */
     bool are_numbers;   /* entries are no ids, and may be anything (store/values.h) */
 } ae_paged;
 
-/* Memory of one caller's fetch_many calls, kept from call to call. Zero at first. */
+/* Memory of one caller's fetch_many calls, kept from call to call. All zeros at first. */
 typedef struct aether_staging {
     ae_scratch spans;
     ae_scratch windows;
-    uint64_t window_bytes; /* of data; 0: the default */
-    uint64_t most_spans;   /* of one reading of values */
-    uint64_t reads, bytes; /* asked for by these calls */
-    bool learns;           /* from these calls which pages are used most, and keep those */
+    uint64_t window_bytes; /* data of one window; 0: the default */
+    uint64_t most_spans;   /* most spans that one reading of values sorts */
+    uint64_t reads, bytes; /* totals that these calls asked for */
+    bool learns;           /* the page cache learns from these calls which pages are used most */
 } ae_staging;
 
-/* A topology of this kind, or NULL. */
+/* Return `t` as a paged topology, or NULL if it is of another kind. */
 const ae_paged *ae_paged_of(const aether_topology *t);
 
 void ae_staging_free(ae_staging *s);

@@ -1,5 +1,5 @@
 /*
- * store/reads.h - what many positions or lists hold, brought by one fetch_many.
+ * store/reads.h - reading the ids of many positions or lists by one fetch_many.
  *
  *   positions [ 900 12 90000 ... ]  ->  ids, as 64-bit numbers
  *   lists     [ .... | .. | ........ ]  ->  visit(list 0, ids) visit(list 1, ids) ...
@@ -8,7 +8,7 @@
  * For topologies whose lists are slow to reach (ops->fetch_many): callers that would
  * fetch a few positions at a time collect them instead.
  *
- * Caveats: one caller's at a time. Zero at first.
+ * Caveats: an ae_reads serves one caller at a time, and is all zeros at first.
  */
 #ifndef AE_STORE_READS_H
 #define AE_STORE_READS_H
@@ -26,20 +26,21 @@ typedef struct ae_reads {
 void ae_reads_free(ae_reads *r);
 uint64_t ae_reads_memory(const ae_reads *r);
 
+/* Return whether collecting positions for one fetch_many pays for this topology. */
 static inline bool ae_reads_pay(const aether_topology *t) {
     return t->ops->fetch_many != NULL;
 }
 
-/* The ids at n positions, which may not overlap them. */
+/* Read the ids at n positions; `ids` must not overlap `positions`. */
 int ae_reads_fetch(ae_reads *r, const aether_topology *t, const uint64_t *positions, uint64_t n,
                    uint64_t *ids, aether_task *task, aether_error *err);
 
-/* n ids of list number `list`, from position `at` on; those of a list come in order. The ids
- * are the visitor's to change. */
+/* Visit n ids of list number `list`, from position `at` on; parts of a list come in order. The
+ * visitor may overwrite the ids. */
 typedef int (*ae_reads_visit)(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint64_t n,
                               aether_error *err);
 
-/* All entries of n lists, in order; a list without entries is not visited. */
+/* Visit all entries of n lists, in order; a list without entries is not visited. */
 int ae_reads_lists(ae_reads *r, const aether_topology *t, const ae_list *lists, uint64_t n,
                    ae_reads_visit visit, void *ctx, aether_task *task, aether_error *err);
 

@@ -30,6 +30,7 @@
 
 #include <string.h>
 
+/* Return the id of id_bytes (4|8) at `record`, which need not be aligned. */
 static inline uint64_t ae_record_id(const char *record, uint32_t id_bytes) {
     if (id_bytes == 4) {
         uint32_t id;
@@ -41,7 +42,7 @@ static inline uint64_t ae_record_id(const char *record, uint32_t id_bytes) {
     return id;
 }
 
-/* The field of a record as an unsigned number of the same order. */
+/* Return a field of a record as an unsigned number that sorts in the same order. */
 static inline uint64_t ae_record_key(const char *record, aether_field field) {
     const uint64_t sign = UINT64_C(1) << 63;
     uint64_t bits = ae_record_id(record + field.offset, field.dtype == AETHER_U32 ? 4 : 8);
@@ -54,7 +55,7 @@ static inline uint64_t ae_record_key(const char *record, aether_field field) {
     return bits & sign ? ~bits : bits | sign;
 }
 
-/* AETHER_OK if `field` is an id or a time inside a record of `record_bytes`. */
+/* Check that `field` is an id or a time inside a record of `record_bytes`. */
 int ae_record_check_field(aether_field field, uint32_t record_bytes, aether_error *err);
 
 #endif

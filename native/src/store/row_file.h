@@ -8,18 +8,18 @@
  *   wanted (2,1) (7,0) (7,2) (900,3)     row and place in the block, sorted by row
  *          | near ones together
  *   runs   [2 ... 7]  [900]              aligned reads, several segments of them in flight
- *          | as they come
+ *          | as they complete
  *   out    each place; the cache gets each frame
  *
- * The budget is divided at opening into desks and the cache. A desk is the memory that one
- * gather at a time works with; a thread that finds none free waits for one.
+ * The budget is divided at opening into desks and the cache. A desk is the workspace of one
+ * gather at a time; a thread that finds no free desk waits for one.
  *
  * Caveats
- *   - All memory is taken from the budget at opening, but for what the I/O threads and
- *     rings have of their own, which AE_ROW_IO_BYTES a desk stands for.
- *   - A run of whole rows that belong together in out is read straight into it, if file,
- *     rows and out are aligned as direct reads need; all else is copied once.
- *   - The file is constant while it is open: every gather looks whether it was written to.
+ *   - All memory is taken from the budget at opening, except for memory of the I/O threads and
+ *     rings, for which each desk is charged AE_ROW_IO_BYTES.
+ *   - A run of whole rows that are consecutive in out is read straight into it, if file,
+ *     rows and out are aligned as direct reads need; all other rows are copied once.
+ *   - The file must not change while it is open: every gather checks whether it was written to.
  */
 #ifndef AE_STORE_ROW_FILE_H
 #define AE_STORE_ROW_FILE_H
@@ -34,8 +34,8 @@
 
 #define AE_ROW_DESKS    4u
 #define AE_ROW_SEGMENTS 8u
-#define AE_ROW_READS    64u         /* of a segment at most: eight of them are several times the depth */
-#define AE_ROW_GAP      (8u << 10)  /* reading so many bytes more costs about what a read costs */
+#define AE_ROW_READS    64u         /* most reads of a segment: 8 segments are several times the depth */
+#define AE_ROW_GAP      (8u << 10)  /* reading so many bytes more costs about as much as another read */
 #define AE_ROW_IO_BYTES (64u << 10) /* a ring, or stacks of threads that read */
 #define AE_ROW_PLACE    20          /* bits of a place in a block */
 #define AE_ROW_GROUPED  256u        /* smaller rows share frames of about so many bytes */
@@ -51,7 +51,7 @@ typedef struct ae_row_division {
 } ae_row_division;
 
 typedef struct ae_row_desk {
-    atomic_int owner; /* the process in which a thread has it; 0: free */
+    atomic_int owner; /* process whose thread has the desk; 0: free */
     uint8_t *memory;
 } ae_row_desk;
 
@@ -61,12 +61,12 @@ struct aether_row_file {
     uint64_t offset, num_rows, row_items, row_bytes;
     uint32_t dtype;
     uint32_t group;       /* rows of a frame */
-    uint64_t frame_bytes; /* of all frames but the last, which may be shorter in the file */
+    uint64_t frame_bytes; /* of every frame; the last one may be shorter in the file */
     uint64_t budget;
     ae_row_division plan;
     ae_cache *cache;
     atomic_uint users;    /* the caller, and plans: the last one closes */
-    atomic_uint released; /* counts; futex of those that wait for a desk */
+    atomic_uint released; /* number of desks given back; futex of threads that wait for a desk */
     ae_row_desk desks[AE_ROW_DESKS];
     struct {
         atomic_ullong rows, hits, frames, reads, direct;
@@ -77,45 +77,47 @@ struct aether_row_file {
 typedef struct ae_row_job {
     aether_row_file *file;
     ae_row_desk *desk;
-    uint64_t item_bytes;   /* what a place gets, in the file */
+    uint64_t item_bytes;   /* bytes of one item (a row, or a frame) in the file */
     uint32_t group;        /* items of a frame */
-    uint64_t items;        /* elements of it, for convert */
+    uint64_t items;        /* elements of one item, for convert */
     ae_convert_fn convert; /* NULL: copied */
     uint8_t *out;
     uint64_t out_bytes; /* per place */
     uint64_t *wanted;   /* item << AE_ROW_PLACE | place */
     uint64_t num_wanted;
-    bool keep;                  /* put what comes into the cache */
-    ae_cache_loan *loan;        /* NULL, or: put into its frames instead, */
-    const ae_cache_step *steps; /* those of KEPT places, */
-    uint32_t time;              /* used now */
+    bool keep;                  /* put frames that were read into the cache */
+    ae_cache_loan *loan;        /* of a plan: put frames into the loan instead; else NULL */
+    const ae_cache_step *steps; /* with a loan: only frames of places that are AE_STEP_KEPT */
+    uint32_t time;              /* with a loan: when its frames are used */
     aether_task *task;
 } ae_row_job;
 
-/* A job that gathers n rows to `out`; then from blocks of ids, with a desk that is given back. */
+/* Begin a job that gathers n rows to `out`: check the arguments and take a desk. */
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
                  uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *job,
                  aether_error *err);
-int ae_row_end(ae_row_job *job, int code, aether_error *err); /* the code, unless the file has changed */
+/* End a job: give the desk back, and return `code`, or AETHER_E_FILE_CHANGED if the file changed. */
+int ae_row_end(ae_row_job *job, int code, aether_error *err);
 
-/* Sort and read what a block wants; count n rows. */
+/* Sort and read the rows that a block of n ids misses; count all n. */
 int ae_row_read_block(ae_row_job *job, uint64_t n, aether_error *err);
 
-/* Copy a row that was found to its place. */
+/* Copy a row that was found to its place in out. */
 void ae_row_copy(const ae_row_job *job, uint64_t place, const void *row);
 
+/* Fail with AETHER_E_RANGE for the id at `position`. */
 int ae_row_bad_id(const aether_row_file *f, uint64_t position, uint64_t id, aether_error *err);
 
-/* Sort item << place_bits | place by item; places ascend before, and equal items stay in their order.
- * `other` has room for n. */
+/* Sort numbers item << place_bits | place by item. Their places ascend before, and equal items stay
+ * in that order. `other` is scratch for n. */
 void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, unsigned place_bits, uint64_t num_items);
 
-/* Read what is wanted (sorted) into its places. */
+/* Read the sorted rows in job->wanted into their places. */
 int ae_row_read(ae_row_job *job, aether_error *err);
 
-/* The memory of a desk with segments of `data` bytes, and its list of what is wanted: twice a block's, the
- * second half to sort with. */
+/* Return the bytes of a desk with segments of `data` bytes. */
 uint64_t ae_row_desk_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes);
+/* Return the desk's list of wanted rows: room for two blocks, the second one to sort with. */
 uint64_t *ae_row_desk_wanted(const ae_row_desk *d);
 
 #endif

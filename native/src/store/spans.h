@@ -27,7 +27,7 @@
 #define AE_SPAN_JOBS  4096u
 
 typedef struct ae_span {
-    uint64_t unit; /* the first that it needs */
+    uint64_t unit; /* the first unit that the span needs */
     uint64_t job : 12, count : 12, at : 40;
 } ae_span;
 
@@ -46,10 +46,10 @@ static inline uint64_t ae_place_unit(ae_place place, uint64_t position) {
     return ae_place_byte(place, position) >> place.bits;
 }
 
-/* How many of a job's positions, from the first on, make `most` spans; at least 1 of them. */
+/* Return how many of a job's positions, from the first on, make at most `most` spans; at least 1. */
 uint64_t ae_spans_within(const ae_fetch *job, ae_place place, uint64_t most);
 
-/* All spans of n jobs, sorted by unit, in `out`. */
+/* Write all spans of n jobs, sorted by unit, to `out`. */
 int ae_spans_make(const ae_fetch *jobs, uint32_t n, ae_place place, ae_scratch *out, uint64_t *count,
                   aether_task *task, aether_error *err);
 

@@ -21,9 +21,9 @@ typedef struct ae_list {
     uint64_t degree;
 } ae_list;
 
-/* Positions whose entries are wanted, as they are stored: in lists.id_bytes each. */
+/* One job of fetch_many: positions, and memory for their ids, of lists.id_bytes each. */
 typedef struct ae_fetch {
-    const uint64_t *positions; /* those of a list follow each other */
+    const uint64_t *positions; /* positions of one list follow each other */
     uint64_t count;
     void *ids;
 } ae_fetch;
@@ -31,17 +31,18 @@ typedef struct ae_fetch {
 struct aether_staging;
 
 typedef struct ae_topology_ops {
-    /* Lists of n nodes, each below num_major. */
+    /* Find the lists of n nodes, each below num_major. */
     int (*locate)(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
                   aether_error *err);
-    /* Ask for what `fetch` of the same positions will read. */
+    /* Prefetch the memory that `fetch` of these positions will read. */
     void (*prefetch)(const aether_topology *t, const uint64_t *positions, uint64_t n);
+    /* Copy the ids at n positions, as 64-bit numbers, and check that each is below num_minor. */
     int (*fetch)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                  aether_error *err);
-    /* Edge ids of n positions. */
+    /* Copy the edge ids of n positions. */
     void (*edge_ids)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
-    /* NULL where `fetch` is as good: all that n samples ask for in a hop, the memory
-     * for it being `staging` (store/paged.h). */
+    /* Read the ids of n jobs at once, in the order of the file; `staging` (store/paged.h) is the
+     * memory to read into. NULL where `fetch` is as good. */
     int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n,
                       struct aether_staging *staging, aether_task *task, aether_error *err);
     void (*destroy)(aether_topology *t);
@@ -50,25 +51,28 @@ typedef struct ae_topology_ops {
 struct aether_topology {
     const ae_topology_ops *ops;
     aether_lists lists;
-    aether_blocks blocks; /* of compressed ids, which lists.indices has not */
+    aether_blocks blocks; /* compressed ids; lists.indices is NULL then */
 };
 
-/* The `fetch` of lists whose ids are in memory. */
+/* Implement `fetch` for lists whose ids are in memory. */
 int ae_topology_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                       aether_error *err);
 
-/* The `fetch` of compressed lists whose blocks and index are in memory. */
+/* Implement `fetch` for compressed lists whose blocks and index are in memory. */
 int ae_topology_fetch_blocks(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                              aether_error *err);
 
-/* What storages share: lists by an indptr in memory, edge ids in memory or none; the
- * first of n ids that is too large, as an error; and the checks that creating does. */
+/* Implement `locate` for an indptr in memory. */
 int ae_topology_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
                        aether_error *err);
+/* Implement `edge_ids` for edge ids in memory, or none: positions are edge ids then. */
 void ae_topology_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out);
+/* Fail with AETHER_E_CORRUPT and the first of n ids that is too large; there is one. */
 int ae_topology_bad_id(const aether_topology *t, const uint64_t *positions, const uint64_t *ids, uint64_t n,
                        aether_error *err);
+/* Check the arrays that a topology in memory is made of: widths, counts, ends of indptr. */
 int ae_topology_check(const aether_lists *lists, aether_error *err);
-void ae_topology_free(aether_topology *t); /* the `destroy` of those that own nothing else */
+/* Implement `destroy` for topologies that own nothing but themselves. */
+void ae_topology_free(aether_topology *t);
 
 #endif

@@ -3,11 +3,11 @@
  *
  *   spans     s0 s1 s2 s3 | s4 s5 ...                    sorted by page
  *   pages     3   7 8  9  | 40 ...                       each once
- *   runs     [3] [7 8 9 ] | [40 ...]                     read; near ones with the gap between
+ *   runs     [3] [7 8 9 ] | [40 ...]                     one read each; a short gap is read too
  *   window   [3|7 8 9    ]  requests -> one ae_io_batch
  *
- * A window takes spans until its memory is full. Several are in flight while one that
- * has come is taken apart: the entries of its spans go to their jobs.
+ * A window takes spans until its memory is full. Several windows are in flight while one that
+ * has been read is taken apart: the entries of its spans go to their jobs.
  *
  * Caveats: one thread's queue does the reading, so a call must not be made from
  * inside another one.
@@ -17,14 +17,14 @@
 
 #include "store/paged.h"
 
-/* What lies in a gap of up to so many bytes is read, too: fewer, longer reads. */
+/* Longest gap between two pages, in bytes, that is read with them: fewer, longer reads. */
 #define AE_MERGE_GAP (16u << 10)
 
 #define AE_WINDOWS        4u
-#define AE_WINDOW_DEFAULT (2u << 20) /* bytes of data */
+#define AE_WINDOW_DEFAULT (2u << 20) /* bytes of data of one window */
 #define AE_WINDOW_LEAST   (256u << 10)
 
-/* Entries of all spans, whose jobs are given, into their jobs. */
+/* Read the pages of all spans (sorted by unit), and copy the entries of each span to its job. */
 int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *spans, uint64_t num_spans,
                       ae_staging *staging, aether_task *task, aether_error *err);
 
