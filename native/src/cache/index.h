@@ -7,8 +7,7 @@
  * A number stands for a key that the owner keeps at keys[number * step]; a slot's tag
  * says where its search begins, so that entries move without their keys being read.
  *
- * Caveats: the owner sees to it that a key is added once, and that a third of the
- * slots stays empty. No lock.
+ * Caveats: the owner adds a key once, and leaves a third of the slots empty. No lock.
  */
 #ifndef AE_CACHE_INDEX_H
 #define AE_CACHE_INDEX_H
@@ -52,7 +51,7 @@ static inline void ae_cache_index_add(ae_cache_index *x, uint64_t key, uint32_t 
     x->slots[i] = (uint64_t)tag << 32 | (number + 1);
 }
 
-/* Empty a slot; those that had to go past it move up. */
+/* Empty a slot; entries whose probing went past it move up. */
 static inline void ae_cache_index_remove(ae_cache_index *x, uint64_t hole) {
     uint64_t n = x->num_slots;
     for (uint64_t i = ae_cache_next(x, hole); x->slots[i]; i = ae_cache_next(x, i)) {

@@ -5,8 +5,8 @@
  *
  * With `direct` the descriptor is opened O_DIRECT. The alignment is what statx
  * reports (STATX_DIOALIGN, Linux 6.1), else 512, else 4096; one read at the start of
- * the file tells whether it is true. Where no direct read works, or the alignment
- * is above AE_IO_PAGE, the file is read through the page cache.
+ * the file tells whether the alignment works. Where no direct read works, or the alignment
+ * is above AE_IO_PAGE, the file is read through the system's page cache.
  *
  * Caveats: regular files only.
  */
@@ -27,7 +27,7 @@ struct aether_io {
     char *path; /* as given, for messages */
     int fd;
     bool direct;
-    bool forced; /* the tier was asked for: no other will do */
+    bool forced; /* the tier was asked for: no other takes its place */
     uint32_t tier;
     uint32_t depth;
     uint32_t alignment;
@@ -39,7 +39,7 @@ struct aether_io {
     } stats;
 };
 
-/* Memory for reads that are not copied; free() it. NULL with err. */
+/* Allocate memory that is read into without a copy; free() it. NULL with err. */
 void *ae_io_alloc(uint64_t size, aether_error *err);
 
 #endif

@@ -9,11 +9,11 @@
  *
  * A batch belongs to its submitter and stays where it is until it has been reaped,
  * with its requests and their buffers; `user` is the submitter's. Batches of
- * several files share a queue. After a failure or a cancellation nothing more of a
- * batch is begun, and it is finished when the system has given back all that was.
+ * several files share a queue. After a failure or a cancellation no more reads of the
+ * batch begin, and the batch is finished when the system has given back those under way.
  *
- * In a direct file, what is not aligned (offset, length or buffer) is widened and
- * read into a buffer of its slot, 64 KiB at a time, then copied.
+ * In a direct file, a read that is not aligned (offset, length or buffer) is widened and
+ * goes to a buffer of its slot, 64 KiB at a time, then is copied.
  *
  * Caveats
  *   - The thread that creates a queue is the one that uses and destroys it.
@@ -41,21 +41,24 @@ typedef struct ae_io_batch {
     /* the queue's */
     uint64_t next_request, next_byte; /* where cutting goes on */
     uint64_t in_flight;
-    uint64_t failed; /* the request that `error` is about */
+    uint64_t failed; /* index of the request that `error` is about */
     struct ae_io_batch *next;
 } ae_io_batch;
 
-/* `tier` is AETHER_IO_URING or _PREAD: that of the files it will read. */
+/* Create a queue for files of one tier: AETHER_IO_URING or _PREAD. */
 int ae_io_queue_create(uint32_t tier, ae_io_queue **out, aether_error *err);
-void ae_io_queue_destroy(ae_io_queue *q);         /* waits for what is under way; NULL is fine */
-bool ae_io_queue_inherited(const ae_io_queue *q); /* of the process this one was forked from */
-bool ae_io_queue_broken(const ae_io_queue *q);    /* its ring has failed; make another */
+/* Wait for the reads under way, then free the queue. NULL is fine. */
+void ae_io_queue_destroy(ae_io_queue *q);
+/* Return whether the queue belongs to the process that this one was forked from. */
+bool ae_io_queue_inherited(const ae_io_queue *q);
+/* Return whether the queue's ring has failed; make another queue then. */
+bool ae_io_queue_broken(const ae_io_queue *q);
 
-/* AETHER_E_RANGE: a request past the end of the file; AETHER_E_INVALID: a buffer is
- * NULL, or the queue is inherited. The batch was not taken then. */
+/* Submit a batch and begin the reads that fit. AETHER_E_RANGE: a request past the end of the file;
+ * AETHER_E_INVALID: a buffer is NULL, or the queue is inherited. The batch is not taken then. */
 int ae_io_submit(ae_io_queue *q, ae_io_batch *batch, aether_error *err);
 
-/* A finished batch. If there is none: NULL, or with `wait` the next one that
+/* Return a finished batch. If there is none, return NULL, or with `wait` wait for the next that
  * finishes; NULL also when nothing is under way. */
 ae_io_batch *ae_io_reap(ae_io_queue *q, bool wait);
 

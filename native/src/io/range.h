@@ -18,10 +18,11 @@
 
 typedef struct ae_io_range {
     uint64_t offset; /* a multiple of the alignment */
-    uint64_t size;   /* so is this; it may reach past the end of the file */
-    uint64_t skip;   /* bytes in front of what was asked for */
+    uint64_t size;   /* a multiple of the alignment; may reach past the end of the file */
+    uint64_t skip;   /* bytes before the range that was asked for */
 } ae_io_range;
 
+/* Return the smallest aligned range around [offset, offset + length). */
 static inline ae_io_range ae_io_align(uint64_t offset, uint64_t length, uint64_t alignment) {
     uint64_t start = offset & ~(alignment - 1);
     uint64_t end = length ? (offset + length + alignment - 1) & ~(alignment - 1) : start;
