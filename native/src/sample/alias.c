@@ -20,7 +20,6 @@ static double weight_of(const job *j, uint64_t edge) {
                                   : ((const double *)j->weights)[edge];
 }
 
-/* The weights of a list, by edge id. */
 static int read_weights(const job *j, const aether_topology *t, ae_list list, double *out,
                         aether_error *err) {
     uint64_t positions[AE_LISTS_PIECE], edges[AE_LISTS_PIECE];
@@ -44,8 +43,9 @@ static int read_weights(const job *j, const aether_topology *t, ae_list list, do
     return AETHER_OK;
 }
 
-/* Weights to shares: ONE each if all are equal. Returns the place of the largest,
- * or `degree` if all are zero. Divided by the largest first: no sum overflows. */
+/* Turn weights into shares: ONE each if all are equal. Return the place of the largest weight,
+ * or `degree` if all are zero. Weights are divided by the largest first, so that no sum
+ * overflows. */
 static uint64_t make_shares(const double *weights, uint64_t degree, uint64_t *shares) {
     uint64_t top = 0;
     double sum = 0;
@@ -69,8 +69,8 @@ static uint64_t entry_of(uint64_t threshold, uint64_t other) {
     return other << 32 | threshold;
 }
 
-/* Vose's loop: each small share is filled up from a large one. `stack` grows from
- * the left with small ones and from the right with large ones. */
+/* Vose's loop: each small share is filled up from a large one. `stack` holds places of small
+ * shares from the left, of large shares from the right. */
 static void fill_table(uint64_t *shares, uint64_t degree, uint64_t top, uint32_t *stack, uint64_t *table) {
     uint64_t small = 0, large = degree; /* first free; first used */
     for (uint64_t i = 0; i < degree; i++)
@@ -89,7 +89,7 @@ static void fill_table(uint64_t *shares, uint64_t degree, uint64_t top, uint32_t
     }
     for (; large < degree; large++)
         table[stack[large]] = entry_of(ONE - 1, stack[large]);
-    /* Small ones are left over by rounding only; one of weight zero stays undrawn. */
+    /* Small shares are left over by rounding only; a place of weight zero stays undrawn. */
     while (small > 0) {
         uint32_t s = stack[--small];
         table[s] = shares[s] ? entry_of(ONE - 1, s) : entry_of(0, top);

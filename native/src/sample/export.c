@@ -1,4 +1,4 @@
-/* Widening the last sample into the caller's arrays, int32 or int64. */
+/* Copies the last sample to the caller's arrays, widened to int32 or int64. */
 #include <inttypes.h>
 #include <stdbool.h>
 
@@ -9,7 +9,8 @@
 #define BLOCK  512
 #define INLINE static inline __attribute__((always_inline))
 
-/* Items [at, end) between two looks at the task, of n in all; leaves the function with its code. */
+/* Loop over n items in stretches [at, end), looking at the task before each; return false from
+ * the function if it is cancelled. */
 #define EACH_STRETCH(n)                                                                                      \
     for (uint64_t at = 0, end; at < (n); at = end)                                                           \
         if ((end = ae_min_u64(at + AE_TASK_ITEMS, (n))), ae_task_cancelled(s->task))                         \
@@ -50,9 +51,9 @@ INLINE bool put_rows(const aether_sampler *s, const ae_relation *r, uint32_t byt
     return true;
 }
 
-/* The nodes of slots [from, to), which are local ids 0, 1... Eight at a time and past the
- * end of a list, which the next one overwrites: most lists then cost one pass and no
- * mispredicted branch. */
+/* Write the near end of each edge of slots [from, to), which are local ids 0, 1... Eight at a
+ * time and past the end of a list, which the next list overwrites: most lists then cost one pass
+ * and no mispredicted branch. */
 INLINE bool put_layer(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t to,
                       uint32_t bytes, void *restrict col) {
     const uint64_t *first = ae_relation_first(r) + from;
@@ -126,8 +127,8 @@ static int check_count(const char *what, uint64_t count, uint64_t have, aether_e
                         what, have);
 }
 
-/* Slots may outnumber the graph's nodes: a node is in many disjoint trees, and
- * every repeated seed has its own. */
+/* int32 is checked against both counts: a sample may have more slots than the graph has nodes,
+ * because a node may be in many disjoint trees and every repeated seed has its own slot. */
 int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, uint64_t count,
                                void *node, void *batch, aether_error *err) {
     if (type >= s->num_types)

@@ -22,7 +22,7 @@
 #define CHUNK 512                 /* nodes handed out at a time */
 #define PIECE 256                 /* positions fetched at a time */
 #define LOOK  64                  /* pieces between two looks at the task */
-#define CELLS (UINT64_C(1) << 18) /* of the table, filled at a time where many are read at once */
+#define CELLS (UINT64_C(1) << 18) /* of the table filled at a time, where positions are read together */
 
 typedef struct fan {
     const aether_topology *t;
@@ -35,7 +35,6 @@ typedef struct fan {
     ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
 } fan;
 
-/* Positions of node i into its row; returns how many in *count. */
 static int plan_row(const fan *f, uint64_t i, ae_list list, ae_scratch *set, uint64_t *count,
                     aether_error *err) {
     uint64_t *row = (uint64_t *)f->out + i * f->k;
@@ -108,7 +107,6 @@ static int reserve_together(together *g, uint64_t rows, uint64_t k, aether_error
     return rc ? rc : ae_scratch_reserve(&g->ids, rows * k * sizeof(uint64_t), 0, err);
 }
 
-/* Rows [first, first + n). */
 static int fan_rows(fan *f, uint64_t first, uint64_t n, together *g, aether_error *err) {
     ae_list *lists = g->lists.data;
     uint64_t *counts = g->counts.data, *positions = g->positions.data, *ids = g->ids.data, total = 0;

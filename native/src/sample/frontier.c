@@ -37,7 +37,7 @@ int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t
     return ae_times_restrict(&r->times, r->topology, own[0], own[1], list, err);
 }
 
-/* Of a list in time keep the last entries only, as many as are asked for. */
+/* AETHER_SAMPLE_LATEST: keep only the `fanout` last entries of a list that was cut by time. */
 static void keep_latest(const prepare *p, ae_list *list, ae_holes *holes) {
     uint64_t wanted = (uint64_t)p->fanout, size = list->degree - holes->count;
     if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds || !p->r->times.values)
@@ -67,7 +67,7 @@ static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
     return AETHER_OK;
 }
 
-/* What is read first is asked for beforehand, of all lists of the block. */
+/* The first loop prefetches for all lists of the block, so that their cache misses overlap. */
 static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t i = at; i < at + n; i++) {

@@ -110,8 +110,8 @@ static void return_map(ae_lane *lane, aether_sampler *s, uint32_t t) {
     lane->held[t] = n->num_nodes;
 }
 
-/* The lane's map of a node type takes the place of the member's own, with what the
- * member has found so far and room for as many nodes as `more` edges may find. */
+/* Swap the lane's map of a node type with the member's own, enter the nodes that the member has
+ * found so far, and reserve room for as many new nodes as `more` edges may find. */
 static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more, aether_error *err) {
     ae_nodes *n = &s->nodes[t];
     const ae_idmap own = n->map;
@@ -138,11 +138,11 @@ static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more,
 typedef struct layer {
     aether_group *g;
     uint32_t hop, relation;
-    atomic_bool wanted; /* some member waits for values of a file */
+    atomic_bool wanted; /* a member waits for values of a file */
     ae_failure failure;
 } layer;
 
-/* AE_WANTED: once more, when what the member asks for was read. */
+/* AE_WANTED: read the pieces that the member asks for, then call again. */
 static int plan_hop(layer *l, ae_member *m, ae_scratch *set, aether_error *err) {
     ae_hop *h = &m->hops[l->relation];
     int rc = AETHER_OK;
@@ -177,7 +177,7 @@ static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
         ae_failure_note(&l->failure, rc, &error);
 }
 
-/* What all members want of each of a relation's values. */
+/* Read the pieces of all members together, one vector of values after the other. */
 static int read_wanted(aether_group *g, uint32_t relation, aether_task *task, aether_error *err) {
     int rc = AETHER_OK;
     for (uint32_t k = 0; !rc && k < AE_RELATION_PIECES; k++) {
@@ -225,7 +225,7 @@ static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
         ae_failure_note(&l->failure, rc, &error);
 }
 
-/* Lists in memory need no grouping, but come through the same door. */
+/* Lists in memory have no fetch_many; their jobs are filled chunk by chunk. */
 static int fetch_plainly(const aether_topology *t, const ae_fetch *job, aether_task *task,
                          aether_error *err) {
     uint64_t ids[256];
@@ -351,7 +351,6 @@ static int check_edges(const aether_group *g, uint32_t relation, aether_error *e
     return AETHER_OK;
 }
 
-/* Of a sample that is not taken. */
 static const ae_relation *edges_of(const aether_group *g, uint32_t i, uint32_t relation) {
     return &g->members[i].sampler->relations[relation];
 }
@@ -399,7 +398,7 @@ static uint64_t edges_into(const aether_group *g, const ae_member *m, uint32_t t
     return total;
 }
 
-/* What is left to do for a sample, with a map for every node type. */
+/* Relabel the last hop and finish the sample, with lane 0's map for every node type. */
 static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t *num_edges,
                     aether_error *err) {
     const uint64_t hops = m->plan.num_hops;

@@ -64,7 +64,6 @@ static int start_budgets(aether_sampler *s, aether_error *err) {
     return AETHER_OK;
 }
 
-/* Room for `more` nodes of a type that has num_ids. */
 static int reserve_budget(ae_budget *b, uint64_t more, uint64_t num_ids, aether_task *task,
                           aether_error *err) {
     uint64_t bound = more < num_ids - b->size ? b->size + more : num_ids;
@@ -74,7 +73,8 @@ static int reserve_budget(ae_budget *b, uint64_t more, uint64_t num_ids, aether_
     return rc ? rc : ae_idmap_reserve(&b->map, bound, num_ids, b->nodes.data, b->size, task, err);
 }
 
-/* The node is written before it is known to be new; a known one is overwritten by the next. */
+/* Each node is written behind the known ones before it is known to be new; the next node
+ * overwrites it if it was not. */
 static void add(ae_budget *b, uint64_t node, double share) {
     uint64_t *nodes = b->nodes.data;
     double *scores = b->scores.data;
@@ -100,16 +100,16 @@ static int add_seeds(aether_sampler *s, aether_error *err) {
 
 /* ---- spread ---- */
 
-/* One edge type, and the lists of the nodes that were sampled last. */
+/* The lists that one edge type gives to the nodes of the last hop. */
 typedef struct spread {
     const aether_topology *t;
     const ae_nodes *from;
-    ae_list *lists; /* of them; degrees become what is taken */
+    ae_list *lists; /* lists of these nodes; a degree above max_neighbors becomes max_neighbors */
     uint64_t count; /* lists */
     uint64_t *positions;
     uint64_t total;       /* positions */
-    uint64_t list, taken; /* the list whose shares are given out, and of it so many */
-    ae_budget *budget;    /* of the entries' type */
+    uint64_t list, taken; /* progress of add_chunk: the current list, and how many of its entries are done */
+    ae_budget *budget;    /* budget of the entries' node type */
 } spread;
 
 static uint64_t take(const work *w, uint64_t degree) {
@@ -183,8 +183,8 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
     }
 }
 
-/* A chunk is asked for, fetched, and added up in successive turns, so that the
- * cache misses of one pass while the others are at work (see hop.c). */
+/* A chunk is prefetched, fetched and added up in successive rounds, so that the cache misses of
+ * one round overlap with the work of the others (see hop.c). */
 static int run_chunks(const work *w, spread *p) {
     uint64_t ids[2][CHUNK], chunks = (p->total + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
@@ -204,7 +204,7 @@ static int run_chunks(const work *w, spread *p) {
     return AETHER_OK;
 }
 
-/* Whether nodes of a type are still to be drawn; nobody asks for their scores if not. */
+/* Scores are needed only for types of which nodes are still to be drawn. */
 static bool is_drawn(const work *w, uint32_t type) {
     const int64_t *counts = w->o->num_samples + (uint64_t)type * w->o->num_hops;
     for (uint32_t h = w->hop; h < w->o->num_hops; h++)
@@ -213,7 +213,7 @@ static bool is_drawn(const work *w, uint32_t type) {
     return false;
 }
 
-/* The same with all of them asked for at once, where lists are slow to reach. */
+/* Lists that are slow to reach: the ids of all positions are read at once. */
 static int run_together(const work *w, spread *p) {
     int rc = ae_scratch_reserve(&w->s->neighbors, p->total * sizeof(uint64_t), 0, w->err);
     if (rc)
@@ -252,7 +252,7 @@ static int spread_relation(const work *w, uint32_t relation) {
 
 /* ---- draw ---- */
 
-/* Sampled nodes by the order of their draws. */
+/* Nodes enter the sample in the order of their draws. */
 static int move_drawn(const work *w, ae_nodes *n, ae_budget *b, const ae_reservoir *drawn) {
     int rc = ae_nodes_reserve(w->s, n, n->num_nodes + drawn->count, w->err);
     if (rc)

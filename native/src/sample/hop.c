@@ -24,7 +24,7 @@ typedef struct run {
     ae_hop hop;
     const aether_topology *t;
     uint64_t *positions; /* of this hop */
-    uint64_t *neighbors; /* of this hop, or NULL */
+    uint64_t *neighbors; /* of this hop's edges; NULL with one thread */
     uint32_t *rows;
     const uint64_t *first;
     ae_failure failure; /* of parallel tasks */
@@ -44,7 +44,7 @@ static window chunk_at(const run *r, uint64_t c) {
 
 /* ---- one thread: three stages over chunks ---- */
 
-/* Whole nodes are planned, until every edge before `end` has its position. */
+/* Plan whole nodes until every edge before `end` has its position. */
 static int plan_until(const run *r, uint64_t end, uint64_t *planned) {
     const ae_hop *h = &r->hop;
     uint64_t from = *planned, to = from;
@@ -54,7 +54,7 @@ static int plan_until(const run *r, uint64_t end, uint64_t *planned) {
     return ae_hop_plan(h, from, to, &h->s->sets[0], r->err);
 }
 
-/* `node` is the frontier node that adding trees has come to. */
+/* `node` is where ae_hop_add_trees stopped in the frontier. */
 static int fetch_chunk(const run *r, window w, uint64_t *ids, uint64_t *node) {
     int rc = r->t->ops->fetch(r->t, r->positions + w.at, w.n, ids, r->err);
     if (rc)
@@ -65,8 +65,8 @@ static int fetch_chunk(const run *r, window w, uint64_t *ids, uint64_t *node) {
     return AETHER_OK;
 }
 
-/* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2
- * waits in the other, which chunk c takes over one step later. */
+/* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
+ * which chunk c takes over one step later. */
 static int run_chunks(const run *r) {
     uint64_t ids[2][CHUNK], planned = 0, node = 0;
     uint64_t chunks = (r->hop.num_edges + CHUNK - 1) / CHUNK;

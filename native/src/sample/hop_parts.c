@@ -6,7 +6,6 @@
 
 /* ---- beginning ---- */
 
-/* Fill first[] for the frontier and set num_edges. */
 static int count_edges(ae_hop *h, aether_error *err) {
     int rc = ae_scratch_reserve(&h->r->first, (h->slot + h->count + 1) * sizeof(uint64_t),
                                 (h->slot + 1) * sizeof(uint64_t), err);
@@ -36,7 +35,6 @@ static int reserve_edges(const ae_hop *h, aether_error *err) {
               : ae_scratch_reserve(&r->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), err);
 }
 
-/* Note where the hop's nodes begin in `first`. */
 static int add_layer(ae_relation *r, aether_error *err) {
     const uint64_t n = r->num_layers;
     int rc = ae_scratch_reserve(&r->layers, (n + 1) * sizeof(uint64_t), n * sizeof(uint64_t), err);
@@ -66,7 +64,7 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
     else if (!rc)
         rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
     if (!rc && r->in_turns && out->frontier.lists)
-        return AETHER_OK; /* the rest in turns */
+        return AETHER_OK; /* ae_hop_turn prepares the lists and counts the edges */
     if (!rc)
         rc = count_edges(out, err);
     if (!rc && out->frontier.lists)
@@ -85,7 +83,6 @@ int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err) {
 
 /* ---- planning ---- */
 
-/* The positions of frontier node `i`, `count` of them. */
 static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out, uint64_t room,
                      ae_scratch *set, aether_error *err) {
     const aether_sampler *s = h->s;
@@ -143,7 +140,8 @@ static int try_list(void *ctx, uint64_t i, bool again, aether_error *err) {
     return ae_frontier_node(h->s, h->r, h->plan, h->fanout, h->begin, i, &h->frontier, err);
 }
 
-/* A node that comes late has its own room only: those behind it may be planned. */
+/* A retried node may use only its own room in `positions`: the nodes behind it may be planned
+ * already. */
 static int try_draws(void *ctx, uint64_t i, bool again, aether_error *err) {
     const turn *t = ctx;
     const uint64_t *first = ae_hop_first(t->h);
@@ -176,7 +174,7 @@ int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
 
 /* ---- fetching for many samples ---- */
 
-/* Narrow ids come to where their rows will be: relabelling turns one into the other. */
+/* 32-bit ids are read into `rows`, which relabelling overwrites in place. */
 int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
     const bool narrow = h->r->topology->lists.id_bytes == 4;
     int rc = narrow ? AETHER_OK : ae_scratch_reserve(&h->r->ids, h->num_edges * sizeof(uint64_t), 0, err);
@@ -240,7 +238,8 @@ void ae_hop_prefetch(const ae_hop *h, const uint64_t *keys, uint64_t n) {
         __builtin_prefetch(slots + ae_idmap_home(keys[i], m->capacity) * size, 1);
 }
 
-/* The key is written before it is known to be new; a known one is overwritten by the next. */
+/* Each key is written behind the known ones before it is known to be new; the next key
+ * overwrites it if it was not. This spares a branch that cannot be predicted. */
 #define RELABEL_LOOP(add)                                                                                    \
     do {                                                                                                     \
         for (uint64_t i = 0; i < n; i++) {                                                                   \

@@ -9,13 +9,13 @@
 
 #define BLOCK    256
 #define LOOK     64    /* blocks of a list between two looks at the task */
-#define TOGETHER 65536 /* lists, where many are read at once */
+#define TOGETHER 65536 /* lists that are read at once, where they are slow to reach */
 
 typedef struct walk {
     ae_relation *r;
-    ae_holes holes;      /* of the list at work, those not come to yet */
-    uint64_t tree;       /* of the list at work, where a key has it; 0 unless disjoint */
-    const ae_idmap *map; /* of the far ends */
+    ae_holes holes;      /* excluded positions in the rest of the list at work */
+    uint64_t tree;       /* tree of the list at work, shifted to its bits in a key; 0 unless disjoint */
+    const ae_idmap *map; /* id map of the far ends */
     uint64_t positions[BLOCK];
     uint64_t ids[BLOCK];
     aether_error *err;
@@ -75,7 +75,7 @@ static void enter_list(const aether_sampler *s, walk *w, uint64_t key, ae_list l
     w->holes = ae_holes_in(w->r->excluded, w->r->num_excluded, list);
 }
 
-/* Of a disjoint sample the edges within the tree, and those that it may see. */
+/* A disjoint sample keeps the edges within the tree of the node, at times that the tree may see. */
 static int walk_node(const aether_sampler *s, walk *w, uint64_t key, ae_list list) {
     int rc = ae_frontier_restrict(s, w->r, key, &list, w->err);
     if (rc)
@@ -84,7 +84,7 @@ static int walk_node(const aether_sampler *s, walk *w, uint64_t key, ae_list lis
     return walk_list(s, w, list);
 }
 
-/* The lists of n nodes, at most BLOCK: found together, so that their cache misses overlap. */
+/* Locate the lists of n nodes (at most BLOCK) together, so that their cache misses overlap. */
 static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, uint64_t n, uint64_t *first) {
     const aether_topology *t = w->r->topology;
     uint64_t nodes[BLOCK] = {0}, starts = 0;
@@ -130,7 +130,7 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
         begin_lists(g, list + 1);
         enter_list(g->s, w, g->keys[list], g->lists[list]);
     }
-    (void)err; /* w->err is the same */
+    (void)err; /* w->err is the same object */
     for (uint64_t i = 0; i < n; i += BLOCK) {
         const uint64_t some = n - i < BLOCK ? n - i : BLOCK;
         int rc = i / BLOCK % LOOK ? AETHER_OK : ae_sample_check(g->s, w->err);
@@ -164,7 +164,6 @@ static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
     return rc;
 }
 
-/* What the tree of each node may see of its list. */
 static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, ae_list *lists, uint64_t n) {
     cut c = {s, w, keys, lists};
     ae_staging *staging = &s->reads.staging;

@@ -51,7 +51,7 @@ INLINE bool has(const void *members, uint32_t id_bytes, ae_list list, uint64_t h
                 low = high - step;
                 break;
             }
-            high -= step - 1; /* what stands there may be it */
+            high -= step - 1; /* keeps that entry, which may be `hash` */
         }
     }
     return search(members, id_bytes, low, high, hash);

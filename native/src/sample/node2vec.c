@@ -1,8 +1,6 @@
-/*
- * node2vec's draws by rejection. Most proposals are decided by the coin alone; for the
- * others the list of the node before is asked. One that is unlucky for long weighs all
- * its neighbours instead.
- */
+/* node2vec's draws by rejection. The coin alone decides most proposals; for the others the list
+ * of the node before is searched. A lane that used up its attempts weighs all its neighbours
+ * instead. */
 #include "sample/alias.h"
 #include "sample/lanes.h"
 #include "sample/lists.h"
@@ -12,7 +10,7 @@
 
 /* ---- proposals ---- */
 
-/* Is `id` in the list? Without a member table: a scan. */
+/* Search the member table, or scan the list if there is none. */
 static int has_edge(const ae_walks *w, ae_list list, uint64_t id, bool *found, aether_error *err) {
     uint64_t positions[AE_LISTS_PIECE], ids[AE_LISTS_PIECE];
     *found = w->members && ae_members_has(w->members, w->t->lists.id_bytes, list, id);
@@ -30,7 +28,7 @@ static int has_edge(const ae_walks *w, ae_list list, uint64_t id, bool *found, a
 
 typedef enum verdict { REJECT, TAKE, ASK } verdict;
 
-/* What the coin says before the edge is looked for. */
+/* Judge by the coin alone; ASK if the answer depends on whether the edge exists. */
 static inline verdict judge(const ae_walk_rule *rule, uint64_t before, uint64_t id, uint64_t coin) {
     if (before == AE_WALK_NOWHERE)
         return TAKE;
@@ -45,7 +43,7 @@ static inline verdict judge(const ae_walk_rule *rule, uint64_t before, uint64_t 
 typedef struct question {
     const ae_lanes *l;
     const ae_pending *p;
-    uint64_t *found; /* by asker */
+    uint64_t *found; /* one per asking lane */
 } question;
 
 static int look_for(void *ctx, uint64_t asker, uint64_t at, uint64_t *ids, uint64_t n, aether_error *err) {
@@ -57,8 +55,8 @@ static int look_for(void *ctx, uint64_t asker, uint64_t at, uint64_t *ids, uint6
     return AETHER_OK;
 }
 
-/* Whether each asker's next node is in the list behind it, which is slow to reach: those of
- * all together, the answers over the proposals. */
+/* Lists that are slow to reach are read together: found[k] tells whether asking lane k's
+ * proposal is in the list behind it. `found` may overwrite the proposals' ids. */
 static int read_behind(const ae_walks *w, const ae_lanes *l, const ae_pending *p, uint64_t num_asking,
                        uint64_t *found, aether_error *err) {
     question q = {l, p, found};
@@ -73,7 +71,6 @@ static int read_behind(const ae_walks *w, const ae_lanes *l, const ae_pending *p
     return rc;
 }
 
-/* Take proposals, or leave them pending for the next attempt. */
 static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p, aether_error *err) {
     const bool take_near = w->rule.near > w->rule.far;
     uint64_t kept = 0, num_asking = 0;
@@ -106,13 +103,13 @@ static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *
 
 /* ---- node2vec without luck: weigh every neighbour ---- */
 
-/* A running sum of what is gone through, which ends above `stop`. */
+/* Running sum of weights; the search ends when it passes `stop`. */
 typedef struct tally {
     unsigned __int128 sum, stop;
 } tally;
 
-/* Add place `place` of lane i's list, of which `part` / 2^32 counts: next[i] is the
- * last neighbour that weighs anything. */
+/* Add place `place` of lane i's list, of which `part` / 2^32 counts. next[i] becomes the last
+ * neighbour whose weight is above 0. */
 static int add_place(const ae_walks *w, ae_lanes *l, uint64_t i, uint64_t place, uint32_t part, tally *sum,
                      aether_error *err) {
     uint64_t position = l->list[i].start + place, id, share = w->rule.back;
@@ -159,7 +156,6 @@ static int choose_exactly(const ae_walks *w, ae_lanes *l, uint64_t i, aether_err
     return add_up(w, l, i, &part, err);
 }
 
-/* Lanes that have had their attempts. */
 static int give_up(const ae_walks *w, ae_lanes *l, uint64_t attempts, ae_pending *p, aether_error *err) {
     uint64_t kept = 0;
     for (uint64_t k = 0; k < p->n; k++) {

@@ -20,7 +20,6 @@ void ae_pieces_clear(ae_pieces *p) {
     p->count = p->read = 0;
 }
 
-/* Room for another piece; doubles. */
 static int reserve(ae_pieces *p, aether_error *err) {
     const uint64_t bound = p->count + 1;
     const uint64_t pieces = (p->values->count >> p->values->shift) + 1;
@@ -33,11 +32,10 @@ static int reserve(ae_pieces *p, aether_error *err) {
     if (!rc)
         rc = ae_idmap_reserve(&p->map, room + 1, pieces, p->asked.data, p->count, NULL, err);
     if (!rc)
-        p->room = room; /* only now: a refusal may have let one of the three grow */
+        p->room = room; /* set last: where memory is refused, only one of the three may have grown */
     return rc;
 }
 
-/* The place of a piece in `data`. */
 static int place_of(ae_pieces *p, uint64_t piece, uint64_t *place, aether_error *err) {
     int rc = reserve(p, err);
     if (rc)

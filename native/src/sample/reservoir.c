@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Put `c` in place of the largest key, at the top of the heap. */
+/* Replace the largest key, at the top of the heap, and restore the heap. */
 static void replace_top(ae_candidate *heap, uint64_t n, ae_candidate c) {
     uint64_t i = 0;
     for (;;) {

@@ -111,7 +111,8 @@ int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether
     return aether_sampler_create_typed(&relation, 1, &t->lists.num_major, 1, out, err);
 }
 
-/* All arrays of a sample; the maps stay. */
+/* The id maps stay: a group lends them to other samples, and a released sample may be made
+ * again. */
 static void free_arrays(aether_sampler *s) {
     for (uint32_t t = 0; t < s->num_types; t++)
         ae_scratch_free(&s->nodes[t].keys);
@@ -168,7 +169,8 @@ uint64_t aether_sampler_memory(const aether_sampler *s) {
     return total + ae_hgt_memory(s->hgt, s->num_types);
 }
 
-/* Repeated seeds hold a node slot each beyond the distinct keys. */
+/* Return the most nodes that a sample can have: repeated seeds hold a slot each beyond the
+ * distinct keys. */
 static uint64_t most_nodes(const aether_sampler *s, const ae_nodes *n, uint64_t bound, uint64_t *num_keys) {
     *num_keys = s->node_bits ? s->num_trees << s->node_bits : n->num_ids;
     return bound < *num_keys + n->num_seeds ? bound : *num_keys + n->num_seeds;
@@ -214,7 +216,7 @@ static int check_options(const aether_sampler *s, const aether_sample_options *o
     return AETHER_OK;
 }
 
-/* The caller's positions, checked; they are read for as long as the call lasts. */
+/* Excluded positions stay in the caller's memory, which is read until the sample ends. */
 static int set_excluded(aether_sampler *s, const aether_excluded *exclude, aether_error *err) {
     for (uint32_t i = 0; i < s->num_relations; i++) {
         ae_relation *r = &s->relations[i];
@@ -251,8 +253,8 @@ static int choose_keys(aether_sampler *s, bool disjoint, aether_error *err) {
 
 /* ---- seeds ---- */
 
-/* A node per seed, in order. Each seed is read once: whatever another thread of
- * the caller's writes there, what was checked is what is used. */
+/* Each seed is read once: if another thread of the caller overwrites the seeds, the number that
+ * was checked is the number that is used. */
 static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds, aether_error *err) {
     uint64_t *keys = ae_nodes_keys(n);
     for (uint64_t i = 0; i < n->num_seeds; i++) {
@@ -285,7 +287,7 @@ static int add_seeds(const aether_sampler *s, ae_nodes *n, aether_error *err) {
     return AETHER_OK;
 }
 
-/* since and until of every tree, those of the types one after the other. */
+/* Trees are numbered through the types, so the bounds of the types follow each other. */
 static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, uint32_t types, aether_error *err) {
     s->has_bounds = false;
     for (uint32_t t = 0; t < types; t++)
@@ -306,7 +308,7 @@ static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, uint32_t ty
     return AETHER_OK;
 }
 
-/* The positions are the caller's, for the call only. */
+/* The excluded positions may be freed by the caller after the call. */
 static void forget_excluded(aether_sampler *s) {
     for (uint32_t i = 0; i < s->num_relations; i++) {
         s->relations[i].excluded = NULL;

@@ -14,7 +14,7 @@ typedef struct job {
     aether_weight_sums *sums;
 } job;
 
-/* Of a long list, the sums of its blocks; of any, whether all weights are above 0. */
+/* Write the block sums of a long list; note for every list whether it has a weight of 0. */
 static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list,
                     ae_scratch *scratch, aether_error *err) {
     (void)node;
@@ -76,7 +76,7 @@ uint64_t aether_weight_sums_memory(const aether_weight_sums *s) {
 
 /* ---- looking up ---- */
 
-/* Blocks but the last are full; the last takes the rest as well. */
+/* All blocks are full; the last one also has the rest of the list. */
 static uint64_t last_block(ae_list list) {
     return list.degree / BLOCK - 1;
 }
@@ -99,7 +99,7 @@ int ae_sums_before(const ae_weights *weights, const aether_topology *t, ae_list 
     return rc;
 }
 
-/* The first of n weights with which `sum` passes x, or n. */
+/* Return the first of n weights at which `sum` passes x, or n. */
 #define PASS(values)                                                                                         \
     do {                                                                                                     \
         for (uint64_t i = 0; i < n; i++)                                                                     \
@@ -116,7 +116,7 @@ static uint64_t pass_floats(const float *values, uint64_t n, double sum, double 
     PASS(values);
 }
 
-/* Entries [from, from + n) of the list. */
+/* Find, in a part of the list, the entry at which `sum` passes x. */
 static int pass(const ae_weights *weights, const aether_topology *t, ae_list part, double sum, double x,
                 uint64_t *entry, aether_error *err) {
     if (!weights->pieces && !t->lists.edge_ids && weights->is_double) {

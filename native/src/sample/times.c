@@ -14,7 +14,6 @@ void aether_time_of_double(const double *times, uint64_t n, int64_t *out) {
         out[i] = ae_time_of_double(times[i]);
 }
 
-/* The id at a position. */
 static int id_at(const ae_times *times, const aether_topology *t, uint64_t position, uint64_t *id,
                  aether_error *err) {
     const void *value;
@@ -27,7 +26,6 @@ static int id_at(const ae_times *times, const aether_topology *t, uint64_t posit
     return *id < t->lists.num_minor ? AETHER_OK : ae_topology_bad_id(t, &position, id, 1, err);
 }
 
-/* The time of one position. */
 static int time_at(const ae_times *times, const aether_topology *t, uint64_t position, int64_t *out,
                    aether_error *err) {
     uint64_t at;
@@ -50,14 +48,15 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
     return rc;
 }
 
-/* What is left of a search, once it fits a few pages, is asked for as a whole. */
+/* When the rest of a binary search fits a few pages, ask for all of it: one read instead of
+ * several. */
 static int ask_rest(const ae_times *times, uint64_t from, uint64_t n, aether_error *err) {
     ae_pieces *p = times->of_nodes ? times->ids : times->pieces;
     int rc = p && n <= REST ? ae_pieces_ask(p, from, n, err) : AETHER_OK;
     return rc ? rc : AE_WANTED;
 }
 
-/* Entries of `list` before the first whose time is above `bound`. */
+/* Count the entries of `list` with times up to `bound`. */
 static int count_until(const ae_times *times, const aether_topology *t, ae_list list, int64_t bound,
                        uint64_t *count, aether_error *err) {
     uint64_t low = 0, high = list.degree;

@@ -1,6 +1,6 @@
 #include "sample/turns.h"
 
-/* What was read is kept while there is room: lists that are near share pieces. */
+/* Pieces that were read are kept while there is room: neighbouring lists share them. */
 static uint64_t held(ae_pieces *const *p, uint32_t n) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++)

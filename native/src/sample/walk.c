@@ -22,7 +22,7 @@
 
 #define BLOCK       256        /* walks: their state and the lines they wait for fit the L1 cache */
 #define SMALL_BLOCK 32         /* not smaller, for the sake of more threads */
-#define WIDE_BLOCK  (1u << 16) /* where a step of all its walks is read at once */
+#define WIDE_BLOCK  (1u << 16) /* walks, where a step of all of them is read at once */
 
 /* ---- first-order draws ---- */
 
@@ -39,8 +39,8 @@ int ae_walk_bad_place(const ae_lanes *l, uint64_t i, uint64_t place, aether_erro
                        "the list of node %" PRIu64 " has changed since its weights were read", l->node[i]);
 }
 
-/* Positions to where their alias entries point. A lane whose weights are all zero
- * is at a dead end. */
+/* Replace proposed positions by those that their alias entries point to. A lane whose weights
+ * are all zero is at a dead end. */
 static int follow_aliases(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p,
                           aether_error *err) {
     uint64_t kept = 0;
@@ -65,7 +65,7 @@ static int follow_aliases(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_p
 
 /* ---- one step ---- */
 
-/* Who looks for a neighbour, and who goes back to the start instead. */
+/* Draw for each lane whether it goes back to its start; the others become pending. */
 static void begin_step(const ae_walks *w, ae_lanes *l, uint64_t step, ae_pending *p) {
     p->n = 0;
     for (uint64_t i = 0; i < l->n; i++) {
@@ -74,7 +74,7 @@ static void begin_step(const ae_walks *w, ae_lanes *l, uint64_t step, ae_pending
             continue;
         if (w->restart && ae_walk_coin(ae_walk_draw(l->draw[i], AE_WALK_RESTART)) < w->restart) {
             l->next[i] = (uint64_t)w->starts[l->walk[i]];
-            l->node[i] = AE_WALK_NOWHERE; /* forget what it leaves */
+            l->node[i] = AE_WALK_NOWHERE; /* no node before, for node2vec */
             continue;
         }
         p->lane[p->n++] = (uint32_t)i;
@@ -89,7 +89,6 @@ static int attempt_once(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pen
     return ae_lanes_fetch(w, l, p->position, p->n, p->id, err);
 }
 
-/* A next node for every pending lane, except for dead ends by weight. */
 static int choose(const ae_walks *w, ae_lanes *l, ae_pending *p, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t attempt = 0; p->n && !rc; attempt++) {
@@ -106,7 +105,6 @@ static int choose(const ae_walks *w, ae_lanes *l, ae_pending *p, aether_error *e
     return rc;
 }
 
-/* A walk that ends: its row is filled up from `column` on. */
 static void finish(const ae_walks *w, const ae_lanes *l, uint64_t i, uint64_t column) {
     int64_t *row = w->out + l->walk[i] * (w->length + 1);
     for (uint64_t c = column; c <= w->length; c++)
@@ -161,7 +159,7 @@ static void close_dead_ends(const ae_walks *w, ae_lanes *l, uint64_t column, uin
     l->n = kept;
 }
 
-/* Positions of step `step`; whether any lane is at a dead end. */
+/* Return whether any lane is at a dead end: its position means nothing. */
 static bool draw_positions(const ae_lanes *l, uint64_t step, uint64_t *restrict positions) {
     const uint64_t n = l->n;
     uint64_t shortest = 1;
@@ -281,7 +279,7 @@ static int check_starts(const aether_topology *t, const int64_t *starts, uint64_
     return AETHER_OK;
 }
 
-/* Full blocks, unless threads would go without. */
+/* Blocks are full unless that would leave threads without one. */
 static uint64_t block_size(const aether_topology *t, uint64_t n, uint32_t threads) {
     const uint64_t most = ae_reads_pay(t) ? WIDE_BLOCK : BLOCK;
     uint64_t size = (n + threads - 1) / threads;

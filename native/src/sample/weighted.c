@@ -12,8 +12,8 @@
 #include "sample/sums.h"
 
 #define RESCALE   0x1p64  /* a power of two: the proportions of weights stay exact */
-#define FEW       16      /* of so many entries a draw from sums is cheaper than reading all */
-#define PRECISION 0x1p-16 /* of the sums so far: less is not told from rounding */
+#define FEW       16      /* sums are used where the list has this many entries per draw, or more */
+#define PRECISION 0x1p-16 /* least share of the running sum that rounding does not blur */
 
 /* ---- counting ---- */
 
@@ -49,7 +49,7 @@ static int count_by_reading(const ae_weighted_list *l, uint64_t *count, aether_e
     return rc;
 }
 
-/* Holes that would weigh something. */
+/* Count the excluded entries whose weight is above 0. */
 static int count_holes(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
     ae_weight_reader r;
     int rc = AETHER_OK;
@@ -63,7 +63,7 @@ static int count_holes(const ae_weighted_list *l, uint64_t *count, aether_error 
     return rc;
 }
 
-/* The sums before a long list and with it. */
+/* Compute the sums of the whole list before the visible part, and to its end. */
 static int sum_up(const ae_weighted_list *l, ae_sum *before, ae_sum *with, aether_error *err) {
     const uint64_t from = l->list.start - l->whole.start, to = from + l->list.degree;
     int rc = ae_sums_before(l->weights, l->t, l->whole, from, before, err);
@@ -84,13 +84,13 @@ int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *
         rc = count_holes(l, &holes, err);
     if (!rc)
         *count = with.drawable - before.drawable - holes;
-    *count = *count < most ? *count : most; /* whatever a file that changed says */
+    *count = *count < most ? *count : most; /* a file that changed may claim more */
     return rc;
 }
 
 /* ---- all ---- */
 
-/* Weights are read twice, counted and drawn; a file may change in between. */
+/* Weights are read twice, for counting and for drawing; a file may change in between. */
 static int changed(ae_list list, aether_error *err) {
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)list.start, 0,
                        "the weights of the list at position %" PRIu64 " changed while it was sampled",
@@ -113,7 +113,6 @@ static double unit(uint64_t draw) {
     return (double)(draw >> 11) * 0x1p-53;
 }
 
-/* The first entry whose cumulative weight is above x. */
 static uint64_t search(const double *cumulative, uint64_t n, double x) {
     uint64_t low = 0, high = n - 1;
     while (low < high) {
@@ -126,7 +125,7 @@ static uint64_t search(const double *cumulative, uint64_t n, double x) {
     return low;
 }
 
-/* Cumulative weights, times `scale`, and positions of the entries that can be drawn. */
+/* Write cumulative weights (times `scale`) and positions of the entries that can be drawn. */
 static int cumulate(ae_weight_reader *r, double scale, uint64_t drawable, double *cumulative,
                     uint64_t *positions, aether_error *err) {
     double total = 0;
@@ -142,8 +141,8 @@ static int cumulate(ae_weight_reader *r, double scale, uint64_t drawable, double
     return rc || n == drawable ? rc : changed(r->list, err);
 }
 
-/* The sum of large weights may be no double, and that of tiny ones too small for
- * u * total to have many values. Draws begin with draw `first` of the stream. */
+/* Scale the weights: the sum of large ones may overflow a double, and that of tiny ones may
+ * leave u * total too few values. Draws begin with draw `first` of the stream. */
 static int draw_replaced(ae_weight_reader *r, uint64_t drawable, uint64_t count, uint64_t stream,
                          uint64_t first, ae_scratch *scratch, uint64_t *out, aether_error *err) {
     int rc = ae_scratch_reserve(scratch, drawable * (sizeof(double) + sizeof(uint64_t)), 0, err);
@@ -165,7 +164,7 @@ static int draw_replaced(ae_weight_reader *r, uint64_t drawable, uint64_t count,
 
 /* ---- without replacement ------------------------------------------------------ */
 
-/* The `count` smallest keys of weights times `scale`. */
+/* Keep the `count` smallest keys, of weights times `scale`. */
 static int fill_reservoir(ae_weight_reader *r, double scale, uint64_t stream, uint64_t first,
                           ae_reservoir *drawn, aether_error *err) {
     int rc;
@@ -179,8 +178,8 @@ static int fill_reservoir(ae_weight_reader *r, double scale, uint64_t stream, ui
     return rc || drawn->count == drawn->capacity ? rc : changed(r->list, err);
 }
 
-/* The keys of tiny weights may be beyond the doubles. If one of them is among the
- * smallest, so are all that are not, which may then become 0. */
+/* Keys of tiny weights may overflow a double. If one of these keys is among the smallest, all
+ * keys that do not overflow are too, and may become 0. */
 static int draw_distinct(ae_weight_reader *r, uint64_t count, uint64_t stream, uint64_t first,
                          ae_scratch *scratch, uint64_t *out, aether_error *err) {
     int rc = ae_scratch_reserve(scratch, count * sizeof(ae_candidate), 0, err);
@@ -197,10 +196,10 @@ static int draw_distinct(ae_weight_reader *r, uint64_t count, uint64_t stream, u
 
 /* ---- few of a long list ------------------------------------------------------- */
 
-/* Draws from the sums of a long list, as many of `count` as there are. */
+/* State of draws from the sums of a long list. */
 typedef struct few {
     const ae_weighted_list *l;
-    double before, weight; /* of the list: draws fall in between */
+    double before, weight; /* sums before and within the list: draws fall in between */
     bool replace;
     ae_seen seen;
     uint64_t count, drawn, draws;
@@ -211,7 +210,7 @@ static bool is_hole(ae_holes holes, uint64_t position) {
     return at < holes.count && holes.positions[at] == position;
 }
 
-/* What the draws that come next would read, if they are all taken. */
+/* Ask for the pieces that the next draws would read if all of them succeed: fewer retries. */
 static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
     for (uint64_t i = 0; i < f->count - f->drawn; i++) {
         uint64_t entry;
@@ -241,7 +240,7 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
     return AETHER_OK;
 }
 
-/* Few enough, and of a weight that the sums tell exactly enough. */
+/* Draw from sums if the draws are few and the list's weight is not lost in rounding of the sums. */
 static int try_few(few *f, uint64_t drawable, uint64_t stream, ae_scratch *scratch, uint64_t *out,
                    aether_error *err) {
     ae_sum before = {0}, with = {0};

@@ -39,7 +39,6 @@ static double weight_of(const ae_weight_reader *r, uint64_t edge) {
                                  : (double)((const float *)r->weights->values)[edge];
 }
 
-/* A hole weighs nothing. */
 static uint64_t empty_holes(ae_weight_reader *r, ae_holes holes, uint64_t next) {
     const uint64_t begin = r->list.start + r->at;
     for (; next < holes.count && holes.positions[next] < begin + r->n; next++)
@@ -47,7 +46,7 @@ static uint64_t empty_holes(ae_weight_reader *r, ae_holes holes, uint64_t next) 
     return next;
 }
 
-/* Positions are edge ids here as well. */
+/* Values in a file belong to lists whose positions are edge ids. */
 static int read_pieces(ae_weight_reader *r, aether_error *err) {
     const uint64_t first = r->list.start + r->at;
     for (uint64_t i = 0; i < r->n; i++) {
@@ -66,7 +65,7 @@ static int read_pieces(ae_weight_reader *r, aether_error *err) {
     return AETHER_OK;
 }
 
-/* Positions are edge ids: no table of them, so that whole vectors are read. */
+/* Positions are edge ids here, so whole vectors are read. */
 static int read_in_place(ae_weight_reader *r, aether_error *err) {
     const uint64_t first = r->list.start + r->at;
     bool good = true;
