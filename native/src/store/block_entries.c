@@ -1,4 +1,4 @@
-/* Entries of compressed lists: from the runs that hold a block to the ids in it. */
+/* Decodes entries of compressed lists from the runs that hold their blocks. */
 #include <inttypes.h>
 
 #include "core/error.h"
@@ -15,8 +15,8 @@ ae_bytes ae_entries_block_bytes(const ae_paged *p, uint64_t block) {
     return (ae_bytes){p->blocks_at + bytes.begin, p->blocks_at + bytes.end};
 }
 
-/* The bytes of a block, of which and behind which `room` may be read. Where one of its pages was
- * kept and the other was read, they lie in two runs: they are put together. */
+/* Return the bytes of a block; `room` bytes from there on may be read. A block of two pages may
+ * lie in two runs, one from the page cache and one read: it is put together in o->bytes. */
 static const uint8_t *bytes_of(uint64_t begin, uint64_t size, const ae_run *r, ae_open_block *o,
                                uint64_t *room) {
     while (r->page + r->count <= begin >> AE_PAGE_BITS)

@@ -43,7 +43,7 @@ typedef struct {
     aether_task *task;
 } build;
 
-/* Constant `bytes` after inlining. */
+/* Always inlined with a constant `bytes`. */
 static inline __attribute__((always_inline)) void put(void *array, uint64_t i, uint64_t value,
                                                       uint32_t bytes) {
     switch (bytes) {
@@ -110,7 +110,7 @@ static void fail(build *b, int code) {
     atomic_store_explicit(&b->failed, code, memory_order_relaxed);
 }
 
-/* Account for `rows` more visits; 0 if the build is to stop. */
+/* Count `rows` more visits; return 0 if the build is to stop. */
 static int go_on(build *b, uint64_t rows) {
     ae_task_add(b->task, rows);
     if (ae_task_cancelled(b->task))
@@ -171,7 +171,7 @@ static int report_bad_row(const build *b, aether_error *err) {
                        (unsigned long long)(in_major ? b->num_major : b->num_minor));
 }
 
-/* Counts become places: bucket by bucket, and in a bucket slice by slice. */
+/* Turn counts into places: bucket by bucket, and in a bucket slice by slice. */
 static void reserve_places(build *b) {
     uint64_t place = 0, buckets = b->shape.buckets;
     for (uint64_t bucket = 0; bucket < buckets; bucket++) {

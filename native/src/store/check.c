@@ -1,4 +1,4 @@
-/* Reading passes over ids and lists: bounds, and the checks of build.h's output. */
+/* Checks of ids and of lists as aether_build_lists writes them. */
 #include "store/build.h"
 
 #include "core/error.h"
@@ -16,7 +16,7 @@ static uint64_t num_chunks(uint64_t n) {
     return n / CHUNK + (n % CHUNK != 0);
 }
 
-/* One chunk is not worth a worker's wake-up. */
+/* A single chunk is not worth waking a worker. */
 static uint32_t threads_for(uint64_t n) {
     return n <= CHUNK ? 1 : 0;
 }
@@ -73,7 +73,7 @@ typedef struct {
     atomic_int cancelled;
 } lists;
 
-/* False if the chunk that begins at `begin` need not be read. */
+/* Return false if the chunk need not be read: cancelled, or an earlier item is bad. */
 static bool wanted(lists *l, uint64_t begin, uint64_t end) {
     ae_task_add(l->task, end - begin);
     if (ae_task_cancelled(l->task))
@@ -95,7 +95,7 @@ static void indptr_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
         ae_lower(&l->bad, i);
 }
 
-/* The largest of a chunk decides; only a bad chunk is searched. */
+/* Finding the largest id of a chunk vectorises; only a bad chunk is searched. */
 static uint64_t first_above_u32(const uint32_t *ids, uint64_t n, uint64_t limit) {
     uint32_t largest = 0;
     for (uint64_t i = 0; i < n; i++)

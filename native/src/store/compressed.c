@@ -16,7 +16,7 @@ typedef struct place {
     uint64_t size, room;
 } place;
 
-/* The bytes of a block; size 0 (which no block has) where the index is damaged. */
+/* The size is 0, which no block has, where the index is damaged. */
 ALWAYS_INLINE place place_of(const aether_topology *t, uint64_t block) {
     uint64_t begin, end, room = t->blocks.blocks_size;
     ae_block_range(t->blocks.index, block, &begin, &end);
@@ -25,7 +25,7 @@ ALWAYS_INLINE place place_of(const aether_topology *t, uint64_t block) {
     return (place){(const uint8_t *)t->blocks.blocks + begin, end - begin, room - begin};
 }
 
-/* The index first, then the heads of the blocks that it names. */
+/* Two rounds: index entries first, then the heads of the blocks that they name. */
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_block_group *index = t->blocks.index;
     uint64_t block = NONE;
@@ -57,7 +57,7 @@ ALWAYS_INLINE bool open_block(const aether_topology *t, uint64_t number, ae_bloc
                                    left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, out);
 }
 
-/* Where an id is, and what is to be done with it. */
+/* Where the bits of one value are, and how they become an id. */
 typedef struct spot {
     const uint8_t *at;
     uint64_t base;
@@ -81,7 +81,7 @@ ALWAYS_INLINE uint64_t read_spot(const spot *s) {
     return s->base + (s->zigzag ? ae_block_unzigzag(word) : word);
 }
 
-/* Two rounds, so that the lines of all values are on their way before one is read. */
+/* Two rounds: the cache lines of all values are prefetched before one is read. */
 ALWAYS_INLINE int fetch_piece(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                               aether_error *err) {
     uint64_t number = NONE, largest = 0;

@@ -14,7 +14,7 @@
 
 /* ---- the header -------------------------------------------------------------- */
 
-/* What can be said of a file from its first 16 bytes, which no version changes. */
+/* Check the first 16 bytes, whose layout no version changes. */
 static int check_preamble(const char *path, const ae_format_header *h, uint64_t size, aether_error *err) {
     if (size == 0)
         return ae_error_set(err, AETHER_E_FORMAT, "'%s' is empty, not an AetherGraph file", path);
@@ -103,7 +103,7 @@ static int bad_section(const aether_file *file, uint32_t i, const ae_format_entr
                        file->path, i, ae_format_kind_name(e->kind), e->owner, e->offset, e->size, what);
 }
 
-/* `end`: where the section before this one ended, with its padding. */
+/* `end` is where the section before this one ended, with its padding. */
 static int check_entry(const aether_file *file, uint32_t i, const ae_format_entry *e, uint64_t end,
                        uint64_t table_offset, aether_error *err) {
     if (e->kind == 0)

@@ -1,4 +1,4 @@
-/* A hash of edges that does not depend on their order: what verifying compares two orders by. */
+/* A hash of edges that does not depend on their order: verifying compares CSC and CSR by it. */
 #include "core/error.h"
 #include "core/least.h"
 #include "core/pool.h"
@@ -36,7 +36,7 @@ static factors factors_of(uint64_t key, bool transposed) {
     return transposed ? (factors){edge, to, from} : (factors){edge, from, to};
 }
 
-/* The list of a position; whatever indptr holds, a number up to num_major. */
+/* The result is at most num_major whatever indptr holds: the arrays may be damaged. */
 static uint64_t list_of(const hashing *h, uint64_t position) {
     uint64_t low = 0, high = h->indptr ? h->num_major : 0;
     while (low < high) {
@@ -49,7 +49,7 @@ static uint64_t list_of(const hashing *h, uint64_t position) {
     return low;
 }
 
-/* Positions first .. end - 1 of one list; inlined once for each pair of widths. */
+/* Inlined once for each pair of widths. */
 INLINE uint64_t hash_list(const hashing *h, uint64_t list, uint64_t first, uint64_t end, uint32_t id_bytes,
                           uint32_t edge_id_bytes) {
     const factors f = factors_of(h->key, h->transposed);

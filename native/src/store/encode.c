@@ -16,13 +16,13 @@
 #include <stdatomic.h>
 
 #define MAX_WIDTHS 65u /* 0 to 64 bits */
-#define MIDDLES    32u /* ids that the middle one is found among */
+#define MIDDLES    32u /* ids sampled to find a middle one */
 #define NONE       UINT64_MAX
 
 /* Values of one kind, and the cheapest way to write them. */
 typedef struct plan {
     uint32_t kind, count, class_bits;
-    uint64_t base, bits; /* bits: in all, without head and base */
+    uint64_t base, bits; /* bits: of the whole block without head and base */
     uint64_t anchors[AE_BLOCK_ANCHORS];
     uint8_t anchor_bytes;
     uint64_t values[AE_BLOCK];
@@ -41,9 +41,9 @@ static uint32_t width_of(uint64_t value) {
 /* ---- choosing widths --------------------------------------------------------------------- */
 
 typedef struct widths {
-    uint32_t n; /* that occur */
+    uint32_t n; /* widths that occur */
     uint8_t width[MAX_WIDTHS];
-    uint32_t upto[MAX_WIDTHS]; /* values of this width or less */
+    uint32_t upto[MAX_WIDTHS]; /* number of values of this width or less */
     uint64_t sum;
 } widths;
 
@@ -63,12 +63,13 @@ static widths count_widths(const plan *p) {
     return w;
 }
 
-/* Widths i + 1 to j of those that occur, written with width j. */
+/* Return the bits of the values of widths i + 1 to j if all are written with width j. */
 static uint64_t cost(const widths *w, int32_t i, uint32_t j) {
     return (uint64_t)w->width[j] * (w->upto[j] - (i < 0 ? 0 : w->upto[i]));
 }
 
-/* The least bits for the widths up to the last in `classes` classes, and which. */
+/* Find the cheapest way to write the values with `classes` widths, by dynamic programming;
+ * return its bits. */
 static uint64_t cut(const widths *w, uint32_t classes, uint8_t *chosen) {
     uint64_t best[AE_BLOCK_CLASSES][MAX_WIDTHS];
     uint8_t from[AE_BLOCK_CLASSES][MAX_WIDTHS];
@@ -92,7 +93,8 @@ static uint64_t cut(const widths *w, uint32_t classes, uint8_t *chosen) {
     return bits;
 }
 
-/* The widths for p's values, if with `before` more bits they take fewer than `limit`. */
+/* Choose the widths for p's values; false if they and `before` more bits take `limit` bits or
+ * more. */
 static bool choose_widths(plan *p, uint64_t before, uint64_t limit) {
     widths w = count_widths(p);
     p->bits = limit;
@@ -125,7 +127,7 @@ static uint64_t smallest(const uint64_t *ids, uint32_t n) {
     return least;
 }
 
-/* The middle one of some of the ids: far ones do not move it. */
+/* The median of a few ids: outliers do not move it. */
 static uint64_t middle(const uint64_t *ids, uint32_t n) {
     uint64_t sorted[MIDDLES] = {0};
     uint32_t some = n < MIDDLES ? n : MIDDLES;
@@ -139,7 +141,7 @@ static uint64_t middle(const uint64_t *ids, uint32_t n) {
     return sorted[some / 2];
 }
 
-/* Each id's distance from the one before; from the base at anchors. */
+/* Anchors hold their distance from the base; their values are 0. */
 static void make_differences(plan *p, const uint64_t *ids) {
     uint64_t all = 0;
     for (uint32_t i = 0; i < p->count; i++) {
@@ -150,7 +152,7 @@ static void make_differences(plan *p, const uint64_t *ids) {
     p->anchor_bytes = (uint8_t)((width_of(all) + 7) / 8);
 }
 
-/* The ids as values of a kind; false: they take `limit` bits or more. */
+/* Return false if values of this kind take `limit` bits or more. */
 static bool make(plan *p, uint32_t kind, const uint64_t *ids, uint32_t n, uint64_t limit) {
     *p = (plan){.kind = kind, .count = n};
     p->base = kind == AE_BLOCK_ABOVE ? smallest(ids, n) : kind == AE_BLOCK_AROUND ? middle(ids, n) : ids[0];
@@ -244,7 +246,7 @@ typedef struct {
     atomic_int cancelled;
 } encoding;
 
-/* To where the chunk would be if all blocks were as large as they can be. */
+/* Encode a chunk to where it would begin if all blocks before it had the maximal size. */
 static void encode_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     encoding *e = ctx;
     uint64_t max = AE_BLOCK_MAX(e->id_bytes), end = ae_block_number(e->n);

@@ -22,14 +22,14 @@ static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, a
     return AETHER_OK;
 }
 
-/* Where byte `byte` of the file is; `r` is a run that does not end before it. */
+/* `r` must not end before byte `byte`. */
 static const uint8_t *find(const ae_run *r, uint64_t byte) {
     while (r->page + r->count <= byte >> AE_PAGE_BITS)
         r++;
     return r->data + (byte - r->page * PAGE);
 }
 
-/* Numbers of so many bytes. Calls with a constant size become moves. */
+/* Inlined: with a constant size the copies become moves. */
 static inline void take_sized(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r,
                               size_t size) {
     for (uint64_t i = span->at; i < span->at + span->count; i++)

@@ -1,7 +1,5 @@
-/*
- * Looking edges up by their two ends. Nothing is known about the order of a list,
- * so it is read as a whole, once for all pairs that ask for it.
- */
+/* Finds edges by their two ends. Lists may be in any order, so each list is read whole, once for
+ * all pairs that ask for it. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -10,7 +8,7 @@
 #include "store/reads.h"
 
 #define BLOCK 256
-#define LISTS 4096 /* read together where that pays */
+#define LISTS 4096 /* lists read together, where they are slow to reach */
 
 typedef struct find {
     const aether_topology *t;
@@ -54,7 +52,7 @@ static void keep(find *f, uint64_t pair, uint64_t position) {
     f->hits++;
 }
 
-/* The pairs [from, to) share a list, of which these are n entries from `position` on. */
+/* The pairs [from, to) ask for one list, of which these are n entries from `position` on. */
 static void search_entries(find *f, uint64_t from, uint64_t to, uint64_t position, const uint64_t *ids,
                            uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
@@ -78,7 +76,7 @@ static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_task
     return AETHER_OK;
 }
 
-/* The pairs of each of some lists end where those of the next begin. */
+/* Lists that are read together. The pairs of list i are [from[i], from[i + 1]). */
 typedef struct reading {
     find *f;
     uint64_t from[LISTS + 1];
@@ -108,7 +106,6 @@ static int check_pairs(const aether_topology *t, const int64_t *major, const int
     return AETHER_OK;
 }
 
-/* The end of the pairs that share a list with pair `from`. */
 static uint64_t end_of(const int64_t *major, uint64_t n, uint64_t from) {
     uint64_t to = from + 1;
     while (to < n && major[to] == major[from])
@@ -132,7 +129,7 @@ static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *t
     return rc;
 }
 
-/* Lists that are slow to reach: many at a time. */
+/* Lists that are slow to reach are read many at a time. */
 static int search_together(find *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
     reading *r = calloc(1, sizeof *r);
     ae_reads reads = {0};

@@ -24,7 +24,6 @@
 
 typedef struct gather gather;
 
-/* Copy or convert n rows found at `at` to consecutive places from `out` on. */
 typedef void (*rows_fn)(const gather *g, const char *const *at, uint64_t n, char *out);
 
 struct gather {
@@ -124,7 +123,7 @@ ALWAYS_INLINE uint64_t id_at(const gather *g, uint64_t i) {
     return g->id_bytes == 4 ? ((const uint32_t *)g->ids)[i] : ((const uint64_t *)g->ids)[i];
 }
 
-/* Addresses of the rows of n ids; false at a bad id. Negative ids are large here. */
+/* Return false at a bad id. Negative ids are large numbers here. */
 static bool locate(gather *g, uint64_t begin, uint64_t n, const char **at) {
     for (uint64_t i = 0; i < n; i++) {
         uint64_t id = id_at(g, begin + i);
@@ -162,7 +161,7 @@ static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
 }
 
 static int run(gather *g, aether_error *err) {
-    /* A short row costs a line. */
+    /* A short row costs a whole cache line. */
     uint64_t row_work = ae_max_u64(ae_max_u64(g->in_bytes, g->out_bytes), LINE);
     g->chunk_ids = ae_max_u64(CHUNK_WORK / row_work, 1);
     g->ahead = (uint32_t)ae_min_u64(ae_max_u64(AHEAD_BYTES / ae_max_u64(g->in_bytes, 1), 2), AHEAD_MAX);
@@ -207,7 +206,6 @@ int ae_gather_room(uint64_t n, uint64_t row_bytes, uint64_t out_size, aether_err
     return AETHER_OK;
 }
 
-/* Row sizes, and whether all extents fit in an address. */
 static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
     uint64_t last_row = 0, extent = 0, ids = 0;
     bool over = __builtin_mul_overflow(rows->row_items, aether_dtype_size(rows->dtype), &g->in_bytes) ||

@@ -18,10 +18,10 @@ struct ae_hot_pages {
     _Atomic uint8_t *uses;
     _Atomic uint32_t *frame;
     uint8_t *frames;
-    atomic_uint_fast64_t taken; /* frames, may run past num_frames */
-    atomic_uint_fast64_t total; /* uses */
+    atomic_uint_fast64_t taken; /* frames handed out; may run past num_frames */
+    atomic_uint_fast64_t total; /* uses counted so far */
     atomic_uint_fast64_t considered;
-    atomic_uint least;                        /* uses of a page that is kept */
+    atomic_uint least;                        /* a page with at least so many uses is hot */
     atomic_uint_fast64_t with[MOST_USES + 1]; /* pages by number of uses */
 };
 
@@ -86,7 +86,7 @@ const void *ae_hot_pages_find(const ae_hot_pages *h, uint64_t page) {
     return at == NOWHERE ? NULL : h->frames + (at - 1) * PAGE;
 }
 
-/* The fewest uses at which all pages of so many have room. */
+/* Find the fewest uses that make a page hot: all pages with as many uses or more fit the frames. */
 static void reconsider(ae_hot_pages *h) {
     uint64_t pages = 0;
     uint32_t uses = MOST_USES;
@@ -138,7 +138,7 @@ void ae_hot_pages_offer(ae_hot_pages *h, uint64_t page, const void *data) {
     if (at >= h->num_frames)
         return;
     memcpy(h->frames + at * PAGE, data, PAGE);
-    /* Two threads may bring a page at once: one frame is lost then, no more. */
+    /* Two threads may offer a page at once: one frame is wasted then, no more. */
     atomic_compare_exchange_strong_explicit(&h->frame[index], &nowhere, (uint32_t)at + 1,
                                             memory_order_release, memory_order_relaxed);
 }

@@ -1,4 +1,4 @@
-/* aether_topology_ids: ids of many positions, by all threads. */
+/* aether_topology_ids: copies the ids of many positions with all threads. */
 #include "core/error.h"
 #include "core/least.h"
 #include "core/pool.h"
@@ -100,7 +100,8 @@ int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint
     uint64_t bad = atomic_load(&c.bad);
     if (bad == NONE)
         return AETHER_OK;
-    /* Again, for its error; where that has passed (memory was short), the rest as well. */
+    /* The failed piece is copied again to get its error. If it succeeds now (memory was short),
+     * the rest is copied as well. */
     int rc = AETHER_OK;
     for (uint64_t at = bad; !rc && at < n; at += PIECE)
         rc = copy_piece(&c, at, err);

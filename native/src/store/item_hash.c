@@ -1,4 +1,4 @@
-/* Checksums that can be added up: of items in a file that grows, or is read in pieces. */
+/* Additive checksums, for files that grow or are read in pieces. */
 #include "core/error.h"
 #include "core/least.h"
 #include "core/pool.h"
@@ -14,7 +14,7 @@ typedef struct {
     uint64_t n, first;
     uint32_t item_bytes;
     uint64_t *sums;
-    atomic_ullong sum; /* of the only part */
+    atomic_ullong sum; /* of all items, if there are no parts */
 } hashing;
 
 /* `bytes` is a constant in three of the four calls. */

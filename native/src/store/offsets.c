@@ -40,7 +40,7 @@ ALWAYS_INLINE uint64_t load(const uint8_t *at) {
 
 /* ---- building ------------------------------------------------------------------------ */
 
-/* Codes of 128 values at the end of what is used; all after it is overwritten. */
+/* Append the codes of 128 values; bytes behind the used ones are overwritten. */
 static void encode(ae_offsets *o, uint64_t block, const uint64_t *values) {
     uint64_t base = values[0], span = values[BLOCK - 1] - base, high[HIGH_WORDS] = {0}, word = 0;
     uint32_t l = span / BLOCK ? 63 - (uint32_t)__builtin_clzll(span / BLOCK) : 0, filled = 0;
@@ -52,7 +52,7 @@ static void encode(ae_offsets *o, uint64_t block, const uint64_t *values) {
         value -= value >> l << l;
         word |= value << filled;
         filled += l;
-        if (filled >= 64) { /* l is below 64, so bits of `value` that are left fit */
+        if (filled >= 64) {
             memcpy(at, &word, sizeof word);
             at += sizeof word;
             filled -= 64;
@@ -151,7 +151,7 @@ int ae_offsets_append(ae_offsets *o, const uint64_t *values, uint64_t n, aether_
     return AETHER_OK;
 }
 
-/* Give back the memory that the bound was too large by. */
+/* The bound was too large: return the unused memory to the system. */
 static void trim(ae_offsets *o) {
     uint64_t kept = (o->used + SLACK + TRIM - 1) & ~(TRIM - 1);
     if (kept >= o->codes_size)
@@ -176,8 +176,8 @@ int ae_offsets_finish(ae_offsets *o, aether_error *err) {
 
 /* ---- access ---------------------------------------------------------------------------- */
 
-/* Position of set bit `rank` of a word that has it, without an instruction for it:
- * prefix sums of the counts of bytes, then of the bits of the byte. */
+/* Find set bit `rank` of a word without an instruction for it: prefix sums of the counts of
+ * bytes, then of the bits of the byte. */
 ALWAYS_INLINE uint32_t select_portable(uint64_t word, uint32_t rank) {
     const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
     uint64_t sums = word - (word >> 1 & 0x5555555555555555u);
@@ -194,8 +194,8 @@ ALWAYS_INLINE uint32_t select_portable(uint64_t word, uint32_t rank) {
 
 typedef uint32_t (*select_fn)(uint64_t word, uint32_t rank);
 
-/* Set bit `rank` of the high parts, which have it, and the one after it, if rank + 1
- * < BLOCK. All words are counted, because guessing when to stop costs more. */
+/* Find set bit `rank` of the high parts, and the next one if rank + 1 < BLOCK. All words are
+ * counted, because guessing when to stop costs more. */
 ALWAYS_INLINE uint32_t find_bit(const uint8_t *high, uint32_t rank, uint32_t *next, select_fn select) {
     uint32_t before[HIGH_WORDS], sum = 0, k = 0;
 #pragma GCC unroll 6
@@ -228,7 +228,7 @@ ALWAYS_INLINE void find_pair(const ae_offsets *o, uint64_t i, uint64_t *begin, u
     *end = j + 1 < BLOCK ? e->base + ((uint64_t)(next - j - 1) << l | low_bits(low, j + 1, l)) : e[1].base;
 }
 
-/* The low bits of a pair, and the lines where its high bits may be. */
+/* Prefetch the low bits of a pair, and the lines where its high bits may be. */
 ALWAYS_INLINE void prefetch_codes(const ae_offsets *o, uint64_t i) {
     uint64_t place = o->index[i / BLOCK].place, l = place & 63;
     const uint8_t *low = o->codes + (place >> 6), *high = low + l * BLOCK / 8;
@@ -237,8 +237,8 @@ ALWAYS_INLINE void prefetch_codes(const ae_offsets *o, uint64_t i) {
     __builtin_prefetch(high + 8 * HIGH_WORDS - 1);
 }
 
-/* Three stages, AHEAD lists apart: ask for an index entry; for the codes that it
- * names; decode. */
+/* Three stages, AHEAD lists apart: prefetch an index entry; prefetch the codes that it names;
+ * decode. */
 ALWAYS_INLINE void find_pairs(const ae_offsets *o, const uint64_t *indices, uint64_t n, uint64_t *begin,
                               uint64_t *end, select_fn select) {
     uint64_t near = ae_min_u64(AHEAD, n), far = ae_min_u64(2 * AHEAD, n);

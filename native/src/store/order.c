@@ -99,7 +99,7 @@ static void merge(const keyed *from, keyed *to, uint64_t begin, uint64_t middle,
         to[k] = a < middle && (b == end || from[a].key <= from[b].key) ? from[a++] : from[b++];
 }
 
-/* Where the sorted pairs are: `pairs` or `spare`. */
+/* Return the array with the sorted pairs: `pairs` or `spare`. */
 static keyed *merge_sort(keyed *pairs, keyed *spare, uint64_t n) {
     for (uint64_t begin = 0; begin < n; begin += FEW)
         insertion_sort(pairs + begin, ae_min_u64(FEW, n - begin));
@@ -129,7 +129,7 @@ static void sort_list(ordering *o, uint32_t *order, uint64_t n, aether_field fie
 
 /* ---- duplicates -------------------------------------------------------------------- */
 
-/* Keep the first record of each minor, in their order; how many are kept. */
+/* Keep the first record of each minor id, in order; return how many. */
 static uint64_t drop_repeated(ordering *o, uint32_t *order, uint64_t n, uint32_t *to) {
     for (uint64_t i = 0; i < n; i++) {
         const char *record = o->records + (uint64_t)order[i] * o->record_bytes;

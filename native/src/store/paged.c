@@ -31,7 +31,7 @@ static int paged_locate(const aether_topology *t, const uint64_t *nodes, uint64_
 }
 
 static void paged_prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
-    (void)t, (void)positions, (void)n; /* a page per position: whoever has many uses fetch_many */
+    (void)t, (void)positions, (void)n; /* a page per position: many positions go through fetch_many */
 }
 
 static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
@@ -42,8 +42,8 @@ static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n
     return rc ? rc : ae_windows_stream(p, jobs, staging->spans.data, num_spans, staging, task, err);
 }
 
-/* A part of one list, or one entry: a mapping of the file has the page, or gets it, with
- * less ado than a read of its own. */
+/* Positions close together are cheaper through a mapping of the file than through reads of their
+ * own. */
 static bool are_near(const uint64_t *positions, uint64_t n) {
     uint64_t low = positions[0], high = low;
     for (uint64_t i = 1; i < n; i++) {
@@ -216,7 +216,6 @@ int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_
     return hand_out(p, rc ? rc : read_offsets(p, indptr_at, task, err), out);
 }
 
-/* The pages that hold ids. */
 int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err) {
     if (t->ops != &paged_ops)
         return ae_error_set(err, AETHER_E_INVALID, "only lists in a file have pages to keep");

@@ -1,4 +1,4 @@
-/* Where the blocks of compressed ids begin, from the index in their file. */
+/* Reads where the blocks of compressed ids begin, from the index in their file. */
 #include <inttypes.h>
 
 #include "core/error.h"
@@ -12,10 +12,10 @@ _Static_assert(AE_IO_PART % sizeof(ae_block_group) == 0, "parts hold whole group
 typedef struct index_reader {
     const aether_io *io;
     ae_offsets *offsets;
-    uint64_t longest; /* block */
-    uint64_t blocks;  /* in all */
-    uint64_t next;    /* block, whose begin is to be appended; `blocks`: the end of the last */
-    uint64_t last;    /* begin that was appended */
+    uint64_t longest; /* most bytes of a block */
+    uint64_t blocks;  /* number of blocks */
+    uint64_t next;    /* block whose begin is appended next; `blocks`: the end of the last block */
+    uint64_t last;    /* begin that was appended last */
 } index_reader;
 
 static int check_block(const index_reader *r, uint64_t begin, aether_error *err) {
@@ -27,7 +27,7 @@ static int check_block(const index_reader *r, uint64_t begin, aether_error *err)
                        r->io->path, begin, r->next);
 }
 
-/* The group behind those of all blocks has the end alone. */
+/* The group behind the last block has only an end. */
 static int append_group(index_reader *r, const ae_block_group *group, aether_error *err) {
     uint64_t begins[AE_BLOCK_GROUP] = {0};
     const uint64_t n = r->next < r->blocks ? ae_min_u64(AE_BLOCK_GROUP, r->blocks - r->next) : 1;

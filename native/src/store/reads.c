@@ -33,12 +33,12 @@ int ae_reads_fetch(ae_reads *r, const aether_topology *t, const uint64_t *positi
 
 /* ---- whole lists ---- */
 
-/* Entries of consecutive lists, from entry `done` of list `at` on. */
+/* Progress through consecutive lists: entry `done` of list `at` is next. */
 typedef struct part {
     uint64_t at, done;
 } part;
 
-/* The next entries of a list that is not at its end, at most `room`. */
+/* Take at most `room` entries of the current list. */
 static uint64_t step(const ae_list *lists, part *p, uint64_t room, ae_list *out) {
     const ae_list list = lists[p->at];
     const uint64_t left = list.degree - p->done, n = left < room ? left : room;

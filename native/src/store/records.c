@@ -32,7 +32,7 @@ typedef struct {
     atomic_ullong bad;
 } packing;
 
-/* Ids of 4 bytes and nothing else: most graphs. */
+/* The fast path of most graphs: 4-byte ids and no columns. */
 static void pack_pairs(packing *p, uint64_t begin, uint64_t end) {
     uint64_t all = 0;
     for (uint64_t i = begin; i < end; i++) {

@@ -17,12 +17,12 @@
 #define BLOCK_LEAST   (UINT64_C(1) << 10)
 #define SEGMENT_MOST  (512u << 10)
 #define SEGMENT_LEAST (16u << 10)
-#define DESK_SHARE    8 /* a desk takes no more than this part of the budget, if it can be */
-#define DESKS_SHARE   4 /* all of them no more than this */
+#define DESK_SHARE    8 /* a desk takes at most this part of the budget, if possible */
+#define DESKS_SHARE   4 /* all desks take at most this part */
 
 /* ---- dividing the budget ----------------------------------------------------------------- */
 
-/* Room for a frame wherever it lies. */
+/* A segment has room for one frame, however it lies to the alignment. */
 static uint64_t segment_for(const aether_row_file *f, uint64_t wanted) {
     uint64_t whole = f->frame_bytes + 2 * (uint64_t)f->io->alignment;
     return (ae_max_u64(wanted, whole) + AE_IO_PAGE - 1) & ~(uint64_t)(AE_IO_PAGE - 1);
@@ -129,7 +129,7 @@ static int make_desks(aether_row_file *f, aether_error *err) {
 
 /* ---- the hot set -------------------------------------------------------------------------------- */
 
-/* Pin the frames of a block's worth of ids, and read them where they are. */
+/* Pin the frames of a block of ids, and read them straight into the cache. */
 static int pin_block(aether_row_file *f, const aether_row_options *o, uint64_t *next, uint64_t most,
                      aether_task *task, aether_error *err) {
     ae_cache_stats held;
@@ -146,7 +146,7 @@ static int pin_block(aether_row_file *f, const aether_row_options *o, uint64_t *
         uint64_t frame = (uint64_t)o->hot[*next] / f->group;
         uint8_t *at = ae_cache_pin(f->cache, frame);
         if (!at)
-            continue; /* there already */
+            continue; /* the frame is pinned already */
         j.out = j.num_wanted ? j.out : at;
         j.wanted[j.num_wanted] = frame << AE_ROW_PLACE | j.num_wanted;
         j.num_wanted++;

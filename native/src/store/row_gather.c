@@ -1,4 +1,4 @@
-/* aether_row_gather: blocks of ids, what the cache has of them, and the desks. */
+/* aether_row_gather: looks blocks of ids up in the cache, and lends desks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,7 +25,7 @@
 
 /* ---- desks --------------------------------------------------------------------------- */
 
-/* Of another process: a thread of the parent had it when this one was forked. */
+/* A desk of another process is free here: a thread of the parent had it at the fork. */
 static bool take(ae_row_desk *d, int process) {
     int owner = atomic_load_explicit(&d->owner, memory_order_relaxed);
     return owner != process && atomic_compare_exchange_strong_explicit(
@@ -76,7 +76,7 @@ void ae_row_copy(const ae_row_job *j, uint64_t place, const void *row) {
         memcpy(out, row, j->item_bytes);
 }
 
-/* Copy what is found of n ids, which were checked; note the rest. */
+/* Copy the rows of n checked ids that the cache has; note the others as wanted. */
 static void look_up(ae_row_job *j, const uint64_t *rows, uint64_t place, uint64_t n) {
     const uint8_t *found[AT_ONCE];
     ae_cache_reader r;
@@ -101,7 +101,7 @@ static void look_up(ae_row_job *j, const uint64_t *rows, uint64_t place, uint64_
     ae_cache_leave(&r);
 }
 
-/* An id is read once: one that changes meanwhile cannot lead outside. */
+/* Each id is read once: an id that changes meanwhile cannot lead outside. */
 static int look_up_block(ae_row_job *j, const id_list *list, uint64_t first, uint64_t n, aether_error *err) {
     uint64_t rows[AT_ONCE];
     j->num_wanted = 0;
@@ -145,7 +145,7 @@ static int gather_all(ae_row_job *j, const id_list *list, aether_error *err) {
     return code;
 }
 
-/* Rows in the cache do not tell that the file has changed since. */
+/* Reading from the cache would not notice that the file has changed. */
 static int check_file(const aether_row_file *f, aether_error *err) {
     struct stat st;
     if (fstat(f->io->fd, &st) != 0)
@@ -192,7 +192,7 @@ int ae_row_end(ae_row_job *j, int code, aether_error *err) {
         return code;
     int changed = check_file(f, code ? NULL : err);
     if (changed == AETHER_E_FILE_CHANGED && code)
-        changed = check_file(f, err); /* what the failure came from */
+        changed = check_file(f, err); /* the change explains the failure */
     return changed ? changed : code;
 }
 

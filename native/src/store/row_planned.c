@@ -1,4 +1,4 @@
-/* Gathers that were announced: what is asked for is known, and so is what the cache is to keep. */
+/* Gathers that are known ahead: a schedule decides what the cache keeps (cache/schedule.h). */
 #include "store/row_file.h"
 
 #include "core/error.h"
@@ -46,7 +46,7 @@ static unsigned bits_of(uint64_t n) {
     return n < 2 ? 1 : 64 - (unsigned)__builtin_clzll(n - 1);
 }
 
-/* Frames of all ids with their positions, sorted, into the first half of `memory`. */
+/* Write the frames of all ids, each with its position, sorted, to the first half of `memory`. */
 static int sort_frames(const aether_row_plan *p, uint64_t n, uint64_t *memory, ae_cache_wishes *w,
                        aether_error *err) {
     uint64_t frames = (p->file->num_rows - 1) / p->file->group + 1;
@@ -127,7 +127,7 @@ static range list_range(const aether_row_plan *p, uint64_t list) {
     return (range){begin, p->ends[list] - begin};
 }
 
-/* The row of a position that is found, or NULL. */
+/* Return the row of a position whose frame is in the cache, or NULL. */
 static const uint8_t *found_at(const aether_row_plan *p, uint64_t position) {
     const ae_cache_step *s = &p->steps[position];
     if (s->what != AE_STEP_FOUND)
@@ -136,7 +136,7 @@ static const uint8_t *found_at(const aether_row_plan *p, uint64_t position) {
     return frame + p->ids[position] % p->file->group * p->file->row_bytes;
 }
 
-/* Before anything is kept, which may take the place of what is found. */
+/* Runs before any frame is kept: that may overwrite a frame that is found here. */
 static void copy_found(aether_row_plan *p, const ae_row_job *j, range r) {
     uint64_t n = 0;
     for (uint64_t i = 0; i < r.n; i++) {

@@ -1,10 +1,11 @@
 /*
- * From sorted wishes to reads, and from what comes to places and cache.
+ * Coalesces sorted row requests into reads; delivers completed reads to output rows and to the
+ * cache.
  *
  *   desk  [wanted][other]  [segment 0: requests | firsts | data] [segment 1: ...] ...
  *
  * A segment is one batch of the thread's queue. Its data area takes runs one after the
- * other, each aligned; a run that goes straight to out takes none.
+ * other, each aligned; a run that is read straight into out takes no room there.
  */
 #include "store/row_file.h"
 
@@ -22,7 +23,7 @@
 typedef struct segment {
     ae_io_batch batch;
     aether_io_request *requests;
-    uint32_t *firsts; /* run i is for wanted[firsts[i] .. firsts[i + 1]) */
+    uint32_t *firsts; /* run i serves wanted[firsts[i] .. firsts[i + 1]) */
     uint8_t *data;
     uint64_t used;
 } segment;
@@ -47,7 +48,8 @@ static uint64_t lists_bytes(void) {
     return align_up(AE_ROW_READS * sizeof(aether_io_request) + (AE_ROW_READS + 1) * sizeof(uint32_t), ALIGN);
 }
 
-/* A frame that is short in the file is copied whole: room behind the data. */
+/* Room for one frame behind the data: the last frame may be shorter in the file, but is copied
+ * whole. */
 static uint64_t segment_bytes(uint64_t data, uint64_t frame_bytes) {
     return lists_bytes() + align_up(data + frame_bytes, ALIGN);
 }
@@ -99,8 +101,8 @@ static uint64_t frame_end(const aether_row_file *f, uint64_t frame) {
 }
 
 typedef struct run {
-    uint64_t begin, end; /* bytes of the file that are needed */
-    uint64_t last;       /* wanted[... last) are in it */
+    uint64_t begin, end; /* bytes of the file to read */
+    uint64_t last;       /* the run serves wanted[first .. last) */
 } run;
 
 static ae_io_range range_of(const aether_row_file *f, const run *r) {
@@ -109,7 +111,7 @@ static ae_io_range range_of(const aether_row_file *f, const run *r) {
     return range;
 }
 
-/* The longest run from wanted[first] on that fits. */
+/* Return the longest run from wanted[first] on that fits a segment. */
 static run cut(const ae_row_job *j, uint64_t first) {
     const aether_row_file *f = j->file;
     uint64_t frame = frame_of(j, first);
@@ -126,7 +128,8 @@ static run cut(const ae_row_job *j, uint64_t first) {
     return r;
 }
 
-/* Whether a run's bytes are those of consecutive places, as they are. */
+/* A run can be read straight into out if its rows are consecutive there, unconverted and
+ * aligned. */
 static bool is_straight(const ae_row_job *j, uint64_t first, const run *r) {
     const aether_io *io = j->file->io;
     if (j->convert || j->group != 1 || r->end - r->begin != (r->last - first) * j->item_bytes)
@@ -192,7 +195,7 @@ static void begin(flow *w, segment *s) {
 typedef struct puts {
     uint64_t keys[PUT_AT_ONCE];
     const void *frames[PUT_AT_ONCE];
-    uint32_t into[PUT_AT_ONCE]; /* of a loan */
+    uint32_t into[PUT_AT_ONCE]; /* frames of a loan */
     uint64_t n;
 } puts;
 
@@ -204,7 +207,7 @@ static void put_all(ae_row_job *j, puts *p) {
     p->n = 0;
 }
 
-/* A frame has come, for one place or more. */
+/* Count a frame that was read, and queue it for the cache or the loan. */
 static void note(ae_row_job *j, puts *p, uint64_t frame, const void *data, uint64_t place) {
     atomic_fetch_add_explicit(&j->file->stats.frames, 1, memory_order_relaxed);
     if (j->loan && j->steps[place].what != AE_STEP_KEPT)
@@ -219,7 +222,7 @@ static void note(ae_row_job *j, puts *p, uint64_t frame, const void *data, uint6
 static void give(const ae_row_job *j, uint64_t i, const uint8_t *data) {
     uint8_t *out = j->out + place_of(j, i) * j->out_bytes;
     if (out == data)
-        return; /* it was read there */
+        return; /* read straight into out */
     if (j->convert)
         j->convert(out, data, j->items);
     else

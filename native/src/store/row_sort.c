@@ -1,4 +1,4 @@
-/* Sorting numbers above places: by radix, as many bits as there are numbers. */
+/* Radix sort of items with their places, by as many bits as item numbers have. */
 #include "store/row_file.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, unsigned place_b
         return;
     }
     uint64_t *from = wanted, *to = other;
-    /* Places ascend already: only the items' bits are sorted. */
+    /* Places ascend already, so only the bits of the items are sorted. */
     for (unsigned shift = place_bits; shift < 64 && (num_items - 1) >> (shift - place_bits);
          shift += DIGIT_BITS) {
         sort_digit(from, to, n, shift);

@@ -14,7 +14,7 @@
 
 #define MOST_DIGITS 18u /* always below 2^63 */
 
-/* The number at `at` into *value; the first byte behind its digits, or NULL. */
+/* Parse the number at `at`; return the first byte behind its digits, or NULL. */
 static inline const char *parse_number(const char *at, const char *end, int64_t *value) {
     const char *first = at;
     uint64_t number = 0;
@@ -28,14 +28,15 @@ static inline const char *parse_number(const char *at, const char *end, int64_t 
     return at > first && at - first <= (ptrdiff_t)MOST_DIGITS ? at : NULL;
 }
 
-/* Bytes of the line end at `at`, which is not the end of the text; 0 if there is none. */
+/* Return the bytes of the line end at `at`, which is not the end of the text; 0 if there is
+ * none. */
 static inline unsigned line_end_bytes(const char *at, const char *end) {
     if (*at == '\n')
         return 1;
     return *at == '\r' && end - at > 1 && at[1] == '\n' ? 2 : 0;
 }
 
-/* The numbers of a line into row `row`; the next line, or NULL. */
+/* Parse a line into row `row`; return the next line, or NULL. */
 static inline const char *parse_line(const char *at, const char *end, char delimiter, uint32_t num_columns,
                                      uint64_t room, uint64_t row, int64_t *out) {
     for (uint32_t column = 0; column < num_columns; column++) {

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/task.h"
 
-/* Far enough to cover a DRAM access, near enough to stay in the line-fill buffers. */
+/* Lists to prefetch ahead: enough to cover a DRAM access, few enough for the line-fill buffers. */
 #define LOCATE_AHEAD 24
 
 #define COPY_BLOCK 256
@@ -151,7 +151,6 @@ static int check_node(const aether_topology *t, int64_t node, uint64_t i, aether
                        (int64_t)t->lists.num_major - 1);
 }
 
-/* Node i of a request, or its list; NULL nodes stand for 0..n-1. */
 static int list_of(const aether_topology *t, const int64_t *nodes, uint64_t i, ae_list *list,
                    aether_error *err) {
     uint64_t node = nodes ? (uint64_t)nodes[i] : i;

@@ -106,7 +106,7 @@ static int compare_section(const verification *v, uint32_t i, aether_error *err)
                        s->checksum);
 }
 
-/* Padding is zeros, so that every byte of a file is accounted for. */
+/* Padding must be zeros, so that every byte of a file is accounted for. */
 static int check_padding(const verification *v, uint32_t i, aether_error *err) {
     const aether_section *s = &v->file->sections[i];
     uint64_t end = s->offset + s->size, size = ae_format_page_up(end) - end;
@@ -127,7 +127,8 @@ static int conclude(const verification *v, aether_error *err) {
             *err = v->error;
         return v->error.code;
     }
-    int code = aether_file_check(v->file, err); /* modified since it was opened: no wonder then */
+    int code = aether_file_check(v->file,
+                                 err); /* a file that was modified since it was opened is reported as that */
     for (uint32_t i = 0; !code && i < v->file->num_sections; i++) {
         code = compare_section(v, i, err);
         code = code ? code : check_padding(v, i, err);

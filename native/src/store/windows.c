@@ -15,16 +15,16 @@
 
 #define PAGE       ((uint64_t)1 << AE_PAGE_BITS)
 #define GAP        (AE_MERGE_GAP / PAGE)
-#define LONG       16  /* pages that are needed of a run */
-#define AHEAD      16  /* spans whose memory is asked for in advance */
-#define PUMP_SPANS 256 /* taken apart between two looks at the queue */
+#define LONG       16  /* a run of more pages per read than this is long */
+#define AHEAD      16  /* spans to prefetch ahead */
+#define PUMP_SPANS 256 /* spans taken apart between two looks at the queue */
 
 typedef struct window {
     ae_io_batch batch;
     aether_io_request *requests;
     ae_run *runs;
-    uint64_t *pages; /* that are needed and not kept, ascending */
-    uint64_t *kept;  /* that are needed and kept */
+    uint64_t *pages; /* pages to read, ascending */
+    uint64_t *kept;  /* pages found in the page cache, ascending */
     uint64_t num_runs, num_pages, num_kept, num_data;
     uint64_t begin, end; /* spans */
     uint8_t *data;
@@ -39,8 +39,8 @@ typedef struct stream {
     uint64_t room; /* pages of data in a window */
     ae_staging *staging;
     ae_io_queue *queue;
-    ae_hot_pages *hot; /* or NULL */
-    bool learns;       /* which pages are hot */
+    ae_hot_pages *hot; /* page cache, or NULL */
+    bool learns;       /* the page cache learns from this stream */
     window windows[AE_WINDOWS];
     ae_open_blocks open;
     aether_task *task;
@@ -50,15 +50,16 @@ typedef struct stream {
 
 /* ---- which pages ---- */
 
-/* Pages of a window as spans are added: those in front of the last span are final. */
+/* Pages of a window while spans are added. Pages before those of the last span are final: spans
+ * are sorted by unit. */
 typedef struct filling {
     window *w;
-    uint64_t cost; /* pages of data that the final ones take, gaps included */
-    uint64_t base; /* the last span's unit */
-    uint32_t mask; /* units from there on */
+    uint64_t cost; /* pages of data for the final pages, gaps included */
+    uint64_t base; /* first unit of the last span */
+    uint32_t mask; /* bit i: unit base + i is needed */
 } filling;
 
-/* What pages that are not final, and those of one more span, may cost. */
+/* Most pages of data that the pending pages and one more span may add. */
 #define PENDING (2 * (AE_SPAN_UNITS + GAP))
 
 static void settle_page(filling *f, uint64_t page) {
@@ -92,7 +93,6 @@ static void add_span(const stream *s, filling *f, const ae_span *span) {
         f->mask |= 1u << (ae_place_unit(s->p->place, positions[i]) - span->unit);
 }
 
-/* Runs of the pages that are read: `count` of w->pages. */
 static void make_runs(window *w, uint64_t count) {
     w->num_runs = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -105,7 +105,8 @@ static void make_runs(window *w, uint64_t count) {
     }
 }
 
-/* Bytes [begin, end) are needed, of runs from `at` on. Pages that are kept have none. */
+/* Extend the requests of the runs, from run `at` on, to bytes [begin, end). Pages that are in
+ * the page cache are in no run. */
 static void need(const window *w, uint64_t at, uint64_t begin, uint64_t end) {
     for (uint64_t page = begin / PAGE; page <= (end - 1) / PAGE; page++) {
         while (at < w->num_runs && w->runs[at].page + w->runs[at].count <= page)
@@ -119,7 +120,8 @@ static void need(const window *w, uint64_t at, uint64_t begin, uint64_t end) {
     }
 }
 
-/* What the spans need of each run: its request's offset, and for now as its length, the end. */
+/* Find the bytes that the spans need of each run. Until make_requests, a request's `length`
+ * holds the end of the range. */
 static void find_bytes(const stream *s, window *w) {
     uint64_t at = 0;
     for (uint64_t i = 0; i < w->num_runs; i++)
@@ -139,8 +141,8 @@ static void find_bytes(const stream *s, window *w) {
     }
 }
 
-/* What reads may begin and end at: where the device's sectors are smaller than pages, those at the
- * ends of a run that no entry is in are left out; of long runs those are too little to look for. */
+/* Granularity of reads. If the device's sectors are smaller than a page, unneeded sectors at
+ * both ends of a run are trimmed; not for long runs, where this saves too little. */
 static uint64_t step_of(const stream *s, const window *w) {
     const aether_io *io = s->p->io;
     const uint64_t step = io->alignment > io->memory_alignment ? io->alignment : io->memory_alignment;
@@ -148,7 +150,7 @@ static uint64_t step_of(const stream *s, const window *w) {
     return !is_long && io->direct && step < PAGE ? step : PAGE;
 }
 
-/* From `*begin` to `*end`, all of a run, to what is needed of it; pages to keep come whole. */
+/* Trim a run to the bytes that are needed; a page that the page cache wants is read whole. */
 static void trim(const stream *s, const aether_io_request *need, uint64_t step, uint64_t *begin,
                  uint64_t *end) {
     const uint64_t first = *begin / PAGE, last = *end / PAGE - 1;
@@ -181,8 +183,8 @@ static void make_requests(const stream *s, window *w) {
         .io = s->p->io, .requests = w->requests, .num_requests = w->num_runs, .task = NULL, .user = w};
 }
 
-/* Pages that are kept in memory need not be read. They go to the end of w->pages, those
- * that are missing to its front, each in order; returns how many are missing. */
+/* Split the pages of the window: pages in the page cache go to w->kept, missing ones stay in
+ * w->pages, each in order. Return how many are missing. */
 static uint64_t part_pages(const stream *s, window *w) {
     uint64_t missing = 0, kept = 0;
     for (uint64_t i = 0; s->hot && i < w->num_pages; i++)
@@ -202,7 +204,7 @@ static int compare_runs(const void *a, const void *b) {
     return x->page < y->page ? -1 : x->page > y->page;
 }
 
-/* Runs of kept pages that no read brings along, put among the others. */
+/* Add runs for the kept pages that are not in a gap of a read, and sort all runs. */
 static void add_kept(const stream *s, window *w) {
     uint64_t reads = w->num_runs, all = reads, at = 0;
     for (uint64_t i = 0; i < w->num_kept; i++) {
@@ -225,7 +227,8 @@ static void prefetch_spans(const stream *s, uint64_t at) {
     }
 }
 
-/* Whether the next span lies on the last one's page, which the next window would read again. */
+/* A span on the last span's page costs no page here, but the next window would read the page
+ * again. */
 static bool is_free(const stream *s, const filling *f) {
     return s->p->place.narrow && s->spans[s->next].unit == f->base;
 }
@@ -247,20 +250,21 @@ static int begin_window(stream *s, window *w) {
     if (w->num_kept)
         add_kept(s, w);
     w->busy = true;
-    w->finished = w->batch.num_requests == 0; /* all of it is kept */
+    w->finished = w->batch.num_requests == 0; /* every page was in the page cache */
     return w->finished ? AETHER_OK : ae_io_submit(s->queue, &w->batch, s->err);
 }
 
 /* ---- taking a window apart ---- */
 
-/* Reads go on while a window is taken apart. */
+/* Lets other windows' reads go on while one is taken apart. */
 static void pump(const stream *s) {
     ae_io_batch *batch = ae_io_reap(s->queue, false);
     if (batch)
         ((window *)batch->user)->finished = true;
 }
 
-/* Pages that were asked for and read whole. */
+/* Only pages that were asked for are offered, and only if they were read whole: gaps and trimmed
+ * pages are not. */
 static void offer_pages(const stream *s, const window *w) {
     const aether_io_request *r = w->requests;
     for (uint64_t i = 0; s->hot && s->learns && i < w->num_pages; i++) {
@@ -313,7 +317,7 @@ static window *find_window(stream *s, bool busy, bool finished) {
     return NULL;
 }
 
-/* Begin what there is room for; after a failure nothing more. */
+/* Begin as many windows as are free; none after a failure. */
 static void begin_windows(stream *s) {
     window *w;
     while (!s->rc && s->next < s->num_spans && (w = find_window(s, false, false)) != NULL) {
@@ -374,7 +378,8 @@ int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *sp
                       ae_staging *staging, aether_task *task, aether_error *err) {
     stream s = {.p = p, .jobs = jobs, .spans = spans, .num_spans = num_spans, .task = task, .err = err};
     s.staging = staging;
-    s.hot = __atomic_load_n(&p->hot, __ATOMIC_ACQUIRE); /* values may get pages while others read them */
+    s.hot = __atomic_load_n(&p->hot,
+                            __ATOMIC_ACQUIRE); /* values may get their page cache while other threads read */
     s.learns = s.hot && (staging->learns || ae_hot_pages_holds_all(s.hot));
     int rc = num_spans ? reserve(&s, staging, err) : AETHER_OK;
     if (!rc && num_spans)

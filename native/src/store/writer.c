@@ -29,9 +29,9 @@ struct aether_writer {
     uint32_t content;
     int failed;           /* the code of the first failure; nothing works after it */
     bool in_section;      /* between begin and end */
-    uint64_t offset;      /* of the next block in the file */
+    uint64_t offset;      /* in the file, of the next block */
     uint8_t *block;       /* AE_HASH_BLOCK bytes */
-    uint64_t filled;      /* bytes of it in use */
+    uint64_t filled;      /* bytes of `block` in use */
     XXH3_state_t *hashes; /* over the hashes of the section's blocks */
     ae_format_entry *entries;
     uint32_t num_entries, room;
@@ -89,7 +89,7 @@ static int fail(aether_writer *w, int code) {
     return code;
 }
 
-/* May begin (in_section false) or append and end (true) be called now? */
+/* Check the order of calls: begin needs in_section false, append and end true. */
 static int check_state(const aether_writer *w, bool in_section, aether_error *err) {
     if (!w)
         return ae_error_set(err, AETHER_E_INVALID, "no writer given");
@@ -155,7 +155,6 @@ static int put_block(aether_writer *w, const void *data, uint64_t size, aether_e
     return code;
 }
 
-/* Take up to a block from `data`; `taken` says how much. */
 static int take(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *taken, aether_error *err) {
     if (w->filled == 0 && size >= AE_HASH_BLOCK) {
         *taken = AE_HASH_BLOCK;
