@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define PAGE       4096u
-#define MOST       ((uint64_t)1 << 30) /* frames: numbers of frames and ghosts fit 32 bits, slots too */
-#define COPY_BYTES (256u << 10)        /* copied before readers get in between */
+#define MOST       ((uint64_t)1 << 30) /* most frames: numbers of frames and ghosts fit 32 bits, slots too */
+#define COPY_BYTES (256u << 10)        /* bytes of frames copied under one lock */
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
@@ -34,7 +34,6 @@ uint64_t ae_cache_bytes(uint64_t frames, uint32_t frame_bytes) {
     return lay_out(ae_min_u64(frames, MOST), frame_bytes).end + sizeof(ae_cache);
 }
 
-/* The most frames that fit. */
 static uint64_t frames_in(uint64_t bytes, uint32_t frame_bytes) {
     uint64_t fits = 0, beyond = MOST + 1;
     while (beyond - fits > 1) {
@@ -88,7 +87,7 @@ void ae_cache_destroy(ae_cache *c) {
 
 /* ---- locking ------------------------------------------------------------------------------ */
 
-/* In a child: what was put is the parent's, and may be half there; so is what was lent. */
+/* Frames in a forked child are its parent's and may be half written; a loan is the parent's too. */
 static void renew(ae_cache *c) {
     if (!ae_cache_lock_claim(&c->lock))
         return;
@@ -131,7 +130,7 @@ const void *ae_cache_find(ae_cache_reader *r, uint64_t key) {
         return NULL;
     }
     r->hits++;
-    /* Two readers at once may count one: no more than a hint is lost. */
+    /* Two readers at once may count one: only a hint is lost. */
     atomic_uchar *found = &p->nodes[frame].found;
     unsigned n = atomic_load_explicit(found, memory_order_relaxed);
     if (n < AE_CACHE_OFTEN)

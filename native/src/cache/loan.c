@@ -37,7 +37,8 @@ int ae_cache_loan_begin(ae_cache *c, ae_cache_loan *out, aether_error *err) {
     return AETHER_OK;
 }
 
-/* order: the frames that hold something, by their last use, then the others. How many hold something. */
+/* Write to `order` the frames that hold something, by their last use, then the others; return
+ * how many hold something. Without memory for counting, frames are in order of their numbers. */
 static uint32_t sort_used(const ae_cache_loan *loan) {
     uint32_t latest = 0, used = 0;
     for (uint32_t i = 0; i < num_lent(loan); i++)
@@ -89,7 +90,7 @@ bool ae_cache_loan_often(const ae_cache_loan *loan, uint32_t frame) {
     return ae_cache_policy_often(&loan->cache->policy, frame);
 }
 
-/* After all that was there before. */
+/* Later than every use before the loan. */
 static uint32_t moment(const ae_cache_loan *loan, uint32_t time) {
     return loan->num_used + 1 + time;
 }

@@ -15,7 +15,7 @@
 #define READERS  0x3FFFFFFFu
 #define SPINS    100
 
-static atomic_uint generation; /* of this process: how many forks lie before it */
+static atomic_uint generation; /* generation of this process: how many forks lie before it */
 
 static void after_fork(void) {
     atomic_fetch_add(&generation, 1);
@@ -34,7 +34,7 @@ static bool swap(ae_cache_lock *l, unsigned long long *from, unsigned long long 
                                                  memory_order_relaxed);
 }
 
-/* Sleep until the lower half is no longer what was seen. Little-endian: it comes first. */
+/* Sleep until the lower half of the word changes; it comes first, little-endian. */
 static void wait_change(ae_cache_lock *l, unsigned long long seen) {
     syscall(SYS_futex, &l->word, FUTEX_WAIT_PRIVATE, (uint32_t)seen, NULL, NULL, 0);
 }
@@ -43,7 +43,7 @@ static void wake_all(ae_cache_lock *l) {
     syscall(SYS_futex, &l->word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Wait for a while, then asleep, while `word` is what was seen; it is read again. */
+/* Spin for a while, then sleep, while the word is `word`; return the word, read again. */
 static unsigned long long wait_turn(ae_cache_lock *l, unsigned long long word, unsigned *spins) {
     if ((*spins)++ >= SPINS && ((word & SLEEPERS) || swap(l, &word, word | SLEEPERS)))
         wait_change(l, word | SLEEPERS);

@@ -34,7 +34,6 @@ static uint64_t key_of(const ae_cache_policy *p, uint32_t number) {
     return number < p->num_frames ? p->nodes[number].key : p->ghosts[number - p->num_frames];
 }
 
-/* The slot of a key, or num_slots. */
 static uint64_t find_slot(const ae_cache_policy *p, uint64_t key) {
     const ae_cache_index *x = &p->index;
     uint32_t tag = ae_cache_tag(key);
@@ -145,7 +144,7 @@ uint32_t ae_cache_policy_pin(ae_cache_policy *p, uint64_t key) {
         return AE_CACHE_NONE;
     uint32_t frame = p->hot++;
     p->nodes[frame].key = key;
-    set_found(p, frame, AE_CACHE_OFTEN); /* finding it writes nothing */
+    set_found(p, frame, AE_CACHE_OFTEN); /* at its most, so that finding the key writes nothing */
     ae_cache_index_add(&p->index, key, frame);
     set_goals(p);
     return frame;

@@ -7,7 +7,7 @@
 
 #define NONE ((uint32_t)AE_CACHE_POSITIONS)
 
-/* A lent frame. */
+/* State of a lent frame. */
 typedef struct holder {
     uint32_t next;   /* in its queue */
     uint32_t use;    /* the position that finds it next, or NONE */
@@ -24,7 +24,7 @@ typedef struct schedule {
     const ae_cache_wishes *wishes;
     ae_cache_step *steps;
     holder *holders;
-    queue *waiting;  /* num_lists + 2: those that wait for nothing, found or never found */
+    queue *waiting;  /* one per list, and two for frames that wait for no list: found before, never found */
     uint64_t *taken; /* a bit for each queue that is not empty */
 } schedule;
 
@@ -40,7 +40,7 @@ static uint64_t list_begin(const schedule *s, uint64_t list) {
     return list ? s->wishes->ends[list - 1] : 0;
 }
 
-/* The list that a position is in; num_lists for NONE. */
+/* Return num_lists for NONE, the queue of keys that are not used again. */
 static uint64_t list_of(const schedule *s, uint32_t position) {
     uint64_t low = 0, high = s->wishes->num_lists;
     while (low < high) {
@@ -79,7 +79,7 @@ static uint32_t pop(schedule *s, uint64_t list) {
     return frame;
 }
 
-/* The last queue that has a frame; -1: none has. */
+/* Return the last queue that has a frame, which is used farthest ahead; -1: none has. */
 static int64_t farthest(const schedule *s) {
     for (int64_t word = (int64_t)((s->wishes->num_lists + 1) / 64); word >= 0; word--)
         if (s->taken[word])
@@ -89,8 +89,8 @@ static int64_t farthest(const schedule *s) {
 
 /* ---- uses of a key ------------------------------------------------------------------- */
 
-/* Chain the first positions of a key in each list, and have the others refer to them.
- * The first of all; `where` is the frame the key is in. */
+/* Chain the first positions of one key in each list; its other positions refer to these. `where`
+ * is the frame that holds the key. */
 static void link_uses(schedule *s, uint64_t from, uint64_t to, uint32_t where) {
     const ae_cache_wishes *w = s->wishes;
     uint64_t mask = (UINT64_C(1) << w->shift) - 1;
@@ -127,7 +127,7 @@ static void link_all(schedule *s) {
 
 /* ---- deciding ------------------------------------------------------------------------- */
 
-/* Have a frame wait for its next use; whether it was found before. */
+/* Put a frame into the queue of its next use; `found` tells whether its key was found before. */
 static void wait_for(schedule *s, uint32_t frame, uint32_t use, bool found) {
     holder *h = holder_of(s, frame);
     h->use = use;
@@ -138,7 +138,7 @@ static void wait_for(schedule *s, uint32_t frame, uint32_t use, bool found) {
     append(s, list_of(s, use) + (use == NONE && !found), frame);
 }
 
-/* Empty frames first, then the oldest. */
+/* The order decides what leaves first: empty frames, then the oldest. */
 static void fill_queues(schedule *s) {
     const ae_cache_loan *loan = s->loan;
     for (uint32_t frame = loan->first; frame < loan->end; frame++)
@@ -150,8 +150,8 @@ static void fill_queues(schedule *s) {
     }
 }
 
-/* A key was read at `position`, in a list that begins at `begin`: keep it where it is used before what
- * is there. */
+/* A key was read at `position`, in a list that begins at `begin`: keep it if it is used again
+ * before the key that is used farthest ahead. */
 static void decide(schedule *s, uint32_t position, uint64_t begin) {
     uint32_t use = s->steps[position].value;
     int64_t from = farthest(s);
@@ -169,7 +169,7 @@ static void decide(schedule *s, uint32_t position, uint64_t begin) {
     wait_for(s, frame, use, false);
 }
 
-/* Returns how many keys are read. */
+/* Return how many keys are read. */
 static uint64_t decide_list(schedule *s, uint64_t list) {
     uint64_t begin = list_begin(s, list), end = s->wishes->ends[list], read = 0;
     clear(s, list); /* all that wait in it are found below */

@@ -47,7 +47,7 @@ static uint32_t quota_cpus(long long quota, long long period) {
     return cpus < UINT32_MAX ? (uint32_t)cpus : UINT32_MAX;
 }
 
-/* The number at *text, which moves past it; 0 if there is none ("max"). */
+/* Parse the number at *text and move past it; 0 if there is none ("max"). */
 static long long take_number(char **text) {
     char *end;
     long long number = strtoll(*text, &end, 10);
@@ -78,9 +78,9 @@ static uint32_t quota_v1(const char *dir) {
     return quota_cpus(quota, take_number(&text));
 }
 
-/* The smallest limit of mount/group and its ancestors up to the mount. In a
- * container the group's path may not exist below the mount: the walk then ends
- * at the mount itself, which is the container's own group. */
+/* Return the smallest limit of mount/group and its ancestors up to the mount. In a container the
+ * group's path may not exist below the mount: the walk then ends at the mount itself, which is
+ * the container's own group. */
 static uint32_t quota_along(const char *mount, const char *group, uint32_t (*quota)(const char *)) {
     char dir[PATH_ROOM];
     int length = snprintf(dir, sizeof dir, "%s%s", mount, group);
@@ -98,7 +98,7 @@ static uint32_t quota_along(const char *mount, const char *group, uint32_t (*quo
     }
 }
 
-/* Is `cpu` one of the comma-separated controllers? */
+/* Return whether `cpu` is one of the comma-separated controllers. */
 static bool has_cpu(const char *controllers) {
     for (const char *name = controllers; *name;) {
         size_t length = strcspn(name, ",");

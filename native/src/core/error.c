@@ -20,7 +20,7 @@ const aether_error_entry *aether_error_table(uint32_t i) {
     return i < ERROR_COUNT ? &error_table[i] : NULL;
 }
 
-/* Length of `text` without a UTF-8 sequence cut short at its end. */
+/* Return the length of `text` without a UTF-8 sequence cut short at its end. */
 static size_t whole_utf8(const char *text, size_t length) {
     size_t tail = 0; /* continuation bytes at the end */
     while (tail < length && tail < 4 && ((unsigned char)text[length - 1 - tail] & 0xC0) == 0x80)

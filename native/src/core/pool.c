@@ -142,7 +142,7 @@ static void leave(void) {
         futex_wake(&pool.state, 1);
 }
 
-/* The generation after `seen`: spin a little, then sleep. */
+/* Wait for a generation after `seen`: spin a little, then sleep. */
 static uint32_t next_generation(uint32_t seen) {
     uint32_t g;
     for (int i = 0; i < WORKER_SPINS; i++) {
@@ -170,7 +170,7 @@ static void *worker_main(void *arg) {
     return NULL;
 }
 
-/* Have `wanted` workers, or as many as the system grants. */
+/* Start workers until there are `wanted`, or as many as the system grants. */
 static void start_workers(uint32_t wanted) {
     atomic_store(&pool.first_seen, atomic_load(&pool.generation)); /* they join the run about to open */
     while (pool.workers < wanted && !pool.spawn_failed) {
@@ -207,7 +207,7 @@ static void open_job(uint32_t seats) {
         futex_wake(&pool.generation, seats - awake);
 }
 
-/* Let nobody else in and wait for those inside; returns the seats not taken. */
+/* Close the seats and wait for the workers inside; return the seats that were not taken. */
 static uint32_t close_job(void) {
     uint32_t s = atomic_fetch_and_explicit(&pool.state, INSIDE(~0u), memory_order_acquire);
     uint32_t left = SEATS(s);

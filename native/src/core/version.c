@@ -40,8 +40,8 @@ const char *aether_version(void) {
     return VERSION(AETHER_VERSION_MAJOR, AETHER_VERSION_MINOR, AETHER_VERSION_PATCH);
 }
 
-/* What was compiled is known here; what this processor adds is found at run
- * time, so there is one constant text for each outcome. */
+/* The compiled-in part is known here; processor features are found at run time, so there is one
+ * constant text for each outcome. */
 const char *aether_build_info(void) {
     return ae_core_has_f16c() ? COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: f16c"
                               : COMPILER ", " ARCH OPTIMIZED SANITIZER ", dispatch: none";

@@ -30,7 +30,7 @@ static int check_options(const aether_io_options *o, aether_error *err) {
     return AETHER_OK;
 }
 
-/* What AETHERGRAPH_IO makes of AETHER_IO_AUTO. */
+/* AETHERGRAPH_IO decides where the program leaves the tier open. */
 static int tier_from_env(uint32_t *tier, aether_error *err) {
     const char *text = getenv("AETHERGRAPH_IO");
     if (!text || !*text || strcmp(text, "auto") == 0)
@@ -57,7 +57,7 @@ void *ae_io_alloc(uint64_t size, aether_error *err) {
     return data;
 }
 
-/* Whether a direct read of that alignment is possible. */
+/* One direct read tells whether the alignment works. */
 static bool can_read(int fd, uint32_t alignment, uint32_t memory_alignment) {
     uint8_t *data = ae_io_alloc(2 * AE_IO_PAGE, NULL);
     ssize_t got = -1;
@@ -98,8 +98,8 @@ static bool find_alignment(aether_io *io) {
     return false;
 }
 
-/* Also clears O_NONBLOCK, with which the file was opened: an older kernel's ring would
- * give back EAGAIN for what is not in the page cache. */
+/* F_SETFL also clears O_NONBLOCK, which the file was opened with: with it, an older kernel's
+ * ring would return EAGAIN for pages that are not in the page cache. */
 static bool set_direct(const aether_io *io, bool direct) {
     return fcntl(io->fd, F_SETFL, direct ? O_DIRECT : 0) == 0;
 }
@@ -128,7 +128,7 @@ static int open_file(aether_io *io, bool direct, aether_error *err) {
     return AETHER_OK;
 }
 
-/* The first that can read this file, if it is not given. */
+/* Unless a tier was asked for, take the first that can read this file. */
 static int choose_tier(aether_io *io, aether_error *err) {
     io->forced = io->tier != AETHER_IO_AUTO;
     if (!io->forced)
@@ -163,7 +163,7 @@ int aether_io_open(const char *path, const aether_io_options *options, aether_io
     io->depth = o.depth ? o.depth : AE_IO_DEPTH;
     code = open_file(io, o.direct, err);
     code = code ? code : choose_tier(io, err);
-    memset(&io->stats, 0, sizeof io->stats); /* the trial does not count */
+    memset(&io->stats, 0, sizeof io->stats); /* without the read of the trial */
     if (code)
         aether_io_close(io);
     else

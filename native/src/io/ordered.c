@@ -20,12 +20,13 @@ typedef struct reader {
     ae_io_queue *queue;
     aether_task *task;
     uint8_t *memory;
-    uint64_t offset, size; /* of the range */
-    uint64_t submitted;    /* bytes */
+    uint64_t offset, size; /* range to read */
+    uint64_t submitted;    /* bytes submitted so far */
     part parts[PARTS];
 } reader;
 
-/* As aether_io_read does: no ring, no need to fail, unless a ring was asked for. */
+/* A thread that cannot get a ring reads by pread, unless io_uring was asked for, as in
+ * aether_io_read. */
 static int open_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
     int code = ae_io_queue_create(io->tier, out, err);
     if (code && !io->forced && io->tier != AETHER_IO_PREAD)
@@ -80,7 +81,7 @@ int ae_io_read_ordered(aether_io *io, uint64_t offset, uint64_t size, ae_io_take
     r.memory = ae_io_alloc(PARTS * AE_IO_PART, err);
     int code = r.memory ? open_queue(io, &r.queue, err) : AETHER_E_NO_MEMORY;
     code = code ? code : take_all(&r, take, user, err);
-    ae_io_queue_destroy(r.queue); /* waits for what is under way */
+    ae_io_queue_destroy(r.queue); /* waits for the reads under way */
     free(r.memory);
     return code;
 }

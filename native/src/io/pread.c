@@ -32,11 +32,11 @@ typedef struct list {
 } list;
 
 typedef struct state {
-    list pushed;           /* not handed over yet; the owner's alone */
-    list done;             /* the owner's, taken from `returned` */
+    list pushed;           /* not handed over yet; only the owner uses it */
+    list done;             /* taken from `returned`; only the owner uses it */
     list returned;         /* under the lock */
-    uint32_t wanted;       /* under the lock: the owner sleeps until so many returned */
-    pthread_cond_t enough; /* of them */
+    uint32_t wanted;       /* under the lock: the owner sleeps until so many have returned */
+    pthread_cond_t enough; /* signalled when `wanted` have returned */
 } state;
 
 static struct {
@@ -109,8 +109,8 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* Wake or start threads for the list, less the read that the caller does by itself.
- * Fewer are no failure: it can do them all. */
+/* Wake or start threads for the reads in the list, except for one that the caller does itself.
+ * Too few threads are no failure: the caller can do all reads. */
 static void call_threads(bool caller_reads) {
     uint32_t count = shared.reads.count - (caller_reads && shared.reads.count ? 1 : 0);
     for (uint32_t i = 0; i < count && i < shared.idle; i++)
@@ -122,7 +122,7 @@ static void call_threads(bool caller_reads) {
     }
 }
 
-/* In the child. Threads and reads were the parent's, and so was whoever had the lock. */
+/* Runs in the child: threads and reads were the parent's, and so was the holder of the lock. */
 static void after_fork(void) {
     pthread_mutex_init(&shared.lock, NULL);
     pthread_cond_init(&shared.work, NULL);

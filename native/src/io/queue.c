@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_READ     (1u << 20)  /* longer requests are several reads */
-#define MAX_COPIED   (64u << 10) /* and so are longer ones that are not aligned */
-#define MAX_ATTEMPTS 10000       /* of a read that the system puts off */
+#define MAX_READ     (1u << 20)  /* bytes; longer requests become several reads */
+#define MAX_COPIED   (64u << 10) /* bytes; longer unaligned reads become several */
+#define MAX_ATTEMPTS 10000       /* most attempts of a read that the system puts off */
 
 struct ae_io_queue {
     const ae_io_tier_ops *tier;
@@ -78,7 +78,7 @@ void ae_io_queue_destroy(ae_io_queue *q) {
         q->tier->abandon(q->state);
     } else {
         for (ae_io_batch *b = q->active.first; b; b = b->next)
-            b->code = b->code ? b->code : AETHER_E_CANCELLED; /* begin nothing more */
+            b->code = b->code ? b->code : AETHER_E_CANCELLED; /* no more reads of the batch begin */
         while (q->active.first)
             ae_io_reap(q, true);
         q->tier->destroy(q->state);
@@ -90,7 +90,7 @@ void ae_io_queue_destroy(ae_io_queue *q) {
 
 /* ---- batches -------------------------------------------------------------------------- */
 
-/* The error of the first request that failed is the batch's; nothing more is begun. */
+/* A batch reports the error of its first failed request, and begins no more reads. */
 static aether_error *failing(ae_io_batch *b, uint64_t request) {
     if (b->code && b->failed <= request)
         return NULL;
@@ -142,7 +142,7 @@ static void count(atomic_ullong *counter, uint64_t n) {
 
 static void begin(ae_io_queue *q, ae_io_op *op) {
     const aether_io *io = op->batch->io;
-    op->start = op->got & ~(io->alignment - 1); /* a direct read goes on where it may */
+    op->start = op->got & ~(io->alignment - 1); /* a direct read goes on at an aligned byte */
     op->length = op->size - op->start;
     if (ae_io_hook.length)
         op->length = ae_io_hook.length(op->offset + op->start, op->length);
@@ -163,7 +163,7 @@ static bool has_bounce(ae_io_op *op, uint32_t size) {
     return op->bounce != NULL;
 }
 
-/* Cut the next read off the batch. false: no memory for it. */
+/* Cut the next read off the batch; return false if there is no memory for it. */
 static bool cut(ae_io_batch *b, ae_io_op *op) {
     const aether_io *io = b->io;
     const aether_io_request *r = &b->requests[b->next_request];
@@ -261,7 +261,7 @@ static void come_back(ae_io_queue *q, ae_io_op *op) {
     if (result < 0) {
         fail_os(op, -result);
     } else if (op->start + (uint32_t)result <= op->got) {
-        fail_short(op); /* nothing new: the file ends here */
+        fail_short(op); /* no new bytes: the file ends here */
     } else {
         op->got = op->start + (uint32_t)result;
         op->attempts = 0;
@@ -285,7 +285,7 @@ static void note_in_flight(const ae_io_queue *q, aether_io *io) {
         ;
 }
 
-/* What was begun in one go; counters that threads share are touched once for it. */
+/* Reads that were begun in one go, so that counters shared by threads are touched once for all. */
 typedef struct begun {
     uint64_t reads, copied;
     uint64_t size_reads[AETHER_IO_SIZES], size_bytes[AETHER_IO_SIZES];
@@ -314,7 +314,7 @@ static void count_begun(const ae_io_queue *q, aether_io *io, const begun *all) {
     note_in_flight(q, io);
 }
 
-/* Begin as much of a batch as fits; false: more does not. */
+/* Begin as many reads of a batch as fit; return false if more do not. */
 static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
     begun all = {0};
     while (has_more(b) && q->in_flight < b->io->depth && q->bytes_in_flight < AE_IO_MAX_IN_FLIGHT) {
@@ -357,9 +357,9 @@ static void enter(ae_io_queue *q, uint32_t wanted) {
           (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec)));
 }
 
-/* One round: begin, hand over, wait, take back. While there is more to begin, a
- * quarter of what is under way is waited for: the device stays busy, and a system
- * call serves many reads. Later, what the oldest batch lacks. */
+/* One round: begin, hand over, wait, take back. While more reads can begin, wait for a quarter
+ * of those under way: the device stays busy, and one system call serves many reads. Later, wait
+ * for the oldest batch. */
 static void turn(ae_io_queue *q, bool wait) {
     bool all = fill(q);
     if (q->in_flight == 0 || !q->active.first)

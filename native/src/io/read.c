@@ -91,7 +91,7 @@ int ae_io_try(aether_io *io, aether_error *err) {
     return code;
 }
 
-/* A thread that cannot have a ring reads the other way, unless io_uring was asked for. */
+/* A thread that cannot get a ring reads by pread, unless io_uring was asked for. */
 int ae_io_own_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
     int code = queue_of(io->tier, out, err);
     if (code && !io->forced && io->tier != AETHER_IO_PREAD)

@@ -35,14 +35,14 @@
 #define io_uring_submit_and_get_events io_uring_submit
 #endif
 
-#define MAX_REFUSALS 2000 /* milliseconds: the system is short of memory, and stays so */
+#define MAX_REFUSALS 2000 /* milliseconds; longer means that the system stays short of memory */
 
 typedef struct state {
     struct io_uring ring;
     ae_io_op *unsubmitted, *last;
     ae_io_op *failed; /* refused by a broken ring */
     uint32_t in_kernel;
-    uint32_t refusals; /* in a row */
+    uint32_t refusals; /* refused attempts in a row */
     int broken;        /* -errno */
 } state;
 
@@ -77,8 +77,8 @@ static int create(void **out, aether_error *err) {
     return AETHER_OK;
 }
 
-/* In a forked child too: this unmaps and closes what the child has of the ring, and
- * does not enter it. */
+/* Works in a forked child too: it unmaps and closes the child's part of the ring, without
+ * entering the ring. */
 static void destroy(void *p) {
     state *s = p;
     io_uring_queue_exit(&s->ring);
@@ -96,7 +96,7 @@ static void fail(state *s, ae_io_op *op) {
 static void push(void *p, ae_io_op *op) {
     state *s = p;
     struct io_uring_sqe *sqe = s->broken ? NULL : io_uring_get_sqe(&s->ring);
-    if (!sqe) { /* only of a broken ring: it has room for all that a queue has under way */
+    if (!sqe) { /* only if the ring is broken: it has room for all reads that a queue has under way */
         fail(s, op);
         return;
     }
@@ -110,7 +110,7 @@ static void push(void *p, ae_io_op *op) {
     s->last = op;
 }
 
-/* The kernel has taken the first `count`. */
+/* Move the first `count` reads, which the kernel has taken, out of `unsubmitted`. */
 static void taken(state *s, uint32_t count) {
     for (uint32_t i = 0; i < count && s->unsubmitted; i++) {
         s->unsubmitted = s->unsubmitted->next;
@@ -124,7 +124,7 @@ static void wait_a_millisecond(void) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Nothing can be handed over any more. What the kernel has, it will write to: it is
+/* Hand nothing over any more. The kernel will still write to the reads that it has, so they are
  * waited for, however long that takes. */
 static int break_ring(state *s, int error) {
     s->broken = error;
@@ -157,7 +157,7 @@ static int enter(void *p, uint32_t wanted) {
     if (rc == -EINTR)
         return 0;
     if ((rc == -EAGAIN || rc == -EBUSY) && ++s->refusals < MAX_REFUSALS) {
-        io_uring_get_events(&s->ring); /* what has come back makes room */
+        io_uring_get_events(&s->ring); /* completed reads make room */
         wait_a_millisecond();
         return 0;
     }

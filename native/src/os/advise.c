@@ -1,4 +1,4 @@
-/* Hints for a range of memory, and for one of a file. */
+/* Gives hints for a range of memory, and for one of a file. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -29,7 +29,7 @@
 struct aether_replace {
     int dir, fd;
     pid_t owner;
-    mode_t mode; /* of the file that is replaced */
+    mode_t mode; /* name of the file that is replaced */
     bool replaces;
     uint64_t unflushed; /* bytes written since writing back was last started */
     uint64_t flush_from;
@@ -63,7 +63,7 @@ void ae_os_set_write_hooks(const ae_os_write_hooks *hooks) {
 
 /* ---- begin ------------------------------------------------------------------- */
 
-/* The path to write to, without symbolic links at its end; to be freed. */
+/* Return the path without symbolic links at its end; to be freed. */
 static int resolve(const char *path, char **out, aether_error *err) {
     struct stat st;
     bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
@@ -168,7 +168,7 @@ bool ae_replace_is_temporary(const char *path) {
     return length >= suffix && strcmp(path + length - suffix, AE_REPLACE_SUFFIX) == 0;
 }
 
-/* Is this a temporary of the same target, of another writer? */
+/* Return whether this is a temporary of the same target, of another writer. */
 static bool is_sibling(const aether_replace *r, const char *name) {
     const size_t length = strlen(r->temporary), prefix = length - strlen(AE_REPLACE_SUFFIX) - DIGITS;
     if (strlen(name) != length || strcmp(name, r->temporary) == 0 || strncmp(name, r->temporary, prefix) != 0)
@@ -192,7 +192,7 @@ static void remove_if_dead(int dir, const char *name) {
     close(fd);
 }
 
-/* Failures are no reason not to write. */
+/* Failures are ignored: a leftover does no harm. */
 static void remove_stale(const aether_replace *r) {
     int fd = openat(r->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = fd < 0 ? NULL : fdopendir(fd);

@@ -93,7 +93,7 @@ typedef struct {
     int fd;
 } region;
 
-/* A copy of the slot that was true at one moment. */
+/* A consistent copy of a slot. */
 static bool read_slot(ae_sigbus_slot *slot, region *out) {
     unsigned version = atomic_load(&slot->version);
     out->slot = slot;
@@ -165,7 +165,7 @@ static struct sigaction forwards[MAX_FORWARDS];       /* handlers found in place
 static atomic_uint num_forwards;                      /* entries claimed */
 static _Atomic(const struct sigaction *) forward;     /* the latest; NULL: none */
 static atomic_bool fault_forwarded;                   /* a fault went to `forward` */
-static atomic_int forwarding_threads[MAX_FORWARDING]; /* those inside `forward` now; 0: free */
+static atomic_int forwarding_threads[MAX_FORWARDING]; /* threads inside `forward` now; 0: free */
 
 static void die_of(int signal_number) {
     struct sigaction standard = {.sa_handler = SIG_DFL};
@@ -258,7 +258,7 @@ static bool remember(const struct sigaction *found) {
     unsigned i = atomic_fetch_add(&num_forwards, 1);
     if (i >= MAX_FORWARDS) {
         atomic_store(&num_forwards, MAX_FORWARDS);
-        return false; /* somebody replaces handlers all the time: let them */
+        return false; /* another library replaces handlers all the time: leave its handler in place */
     }
     forwards[i] = *found;
     atomic_store(&forward, &forwards[i]);
