@@ -64,8 +64,8 @@
  *     the handle keeps borrowing it; the caller then keeps it alive.
  *   - Handles made by open/create are released by close/destroy, which accept
  *     NULL. A handle is used by one thread at a time, except aether_file,
- *     aether_topology, aether_weight_sums, aether_io and aether_row_file, which
- *     may be shared.
+ *     aether_topology, aether_weight_sums, aether_io, aether_values and
+ *     aether_row_file, which may be shared.
  *   - After fork() a child may go on using every handle: mappings are private
  *     or read-only and the thread pool starts anew in the child.
  *   - A topology groups edges by one end: the list of a `major` node holds the `minor` ids of
@@ -338,7 +338,8 @@ int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint3
 int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max, aether_error *err);
 
 /* Check that indptr ascends from 0 to num_edges and that every index is below num_minor. With
- * indices NULL, indptr alone is checked. `task` counts lists and edges. */
+ * indices NULL, indptr alone is checked. AETHER_E_CORRUPT names the first bad list or position.
+ * `task` counts lists and edges. */
 int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
                        uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err);
 
@@ -556,7 +557,7 @@ int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
  *   non-decreasing (layered: within each hop);
  *   edge[num_edges] edge ids; batch[num_nodes] seed slot (disjoint only). NULL skips one.
  * AETHER_E_LIMIT: int32 takes a graph of fewer than 2^31 nodes and edges, and a sample of fewer
- * nodes. Of larger values in edge_ids int32 keeps the low 32 bits. */
+ * nodes. Larger values in edge_ids are cut to their low 32 bits. */
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
                          void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
 
@@ -565,7 +566,8 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
 /* Sums of the weights of long lists (src/sample/sums.h). May be shared by threads. */
 typedef struct aether_weight_sums aether_weight_sums;
 
-/* Numbers that stay in a file (src/store/values.h); see aether_values_open(). */
+/* Numbers that stay in a file (src/store/values.h); see aether_values_open(). May be shared by
+ * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
 
 /* One edge type of a sampler, with what its draws depend on. Arrays are borrowed for the
@@ -657,7 +659,8 @@ uint64_t aether_group_memory(const aether_group *g);
 /* Make n samples, from seeds[n][types] and options[n], which share fanouts and flags (and differ
  * in key and exclude). Samples that were made before and not taken are dropped. After an error no
  * sample is made; if the input of one was at fault, `failed` is its number. The positions of
- * `exclude` are read until their sample has been taken. `task` counts edges. */
+ * `exclude` are read until their sample has been taken. Adds the entries that are read from files to
+ * task->done, and leaves task->total. */
 int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether_sample_options *options,
                         uint32_t n, uint32_t *failed, aether_task *task, aether_error *err);
 
@@ -788,7 +791,7 @@ typedef struct aether_io_options {
     uint32_t reserved;
 } aether_io_options;
 
-/* How an open file is read. */
+/* Tier, alignment and size of an open file. */
 typedef struct aether_io_info {
     uint32_t tier;   /* AETHER_IO_URING or AETHER_IO_PREAD */
     uint32_t direct; /* 1: reads go past the system's page cache */

@@ -133,8 +133,8 @@ static uintptr_t page_up(uintptr_t address) {
     return (address + page_size - 1) & ~(page_size - 1);
 }
 
-/* Where the lost part of the region begins, if the fault at `page` is because the
- * file shrank; otherwise `page` alone is lost (the disk failed). */
+/* Return where the lost part of the region begins if the file shrank; otherwise `page` alone is
+ * lost, because the disk failed. */
 static uintptr_t lost_from(const region *r, uintptr_t page, uintptr_t *to) {
     struct stat st;
     *to = page + page_size;

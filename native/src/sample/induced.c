@@ -1,8 +1,9 @@
 /*
  * Induced subgraphs: every edge of the graph whose two ends were sampled, by
- * destination in local order, then in list order. Of a disjoint sample: of the
- * same tree, and in its time. The id map of the sample is only searched, so
- * nodes and their order stay. One thread does it, whatever num_threads says.
+ * destination in local order, then in list order. In a disjoint sample both ends
+ * belong to one tree, and the edge lies in the tree's time. The id map of the sample
+ * is only searched, so nodes and their order stay. One thread does all of it, whatever
+ * num_threads says.
  */
 #include "core/error.h"
 #include "sample/frontier.h"

@@ -26,7 +26,7 @@
 
 #include "aether.h"
 
-/* How aether_build_lists cuts its work into buckets and slices; depends on sizes only. */
+/* Buckets and slices into which aether_build_lists cuts its work; depends on sizes only. */
 typedef struct ae_build_shape {
     uint32_t shift;     /* bucket = major >> shift */
     uint64_t buckets;   /* at most AE_BUILD_BUCKETS */

@@ -57,7 +57,7 @@ ALWAYS_INLINE bool open_block(const aether_topology *t, uint64_t number, ae_bloc
                                    left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, out);
 }
 
-/* Where the bits of one value are, and how they become an id. */
+/* Place of one value, and how its bits become an id. */
 typedef struct spot {
     const uint8_t *at;
     uint64_t base;

@@ -41,7 +41,7 @@
 #define AE_ROW_GROUPED  256u        /* smaller rows share frames of about so many bytes */
 #define AE_ROW_MOST     (UINT64_C(1) << (63 - AE_ROW_PLACE))
 
-/* How the budget is divided. */
+/* Division of the budget into desks and cache. */
 typedef struct ae_row_division {
     uint32_t desks, segments;
     uint64_t block;   /* ids */
