@@ -66,8 +66,10 @@
  *     NULL. A handle is used by one thread at a time, except aether_file,
  *     aether_topology, aether_weight_sums, aether_io, aether_values and
  *     aether_row_file, which may be shared.
- *   - After fork() a child may go on using every handle: mappings are private
- *     or read-only and the thread pool starts anew in the child.
+ *   - After fork() a child may go on using its handles: mappings are private or
+ *     read-only, and the thread pool starts anew. Exceptions: aether_writer,
+ *     aether_replace and aether_row_plan belong to the process that made them; the
+ *     child can only abort or destroy them.
  *   - A topology groups edges by one end: the list of a `major` node holds the `minor` ids of
  *     its edges (CSC: major = destination, minor = source). An edge's position is its index
  *     over all lists, one after the other. Its edge id is the position, unless the topology
@@ -995,7 +997,8 @@ typedef struct aether_row_plan_stats {
 typedef struct aether_row_plan aether_row_plan;
 
 /* Plan num_lists gathers: list i is ids[ends[i - 1]..ends[i]), the first from 0 on. `ids` is
- * borrowed until the plan is destroyed. AETHER_E_RANGE names the first id that is no row. */
+ * borrowed until the plan is destroyed. AETHER_E_RANGE names the first id that is no row;
+ * AETHER_E_LIMIT: too many ids for one plan. */
 int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64_t *ends, uint64_t num_lists,
                            aether_row_plan **out, aether_error *err);
 /* End the plan and give the cache back. Its file may have been closed before. NULL is fine. */
