@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from large_graph import SPAN
 from outofcore_samplers import device_bytes
 
 FANOUTS = [10, 10]
@@ -79,6 +80,9 @@ LOADERS: dict[str, Callable[[dict[str, Any], Any], tuple[Any, Loader]]] = {
     "HeteroNeighborLoader": typed_loader,
     "NeighborLoader, drawn by weight": lambda config, seeds: pyg_loader(
         config, seeds, weight_attr="edge_weight"
+    ),
+    "NeighborLoader, drawn by time": lambda config, seeds: pyg_loader(
+        config, seeds, time_attr="edge_time", input_time=np.full(len(seeds), SPAN)
     ),
     "NeighborLoader, with features": lambda config, seeds: pyg_loader(config, seeds, features=True),
 }
