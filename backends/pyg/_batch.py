@@ -1,4 +1,4 @@
-"""From a sample to a batch: its tensors gathered, and put together as PyG's loaders do.
+"""Batches of samples: tensors gathered, and put together as PyG's loaders do.
 
 Source followed: ``torch_geometric/loader/{node_loader,link_loader,utils}.py`` (``filter_fn``,
 ``filter_custom_store``, ``filter_custom_hetero_store``).
@@ -40,26 +40,26 @@ __all__ = [
 
 
 class Fetched(NamedTuple):
-    """The tensors of a sample, by name."""
+    """Tensors gathered for a sample, by name."""
 
     nodes: list[tuple[str, Tensor]]
     edges: list[tuple[str, Tensor]]
 
 
 class TypedFetched(NamedTuple):
-    """The tensors of a typed sample: node type or edge type, name, tensor."""
+    """Tensors gathered for a typed sample: node type or edge type, name, tensor."""
 
     tensors: list[tuple[Any, str, Tensor]]
 
 
 class Names(NamedTuple):
-    """Names of the tensors that a batch holds of nodes and of edges; None: all that there are."""
+    """Names of the node tensors and edge tensors that a batch holds; None: all that exist."""
 
     nodes: frozenset[str] | None = None
     edges: frozenset[str] | None = None
 
     def take(self, group: Any, name: str) -> bool:
-        """Whether a batch holds the tensor called ``name`` of a group of the feature store."""
+        """Return whether a batch holds the tensor ``name`` of a group of the feature store."""
         own = self.edges if isinstance(group, tuple) else self.nodes
         return own is None or name in own
 
@@ -67,10 +67,10 @@ class Names(NamedTuple):
 def choose_names(
     store: Any, node_attrs: Iterable[str] | None, edge_attrs: Iterable[str] | None
 ) -> Names:
-    """Check the names that a user gave against what ``store`` has.
+    """Check the names that a user gave against the tensors that ``store`` has.
 
     Raises:
-        InvalidArgumentError: a name that no tensor has; names the option and what there is.
+        InvalidArgumentError: a name that no tensor has; names the option and the existing tensors.
     """
     if isinstance(store, FeatureStore):
         keys = [key for key, _ in store.columns()]
@@ -97,7 +97,7 @@ def _known_names(given: Any, known: set[str], option: str) -> frozenset[str]:
 
 
 def fetch(store: Any, out: Any, names: Names) -> Fetched | TypedFetched:
-    """What ``store``, ours or another one, has for the nodes and edges of a sample."""
+    """Gather the tensors that ``store``, ours or another one, has for a sample."""
     if isinstance(out, HeteroSamplerOutput):
         return _fetch_typed(store, out, names)
     if not isinstance(store, FeatureStore):
@@ -146,13 +146,13 @@ def _fetch_typed(store: Any, out: HeteroSamplerOutput, names: Names) -> TypedFet
 
 
 class Planned(NamedTuple):
-    """Columns of a feature store whose gathers are planned, with their groups, and for how many."""
+    """Columns of a feature store to plan gathers for, with their groups, and the coming samples."""
 
     columns: list[tuple[Any, Column]]
     coming: Coming
 
     def plan(self, outs: Sequence[Any]) -> list[RowPlan]:
-        """Plans for what :func:`fetch` will ask for, of one sample after the other."""
+        """Plan the gathers of :func:`fetch` for each of these samples, in their order."""
         found = []
         for group, column in self.columns:
             lists = [ids.numpy() for out in outs if (ids := _ids_of(out, group)) is not None]
@@ -163,7 +163,7 @@ class Planned(NamedTuple):
 def choose_columns(
     store: Any, names: Names, plan_ahead: int, groups: SampleGroups | None, num_seeds: int
 ) -> Planned:
-    """Choose what is planned of what batches hold; see :func:`choose_plans`."""
+    """Choose the columns whose gathers are planned ahead; see :func:`choose_plans`."""
     if not isinstance(store, FeatureStore):
         return Planned([], Coming(0, []))
     columns = [(key[0], column) for key, column in store.columns() if names.take(*key)]
@@ -172,7 +172,7 @@ def choose_columns(
 
 
 def _ids_of(out: Any, group: Any) -> Tensor | None:
-    """The ids that a sample has of a group."""
+    """Return the ids that a sample has of a group; None if it has none."""
     if isinstance(out, HeteroSamplerOutput):
         by_group = out.edge if isinstance(group, tuple) else out.node
         return (by_group or {}).get(group)
@@ -181,10 +181,10 @@ def _ids_of(out: Any, group: Any) -> Tensor | None:
 
 
 def counted_types(data: Any) -> frozenset[Any] | None:
-    """Return the node types (None: the only one) that say ``num_nodes`` in a ``Data`` themselves.
+    """Return the node types (None: the only one) whose ``Data`` itself has ``num_nodes``.
 
-    Batches of those have the attribute too, as PyG's do. None for stores: there PyG adds it to
-    every type that has tensors.
+    Their batches have the attribute too, as PyG's do. None for stores: PyG then adds the attribute
+    to every type that has tensors.
     """
     if isinstance(data, HeteroData):
         return frozenset(name for name in data.node_types if "num_nodes" in data[name])
@@ -200,12 +200,12 @@ def make_batch(
     order: Any,
     counted: frozenset[Any] | None = None,
 ) -> dict[str, Any]:
-    """The attributes of a batch, but for what the seeds add.
+    """Return the attributes of a batch, except those that the seeds add.
 
     Args:
-        store: the feature store; ours adds what belongs to the graph as a whole.
+        store: the feature store; ours adds the attributes of the graph as a whole.
         out: the sample.
-        fetched: its tensors.
+        fetched: the tensors gathered for the sample.
         order: the sampler's ``edge_permutation``.
         counted: see :func:`counted_types`.
     """
@@ -229,7 +229,7 @@ def make_batch(
 
 
 def as_data(batch: dict[str, Any], custom_cls: Any) -> Any:
-    """A ``Data`` of these attributes; what is None is left out."""
+    """Make a ``Data`` of the attributes that are not None, or a ``custom_cls`` of all."""
     if custom_cls is None:
         return Data.from_dict({name: value for name, value in batch.items() if value is not None})
     data = custom_cls()
@@ -246,14 +246,14 @@ def make_typed_batch(
     custom_cls: Any,
     counted: frozenset[Any] | None = None,
 ) -> HeteroData:
-    """The batch, but for what the seeds add; see :func:`make_batch`."""
+    """Make a ``HeteroData`` except for what the seeds add; see :func:`make_batch`."""
     data = HeteroData() if custom_cls is None else custom_cls()
     if isinstance(store, FeatureStore):
         for name, value in store.graph_attrs.items():
             setattr(data, name, value)
     if counted is None:
         counted = frozenset(group for group, _, _ in fetched.tensors)
-    for group, node in out.node.items():  # first of all: this is the order of the types
+    for group, node in out.node.items():  # first, since this fixes the order of the types
         nodes = data[group]
         if group in counted:
             nodes.num_nodes = node.size(0)

@@ -1,4 +1,4 @@
-"""Edge indices as PyG has them: checked where they are put in, and made of a graph."""
+"""Edge indices in PyG's form: checks of those that are put in, and conversion from a graph."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 
 
 class Edges(NamedTuple):
-    """An edge index that was put in: PyG's pair of tensors and its description."""
+    """Edge index that was put in: PyG's pair of tensors and its description."""
 
     pair: Pair
     attr: EdgeAttr
 
 
 def as_edges(edge_index: Any, edge_attr: EdgeAttr) -> Edges:
-    """An edge index checked, with its size.
+    """Check an edge index and find its size.
 
     Raises:
         InvalidArgumentError: not a pair of integer vectors, or of lengths that do not belong
-            together; OutOfRangeError: an id outside the size, with its position.
+            together.
+        OutOfRangeError: an id outside the size, with its position.
     """
     pair = _check_pair(edge_index, edge_attr.layout)
     size = _find_size(pair, edge_attr)
@@ -93,7 +94,7 @@ def _check_pointers(pointers: Tensor, num_edges: int, name: str) -> None:
 
 
 def _find_size(pair: Pair, attr: EdgeAttr) -> tuple[int, int]:
-    """(number of sources, number of destinations), given or worked out; ids are checked."""
+    """Return (number of sources, number of destinations), given or computed; check the ids."""
     counts: list[int | None] = [None, None]
     needs = [0, 0]
     for side, values in enumerate(pair):
@@ -138,6 +139,7 @@ def _as_size(size: Any) -> tuple[int, int]:
 
 
 def to_coo(edges: Edges) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Expand an edge index of any layout to ``(row, col)``, in its order."""
     first, second = (tensor.numpy() for tensor in edges.pair)
     if edges.attr.layout == EdgeLayout.CSR:
         return np.repeat(np.arange(len(first) - 1), np.diff(first)), second
@@ -147,7 +149,7 @@ def to_coo(edges: Edges) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, Tensor | None]:
-    """A graph's topology as PyG's (row, col, perm): int64 tensors in memory of their own.
+    """Return a graph's topology as PyG's (row, col, perm): int64 tensors in memory of their own.
 
     ``perm[i]`` is the graph's id of the edge at position i; None where it is i.
     """
@@ -172,6 +174,7 @@ def graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, 
 
 
 def to_int64(values: NDArray[Any]) -> Tensor:
+    """Copy an integer array to an int64 tensor."""
     return torch.from_numpy(np.array(values, np.int64))
 
 

@@ -1,4 +1,4 @@
-"""A function from seeds to a sample, in the place of a sampler."""
+"""Sampler made of a function from seeds to a sample."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _WANTED = (
 
 
 def as_sampler(sampler: Any) -> BaseSampler:
-    """What was given as ``neighbor_sampler``: a sampler as it is, a function wrapped.
+    """Return a sampler unchanged, and wrap a function given as ``neighbor_sampler``.
 
     Raises:
-        InvalidArgumentError: something else, such as a sampler of the core.
+        InvalidArgumentError: any other object, such as a sampler of the core.
     """
     if isinstance(sampler, BaseSampler):
         return sampler
@@ -53,11 +53,11 @@ def as_sampler(sampler: Any) -> BaseSampler:
 
 
 class FunctionSampler(BaseSampler):  # type: ignore[misc]
-    """Asks a function for the sample of every batch.
+    """Sampler that calls a function for the sample of every batch.
 
     Args:
-        function: called with the seeds of a batch, int64 [n] global ids (of a graph of many types
-            with ``{node type: ids}``). It returns a :class:`aethergraph.Subgraph` or
+        function: called with the seeds of a batch, int64 [n] global ids (for a typed graph with
+            ``{node type: ids}``). It returns a :class:`aethergraph.Subgraph` or
             ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or ``HeteroSamplerOutput`` with the same
             meaning: ``node`` begins with the seeds, ``row`` and ``col`` are positions in it, and
             ``edge`` (None: no ``e_id``) are edge ids of the graph store.
@@ -67,11 +67,11 @@ class FunctionSampler(BaseSampler):  # type: ignore[misc]
         self.function = function
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> Any:
-        """The function's sample around ``index.node``, with the metadata that loaders read.
+        """Return the function's sample around ``index.node``, with the metadata that loaders read.
 
         Raises:
-            InvalidArgumentError: it returned something else, or nodes that do not begin with the
-                seeds; OutOfRangeError: an end of an edge that is not among its nodes.
+            InvalidArgumentError: it returned no sample, or nodes that do not begin with the seeds.
+            OutOfRangeError: an end of an edge that is not among its nodes.
         """
         index = NodeSamplerInput.cast(index)
         kind, seeds = index.input_type, index.node
@@ -87,7 +87,7 @@ class FunctionSampler(BaseSampler):  # type: ignore[misc]
         return out
 
     def sample_from_edges(self, index: EdgeSamplerInput, **_: Any) -> Any:
-        """Refused: a function samples around nodes.
+        """Refuse: a function samples around nodes.
 
         Raises:
             InvalidArgumentError: always.
@@ -107,7 +107,7 @@ class FunctionSampler(BaseSampler):  # type: ignore[misc]
 
 
 def _as_output(made: Any) -> Any:
-    """A ``SamplerOutput`` or ``HeteroSamplerOutput`` of what a function returned."""
+    """Convert the result of a function to a ``SamplerOutput`` or ``HeteroSamplerOutput``."""
     if isinstance(made, (SamplerOutput, HeteroSamplerOutput)):
         return made
     fields = ("node", "row", "col", "edge", "batch")
@@ -136,7 +136,7 @@ def _as_tensor(values: Any) -> Tensor | None:
 
 
 def _check(out: Any, kind: str | None, seeds: Tensor) -> None:
-    """Check what a batch would go wrong by silently: its seeds, and the ends of its edges."""
+    """Check seeds and edge ends, whose errors would spoil a batch silently."""
     node = out.node if kind is None else out.node.get(kind)
     if node is None or not torch.equal(node[: len(seeds)].to(torch.int64), seeds):
         raise InvalidArgumentError(
@@ -161,7 +161,7 @@ def _check(out: Any, kind: str | None, seeds: Tensor) -> None:
 
 
 def _sides(out: Any) -> Iterator[tuple[str, Tensor, int, int]]:
-    """Each vector of local ids: its name, itself, how many nodes it counts, its due length."""
+    """Yield for each vector of local ids its name, the ids, the number of nodes, its due length."""
     if isinstance(out, SamplerOutput):
         count = len(out.node)
         yield "row", out.row, count, len(out.col)

@@ -1,4 +1,4 @@
-"""The seeds that users give to our loaders, checked and as int64 tensors."""
+"""Seeds that users give to our loaders, checked and converted to int64 tensors."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from aethergraph.pyg.graph_store import GraphStore
 
 
 def is_typed(stores: Any) -> bool:
-    """Whether the graph store holds a graph of many types."""
+    """Return whether the graph store holds a typed graph."""
     if getattr(stores[1], "hetero", None) is not None:
         return True
     kinds = [attr.edge_type for attr in stores[1].get_all_edge_attrs()]
-    if not kinds:  # there may be nodes of many types all the same
+    if not kinds:  # a typed graph may have nodes only
         return bool(getattr(stores[1], "node_counts", None))
     return None not in kinds
 
 
 def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> int | None:
-    """Nodes of a type (None: of a graph that has one), or None if foreign parts do not say."""
+    """Return the number of nodes of a type (None: homogeneous).
+
+    None if foreign stores do not tell.
+    """
     graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
     if isinstance(graph, HeteroGraph):
         if name not in graph.num_nodes:
@@ -52,7 +55,7 @@ def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> in
 
 
 def seed_nodes(nodes: Any, sampler: Any, stores: Any) -> tuple[str | None, Tensor, Tensor | None]:
-    """Node type, seed nodes as int64, and their ``input_id`` where it is not the position."""
+    """Return node type, seed nodes as int64, and ``input_id`` unless it is the position."""
     name = None
     if isinstance(nodes, str):
         nodes = (nodes, None)
@@ -90,10 +93,10 @@ def _read_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | Non
 
 
 class EveryEdge:
-    """The edges of a graph as seed links, looked up when a batch asks for some.
+    """Lazy ``edge_label_index`` of all edges of a graph, looked up when a batch asks for some.
 
-    Stands for a tensor [2, num_edges] where PyG's loader takes one: 16 bytes per edge, and as much
-    again for copies of it, are not spent.
+    Stands for a tensor [2, num_edges] where PyG's loader takes one. Saves 16 bytes per edge, and as
+    much again for copies of the tensor.
     """
 
     def __init__(self, graph: Graph | EdgeView, side: int | None = None) -> None:
@@ -102,26 +105,30 @@ class EveryEdge:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Shape of the tensor that it stands for, (2, number of edges)."""
         return 2, self._graph.num_edges
 
     def size(self, dim: int) -> int:
+        """Return the length of a dimension, as ``Tensor.size`` does."""
         return self.shape[dim]
 
     def clone(self) -> EveryEdge:
+        """Return itself: there is no data to copy."""
         return self
 
     def cpu(self) -> EveryEdge:
+        """Return itself: edges are looked up on the CPU."""
         return self
 
     def __getitem__(self, index: Any) -> Any:
-        """One side of the edges (0: sources, 1: destinations); of a side, some edges."""
+        """Return one side of the edges (0: sources, 1: destinations), or some edges of a side."""
         if self._side is None:
             return EveryEdge(self._graph, index)
         return torch.from_numpy(self._graph.edge_ends(index.numpy())[self._side])
 
 
 def _split_links(links: Any) -> tuple[Any, Any]:
-    """Edge type and links, of all the forms that PyG takes."""
+    """Split seed links, in any form that PyG takes, into edge type and links."""
     if _is_kind(links):
         return tuple(links), None
     if isinstance(links, (tuple, list)) and len(links) == 2:
@@ -152,7 +159,7 @@ def _every_link(kind: Any, stores: Any) -> Any:
 
 
 def seed_links(links: Any, sampler: Any, stores: Any) -> tuple[Any, Tensor | EveryEdge]:
-    """Edge type (None: of a graph that has one), and seed links as int64 [2, P]."""
+    """Return edge type (None: homogeneous) and seed links as int64 [2, P]."""
     kind, links = _split_links(links)
     graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
     if isinstance(graph, HeteroGraph):
@@ -191,6 +198,7 @@ def _read_links(links: Any, counts: list[int | None]) -> Tensor:
 
 
 def seed_labels(labels: Any, links: Tensor | EveryEdge) -> Tensor | None:
+    """Check that there is one label per seed link; return them as a tensor, or None."""
     if labels is None:
         return None
     tensor = _to_tensor(labels, "edge_label")
@@ -203,13 +211,13 @@ def seed_labels(labels: Any, links: Tensor | EveryEdge) -> Tensor | None:
 
 
 def seed_times(times: Any, count: int, name: str, sampler: Any) -> Tensor | None:
-    """Times of ``count`` seeds; datetimes as counts of the unit that the sampler's times have.
+    """Return times of ``count`` seeds; datetimes as counts of the unit of the sampler's times.
 
-    The dtype of numbers is the sampler's business.
+    The sampler checks the dtype of numbers.
 
     Raises:
         InvalidArgumentError: another shape; datetimes where the times have no unit, or one that is
-            no whole number of it, with its position.
+            not a whole number of units, with its position.
     """
     if times is None:
         return None
@@ -240,7 +248,7 @@ def _to_tensor(values: Any, name: str) -> Tensor:
 
 
 def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
-    """Ids as contiguous int64, each of them a node; there may be none, as in a shard of seeds."""
+    """Check that ids are nodes; return them as contiguous int64. None at all are allowed."""
     if ids.numel() == 0:
         return ids.to(torch.int64)
     if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
@@ -258,6 +266,11 @@ def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
 
 
 def check_count(value: Any, name: str, least: int) -> int:
+    """Return ``value`` as an integer of at least ``least``.
+
+    Raises:
+        InvalidArgumentError: not an integer, or below ``least``; names the option.
+    """
     count = as_count(value, name)
     if count < least:
         raise InvalidArgumentError(f"{name} = {value} is below {least}")
@@ -265,7 +278,7 @@ def check_count(value: Any, name: str, least: int) -> int:
 
 
 def as_index(index: Any) -> Tensor:
-    """Numbers of seeds as torch wants them; converting a list by way of numpy is faster."""
+    """Convert seed numbers to a tensor for torch; a list is faster by way of numpy."""
     if isinstance(index, Tensor):
         return index
     refuse_masked(index, "index")

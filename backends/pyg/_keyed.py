@@ -1,4 +1,4 @@
-"""What our samplers for PyG's loaders share."""
+"""Common base of our samplers for PyG's loaders."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from aethergraph._torch.seeds import SharedCount
 
 __all__ = ["KeyedSampler"]
 
-#: What ``_first_iteration`` holds beside keys, whose second bit is set there.
+#: Values of ``_first_iteration`` that are no keys; keys have their second bit set there.
 _NONE, _DONE = 0, 1
 
 
 class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
-    """A sampler whose draws are a function of a key, so that any process may make a batch.
+    """Sampler whose draws are a function of a key, so that any process may make a batch.
 
-    In a batch of a ``DataLoader`` the number that torch draws for the iteration stands in the
-    place of the seed, unless one was given.
+    In a batch of a ``DataLoader`` the number that torch draws for the iteration replaces the seed,
+    unless a seed was given.
     """
 
-    graph: Any  # what is sampled from, a Graph or a HeteroGraph
+    graph: Any  # the sampled Graph or HeteroGraph
     _first_iteration: SharedCount
 
     def _set_seed(self, seed: int | None) -> None:
@@ -32,11 +32,11 @@ class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
         self._first_iteration = SharedCount(_NONE)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the draws of the batches to come other ones, as ``DistributedSampler`` does.
+        """Change the draws of the batches to come, as ``DistributedSampler`` does.
 
-        Call it in the main process before each epoch; workers that run already see it too.
-        Copies of this sampler share its epoch. Epochs of a ``DataLoader`` draw anew without it,
-        except with ``seed=``.
+        Call it in the main process before each epoch; running workers see it too. Copies of this
+        sampler share its epoch. Epochs of a ``DataLoader`` draw anew without it, except with
+        ``seed=``.
 
         Args:
             epoch: any integer of 64 bits; 0 at the start.
@@ -44,7 +44,7 @@ class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
         super().set_epoch(epoch)
         self._first_iteration.value = _DONE
 
-    if not TYPE_CHECKING:  # a type checker would take every name to exist
+    if not TYPE_CHECKING:  # hidden from type checkers, which would take every name to exist
 
         def __getattr__(self, name: str) -> Any:
             own = type(self).__name__
@@ -62,9 +62,9 @@ class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
         return None
 
     def start_key(self) -> int | None:
-        """Return what stands in the place of the seed for the batch that is asked for now.
+        """Return the key that replaces the seed for the batch that is asked for now.
 
-        None: the seed itself, be it that of the sampler or, outside of a loader, torch's.
+        None means the seed itself: the sampler's, or outside of a loader torch's.
         """
         if self.seed is None:
             return iteration_key()

@@ -1,4 +1,4 @@
-"""Tensors that require grad as columns of a feature store."""
+"""Columns of a feature store over tensors that require grad."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LearnableColumn(Column):
     """Rows of a tensor that requires grad, gathered by torch so that gradients reach it.
 
     Args:
-        tensor: kept itself, never copied: it is what the optimizer changes.
+        tensor: kept itself, never copied: the optimizer changes this very tensor.
     """
 
     __slots__ = ()
@@ -39,11 +39,11 @@ class LearnableColumn(Column):
         super().__init__(core.FeatureStore.from_array(rows), tensor)
 
     def live(self) -> Column:
-        """This column: the tensor itself is read, wherever torch has moved it."""
+        """Return this column: it reads the tensor itself, wherever torch has moved it."""
         return self
 
     def gather(self, ids: Ids, pool: BufferPool | None = None) -> Tensor:
-        """Rows of ``ids`` in that order, as part of torch's graph of operations.
+        """Gather the rows of ``ids`` in that order, as part of torch's graph of operations.
 
         Raises:
             UnsupportedError: in a worker process, which gradients cannot leave.
@@ -57,7 +57,7 @@ class LearnableColumn(Column):
         return self._source.index_select(0, torch.from_numpy(ids))
 
     def read(self, start: int, stop: int) -> Tensor:
-        """A copy of the rows ``start .. stop - 1``."""
+        """Copy the rows ``start .. stop - 1``."""
         return self.gather(np.arange(start, stop))
 
     @property

@@ -1,4 +1,4 @@
-"""Seed links: where their ends are in a sample, and at what times."""
+"""Seed links: positions of their ends in a sample, and their times."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = ["Links", "check_exclude", "link_type"]
 
 
 def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
+    """Return ``exclude`` checked to be None, ``"self"`` or ``"reverse"``."""
     if exclude is None:
         return None
     found: Literal["self", "reverse"] = as_choice(exclude, ("self", "reverse"), "exclude")
@@ -25,16 +26,16 @@ def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
 
 
 def link_type(kind: Any, graph: HeteroGraph, option: str = "edge_label_index") -> EdgeType:
-    """Return the type of seed links, which are edges of the graph or not.
+    """Return the type of seed links; the graph need not hold edges of it.
 
-    A relation that a model is to predict is often held out of the graph that is sampled: its ends
-    are all that is needed.
+    A relation that a model is to predict is often held out of the graph that is sampled: only its
+    two node types are needed.
 
     Args:
         kind: ``(source type, relation, destination type)``, or without the relation, which is then
             the only one between the two types or, where there is none, PyG's default ``"to"``.
-        graph: holds the node types.
-        option: what messages call the links.
+        graph: the graph that has the node types.
+        option: name of the links, for error messages.
 
     Raises:
         InvalidArgumentError: no such node types, or several relations between them.
@@ -59,7 +60,7 @@ def link_type(kind: Any, graph: HeteroGraph, option: str = "edge_label_index") -
 
 
 class Links:
-    """Seed links with their negatives, and where their ends are in the sample."""
+    """Seed links with their negatives, and the positions of their ends in the sample."""
 
     def __init__(
         self, ends: list[Tensor], num_positive: int, neg_sampling: NegativeSampling | None
@@ -71,15 +72,16 @@ class Links:
         self._negative = neg_sampling is not None
 
     def trees(self) -> Tensor:
-        """The link that each end belongs to: end i of a side to link ``i % P``.
+        """Return the link that each end belongs to: end i of a side to link ``i % P``.
 
-        PyG takes ``i % P`` over both sides in a row, which is the same for whole ratios of
-        negatives and mixes up the links for others.
+        PyG takes ``i % P`` over both sides in a row, which is equal for whole ratios of negatives
+        and
+        mixes up the links for others.
         """
         return torch.cat([torch.arange(size) % max(1, self.num_positive) for size in self._sizes])
 
     def metadata(self, index: EdgeSamplerInput, local: Tensor) -> tuple[Any, ...]:
-        """PyG's metadata; ``local`` has the local id of each end."""
+        """Return PyG's metadata; ``local`` has the local id of each end."""
         if not self._triplet:
             time = index.time
             if time is not None:
@@ -87,7 +89,7 @@ class Links:
             return index.input_id, local.view(2, -1), self._labels(index.label), time
         count = self.num_positive
         src, dst, negative = local[:count], local[count : 2 * count], local[2 * count :]
-        negative = negative.view(-1, max(1, count)).t()  # k * P + i belongs to pair i
+        negative = negative.view(-1, max(1, count)).t()  # negative k * P + i belongs to pair i
         negative = negative.reshape(count, -1).squeeze(-1).contiguous() if count else negative
         return index.input_id, src, dst, negative, index.time
 

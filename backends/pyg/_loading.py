@@ -1,4 +1,4 @@
-"""What our loaders do alike: prefetching, epochs and keys, and batches with nothing left out.
+"""Common base of our loaders: prefetching, epochs and keys, and batches with nothing left out.
 
 ::
 
@@ -52,9 +52,9 @@ __all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
 
 
 def own_depth(prefetch_batches: int, options: dict[str, Any]) -> int:
-    """How many batches to make ahead without workers, for which torch has no word.
+    """Return the number of batches to prepare ahead without workers; torch has no option for it.
 
-    Its ``prefetch_factor`` is taken out of ``options`` then, since torch refuses it.
+    Without workers ``prefetch_factor`` is taken out of ``options``, since torch refuses it there.
     """
     if options.get("num_workers", 0) != 0 or options.get("prefetch_factor") is None:
         return prefetch_batches
@@ -62,7 +62,7 @@ def own_depth(prefetch_batches: int, options: dict[str, Any]) -> int:
 
 
 class _Positions:
-    """``range(count)`` as a dataset that hands over a whole batch of numbers as it is."""
+    """Dataset ``range(count)`` that passes a whole batch of numbers on unchanged."""
 
     __slots__ = ("_count",)
 
@@ -73,7 +73,7 @@ class _Positions:
         return self._count
 
     def __getitem__(self, number: Any) -> Any:
-        if isinstance(number, (list, tuple)):  # a sampler that makes the batches itself
+        if isinstance(number, (list, tuple)):  # from a sampler that makes the batches itself
             return number
         return range(self._count)[number]
 
@@ -82,7 +82,7 @@ class _Positions:
 
 
 class _Keeping:
-    """An iterator that keeps its loader alive, which itself refers to the loader weakly."""
+    """Iterator that keeps its loader alive; the wrapped iterator refers to the loader weakly."""
 
     def __init__(self, loader: LoaderMixin, iterator: Iterator[Any]) -> None:
         self._loader = loader
@@ -99,7 +99,7 @@ class _Keeping:
 
 
 def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``method`` without a strong reference to its object."""
+    """Wrap ``method`` so that the wrapper holds no strong reference to its object."""
     reference = weakref.WeakMethod(method)
 
     def call(value: Any) -> Any:
@@ -111,7 +111,7 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class LoaderMixin:
-    """What our two loaders do alike. Comes before PyG's loader class in the bases."""
+    """Prefetching, keys and batch making of our loaders; comes before PyG's class in the bases."""
 
     data: Stores
     prefetch_batches: int
@@ -119,7 +119,7 @@ class LoaderMixin:
     num_sample_threads: int
     seed: int | None
 
-    # Of PyG's and torch's loaders:
+    # Attributes of PyG's and torch's loaders:
     input_data: Any
     transform: Callable[[Any], Any] | None
     transform_sampler_output: Callable[[Any], Any] | None
@@ -154,10 +154,10 @@ class LoaderMixin:
         self._shared_key = SharedCount()
 
     def _lighten(self) -> None:
-        """Replace what PyG and torch have put into the loader by something lighter.
+        """Replace attributes that PyG and torch have set by lighter ones.
 
-        The bound method ``collate_fn`` makes a cycle, and the class has it as well. A range as
-        dataset has torch look up every number of every batch.
+        The bound method ``collate_fn`` makes a reference cycle, and the class has it anyway.
+        With a range as dataset, torch would look up every number of every batch.
         """
         self.__dict__.pop("collate_fn", None)
         self.__dict__["dataset"] = _Positions(len(self.dataset))
@@ -165,7 +165,7 @@ class LoaderMixin:
     # ---- an epoch begins -------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """With ``seed``: the number of the next epoch, to go on where another run ended."""
+        """Set the number of the next epoch, to go on where another run with ``seed`` ended."""
         self._iterations = check_count(epoch, "epoch", 0)
 
     def __iter__(self) -> Iterator[Any]:
@@ -177,14 +177,17 @@ class LoaderMixin:
         self._key = key
         self._shared_key.value = key - (1 << 63)
         if self.persistent_workers and self._iterator is not None:
-            # torch draws a seed for new workers; draw it here too, so that the order of seeds of
-            # the epochs to come does not depend on the kind of workers.
+            # torch draws a seed for new workers. Draw one here too, so that the seed order of later
+            # epochs does not depend on the kind of workers.
             torch.empty((), dtype=torch.int64).random_(generator=self.generator)
         iterator = super().__iter__()  # type: ignore[misc]
         return _Keeping(self, iterator) if iterator is self._iterator else iterator
 
     def _epoch_key(self) -> int | None:
-        """The key of the epoch; None if the loader is not iterated (PyG's ``ZipLoader``)."""
+        """Return the key of the epoch.
+
+        None if the loader itself is not iterated, as in ``ZipLoader``.
+        """
         if self._key is not None and self.persistent_workers:
             return self._shared_key.value + (1 << 63)
         return self._key
@@ -195,8 +198,9 @@ class LoaderMixin:
                 return PrefetchIterator(self, self._samples_ahead, self._filter_and_pin)
             return super()._get_iterator()  # type: ignore[misc]
         iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
-        # The workers have it. A persistent iterator must not refer back to the loader that owns
-        # it: torch takes 5 seconds per worker to end one that the garbage collector finds.
+        # The workers have their copy of collate_fn. A persistent iterator must not refer back to
+        # the loader that owns it: torch takes 5 seconds per worker to end one that the garbage
+        # collector finds.
         iterator._collate_fn = None
         if self.filter_per_worker:
             return iterator
@@ -204,7 +208,7 @@ class LoaderMixin:
         return DataLoaderIterator(iterator, _weakly(finish) if self.persistent_workers else finish)
 
     def _can_prefetch(self) -> bool:
-        # Other people's samplers and collate functions may not be safe to run in a thread.
+        # Samplers and collate functions of users may not be safe to run in a thread.
         own = "collate_fn" not in self.__dict__ and (
             type(self).collate_fn is LoaderMixin.collate_fn
         )
@@ -222,7 +226,10 @@ class LoaderMixin:
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
-        """Sampler outputs for batches of ``numbers``, made and fetched in background threads."""
+        """Sample and fetch the batches of ``numbers`` in background threads.
+
+        Yield sampler outputs.
+        """
         store = None if self.transform_sampler_output is not None else self.data[0]
         planned = choose_columns(
             store, self._names, self.plan_ahead, self._groups(), self.batch_size or 1
@@ -253,7 +260,7 @@ class LoaderMixin:
         depth: int,
         columns: EdgeColumns,
     ) -> PrefetchMap[Any, Any]:
-        """``end`` of the sampler's outputs, in background threads, with the rows of ``columns``."""
+        """Sample ``numbers`` in background threads, gather ``columns``, apply ``end`` to each."""
         key, groups = self._epoch_key(), self._groups()
         if groups is None:
             return prefetch_map(
@@ -321,19 +328,19 @@ class LoaderMixin:
         )
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}()"  # PyG's, which programs compare
+        return f"{type(self).__name__}()"  # as PyG prints it: programs compare it
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_iterator"] = None
         if get_spawning_popen() is not None:
-            # A worker needs none of these, and torch cannot send a generator to it.
+            # A worker does not need these, and torch cannot pickle a generator.
             state["sampler"] = state["batch_sampler"] = state["generator"] = None
         return state
 
 
 class NodeMixin(LoaderMixin):
-    """What our loaders around nodes do alike."""
+    """Node-seed half of :class:`LoaderMixin`: sampling steps and metadata around nodes."""
 
     node_sampler: BaseSampler
 

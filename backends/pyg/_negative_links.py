@@ -1,4 +1,4 @@
-"""Negative links: drawn ends, and on request none that is an edge.
+"""Negative links: both ends drawn, on request without any that is an edge.
 
 Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``edge_sample``).
 """
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
 
 __all__ = ["NegativeLinks"]
 
-#: How often links that turn out to be edges are drawn again, triplets (whose sources stay) and
-#: binary ones, before the rest is drawn among the nodes that are left. Drawing again is exact; of
-#: binary links something is left after so many rounds only where nearly all pairs are edges, and
-#: then sources with few others left come more often than they should.
+#: Rounds in which links that turn out to be edges are drawn again, for triplets (whose sources
+#: stay) and for binary links; then the rest is drawn among the nodes that are left. Drawing again
+#: is exact. Binary links are left after so many rounds only where nearly all pairs are edges; then
+#: sources with few other nodes left come more often than they should.
 _ROUNDS = {"triplet": 20, "binary": 1000}
 
-#: Sources of binary negatives that are tried in the end.
+#: Sources that are tried at the end for each binary negative.
 _SOURCES = 100
 
-#: Pairs of a source and a node that are looked up at a time.
+#: Pairs of a source and a node that are looked up at once, to bound memory.
 _PAIRS = 1 << 20
 
 
 class NegativeLinks:
-    """Draws negative links from ``sources`` to ``targets``.
+    """Random negative links from ``sources`` to ``targets``.
 
     Args:
-        sources, targets: what the ends are drawn from.
+        sources: nodes that sources of links are drawn from.
+        targets: nodes that destinations of links are drawn from.
         edges: draw no link that is one of these; None: links that exist may be hit, as in PyG.
     """
 
@@ -53,15 +54,15 @@ class NegativeLinks:
         generator: torch.Generator,
         until: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> list[Tensor]:
-        """Both ends with the drawn ones behind: of triplets the destinations only.
+        """Draw negative links and append them to ``ends``; for triplets the destinations only.
+
+        Negative ``i`` belongs to link ``i % P``: it has its time, and for triplets its source.
 
         Args:
             ends: sources and destinations of the positive links, int64 [P].
-            neg_sampling: how many, and with which weights.
-            generator: what to draw from.
-            until: for either side the time key up to which each positive link sees [P], or None.
-
-        Negative ``i`` belongs to link ``i % P``: it has its time, and of triplets its source.
+            neg_sampling: PyG's description: mode, amount and weights.
+            generator: source of random numbers.
+            until: latest time key that each positive link sees [P], for either side, or None.
 
         Raises:
             InvalidArgumentError: a link whose source has an edge to every node that may be drawn.
@@ -94,7 +95,7 @@ class NegativeLinks:
         generator: torch.Generator,
         bounds: dict[str, Tensor | None],
     ) -> None:
-        """Replace, in place, what is an edge."""
+        """Replace, in place, drawn links that are edges."""
         left = torch.arange(len(drawn["dst"]))
         for _ in range(_ROUNDS[neg_sampling.mode.value]):
             left = left[self._is_edge(edges, drawn["src"][left], drawn["dst"][left])]
@@ -140,10 +141,10 @@ class NegativeLinks:
         generator: torch.Generator,
         bounds: dict[str, Tensor | None],
     ) -> Tensor:
-        """Draw the destinations of these links among the nodes that their sources have no edge to.
+        """Draw destinations of these links among the nodes that their sources have no edge to.
 
         Returns:
-            Bool [len(left)]: whether there is one.
+            Bool [len(left)]: whether there is such a node.
         """
         nodes = self._nodes["dst"]
         targets = nodes.candidates(neg_sampling, "dst")
@@ -160,7 +161,7 @@ class NegativeLinks:
             bounds_of = chances.masked_fill(taken.view(len(links), -1), 0.0).cumsum(1)
             total = bounds_of[:, -1:].contiguous()
             points = torch.rand(len(links), 1, generator=generator, dtype=torch.float64) * total
-            # A product may round up to the total: then it is the last that weighs anything.
+            # A product may round up to the total: then take the last node with a positive chance.
             last = torch.searchsorted(bounds_of, total)
             chosen = torch.searchsorted(bounds_of, points, right=True).minimum(last)
             free = total[:, 0] > 0

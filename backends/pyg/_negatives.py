@@ -1,4 +1,4 @@
-"""Draws of negative nodes: uniform or by weight, and among the nodes that are there in time.
+"""Draws of negative nodes: uniform or by weight, and only among nodes that exist at a time.
 
 Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``neg_sample``).
 """
@@ -24,21 +24,25 @@ __all__ = ["NegativeNodes", "NodesByTime", "WeightTable", "count_negatives"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: Whether NegativeSampling has a weight for either side (PyG 2.6), or one for both.
+#: True if NegativeSampling has a weight for either side (since PyG 2.6), not one for both.
 _WEIGHT_PER_SIDE = "endpoint" in inspect.signature(NegativeSampling.sample).parameters
 
-#: How often a sampler of somebody else is asked again for nodes in time, as in PyG.
+#: Rounds in which a user's own sampler is asked again for nodes in time, as in PyG.
 _ROUNDS = 5
 
 _MOST_NEGATIVES = 1 << 40
 
 
 def count_negatives(num_positive: int, neg_sampling: NegativeSampling) -> int:
-    """How many negatives there are in all."""
+    """Return the number of negatives for ``num_positive`` links in all.
+
+    Raises:
+        InvalidArgumentError: an ``amount`` that is no number, or is too large.
+    """
     amount = neg_sampling.amount
     try:
         count: int = math.ceil(num_positive * amount)
-    except (OverflowError, ValueError):  # infinite, or no number
+    except (OverflowError, ValueError):  # infinite, or not a number
         raise InvalidArgumentError(f"neg_sampling: amount = {shown(amount)} is no number") from None
     if count >= _MOST_NEGATIVES:
         raise InvalidArgumentError(f"neg_sampling: amount = {shown(amount)} is too large")
@@ -50,25 +54,25 @@ class NodesByTime:
 
     def __init__(self, keys: Ids) -> None:
         order = np.argsort(keys, kind="stable")
-        self._keys = keys  # of a file, perhaps: read-only
+        self._keys = keys  # may be mapped from a file: read-only
         self.order = torch.from_numpy(order)
         self._sorted = torch.from_numpy(keys[order])
 
     def count(self, until: Tensor) -> Tensor:
-        """How many nodes there are up to each of these keys: the first of ``order``."""
+        """Count the nodes up to each of these time keys; they are the first ones of ``order``."""
         return torch.searchsorted(self._sorted, until, right=True)
 
     def late(self, nodes: Tensor, until: Tensor) -> Tensor:
-        """Which of ``nodes`` are later than that."""
+        """Return a mask of the ``nodes`` whose time key is above ``until``."""
         return torch.from_numpy(self._keys[nodes.numpy()]) > until
 
 
 class NegativeNodes:
-    """Draws the nodes of negative links.
+    """Random nodes for the ends of negative links.
 
     Args:
         num_nodes: nodes of the graph.
-        by_time: their times, if only some may be drawn for each link.
+        by_time: times of the nodes, if only some may be drawn for each link.
     """
 
     def __init__(self, num_nodes: int, by_time: NodesByTime | None = None) -> None:
@@ -84,15 +88,16 @@ class NegativeNodes:
         generator: torch.Generator,
         until: Tensor | None,
     ) -> Tensor:
-        """``count`` nodes for one side, ``"src"`` or ``"dst"``.
+        """Draw ``count`` nodes for one side of the links, ``"src"`` or ``"dst"``.
 
         Args:
-            neg_sampling: says with which weights; a ``sample`` of its own is called as it is.
+            neg_sampling: has the weights; a subclass that overrides ``sample`` is called instead.
             side: of the links.
-            count: how many.
-            generator: what to draw from.
-            until: time key [count] up to which each may be, or None. Where no node is that early
-                it is the earliest node, as in PyG.
+            count: number of nodes.
+            generator: source of random numbers.
+            until: latest time key allowed for each node [count], or None. Where no node is that
+                early,
+                the earliest node is taken, as in PyG.
         """
         if self._num_nodes == 0 and count:
             raise InvalidArgumentError("negatives cannot be drawn from a graph without nodes")
@@ -114,7 +119,7 @@ class NegativeNodes:
         return drawn if self._by_time is None else self._by_time.order[drawn]
 
     def candidates(self, neg_sampling: NegativeSampling, side: str) -> Tensor:
-        """The nodes that can be drawn at all, int64; at least one."""
+        """Return the nodes that can be drawn at all, int64; at least one."""
         weight = self._weight(neg_sampling, side)
         if weight is None:
             return torch.arange(self._num_nodes)
@@ -123,10 +128,10 @@ class NegativeNodes:
     def chances(
         self, neg_sampling: NegativeSampling, side: str, nodes: Tensor, until: Tensor | None
     ) -> Tensor:
-        """How likely ``nodes`` [n] are for links that see times up to ``until`` [L].
+        """Return how likely ``nodes`` [n] are for links that see times up to ``until`` [L].
 
         Returns:
-            float64 [L, n], or [1, n] if all links see the same.
+            float64 [L, n], or [1, n] if all links see the same times.
         """
         weight = self._weight(neg_sampling, side)
         chances = torch.ones(len(nodes), dtype=torch.float64) if weight is None else weight[nodes]
@@ -134,7 +139,7 @@ class NegativeNodes:
             return chances[None]
         late = self._by_time.late(nodes[None].expand(len(until), -1), until[:, None])
         chances = chances.masked_fill(late, 0.0)
-        none = ~(chances > 0).any(1)  # then the earliest node stands in
+        none = ~(chances > 0).any(1)  # the earliest node stands in
         chances[none] = (nodes == self._by_time.order[0]).to(torch.float64)
         return chances
 
@@ -154,7 +159,7 @@ class NegativeNodes:
     def _ask(
         self, neg_sampling: NegativeSampling, side: str, count: int, until: Tensor | None
     ) -> Tensor:
-        """Nodes that ``neg_sampling`` draws itself; those that are too late are asked for again."""
+        """Draw nodes with the user's own ``sample``; ask again for nodes that are too late."""
 
         def sample(number: int) -> Tensor:
             args: tuple[Any, ...] = (number, side) if _WEIGHT_PER_SIDE else (number,)
@@ -176,16 +181,16 @@ class NegativeNodes:
 
 
 class WeightTable:
-    """Draws positions with given weights, by inverting the cumulated weights.
+    """Random positions with given weights, by inverting the cumulated weights.
 
-    Same distribution as ``torch.multinomial`` with replacement, without its limit of 2^24 nodes
-    and without its pass over all weights for every call.
+    Draws from the distribution of ``torch.multinomial`` with replacement, without its limit of 2^24
+    nodes and without its pass over all weights for every call.
 
     Args:
-        weight: one per node.
-        num_nodes: how many there must be.
-        name: what errors call them.
-        order: take the weights in this order; None: by node.
+        weight: weights [num_nodes].
+        num_nodes: number of nodes of the graph.
+        name: name of the weights, for error messages.
+        order: order of nodes to cumulate the weights in; None: by node.
     """
 
     def __init__(
@@ -210,16 +215,16 @@ class WeightTable:
         self._bounds = (values if order is None else values[order]).cumsum(0)
 
     def is_for(self, weight: Tensor) -> bool:
-        """Whether this is the tensor it was made for, unchanged."""
+        """Return whether the table was made for this very tensor, unchanged since."""
         return weight is self._weight and weight._version == self._version
 
     def draw(self, count: int, generator: torch.Generator, first: Tensor | None = None) -> Tensor:
-        """Positions [count]; each among the ``first`` ones (0 if those weigh nothing)."""
+        """Draw positions [count], each below its ``first`` (0 if those weights are all zero)."""
         totals = self._bounds[-1:].expand(count)
         if first is not None:
             totals = self._bounds[(first - 1).clamp(min=0)].where(first > 0, totals.new_zeros(()))
         points = torch.rand(count, generator=generator, dtype=torch.float64) * totals
         found = torch.searchsorted(self._bounds, points, right=True)
-        # A product may round up to the total: then it is the last that weighs anything.
+        # A product may round up to the total: then take the last position with a positive weight.
         found = found.minimum(torch.searchsorted(self._bounds, totals.contiguous()))
         return found if first is None else found.where(totals > 0, found.new_zeros(()))

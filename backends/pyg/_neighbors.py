@@ -1,8 +1,7 @@
-"""What our two neighbour samplers share: the options that PyG's users read and assign to, how
-seed links are read, and that they sample in two steps.
+"""Base of our two neighbour samplers: options, checks of seed links, sampling in two steps.
 
-A generator of ``Steps`` yields what is to be drawn and is sent the sample, for which it makes
-PyG's output. In between a loader may draw for several batches at once.
+A generator of ``Steps`` yields the batch to draw, is sent the native sample, and returns PyG's
+output. In between, a loader may draw for several batches at once.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["NEGATIVES", "NeighborSamplerBase", "Steps", "end_steps"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: The stream of a batch's key that negative links are drawn from, beside the native sampler's own.
+#: Stream of a batch's key that negative links are drawn from; the native sampler has its own.
 NEGATIVES = 1
 
 
@@ -38,7 +37,7 @@ Steps: TypeAlias = "Generator[native.NativeBatch, native.NativeSample, Any]"
 
 
 def end_steps(steps: Steps, sample: native.NativeSample) -> Any:
-    """The output for a sample."""
+    """Send ``sample`` to ``steps`` and return the output that they end with."""
     try:
         steps.send(sample)
     except StopIteration as end:
@@ -47,7 +46,7 @@ def end_steps(steps: Steps, sample: native.NativeSample) -> Any:
 
 
 class NeighborSamplerBase(KeyedSampler):
-    """Options, and the checks of seed links."""
+    """Options of a neighbour sampler, its checks of seed links, and its two-step sampling."""
 
     keep_orig_edges: bool
     _time_attr: str | None
@@ -57,14 +56,14 @@ class NeighborSamplerBase(KeyedSampler):
 
     @property
     def subgraph_type(self) -> SubgraphType:
-        """PyG's ``SubgraphType``; takes its name as well."""
+        """PyG's ``SubgraphType``; may be assigned by name as well."""
         return self._subgraph_type
 
     @subgraph_type.setter
     def subgraph_type(self, value: SubgraphType | str) -> None:
         try:
             self._subgraph_type = SubgraphType(value)
-        except (ValueError, TypeError, RuntimeError):  # the last of tensors
+        except (ValueError, TypeError, RuntimeError):  # RuntimeError: comparing a tensor
             known = ", ".join(kind.value for kind in SubgraphType)
             raise InvalidArgumentError(
                 f"subgraph_type = {shown(value)} is not one of {known}"
@@ -72,7 +71,7 @@ class NeighborSamplerBase(KeyedSampler):
 
     @property
     def disjoint(self) -> bool:
-        """Whether each seed has a tree of its own; sampling in time always does so."""
+        """True if each seed has a tree of its own, as always when sampling in time."""
         return self._disjoint or self.is_temporal
 
     @disjoint.setter
@@ -81,7 +80,7 @@ class NeighborSamplerBase(KeyedSampler):
 
     @property
     def temporal_strategy(self) -> str:
-        """``"uniform"`` or ``"last"``."""
+        """Choice among the neighbours in time, ``"uniform"`` or ``"last"``."""
         strategy: str = self._temporal_strategy
         return strategy
 
@@ -91,58 +90,58 @@ class NeighborSamplerBase(KeyedSampler):
 
     @property
     def time_attr(self) -> str | None:
-        """The name of the times, of nodes or of edges, or None."""
+        """Name of the times of nodes or of edges, or None."""
         return self._time_attr
 
     @property
     def weight_attr(self) -> str | None:
-        """The name of the weights of edges, or None."""
+        """Name of the weights of edges, or None."""
         return self._weight_attr
 
     @property
     def time_unit(self) -> str | None:
-        """Unit of the times, if they are the graph's own and were datetimes, such as ``"s"``."""
+        """Unit of the times, such as ``"s"``; None unless they are the graph's own datetimes."""
         raise NotImplementedError
 
     @property
     def is_temporal(self) -> bool:
-        """Whether there is a ``time_attr``."""
+        """True if the sampler has a ``time_attr``."""
         return self._time_attr is not None
 
     @property
     def data_type(self) -> DataType:
-        """PyG's name for a pair of stores."""
+        """PyG's data type for a pair of stores, ``DataType.remote``."""
         return DataType.remote
 
-    # ---- what both do alike ----------------------------------------------------------------
+    # ---- two-step sampling -----------------------------------------------------------------
 
     def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
         raise NotImplementedError
 
     def draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        """One sample, alone."""
+        """Draw the sample of one batch by itself."""
         return self._draw(batch)
 
     def node_steps(self, index: Any, loader_key: int | None = None) -> Steps:
-        """``sample_from_nodes`` in two steps."""
+        """Run ``sample_from_nodes`` as a generator of two steps."""
         raise NotImplementedError
 
     @property
     def groups(self) -> SampleGroups | None:
-        """Makes samples of coming batches together; None where that saves nothing."""
+        """Joint sampler of coming batches; None where sampling them together saves nothing."""
         raise NotImplementedError
 
     _expected: Iterator[tuple[native.NativeBatch, native.NativeSample]] | None = None
-    #: Whether the call after :meth:`expect` was for something else.
+    #: True if the call after :meth:`expect` was for another batch than the expected one.
     has_missed = False
 
     def expect(self, samples: Iterator[tuple[native.NativeBatch, native.NativeSample]]) -> None:
-        """The next of ``samples`` is that of the next call, if it asks for what it was made for."""
+        """Use the next of ``samples`` for the next call, if that call asks for the same batch."""
         self._expected, self.has_missed = samples, False
 
     @property
     def is_expecting(self) -> bool:
-        """Whether there was no call since :meth:`expect`."""
+        """True if there was no call since :meth:`expect`."""
         return self._expected is not None
 
     def _run(self, steps: Steps) -> Any:
@@ -157,7 +156,7 @@ class NeighborSamplerBase(KeyedSampler):
 
     @property
     def _is_counted(self) -> bool:
-        """Whether a sample is in order of hops."""
+        """True if a sample is in order of hops."""
         return bool(self._subgraph_type != SubgraphType.induced)
 
     @property
@@ -172,10 +171,12 @@ class NeighborSamplerBase(KeyedSampler):
     def _read_links(
         self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None, *, timed: bool
     ) -> tuple[Ids, Ids]:
-        """Sources and destinations of seed links, int64 [P] each.
+        """Return sources and destinations of seed links, int64 [P] each.
 
         Args:
-            timed: the sampler compares times, so that negatives need those of their links.
+            index: PyG's input.
+            neg_sampling: PyG's ``NegativeSampling``, or None.
+            timed: the sampler compares times, so that negatives need the times of their links.
         """
         src, dst = seed_ids(index.row, "row"), seed_ids(index.col, "col")
         if len(src) != len(dst):

@@ -1,4 +1,4 @@
-"""Which times and weights a loader means that names none."""
+"""Times and weights that a loader uses if none are named."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["own_time_attr", "own_weight_attr"]
 
 
 def own_weight_attr(weight_attr: str | None, weighted: bool) -> str | None:
-    """The name of the weights: ``weight_attr``, or the graph's own if ``weighted``."""
+    """Return the name of the weights: ``weight_attr``, or the graph's own if ``weighted``."""
     return "edge_weight" if weighted and weight_attr is None else weight_attr
 
 
 def own_time_attr(
     stores: Any, time_attr: str | None, seed_time: Any, strategy: str, option: str
 ) -> str | None:
-    """The name of the times: ``time_attr``, or the graph's own if the other arguments need them.
+    """Return the name of the times: ``time_attr``, or the graph's own if they are needed.
 
     Args:
         stores: the pair that is sampled from.
-        time_attr: what the user named.
-        seed_time: times of the seeds, or None.
-        strategy: ``"last"`` needs times as well.
-        option: the name of ``seed_time``, for messages.
+        time_attr: the name that the user gave, or None.
+        seed_time: times of the seeds, or None; given ones need times to compare with.
+        strategy: ``"last"`` needs times too.
+        option: the name of ``seed_time``, for error messages.
 
     Raises:
         InvalidArgumentError: the graph has no times of its own, or of both nodes and edges.

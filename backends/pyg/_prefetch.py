@@ -1,4 +1,4 @@
-"""Iterating a loader without workers, its batches sampled and fetched ahead by threads."""
+"""Iterator over a loader without workers, with batches sampled and fetched ahead by threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PrefetchIterator", "pin"]
 
 
 class PrefetchIterator:
-    """``finish(sample)`` of each batch of ``loader``, whose samples are made ahead.
+    """Iterator of ``finish(sample)`` for each batch of ``loader``, with samples made ahead.
 
     Args:
         loader: a ``torch.utils.data.DataLoader``; its (batch) sampler gives the numbers.
@@ -30,8 +30,8 @@ class PrefetchIterator:
     ) -> None:
         self._loader = loader
         self._finish = finish
-        # torch's iterators draw a seed for workers, with workers or without: draw it as well, so
-        # that shuffling goes on as it does with them.
+        # torch's iterators draw a seed for workers even if there are none: draw it too, so that the
+        # order of shuffled seeds is the same.
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
         self._samples = samples(_number_batches(loader))
 
@@ -46,12 +46,12 @@ class PrefetchIterator:
 
 
 def pin(data: Any) -> Any:
-    """``data`` in pinned memory, if it knows how to get there."""
+    """Return ``data`` in pinned memory if it has ``pin_memory``, else unchanged."""
     return data.pin_memory() if hasattr(data, "pin_memory") else data
 
 
 def _number_batches(loader: Any) -> Iterator[Any]:
-    """The numbers of the seeds of each batch, as torch's samplers give them, without lists."""
+    """Yield the seed numbers of each batch, as torch's samplers give them, without lists."""
     sampler = loader.batch_sampler
     if type(sampler) is not BatchSampler:
         yield from loader.sampler if sampler is None else sampler

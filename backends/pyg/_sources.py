@@ -1,4 +1,4 @@
-"""What a sampler may be given as ``data``: where its graph and the values of it are."""
+"""Forms of ``data`` that a sampler takes: its graph store, and the stores of its values."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ __all__ = ["Source", "source_of"]
 
 
 class Source(NamedTuple):
-    """A graph store of ours, and the feature stores to look for times and weights in."""
+    """Graph store of ours, and the feature stores to look for times and weights in."""
 
     graph_store: GraphStore
     feature_stores: tuple[_PyGFeatureStore, ...]
-    num_nodes: int = 0  # at least
+    num_nodes: int = 0  # lower bound
 
 
 def source_of(data: Any) -> Source:
-    """The parts of ``data``.
+    """Split ``data`` into a graph store of ours and feature stores.
 
     Raises:
-        UnsupportedError: a typed graph; InvalidArgumentError: something else.
+        UnsupportedError: a typed graph.
+        InvalidArgumentError: any other data.
     """
     if isinstance(data, GraphStore):
         own = (FeatureStore.from_graph(data.graph),) if data.holds_graph else ()
@@ -60,14 +61,14 @@ def _source_of_pair(features: _PyGFeatureStore, store: _PyGGraphStore) -> Source
         if not isinstance(attr.group_name, tuple)
     ]
     num_nodes = max((size[0] for size in rows if size), default=0)
-    if isinstance(features, Data):  # which as a store does not tell nodes from edges
+    if isinstance(features, Data):  # as a store it does not tell nodes from edges
         features = from_data(features)[0]
     of_store = source_of(store)
     return Source(of_store.graph_store, (features, *of_store.feature_stores), num_nodes)
 
 
 def _copy_store(store: _PyGGraphStore) -> GraphStore:
-    """Our store over the edges of somebody else's; ids are positions in its ``coo()``."""
+    """Copy the edges of a foreign store into one of ours; ids are positions in its ``coo()``."""
     attrs = store.get_all_edge_attrs()
     if not attrs or any(attr.edge_type is not None for attr in attrs):
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""Graphs of many types, built for samplers from edge indices that were put into a store."""
+"""Typed graphs, built for samplers from edge indices that were put into a store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Ends: TypeAlias = "Mapping[EdgeType, tuple[NDArray[Any], NDArray[Any]]]"
 
 
 class TypedSamplingGraph(NamedTuple):
-    """What a sampler walks: a graph, and the edge ids of its positions.
+    """Typed graph to sample from, and the store's ids of its edges.
 
-    ``edge_ids`` holds by edge type an unsigned vector [E] that turns the graph's edge ids into the
-    store's; types that are missing have the same ones.
+    ``edge_ids`` holds by edge type an unsigned vector [E] that maps the graph's edge ids to the
+    store's; for types that are missing the two are equal.
     """
 
     graph: HeteroGraph
@@ -33,21 +33,21 @@ class TypedSamplingGraph(NamedTuple):
 
 
 class TypedSortKey(NamedTuple):
-    """The times by which lists have to be sorted: by node type, or by edge type in store order."""
+    """Times that lists have to be sorted by: by node type, or by edge type in store order."""
 
     name: str
     nodes: Mapping[str, NDArray[Any]]  # int64 or float64
     edges: Mapping[EdgeType, NDArray[Any]]
 
     def check_rows(self, num_nodes: Mapping[str, int], ends: Ends) -> None:
-        """Check that there is one time for each."""
+        """Check that there is one time for each node or edge of the types that have times."""
         for kind, times in self.edges.items():
             check_length(times, len(ends[kind][0]), f"{kind}: {self.name!r}", "num_edges")
         for name, times in self.nodes.items():
             check_length(times, num_nodes[name], f"{name!r}: {self.name!r}", "num_nodes")
 
     def sorts(self, graph: HeteroGraph) -> bool:
-        """Whether ``graph`` was built with these very times."""
+        """Return whether ``graph`` was built with these very times."""
         for name in graph.node_types:
             if not _same(graph[name].node_time, self.nodes.get(name), None):
                 return False
@@ -71,7 +71,7 @@ def build_typed(
     sort_by: TypedSortKey | None,
     layout: Literal["csc", "both"] = "csc",
 ) -> HeteroGraph:
-    """A graph that knows the position in ``ends`` of each of its edges."""
+    """Build a graph that knows the position in ``ends`` of each of its edges."""
     if sort_by is None:
         return HeteroGraph.from_edges(ends, num_nodes, layout=layout, keep_order=True)
     sort_by.check_rows(num_nodes, ends)

@@ -1,4 +1,4 @@
-"""What a sampler of many types may be given as ``data``: its graph, and what it draws by."""
+"""Forms of ``data`` that a typed sampler takes: its graph, and the values to draw by."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ Rows = dict[str, core.FeatureStore]
 
 
 class TypedSource(NamedTuple):
-    """A graph that holds the values to draw by, and what turns its edge ids into the data's."""
+    """Typed graph with the values to draw by, and the map of its edge ids to the data's."""
 
     graph: HeteroGraph
     edge_ids: Mapping[EdgeType, NDArray[Any]]
-    #: Whether its lists were sorted here by the times to draw by.
+    #: True if its lists were sorted here by the times to draw by.
     is_sorted: bool
 
     def store_ids(self, kind: EdgeType, edges: NDArray[Any]) -> Tensor:
-        """The data's ids of edges of one type, int64."""
+        """Return the data's ids of edges of one type, int64."""
         order = self.edge_ids.get(kind)
         return torch.from_numpy(edges if order is None else order[edges].astype("int64"))
 
@@ -49,14 +49,15 @@ class TypedSource(NamedTuple):
 def typed_source(
     data: Any, weight_attr: str | None, time_attr: str | None, *, backward: bool = False
 ) -> TypedSource:
-    """The graph to sample from, for whatever a typed sampler may be given.
+    """Find the graph to sample from in any ``data`` that a typed sampler takes.
 
     Weights and times are looked for in the feature store by node type and edge type, then in the
     graph itself. A graph that is built here stores out-edges too if it is to be walked
     ``backward``.
 
     Raises:
-        UnsupportedError: something else; InvalidArgumentError: values that cannot be.
+        UnsupportedError: any other data.
+        InvalidArgumentError: invalid weights or times.
     """
     stores, graph_store = _parts(data)
     if graph_store.hetero is not None:
@@ -79,7 +80,7 @@ def _built(
     time_attr: str | None,
     backward: bool,
 ) -> TypedSource:
-    """Over edge indices that were put in: a graph is made of them, sorted by the times."""
+    """Build a graph of the edge indices that were put in, its lists sorted by the times."""
     at_least = _count_rows(stores)
     kinds = graph_store.edge_types
     names = list(graph_store.num_typed_nodes(at_least))
@@ -113,7 +114,7 @@ def _values(
     weight_attr: str | None,
     time_attr: str | None,
 ) -> tuple[dict[str, Rows], dict[EdgeType, Rows]]:
-    """What the feature stores hold of the two attributes, by node type and edge type."""
+    """Return the weights and times that the feature stores hold, by edge type and node type."""
     nodes: dict[str, Rows] = {}
     edges: dict[EdgeType, Rows] = {}
     if weight_attr is not None:
@@ -130,14 +131,14 @@ def _values(
 
 
 def _forget_own(rows: Rows, own: Mapping[str, core.FeatureStore]) -> None:
-    """Drop what the graph holds already: it knows more of it, as whether lists are sorted."""
+    """Drop values that the graph itself holds: it knows, for example, whether lists are sorted."""
     for name in list(rows):
         if name in own and rows[name].array.ctypes.data == own[name].array.ctypes.data:
             del rows[name]
 
 
 def _count_rows(stores: Stores) -> dict[str, int]:
-    """Rows by node type: features tell of nodes that no edge does."""
+    """Count rows by node type: feature tensors may have nodes that no edge has."""
     counts: dict[str, int] = {}
     for store in stores:
         for attr in store.get_all_tensor_attrs():
@@ -157,7 +158,7 @@ def _parts(data: Any) -> tuple[Stores, GraphStore]:
         return (), data if isinstance(data, GraphStore) else _copy_store(data)
     if isinstance(data, (tuple, list)) and len(data) == 2:
         features, store = read_pair(data)
-        if isinstance(features, HeteroData):  # which as a store does not list edge tensors
+        if isinstance(features, HeteroData):  # as a store it does not list edge tensors
             own = from_data(features)
             return (own[0],), own[1] if store is features else _parts(store)[1]
         return (features,), _parts(store)[1]
@@ -168,7 +169,7 @@ def _parts(data: Any) -> tuple[Stores, GraphStore]:
 
 
 def _copy_store(store: _PyGGraphStore) -> GraphStore:
-    """Our store over the edges of somebody else's; ids are positions in its ``coo()``."""
+    """Copy the edges of a foreign store into one of ours; ids are positions in its ``coo()``."""
     sizes = {attr.edge_type: attr.size for attr in store.get_all_edge_attrs()}
     if not sizes or None in sizes:
         raise UnsupportedError(f"{type(store).__name__} holds no typed edge indices")

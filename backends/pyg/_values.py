@@ -1,4 +1,4 @@
-"""Times and weights that a sampler draws by: found by name, and the times of its seeds."""
+"""Times and weights that a sampler draws by, found by name, and the times of its seeds."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _FLOATS = (torch.float64, torch.float32, torch.float16)
 
 
 def find_times(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
-    """The times called ``name``: of nodes if they have them, else of edges.
+    """Find the times called ``name``: of nodes if they have them, else of edges.
 
     Raises:
-        InvalidArgumentError: no such attribute, or one that is not a number each.
+        InvalidArgumentError: no such attribute, or one that is not one number per node or edge.
     """
     label = _label("time_attr", name)
     nodes = _find(stores, None, name, label)
@@ -51,17 +51,17 @@ def find_times(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
         {} if edges is None else {name: edges},
         {} if nodes is None else {name: nodes},
     )
-    if found.guard is None:  # in memory: not read from a file for this
+    if found.guard is None:  # in memory: a file is not read for this check
         check_times(found.array, name)
     return found
 
 
 def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
-    """The weights of edges called ``name``; float32 or float64.
+    """Find the weights of edges called ``name``; float32 or float64.
 
     Raises:
-        InvalidArgumentError: no such attribute, one that is not a number each, or (in memory; in
-            a file when the sampler is made) a weight that is negative or not finite.
+        InvalidArgumentError: no such attribute, one that is not one number per edge, or a weight
+            that is negative or not finite (weights of a file are checked when the sampler is made).
     """
     label = _label("weight_attr", name)
     edges = _find(stores, EDGE_GROUP, name, label)
@@ -76,10 +76,10 @@ def find_weights(stores: Sequence[_PyGFeatureStore], name: str) -> Values:
 def find_typed_times(
     stores: Sequence[_PyGFeatureStore], names: Iterable[str], kinds: Iterable[EdgeType], name: str
 ) -> tuple[dict[str, Values], dict[EdgeType, Values]]:
-    """The times called ``name``: by node type if any has them, else by edge type.
+    """Find the times called ``name``: by node type if any has them, else by edge type.
 
     Raises:
-        InvalidArgumentError: times that are not a number each.
+        InvalidArgumentError: times that are not one number per node or edge.
     """
     nodes, edges = _find_typed(stores, names, name, "time_attr"), {}
     if not nodes:
@@ -98,10 +98,10 @@ def find_typed_times(
 def find_typed_weights(
     stores: Sequence[_PyGFeatureStore], kinds: Iterable[EdgeType], name: str
 ) -> dict[EdgeType, Values]:
-    """The weights called ``name`` of the edge types that have them.
+    """Find the weights called ``name`` of the edge types that have them.
 
     Raises:
-        InvalidArgumentError: weights that are not a number each, or (in memory) one that is
+        InvalidArgumentError: weights that are not one number per edge, or (in memory) one that is
             negative or not finite.
     """
     found = {}
@@ -132,7 +132,7 @@ def _label(option: str, name: Any) -> str:
 def _find(
     stores: Sequence[_PyGFeatureStore], group: Any, name: str, label: str
 ) -> core.FeatureStore | None:
-    """The rows of the first store that has them; rows of a file stay there.
+    """Return the rows of the first store that has the attribute; rows of a file stay there.
 
     Group None stands for the nodes of a homogeneous graph, whatever a store calls their group.
     """
@@ -152,8 +152,8 @@ def _find(
 
 
 def _foreign_tensor(store: _PyGFeatureStore, group: Any, name: str) -> Any:
-    # Some stores give a tensor by its name whatever the group, so ask which are those of nodes.
-    # PyG's loaders want only these listed.
+    # Some stores give a tensor by its name whatever the group, so ask which groups are of nodes.
+    # PyG's loaders require only node tensors to be listed.
     if group is None:
         listed = [
             attr.group_name
@@ -170,7 +170,7 @@ def _foreign_tensor(store: _PyGFeatureStore, group: Any, name: str) -> Any:
 
 
 def _snapshot(tensor: Any, label: str) -> core.FeatureStore:
-    """A copy: its owner may change the tensor, and torch move its memory to share it."""
+    """Copy a tensor: its owner may change it, and torch may move its memory to share it."""
     refuse_masked(tensor, label)
     tensor = torch.as_tensor(tensor).detach().cpu()
     if tensor.dtype not in (*_INTEGERS, *_FLOATS):
@@ -197,11 +197,12 @@ def _unknown(
 
 
 def read_seed_times(times: Values | None, given: Any, count: int, name: str) -> NDArray[Any] | None:
-    """The times given for ``count`` seeds, in the dtype of ``times``; None: each seed's own.
+    """Return the times given for ``count`` seeds, in the dtype of ``times``; None: the seeds' own.
 
     Raises:
-        InvalidArgumentError: they are missing where the times are those of edges, or given to a
-            sampler without times; or are of a wrong shape or dtype.
+        InvalidArgumentError: times missing where edges have the times, or given to a sampler
+            without
+            times, or of a wrong shape or dtype.
     """
     if times is None:
         if given is not None:
@@ -215,10 +216,10 @@ def read_seed_times(times: Values | None, given: Any, count: int, name: str) -> 
 
 
 def convert_seed_times(given: Any, count: int, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Times of seeds in the dtype of the graph's, int64 or float64.
+    """Convert times of seeds to the dtype of the graph's times, int64 or float64.
 
     Raises:
-        InvalidArgumentError: they are of a wrong shape or dtype.
+        InvalidArgumentError: times of a wrong shape or dtype.
     """
     refuse_masked(given, name)
     tensor = torch.as_tensor(given).detach().cpu()

@@ -1,4 +1,4 @@
-"""The native samplers behind PyG's: what they walk and draw by, and their options."""
+"""Native samplers behind PyG's: the graph and values that they draw by, and their options."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class Walk(NamedTuple):
-    """One direction of a graph, or both, with what its edges are drawn by.
+    """Lists of a graph in one or both directions, with the times and weights to draw by.
 
-    Lists, times and weights go by the graph's edge ids; ``edge_ids`` (unsigned [E], None: the
-    same) turns those into the ids that the store shows.
+    Lists, times and weights go by the graph's edge ids. ``edge_ids`` (unsigned [E]) maps those to
+    the ids that the store shows; None: they are equal.
     """
 
     graph: Graph
@@ -57,11 +57,12 @@ def make_walk(
     *,
     is_sorted: bool,
 ) -> Walk:
-    """Find the values, and the graph whose lists are sorted by the times.
+    """Find the times and weights, and the graph whose lists are sorted by the times.
 
     Raises:
-        InvalidArgumentError: values that are not there or cannot be, or lists of a graph that
-            was given that are not sorted (``position`` is the first such node).
+        InvalidArgumentError: values that do not exist or are invalid, or lists of a given graph
+            that
+            are not sorted (``position`` is the first such node).
     """
     stores, layouts = source.feature_stores, LAYOUTS[direction]
     weights = None if weight_attr is None else find_weights(stores, weight_attr)
@@ -79,7 +80,7 @@ def make_walk(
         check_length(weights.array, graph.num_edges, repr(weight_attr), "num_edges")
         if edge_ids is not None:
             weights = Values(weights.array[edge_ids], None)
-    if times is not None and edge_ids is not None:  # built by the store, which sorted it
+    if times is not None and edge_ids is not None:  # the store built this graph and sorted it
         own = graph.node_time if times.of_nodes else graph.edge_time
         assert own is not None
         times = Values(own, None, times.of_nodes)
@@ -97,7 +98,7 @@ def make_walk(
 
 
 class Options(NamedTuple):
-    """What a native sampler is made for."""
+    """Options that a native sampler is made with."""
 
     fanouts: tuple[int, ...]
     replace: bool
@@ -111,10 +112,10 @@ class Walker:
     """Native samplers over a walk, one per thread at work.
 
     Args:
-        walk: what they walk.
-        options: how.
+        walk: the lists to sample, and the values to draw by.
+        options: options of the native samplers.
         strict: see only times below those of the seeds.
-        window: see no times further back than this.
+        window: see no times further back than this before those of the seeds.
     """
 
     def __init__(
@@ -133,23 +134,23 @@ class Walker:
             | native.SAMPLE_INDUCED * options.induced
             | native.SAMPLE_LATEST * options.latest
         )
-        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
         self._idle: deque[native.NativeSampler] = deque()
-        #: Makes samples of coming batches together; None where that saves nothing.
+        #: Joint sampler of coming batches; None where sampling them together saves nothing.
         self.groups: SampleGroups | None = None
         paging = walk.graph.paging
         if paging is not None:
             fanouts = [self._fanouts] * len(walk.relations)
-            # No method of self: a walker in a cycle would keep its files open.
+            # Not a method of self: a walker in a reference cycle would keep its files open.
             make = partial(native.NativeGroup, *self._arguments())
             self.groups = SampleGroups(make, paging, fanouts, walk.relations)
 
     def bounds(self, seeds: Ids, times: NDArray[Any] | None) -> Bounds:
-        """What the trees of ``seeds`` may see at ``times`` (None: the seeds' own)."""
+        """Return the times that the trees of ``seeds`` may see at ``times`` (None: the seeds')."""
         return seed_bounds(self.walk.times, seeds, times, strict=self._strict, window=self._window)
 
     def find(self, src: Ids, dst: Ids, *, reverse: bool) -> list[Ids]:
-        """Where the edges from ``src`` to ``dst`` stand in the lists, for :meth:`sample`."""
+        """Find the positions in the lists of the edges from ``src`` to ``dst``, to be excluded."""
         count = self.walk.graph.num_nodes
         check_ids(src, count, "row")
         check_ids(dst, count, "col")
@@ -165,7 +166,7 @@ class Walker:
     def prepare(
         self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
     ) -> native.NativeBatch:
-        """What to sample around ``seeds``, for :meth:`draw` or :attr:`groups`."""
+        """Check ``seeds`` and describe the sample around them, for ``draw`` or ``groups``."""
         count = self.walk.graph.num_nodes
         low, high = native.id_bounds(seeds)
         if len(seeds) and not 0 <= low <= high < count:
@@ -179,7 +180,7 @@ class Walker:
         return native.NativeBatch([seeds], key, [bounds.since], [bounds.until], exclude)
 
     def draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        """One sample, by itself."""
+        """Draw the sample of one batch by itself."""
         try:
             sampler = self._idle.pop()
         except IndexError:
@@ -190,9 +191,9 @@ class Walker:
             self._idle.append(sampler)
 
     def finish(self, sample: native.NativeSample) -> native.NativeSample:
-        """The sample with edges called as the store calls them.
+        """Return the sample with its edges numbered as the store numbers them.
 
-        They point from row to col, or walked ``"backward"`` from col to row.
+        Edges point from row to col, or walked ``"backward"`` from col to row.
         """
         graph, edge_ids = self.walk.graph, self.walk.edge_ids
         if self.walk.direction == "both":

@@ -1,4 +1,4 @@
-"""LookAhead: coming batches of PyG's stock NodeLoader, sampled together."""
+"""``LookAhead``: samples coming batches of PyG's stock ``NodeLoader`` together."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _OTHERS = (
 
 
 class LookAhead(torch.utils.data.Sampler[Any]):
-    """The ``batch_sampler`` of a stock loader, which tells our sampler what comes.
+    """A ``batch_sampler`` for a stock loader that tells our sampler the coming batches.
 
-    PyG's loaders ask a sampler for one batch at a time. Out of core it pays to know the next ones,
-    whose samples then read each page once for all of them::
+    PyG's loaders ask a sampler for one batch at a time. Out of core it pays to know the next ones:
+    their samples then read each page once for all of them::
 
         graph = Graph.load("graph.aeg", storage="uring", memory_budget="1G")
         stores = FeatureStore.from_graph(graph), GraphStore(graph)
@@ -51,29 +51,29 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             batch_sampler=LookAhead(sampler, train_nodes, batches),
         )
 
-    With ``plan_ahead`` and the loader's feature store, the tensors of nodes that are read with
-    ``storage="uring"`` are planned for so many batches too: see
+    With ``plan_ahead`` and the loader's feature store, reads of node tensors with
+    ``storage="uring"`` are planned for that many batches too: see
     :meth:`aethergraph.FeatureStore.plan`::
 
         LookAhead(sampler, train_nodes, batches, plan_ahead=64, features=stores[0])
 
-    Batches are those that the loader makes without it. While those of one group are used, a thread
-    samples the next group; each has half of the graph's budget. Where nothing is out of core, and
-    for loaders with worker processes, which sample one batch each, nothing is done ahead. Nor where
-    the loader asks for other batches, after a warning.
+    Batches are those that the loader makes without it. While the batches of one group are used, a
+    thread samples the next group; each has half of the graph's budget. Nothing is done ahead where
+    nothing is out of core, for loaders with worker processes, which sample one batch each, and,
+    after a warning, where the loader asks for other batches.
 
     Args:
-        sampler: the one that the loader has.
-        input_nodes: those that the loader has.
+        sampler: the loader's sampler.
+        input_nodes: the loader's ``input_nodes``.
         batches: lists of positions in ``input_nodes``, such as torch's ``BatchSampler``.
-        input_time: that of the loader.
+        input_time: the loader's ``input_time``.
         plan_ahead: batches to sample and hold, about 30 bytes for each sampled edge, so that their
             rows are planned together; the next ones are sampled meanwhile. 0: no planning.
-        features: the feature store that the loader has; for ``plan_ahead``.
+        features: the loader's feature store; for ``plan_ahead``.
 
     Raises:
         InvalidArgumentError: ``sampler`` or ``features`` is not one of ours.
-        UnsupportedError: ``plan_ahead`` for a graph of many types, or links instead of nodes.
+        UnsupportedError: ``plan_ahead`` for a typed graph, or links instead of nodes.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             return
         rest, sampler = iter(self.batches), self.sampler
         key = sampler.start_key()  # here, since the thread below has no loader among its callers
-        begun: deque[list[Any]] = deque()  # chunks that were taken from rest, and not yielded yet
+        begun: deque[list[Any]] = deque()  # chunks taken from rest, but not yielded yet
 
         def chunks() -> Iterator[list[Any]]:
             for first in rest:
@@ -136,11 +136,12 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         with prefetch_map(sample, chunks(), num_threads=1, depth=1) as made:
             for chunk, samples, nodes in made:
                 begun.popleft()
-                plans = self._plan(nodes)  # for as long as it is held
+                plans = self._plan(nodes)  # plans are in force for as long as they are referenced
                 for number, positions in enumerate(chunk):
                     sampler.expect(samples)
                     yield positions
-                    # Nobody in this process asks for samples, or for others.
+                    # No call in this process asked for the sample (workers sample), or it was for
+                    # another batch.
                     if sampler.is_expecting or sampler.has_missed:
                         if sampler.has_missed:
                             warnings.warn(_OTHERS, stacklevel=2)

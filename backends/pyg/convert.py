@@ -1,7 +1,7 @@
-"""From PyG's ``Data`` and ``HeteroData`` to a pair of stores.
+"""Conversion of PyG's ``Data`` and ``HeteroData`` to a pair of stores.
 
 Source followed: ``torch_geometric/loader/utils.py`` (``filter_node_store_`` and
-``filter_edge_store_``: what PyG's own loader takes from a ``Data`` for each batch).
+``filter_edge_store_``: the attributes that PyG's own loader takes from a ``Data`` per batch).
 """
 
 from __future__ import annotations
@@ -32,37 +32,39 @@ _TOPOLOGY = ("edge_index", "num_nodes", "adj", "adj_t")
 
 
 def from_data(data: Data | HeteroData, *, recycle: bool = True) -> Stores:
-    """Turn a PyG ``Data`` or ``HeteroData`` into stores that any PyG loader takes::
+    """Turn a PyG ``Data`` or ``HeteroData`` into stores that any PyG loader takes.
+
+    Example::
 
         feature_store, graph_store = from_data(data)
 
     Every node-level attribute (``x``, ``y``, masks, ...) goes under group None and every
-    edge-level one (``edge_attr``, ...) under group ``(None, None)``, without a copy; which one
-    is which, ``data.is_node_attr`` and ``data.is_edge_attr`` say. The groups of a ``HeteroData``
+    edge-level one (``edge_attr``, ...) under group ``(None, None)``, without a copy;
+    ``data.is_node_attr`` and ``data.is_edge_attr`` tell them apart. The groups of a ``HeteroData``
     are its node types and edge types. Edge ids are columns of ``data.edge_index``, or of
     ``data[edge_type].edge_index``.
 
-    Everything else belongs to the graph as a whole: it is kept in ``feature_store.graph_attrs``,
-    which :class:`aethergraph.pyg.NeighborLoader` puts into every batch as PyG does for ``Data``,
-    and which PyG's stock loader over stores leaves out. What a type of a ``HeteroData`` holds that
-    is not one row per node or edge is kept in ``feature_store.type_attrs``. The names are logged
+    Everything else belongs to the graph as a whole and is kept in ``feature_store.graph_attrs``.
+    :class:`aethergraph.pyg.NeighborLoader` puts these into every batch, as PyG does for ``Data``;
+    PyG's stock loader over stores leaves them out. Attributes of one type of a ``HeteroData`` that
+    are not one row per node or edge are kept in ``feature_store.type_attrs``. The names are logged
     at level INFO.
 
     ``graph_store.graph`` is the topology of a ``Data`` as an :class:`aethergraph.Graph`; see
     :func:`graph_from_data` for one with the attributes, ready for ``save``.
 
     Edges that :class:`torch_geometric.transforms.ToSparseTensor` made into ``adj_t`` (or that are
-    in ``adj``) are taken from there, in the order of its entries, and its values become
-    ``edge_weight`` (``edge_attr`` if they have several columns). Ones in a sparse tensor of torch,
-    which has to have values, are none. Batches hold ``edge_index``; give the loader
-    ``transform=ToSparseTensor()`` where a model wants ``adj_t``.
+    in ``adj``) are read from there, in the order of its entries, and the values become
+    ``edge_weight`` (``edge_attr`` if they have several columns). Values that are all one are
+    dropped, since a sparse tensor of torch must have values. Batches hold ``edge_index``; give the
+    loader ``transform=ToSparseTensor()`` if a model needs ``adj_t``.
 
     Args:
         data: a graph with ``edge_index`` or ``adj_t`` (or none: then it has no edges).
         recycle: see :class:`aethergraph.pyg.FeatureStore`.
 
     Raises:
-        InvalidArgumentError: not a ``Data`` or ``HeteroData``, or without nodes to count.
+        InvalidArgumentError: not a ``Data`` or ``HeteroData``, or its number of nodes is not known.
         OutOfRangeError: an edge to a node that does not exist; names position and value.
     """
     features, graph_store = FeatureStore(recycle=recycle), GraphStore()
@@ -114,7 +116,7 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
         size = counts[kind[0]], counts[kind[2]]
         try:
             graph_store.put_edge_index(edge_index, edge_type=kind, layout="coo", size=size)
-        except AetherError as error:  # told with its type
+        except AetherError as error:  # add the edge type to the message
             error.args = (f"{kind}: {error}", *error.args[1:])
             raise
         for name, value in read[kind][1].items():
@@ -132,7 +134,7 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
 
 
 def _edge_index(store: Any, label: str) -> tuple[tuple[Any, Any], dict[str, Tensor]]:
-    """The edges of a ``Data``, or of one type; and by name the values of ``adj_t``."""
+    """Return the edges of a ``Data`` or of one edge type, and the values of ``adj_t`` by name."""
     edge_index = getattr(store, "edge_index", None)
     if edge_index is None:
         for name in ("adj_t", "adj"):
@@ -149,7 +151,7 @@ def _edge_index(store: Any, label: str) -> tuple[tuple[Any, Any], dict[str, Tens
 def _read_sparse(
     store: Any, name: str, label: str
 ) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
-    """The edges of a sparse tensor, in the order of its entries, and their values."""
+    """Return the edges of a sparse tensor, in the order of its entries, and their values."""
     try:
         (row, col), value = to_edge_index(store[name])
     except (ValueError, TypeError, AttributeError) as error:
@@ -163,11 +165,14 @@ def _read_sparse(
 
 
 def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str, int]:
-    """Nodes by type: what the type says, or where it holds nothing to count, what its edges say."""
+    """Count nodes by type, as PyG does.
+
+    Types without attributes to count by the largest edge end.
+    """
     counts: dict[str, int] = {}
     for name, store in data.node_items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # told below, where it matters
+            warnings.simplefilter("ignore")  # raised below, where it matters
             known = store.num_nodes
         if known is not None:
             counts[name] = known
@@ -184,14 +189,16 @@ def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str
 
 
 def _has_rows(data: Any, name: str, value: Any, store: Any) -> bool:
-    """Whether an attribute is a table of rows; which rows, the data says."""
+    """Return whether an attribute is a table of rows, of nodes or of edges."""
     if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
         return False
-    return bool(data.__cat_dim__(name, value, store) == 0)  # not such as (2, n) index tensors
+    return bool(data.__cat_dim__(name, value, store) == 0)  # index tensors (2, n) are not
 
 
 def as_stores(data: Any) -> Stores:
-    """``(feature_store, graph_store)`` of whatever our loaders take as ``data``, for PyG's own::
+    """Return ``(feature_store, graph_store)`` for any ``data`` of our loaders, for PyG's own.
+
+    Example::
 
         stores = as_stores(Graph.load("graph.bin"))
         loader = NodeLoader(stores, NeighborSampler(stores, [15, 10]), batch_size=128)
@@ -201,7 +208,7 @@ def as_stores(data: Any) -> Stores:
             or ``HeteroData``, or two stores of any make (the second may be a graph).
 
     Raises:
-        InvalidArgumentError: something else. Errors of opening a file: see
+        InvalidArgumentError: any other data. Opening a file raises the errors of
             :meth:`aethergraph.Graph.load`.
     """
     if isinstance(data, Stores):
@@ -223,5 +230,5 @@ def as_stores(data: Any) -> Stores:
 def _load(path: Any) -> Graph | HeteroGraph:
     try:
         return Graph.load(path)
-    except UnsupportedError:  # several types
+    except UnsupportedError:  # a typed graph
         return HeteroGraph.load(path)

@@ -1,7 +1,7 @@
-"""``Data`` and ``HeteroData`` out of graphs and stores, and graphs with attributes out of them.
+"""Conversion of graphs and stores to ``Data`` or ``HeteroData``, and back to graphs.
 
 Source followed: ``torch_geometric/data/data.py``, ``hetero_data.py`` and ``storage.py`` (which
-attributes say how many nodes there are).
+attributes give the number of nodes).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ log = logging.getLogger("aethergraph")
 def to_data(
     source: Graph | HeteroGraph | tuple[FeatureStore, GraphStore] | str | os.PathLike[str],
 ) -> Data | HeteroData:
-    """A PyG ``Data`` or ``HeteroData`` of everything in a graph or a pair of stores.
+    """Make a PyG ``Data`` or ``HeteroData`` of everything in a graph or a pair of stores.
 
     Every attribute keeps its name: ``graph.node_attrs["x"]`` is ``data.x``,
     ``graph["user"].attrs["x"]`` is ``data["user"].x``. So do ``edge_weight``, ``edge_time`` and
     ``node_time`` of a graph. The columns of ``edge_index`` and the rows of edge attributes are in
-    the order of edge ids: ``to_data(from_data(data))`` is ``data`` again. ``num_nodes`` is set
-    where no attribute tells it.
+    the order of edge ids: ``to_data(from_data(data))`` equals ``data``. ``num_nodes`` is set
+    where no attribute implies it.
 
     Everything is read into memory. Tensors that were put into the stores are not copied.
 
@@ -51,7 +51,7 @@ def to_data(
         source: a graph, the stores of :func:`from_data` or others of ours, or a graph file.
 
     Raises:
-        InvalidArgumentError: something else, or one name for nodes and edges at once.
+        InvalidArgumentError: any other source, or one name for both nodes and edges.
     """
     features, graph_store = as_stores(source)
     if not isinstance(features, FeatureStore) or not isinstance(graph_store, GraphStore):
@@ -85,7 +85,7 @@ def _typed_data(features: FeatureStore, graph_store: GraphStore) -> HeteroData:
         if isinstance(group, str):
             counts.setdefault(group, column.shape[0])
     for name in counts:
-        data[name]  # makes the type, in this order
+        data[name]  # creates the types in this order
     for kind in graph_store.edge_types:
         data[kind].edge_index = stack_rows(*graph_store.edge_index(kind))
     for (group, name), column in features.columns():
@@ -101,7 +101,7 @@ def _typed_data(features: FeatureStore, graph_store: GraphStore) -> HeteroData:
 
 
 def _tell_num_nodes(store: Any, count: int) -> None:
-    """Set ``num_nodes`` unless PyG finds it in an attribute; where it has to guess, it warns."""
+    """Set ``num_nodes`` unless PyG finds it in an attribute; PyG warns where it has to guess."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -119,33 +119,36 @@ def graph_from_data(
     layout: Layout = "csc",
     keep_order: bool = True,
 ) -> Graph | HeteroGraph:
-    """A graph with the attributes of a PyG ``Data`` or ``HeteroData``, ready for ``save``::
+    """Make a graph with the attributes of a PyG ``Data`` or ``HeteroData``, ready for ``save``.
+
+    Example::
 
         graph_from_data(dataset[0]).save("graph.aeg")
 
-    Every tensor with one row per node or per edge (``data.is_node_attr`` and
-    ``data.is_edge_attr`` say which) becomes an attribute of the same name: ``data.x`` is
+    Every tensor with one row per node or per edge (by ``data.is_node_attr`` and
+    ``data.is_edge_attr``) becomes an attribute of the same name: ``data.x`` is
     ``graph.node_attrs["x"]``, that is ``graph.features``; ``data["user"].x`` is
     ``graph["user"].features``. Three names become values of the graph itself, which samplers find
-    under the same names: ``edge_weight`` (float32 or float64, one finite number >= 0 per edge),
-    ``edge_time`` and ``node_time`` (int64 or float64). What does not fit stays an attribute.
+    under these names: ``edge_weight`` (float32 or float64, one finite number >= 0 per edge),
+    ``edge_time`` and ``node_time`` (int64 or float64). Other dtypes or values stay attributes.
 
-    Edge ids are positions in the graph's order; ``graph.edge_order`` says which column of
-    ``edge_index`` each edge was. :func:`to_data` is the way back.
+    Edge ids are positions in the graph's order; ``graph.edge_order`` gives the column of
+    ``edge_index`` that each edge was. :func:`to_data` converts back.
 
     A graph has no place for anything else: attributes of the graph as a whole, lists, index
     tensors [2, n]. Their names are logged at level WARNING.
 
     Args:
         data: the graph, or a dataset that holds one.
-        time_attr: the attribute, of nodes if any have it, else of edges, that lists are to be
-            sorted by, so that one can sample in time. It becomes ``node_time`` or ``edge_time``.
-        layout, keep_order: as in :meth:`aethergraph.Graph.from_edges`.
+        time_attr: name of the times, of nodes if any have it, else of edges, that lists are to
+            be sorted by for sampling in time. It becomes ``node_time`` or ``edge_time``.
+        layout: as in :meth:`aethergraph.Graph.from_edges`.
+        keep_order: as in :meth:`aethergraph.Graph.from_edges`.
 
     Raises:
-        As :func:`from_data`.
-        InvalidArgumentError: a dtype that a graph cannot hold, a ``time_attr`` that is not there,
-            or a dataset of several graphs.
+        InvalidArgumentError: as :func:`from_data`; a dtype that a graph cannot hold, a
+            ``time_attr`` that does not exist, or a dataset of several graphs.
+        OutOfRangeError: as :func:`from_data`.
     """
     if isinstance(data, Dataset):
         if len(data) != 1:
@@ -201,7 +204,7 @@ def _typed_graph(
 
 
 class _Values(NamedTuple):
-    """What a graph keeps as values of its own, by group."""
+    """Weights and times that a graph keeps as values of its own, by group."""
 
     edge_weight: dict[Any, Tensor]
     edge_time: dict[Any, Tensor]
@@ -209,7 +212,7 @@ class _Values(NamedTuple):
 
 
 def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) -> _Values:
-    """Take out of ``tables`` what a graph has a place of its own for."""
+    """Take out of ``tables`` the weights and times that a graph has a place of its own for."""
     nodes = [group for group in tables if not isinstance(group, tuple)]
     edges = [group for group in tables if isinstance(group, tuple)]
     found = _Values({}, {}, {})
@@ -231,7 +234,7 @@ def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) ->
         weight = tables[group].get("edge_weight")
         if weight is not None and _is_weight(weight):
             found.edge_weight[group] = tables[group].pop("edge_weight")
-    if found.node_time:  # lists would be sorted by times of edges, if there were any
+    if found.node_time:  # a graph with times of edges too would have its lists sorted by those
         return found
     for own, groups in (("node_time", nodes), ("edge_time", edges)):
         for group in groups:

@@ -54,7 +54,7 @@ EDGE_GROUP = (None, None)
 
 
 class _Attr(TensorAttr):  # type: ignore[misc]
-    """``TensorAttr`` that also takes a numpy index; equal to PyG's own of the same fields.
+    """``TensorAttr`` that also takes a numpy index; equal to PyG's own with equal fields.
 
     PyG's compares every field with a marker by ``!=``, which an array answers elementwise.
     """
@@ -85,13 +85,13 @@ _UNSET = TensorAttr().index
 class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     """Node and edge tensors for PyG's loaders: rows on disk or in memory, gathered natively.
 
-    Empty when constructed, and filled through PyG's own calls::
+    A new store is empty, and filled through PyG's own calls::
 
         store = FeatureStore()
         store["paper", "x", None] = x                 # or store.put_tensor(x, "paper", "x", None)
         store["paper", "x", torch.tensor([4, 1])]     # rows 4 and 1
 
-    or made over the attributes of a graph with :meth:`from_graph`.
+    :meth:`from_graph` makes a store over the attributes of a graph.
 
     Reading (``get_tensor``, ``multi_get_tensor``, ``store[...]``, views) takes as index None
     (everything), a slice, an int (drops the dimension), a tensor, array or list of ids (any
@@ -102,22 +102,22 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     Single ints and slices count from the end if negative; ids in tensors must not be negative.
 
     Writing a whole tensor keeps a reference to it and copies only what is not contiguous.
-    Writing with an index replaces those rows. The first time, the store takes a copy of the tensor
-    that was put in, which stays as it is; rows that belong to a graph or a file are read-only. A
-    tensor that is not there yet is made if the index names each of its rows once. Torch dtypes of
-    any kind are kept as they are (bfloat16, complex, float8, ...).
+    Writing with an index replaces those rows; the first such write copies the tensor, so that the
+    one that was put in stays unchanged. Rows that belong to a graph or a file are read-only. A
+    tensor that does not exist yet is created if the index names each of its rows once. All torch
+    dtypes are kept (bfloat16, complex, float8, ...).
 
-    A tensor that requires grad is served by torch, so that gradients of a batch reach it. That
-    takes the process that trains: ``num_workers=0`` or ``filter_per_worker=False``.
+    A tensor that requires grad is gathered by torch, so that gradients of a batch reach it. This
+    works in the training process only: ``num_workers=0`` or ``filter_per_worker=False``.
 
     Edge tensors of a homogeneous graph (group ``(None, None)``) are served by ``get_tensor`` but
-    not listed by ``get_all_tensor_attrs``: PyG's loaders index whatever is listed with node ids
+    not listed by ``get_all_tensor_attrs``: PyG's loaders index all listed tensors with node ids
     (PyG issue #9566). :class:`aethergraph.pyg.NeighborLoader` adds them to its batches.
 
     Args:
-        recycle: gather large results in the main process into memory that is used again once
-            nothing refers to it any more, no tensor and no view. Saves the page faults of fresh
-            memory, which cost more than the gather; keeps up to 512 MiB for later.
+        recycle: gather large results in the main process into memory that is reused once no tensor
+            and no view refers to it any more. Saves the page faults of fresh memory, which cost
+            more than the gather; keeps up to 512 MiB for later.
 
     Raises (on use):
         KeyError: the tensor is not in the store.
@@ -136,7 +136,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         super().__init__(tensor_attr_cls=_Attr)
         self._graph: Graph | HeteroGraph | None = None
         self._columns: dict[Key, Column] = {}
-        #: Tensors whose memory is the store's own, so that rows can be written to.
+        #: Keys of tensors whose memory is the store's own, so that rows can be written.
         self._own: set[Key] = set()
         self._from_graph: dict[Key, Column] = {}
         self._values: dict[Key, core.FeatureStore] = {}
@@ -145,15 +145,15 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         self._pool: BufferPool | None = BufferPool() if self._recycle else None
         #: Values that belong to the graph as a whole (see :func:`aethergraph.pyg.from_data`).
         self.graph_attrs: dict[str, Any] = {}
-        #: By type, what a ``HeteroData`` holds there that is not one row per node or edge.
+        #: Values of a ``HeteroData``, by type, that are not one row per node or edge.
         self.type_attrs: dict[Any, dict[str, Any]] = {}
 
     @classmethod
     def load(cls, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: opening files of rows is what the store of the core does.
+        """Refuse: files of rows are opened by the core's ``FeatureStore``.
 
         Raises:
-            UnsupportedError: always; says what to call.
+            UnsupportedError: always; names the function to call.
         """
         raise UnsupportedError(
             "this is aethergraph.pyg.FeatureStore, which serves the tensors of a graph. A file of "
@@ -165,16 +165,16 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
 
     @property
     def pool(self) -> BufferPool | None:
-        """Where results are gathered into, or None: fresh memory."""
+        """Pool that results are gathered into; None: fresh memory."""
         return self._pool
 
     @classmethod
     def from_graph(cls, graph: Graph | HeteroGraph, *, recycle: bool = True) -> FeatureStore:
-        """A store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
+        """Make a store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
 
-        Of a graph of many types the groups are its node types and edge types.
+        For a typed graph the groups are its node types and edge types.
 
-        It is a live view: attributes that the graph gains or loses later appear and vanish here.
+        The store is a live view: attributes that the graph gains or loses later appear and vanish.
         The graph's own ``edge_weight``, ``edge_time`` and ``node_time`` are served under these
         names, unless an attribute has the name. Tensors put into the store stay in the store;
         they shadow the graph's.
@@ -192,10 +192,10 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         store._values = _graph_values(graph)
         return store
 
-    # ---- what is there ---------------------------------------------------------------------
+    # ---- columns ---------------------------------------------------------------------------
 
     def columns(self) -> Iterator[tuple[Key, Column]]:
-        """Every tensor in the store with its key, edge tensors included."""
+        """Yield every tensor in the store with its key, edge tensors included."""
         for key, rows in self._graph_rows().items():
             if key not in self._columns and key not in self._hidden:
                 yield key, self._graph_column(key, rows)
@@ -203,9 +203,12 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
             yield key, self._put_column(key)
 
     def batch_columns(self) -> tuple[list[tuple[str, Column]], list[tuple[str, Column]]]:
-        """What a homogeneous batch holds: tensors to index by node and by edge, with their names.
+        """Return the named tensors of a homogeneous batch: those by node, and those by edge.
 
-        The first are those that PyG's loaders fetch, the second those that they leave out.
+        PyG's loaders fetch the tensors by node, and leave out the tensors by edge.
+
+        Raises:
+            InvalidArgumentError: one name for a node and an edge tensor, or in several groups.
         """
         items = list(self.columns())
         nodes = [(key[1], column) for key, column in items if not isinstance(key[0], tuple)]
@@ -217,11 +220,11 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
             )
         if len({name for name, _ in nodes}) < len(nodes):
             for name, _ in nodes:
-                self.find_node_column(name)  # which says what is there twice
+                self.find_node_column(name)  # raises if several groups have the name
         return nodes, edges
 
     def find_node_column(self, name: str) -> Column | None:
-        """The node tensor of a homogeneous graph, whatever its group is called.
+        """Find the node tensor of a homogeneous graph, whatever its group is called.
 
         Raises:
             InvalidArgumentError: several groups have a tensor of that name.
@@ -241,7 +244,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
 
     @property
     def is_learnable(self) -> bool:
-        """Whether a tensor requires grad, so that batches are to be gathered when they are used."""
+        """True if a tensor requires grad, so that batches must be gathered when they are used."""
         return any(isinstance(column, LearnableColumn) for column in self._columns.values())
 
     def _listed(self) -> list[tuple[Key, Column]]:
@@ -293,20 +296,37 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     # ---- PyG's calls -----------------------------------------------------------------------
 
     def put_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
+        """Put a tensor, or with an index replace only those rows.
+
+        Args:
+            tensor: a CPU tensor or numpy array [N, ...].
+            *args: PyG's ``TensorAttr``, or its fields ``group_name``, ``attr_name``, ``index``.
+            **kwargs: the same fields by name.
+
+        Raises:
+            InvalidArgumentError: a tensor that cannot be stored, or of a wrong number of rows.
+            UnsupportedError: an index into rows that are read-only or require grad.
+        """
         return bool(super().put_tensor(tensor, self._cast(*args, **kwargs)))
 
     def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
+        """Return a tensor, or the rows of an index; see the class for indices and errors."""
         return super().get_tensor(self._cast(*args, **kwargs), convert_type=convert_type)
 
     def multi_get_tensor(self, attrs: list[Any], convert_type: bool = False) -> list[Any]:
+        """Return the tensors or rows of several ``attrs``, in their order.
+
+        See :meth:`get_tensor`.
+        """
         attrs = [self._cast(attr) for attr in attrs]
         return list(super().multi_get_tensor(attrs, convert_type=convert_type))
 
     def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
-        """Replace a tensor, or with an index only those rows of it, in place."""
+        """Replace a tensor in place, or with an index only those rows."""
         return self.put_tensor(tensor, *args, **kwargs)
 
     def get_tensor_size(self, *args: Any, **kwargs: Any) -> tuple[int, ...] | None:
+        """Return the shape of what :meth:`get_tensor` returns; None if there is no such tensor."""
         size: tuple[int, ...] | None = super().get_tensor_size(self._cast(*args, **kwargs))
         return size
 
@@ -376,7 +396,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return self._require(attr).get(attr.index, self._pool)
 
     def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Tensor]:
-        # The loaders pass one index object with every attr: make ids of it once.
+        # The loaders pass one index object with every attr: convert it to ids once.
         seen: Any = None
         ids: Ids | None = None
         tensors = []
@@ -392,7 +412,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return tensors
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
-        """Forget a tensor; one of the graph's is hidden here and stays in the graph."""
+        """Remove a tensor; a tensor of the graph is hidden here and stays in the graph."""
         if self._find(attr) is None:
             return False
         key = _key(attr)
@@ -414,7 +434,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return (*as_ids(attr.index, column.shape[0]).shape, *column.shape[1:])
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """The tensors that PyG's loaders fetch per batch, as new objects with the index unset."""
+        """List the tensors that PyG's loaders fetch per batch, as new objects without an index."""
         return [TensorAttr(*key) for key, _ in self._listed()]
 
     # ---- the rest --------------------------------------------------------------------------
@@ -423,7 +443,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return sum(1 for _ in self.columns())
 
     def __bool__(self) -> bool:
-        return True  # an empty store is still a store
+        return True  # an empty store is not a missing one
 
     def __repr__(self) -> str:
         parts = ", ".join(
@@ -445,19 +465,19 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._columns = {key: _make_column(t) for key, t in state["_columns"].items()}
-        self._own = set()  # torch may share the memory of tensors with the process they came from
+        self._own = set()  # torch may share the memory with the process that the tensors came from
         if self._graph is not None:
             self._values = _graph_values(self._graph)
         self._pool = BufferPool() if self._recycle else None
 
     def _share_tensors(self) -> None:
-        """Before a worker process gets the tensors: work on copies in shared memory.
+        """Move tensors to copies in shared memory before a worker process gets them.
 
-        Torch would move the memory of the tensor itself, under arrays that still point at it.
+        Torch would move the memory of the tensor itself, under arrays that still point to it.
         """
         for key, column in list(self._columns.items()):
             tensor = column.tensor
-            if isinstance(column, LearnableColumn):  # the optimizer has this very tensor
+            if isinstance(column, LearnableColumn):  # the optimizer holds this very tensor
                 continue
             if tensor is not None and tensor.numel() and not is_shared(tensor):
                 self._columns[key] = Column.of_tensor(
@@ -467,7 +487,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
 
 
 def _graph_tables(graph: Graph | HeteroGraph) -> list[tuple[Any, AttributeTable]]:
-    """Attributes of a graph by group."""
+    """Return the attributes of a graph by group."""
     if isinstance(graph, Graph):
         return [(None, graph.node_attrs), (EDGE_GROUP, graph.edge_attrs)]
     nodes: list[tuple[Any, AttributeTable]] = [(n, graph[n].attrs) for n in graph.node_types]
@@ -475,7 +495,7 @@ def _graph_tables(graph: Graph | HeteroGraph) -> list[tuple[Any, AttributeTable]
 
 
 def _graph_counts(graph: Graph | HeteroGraph) -> dict[Any, tuple[str, int]]:
-    """How many rows a group has."""
+    """Return for each group the name and the value of its number of rows."""
     if isinstance(graph, Graph):
         return {None: ("num_nodes", graph.num_nodes), EDGE_GROUP: ("num_edges", graph.num_edges)}
     counts: dict[Any, tuple[str, int]] = {n: ("num_nodes", c) for n, c in graph.num_nodes.items()}
@@ -483,7 +503,7 @@ def _graph_counts(graph: Graph | HeteroGraph) -> dict[Any, tuple[str, int]]:
 
 
 def _graph_values(graph: Graph | HeteroGraph) -> dict[Key, core.FeatureStore]:
-    """The values that a graph itself has of nodes and edges."""
+    """Return the weights and times that a graph itself has, by group and name."""
     found: dict[Any, dict[str, core.FeatureStore]]
     if isinstance(graph, Graph):
         found = {None: graph.value_stores("node"), EDGE_GROUP: graph.value_stores("edge")}
@@ -493,7 +513,7 @@ def _graph_values(graph: Graph | HeteroGraph) -> dict[Key, core.FeatureStore]:
     return {(group, name): rows for group, one in found.items() for name, rows in one.items()}
 
 
-#: PyG's loaders would write these over the edges of a homogeneous batch.
+#: Names that PyG's loaders would write over the edges of a homogeneous batch.
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes"})
 
 
@@ -512,11 +532,11 @@ def _key(attr: TensorAttr) -> Key:
 
 
 def _as_tensor(values: Any) -> Tensor:
-    """A CPU tensor sharing the memory of ``values`` where possible."""
+    """Convert ``values`` to a CPU tensor that shares their memory where possible."""
     refuse_masked(values, "the tensor")
     if isinstance(values, np.ndarray):
         if not values.flags.writeable or values.dtype.byteorder == ">":
-            values = values.astype(values.dtype.newbyteorder("="))  # torch wants neither
+            values = values.astype(values.dtype.newbyteorder("="))  # for torch
         try:
             return torch.from_numpy(values)
         except (TypeError, ValueError) as error:
@@ -537,7 +557,7 @@ def _make_column(tensor: Tensor) -> Column:
 
 
 def _in_row_order(key: Key, rows: Tensor, index: Any) -> Tensor:
-    """The tensor that an index puts together from ``rows``; it must name each row once."""
+    """Put ``rows`` into the order that ``index`` gives; the index must name each row once."""
     count = len(rows) if rows.ndim else 0
     ids = _index_ids(index, count)
     named = np.zeros(count, bool)
@@ -558,7 +578,7 @@ def _in_row_order(key: Key, rows: Tensor, index: Any) -> Tensor:
 
 
 def _index_ids(index: Any, count: int) -> Ids:
-    """The row numbers of an index into ``count`` rows, not checked."""
+    """Return the row numbers of an index into ``count`` rows, unchecked."""
     if isinstance(index, slice):
         return np.arange(*index.indices(count))
     if (row := as_row(index)) is not None:
@@ -567,7 +587,7 @@ def _index_ids(index: Any, count: int) -> Ids:
 
 
 def _rows_to_write(target: Tensor, rows: Tensor, index: Any) -> tuple[Tensor, Tensor]:
-    """Ids and rows for ``target[ids] = rows``: ids checked, shapes and dtypes equal."""
+    """Return ids and rows for ``target[ids] = rows``: ids checked, shapes and dtypes equal."""
     ids = _index_ids(index, len(target))
     if not isinstance(index, slice) and as_row(index) is not None and rows.ndim == target.ndim - 1:
         rows = rows.unsqueeze(0)

@@ -1,11 +1,11 @@
 """PyG's ``GraphStore`` over a :class:`aethergraph.Graph`, or over edge indices that were put in.
 
-Edge ids, which PyG defines as positions in the layout that was asked for:
+PyG defines edge ids as positions in the layout that was asked for. Here they are
 
-* Over a graph they are the graph's own: positions in its CSC order (CSR order if that is all it
-  stores). ``csc()`` then returns ``perm=None``, ``csr()`` and ``coo()`` what leads back to them.
-* Over tensors that were put in they are positions in those tensors, whatever the sampler makes of
-  them inside. A sampler's ``e_id`` therefore indexes the edge tensors in the order they were given.
+* over a graph, the graph's own: positions in its CSC order (CSR order if it stores CSR alone).
+  ``csc()`` then returns ``perm=None``; ``csr()`` and ``coo()`` return the permutation to these ids;
+* over tensors that were put in, positions in those tensors, whatever order the sampler uses
+  internally. A sampler's ``e_id`` therefore indexes edge tensors in the order they were given.
 
 Source followed: ``torch_geometric/data/graph_store.py``.
 """
@@ -49,10 +49,10 @@ Key: TypeAlias = tuple[Any, EdgeLayout]
 
 
 class SamplingGraph(NamedTuple):
-    """What a sampler walks: a graph, and the edge id of each of its positions.
+    """Graph to sample from, and the store's id of each of its edges.
 
-    ``edge_ids`` is an unsigned vector [E] that turns the graph's edge ids into the store's, or
-    None if they are the same.
+    ``edge_ids`` is an unsigned vector [E] that maps the graph's edge ids to the store's; None if
+    they are equal.
     """
 
     graph: Graph
@@ -60,19 +60,19 @@ class SamplingGraph(NamedTuple):
 
 
 class SortKey(NamedTuple):
-    """The times by which lists have to be sorted: of nodes, or of edges by the store's ids."""
+    """Times that lists have to be sorted by: of nodes, or of edges in the store's order."""
 
     name: str
     times: NDArray[Any]  # int64 or float64
     of_nodes: bool
 
     def check_rows(self, num_nodes: int, num_edges: int) -> None:
-        """Check that there is one for each."""
+        """Check that there is one time for each node or edge."""
         what, count = ("num_nodes", num_nodes) if self.of_nodes else ("num_edges", num_edges)
         check_length(self.times, count, repr(self.name), what)
 
     def sorts(self, graph: Graph) -> bool:
-        """Whether ``graph`` was built with these very times."""
+        """Return whether ``graph`` was built with these very times."""
         own = graph.node_time if self.of_nodes else graph.edge_time
         times = self.times
         if own is None or len(own) != len(times):
@@ -83,27 +83,28 @@ class SortKey(NamedTuple):
 
 
 class GraphStore(_PyGGraphStore):  # type: ignore[misc]
-    """The topology for PyG's loaders and samplers.
+    """Topology for PyG's loaders and samplers.
 
-    Over a graph, ``GraphStore(graph)``, also one of many types; or empty and filled through PyG's
-    calls::
+    ``GraphStore(graph)`` is over a graph, also a typed one. ``GraphStore()`` is empty and filled
+    through PyG's calls::
 
         store = GraphStore()
         store.put_edge_index((row, col), edge_type=None, layout="coo", size=(n, n))
 
-    Edge indices are pairs of int64 or int32 tensors as PyG has them: COO ``(row, col)``, CSR
-    ``(rowptr, col)``, CSC ``(row, colptr)``; edges point from row to col. They are kept as they
-    are and found again under ``(edge_type, layout)``. ``size`` is worked out where it is missing.
-    A :class:`Graph` is built from the first one put under ``edge_type=None`` when a sampler (or
-    :attr:`graph`) first needs it, and a :class:`aethergraph.HeteroGraph` from the first one of each
-    other edge type when a sampler of many types does.
+    Edge indices are pairs of int64 or int32 tensors as in PyG: COO ``(row, col)``, CSR
+    ``(rowptr, col)``, CSC ``(row, colptr)``; edges point from row to col. They are kept unchanged
+    under ``(edge_type, layout)``. A missing ``size`` is computed. When a sampler (or :attr:`graph`)
+    first needs it, a :class:`Graph` is built from the first edge index put under
+    ``edge_type=None``. When a typed sampler does, a :class:`aethergraph.HeteroGraph` is built from
+    the first edge index of each other edge type.
 
     Args:
         graph: the topology, or None for an empty store.
 
     Raises (on use):
         InvalidArgumentError: not a pair of integer vectors, or of lengths that do not belong
-            together; OutOfRangeError: an id outside ``size``, with its position.
+            together.
+        OutOfRangeError: an id outside ``size``, with its position.
         KeyError: an edge index that is not in the store.
         UnsupportedError: a typed graph where a homogeneous one is needed, or the other way round.
     """
@@ -116,12 +117,12 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
                 + (": open the file, Graph.load(path)" if isinstance(graph, (str, Path)) else "")
             )
         self._graph = graph if isinstance(graph, Graph) else None
-        #: The graph of many types that was given, or None.
+        #: Typed graph that was given, or None.
         self.hetero = graph if isinstance(graph, HeteroGraph) else None
         self._edges: dict[Key, Edges] = {}
-        self._built: dict[str | None, Graph] = {}  # by the times they are sorted by
+        self._built: dict[str | None, Graph] = {}  # by name of the sorting times
         self._built_typed: dict[str | None, HeteroGraph] = {}
-        #: Nodes by type, at least; for types that edge indices say too little of.
+        #: Lower bounds of the nodes by type, for nodes that no edge index has.
         self.node_counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -129,10 +130,10 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
 
     @property
     def graph(self) -> Graph:
-        """The homogeneous topology as a Graph; built now if it was put in as tensors.
+        """Homogeneous topology as a Graph; built on first use if it was put in as tensors.
 
-        A graph built from tensors numbers its edges in CSC order; ``graph.edge_order`` leads back
-        to the order of the tensors (None: the same). It carries no attributes: those are in the
+        A graph built from tensors numbers its edges in CSC order; ``graph.edge_order`` maps them
+        back to the order of the tensors (None: equal). It has no attributes: those are in the
         feature store.
 
         Raises:
@@ -143,13 +144,17 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     def sampling_graph(
         self, *, num_nodes: int = 0, backward: bool = False, sort_by: SortKey | None = None
     ) -> SamplingGraph:
-        """The graph to sample from, and what turns its edge ids into this store's.
+        """Return the graph to sample from, and the map of its edge ids to this store's.
 
         Args:
-            num_nodes: a lower bound for the number of nodes, for edge indices put without size.
-            backward: a graph built from tensors is to store out-neighbours as well.
-            sort_by: a graph built from tensors is to hold these times and lists sorted by them.
-                One that was given stays as it is.
+            num_nodes: lower bound of the number of nodes, for edge indices put without size.
+            backward: a graph built from tensors must store out-neighbours as well.
+            sort_by: times that a graph built from tensors must hold, with lists sorted by them. A
+                given graph stays unchanged.
+
+        Raises:
+            UnsupportedError: the store is empty or holds typed edges only.
+            InvalidArgumentError: not one time for each node or edge.
         """
         if self._graph is not None:
             return SamplingGraph(self._graph, None)
@@ -181,7 +186,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         row, col = to_coo(first)
         num_nodes = max(num_nodes, *first.attr.size)
         if sort_by is None:
-            keep_order = first.attr.layout != EdgeLayout.CSC  # that is the graph's order already
+            keep_order = first.attr.layout != EdgeLayout.CSC  # CSC is the graph's order already
             return Graph.from_edges(num_nodes, row, col, layout=layout, keep_order=keep_order)
         sort_by.check_rows(num_nodes, len(row))
         return Graph.from_edges(
@@ -201,16 +206,16 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         backward: bool = False,
         sort_by: TypedSortKey | None = None,
     ) -> TypedSamplingGraph:
-        """The graph of many types to sample from, and what turns its edge ids into this store's.
+        """Return the typed graph to sample from, and the map of its edge ids to this store's.
 
         Args:
-            num_nodes: by type, nodes that there are at least; types without edges as well.
-            backward: a graph built from tensors is to store out-edges as well.
-            sort_by: a graph built from tensors is to hold these times and lists sorted by them.
-                One that was given stays as it is.
+            num_nodes: lower bounds of the nodes by type; also for types without edges.
+            backward: a graph built from tensors must store out-edges as well.
+            sort_by: times that a graph built from tensors must hold, with lists sorted by them. A
+                given graph stays unchanged.
 
         Raises:
-            UnsupportedError: the store holds no typed edges, or some beside a graph.
+            UnsupportedError: the store holds no typed edges, or holds some beside a given graph.
         """
         ends = {kind: to_coo(edges) for kind, edges in self._typed_edges().items()}
         if self.hetero is not None:
@@ -243,7 +248,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         )
 
     def num_typed_nodes(self, at_least: Mapping[str, int] | None = None) -> dict[str, int]:
-        """Nodes by type: what sizes of edge indices, :attr:`node_counts` and ``at_least`` say."""
+        """Count nodes by type: the largest of index sizes, :attr:`node_counts` and ``at_least``."""
         if self.hetero is not None:
             return self.hetero.num_nodes
         counts = dict(self.node_counts)
@@ -255,7 +260,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return counts
 
     def _typed_edges(self) -> dict[EdgeType, Edges]:
-        """The first edge index that was put in of each type."""
+        """Return the first edge index that was put in of each type."""
         found: dict[EdgeType, Edges] = {}
         for (kind, _), edges in self._edges.items():
             if kind is not None:
@@ -264,13 +269,16 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
 
     @property
     def edge_types(self) -> list[EdgeType]:
-        """The types of typed edges, in order."""
+        """Types of typed edges, in order."""
         if self.hetero is not None:
             return self.hetero.edge_types
         return list(self._typed_edges())
 
     def edge_index(self, edge_type: Any = None) -> Pair:
-        """``(row, col)`` of the edges of a type, by edge id: int64, or the dtype that was put in.
+        """Return ``(row, col)`` of the edges of a type, by edge id: int64, or the dtype put in.
+
+        Args:
+            edge_type: the type, or None for homogeneous edges.
 
         Raises:
             KeyError: there are no such edges.
@@ -289,17 +297,17 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
 
     @property
     def holds_graph(self) -> bool:
-        """Whether the store is over a graph that was given, so that edge ids are the graph's."""
+        """True if the store is over a given homogeneous graph, so that edge ids are the graph's."""
         return self._graph is not None
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the homogeneous graph."""
+        """Number of nodes of the homogeneous graph."""
         return self.graph.num_nodes
 
     @property
     def num_edges(self) -> int:
-        """Edges of the homogeneous graph."""
+        """Number of edges of the homogeneous graph."""
         return self.graph.num_edges
 
     # ---- PyG's calls -----------------------------------------------------------------------
@@ -322,7 +330,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return None if edges is None else graph_layout(edges, edge_attr.layout)[:2]
 
     def _adjacency(self, edge_type: Any) -> Adjacency | None:
-        """The edges of a type of the graph that was given."""
+        """Return the edges of a type of the graph that was given; None if it has none."""
         if edge_type is None:
             return self._graph
         kind = tuple(edge_type)
@@ -342,7 +350,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         self._built = {}
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        """Every edge index in the store, as new objects whose ``size`` is set."""
+        """List every edge index in the store, as new objects whose ``size`` is set."""
         attrs = []
         if self._graph is not None:
             layout = EdgeLayout.CSR if self._graph.layout == "csr" else EdgeLayout.CSC
@@ -358,7 +366,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return attrs
 
     def _edge_to_layout(self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False) -> Any:
-        # A graph knows the edge ids of every layout; PyG would have to sort.
+        # The graph has the edge ids of every layout; PyG would have to sort.
         edges = self._adjacency(attr.edge_type)
         if edges is not None and (attr.edge_type, attr.layout) not in self._edges:
             return graph_layout(edges, layout)

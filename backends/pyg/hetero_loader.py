@@ -1,4 +1,4 @@
-"""HeteroNeighborLoader: our NeighborLoader under the name that says what it is for."""
+"""``NeighborLoader`` for typed graphs only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["HeteroNeighborLoader"]
 
 
 class HeteroNeighborLoader(NeighborLoader):
-    """Batches of sampled neighbourhoods around typed seed nodes, as PyG's ``HeteroData``::
+    """Loader of neighbourhoods around typed seed nodes, which gives PyG's ``HeteroData``.
+
+    Example::
 
         loader = HeteroNeighborLoader(
             graph,
@@ -24,15 +26,16 @@ class HeteroNeighborLoader(NeighborLoader):
         for batch in loader:
             batch["user"].x, batch["user", "votes", "post"].edge_index
 
-    It is :class:`NeighborLoader`, which takes graphs of many types as well, and refuses others.
+    Differs from :class:`NeighborLoader`, which takes typed graphs too, in refusing all others.
 
     Args:
         data: a :class:`aethergraph.HeteroGraph`, the path of its file, a PyG ``HeteroData``, or
             ``(feature_store, graph_store)`` over one.
-        num_neighbors: by edge type a list per hop, or one list for all types; types that are
+        num_neighbors: a list per hop for each edge type, or one list for all types; types that are
             missing are not followed.
         input_nodes: ``(node type, ids or a mask or a slice or None)``, or a node type.
-        *args, **kwargs: see :class:`NeighborLoader`.
+        *args: see :class:`NeighborLoader`.
+        **kwargs: see :class:`NeighborLoader`.
 
     Raises:
         InvalidArgumentError: a graph of one type; else as :class:`NeighborLoader`.

@@ -1,4 +1,4 @@
-"""PyG's sampler for graphs of many types, over our native one.
+"""PyG's sampler interface for typed graphs, over the native sampler.
 
 Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``node_sample``, ``edge_sample``)
 and ``HeteroSamplerOutput``.
@@ -51,7 +51,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class HeteroNeighborSampler(NeighborSamplerBase):
-    """Samples neighbourhoods through all edge types of a graph.
+    """Neighbour sampler over all edge types of a typed graph.
 
     Driven by PyG's stock loaders::
 
@@ -59,7 +59,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         sampler = HeteroNeighborSampler(stores, {("user", "votes", "post"): [15, 10], ...})
         loader = NodeLoader(stores, sampler, input_nodes=("post", train_posts), batch_size=128)
 
-    What comes back is PyG's ``HeteroSamplerOutput`` of int64 CPU tensors, with all node types and
+    A sample is PyG's ``HeteroSamplerOutput`` of int64 CPU tensors, with all node types and
     edge types of the graph as keys. One native call makes a batch. Random draws, ``seed`` and
     :meth:`set_epoch` are as in :class:`aethergraph.pyg.NeighborSampler`.
 
@@ -67,30 +67,30 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         data: an :class:`aethergraph.HeteroGraph`, a PyG ``HeteroData``, or ``(feature_store,
             graph_store)`` whose graph store is over a graph or holds typed edge indices. Edge ids
             are those of the graph, or positions in the edge indices.
-        num_neighbors: by edge type a list per hop; types that are missing are not followed (PyG
-            refuses that). Or one list for all types.
+        num_neighbors: a list per hop for each edge type; types that are missing are not followed
+            (PyG refuses that). Or one list for all types.
         subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted: as
-            in PyG, see :class:`aethergraph.HeteroNeighborSampler`. The values are attributes of
-            the feature store, by node type or edge type, or the graph's own. A graph that is built
-            here is sorted by the times.
+            in PyG, see :class:`aethergraph.HeteroNeighborSampler`. Times and weights are attributes
+            of the feature store, by node type or edge type, or the graph's own. A graph that is
+            built here is sorted by the times.
         share_memory: accepted, not needed.
         directed: deprecated by PyG; False means ``subgraph_type="induced"``.
         sample_direction: ``"forward"``, ``"backward"`` or ``"both"``, see
             :class:`aethergraph.HeteroNeighborSampler`. Edge types keep their names in each of them,
             for ``num_neighbors`` too.
-        strict, window: as there.
-        exclude: ``"self"``: seed links (all duplicates of them) are not among the edges that are
-            sampled for their batch; ``"reverse"``: nor are their reverses, of the edge type
-            ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of their own. A dict
-            of ``{edge type: its reverse type}`` says ``"reverse"`` with other names. Samples that
-            are bidirectional always hide reverses too, which would turn into the links again.
-        true_negatives: no negative link is an edge of its type.
-        seed: a number of its own instead of torch's seed.
+        strict, window: see :class:`aethergraph.HeteroNeighborSampler`.
+        exclude: edges that the samples of a batch leave out. ``"self"``: the seed links and all
+            their duplicates. ``"reverse"``: also their reverses, of the edge type
+            ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of the links' type.
+            A dict ``{edge type: its reverse type}`` is ``"reverse"`` with other names. Samples that
+            are bidirectional always leave out reverses, which would turn into the links again.
+        true_negatives: draw no negative link that is an edge of its type.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
-        UnsupportedError: data that is no graph of many types of ours, or ``time_attr`` with a
-            direction but ``"forward"``.
+        UnsupportedError: data that is not a typed graph, or ``time_attr`` with a direction that is
+            not ``"forward"``.
         LayoutError: the graph does not store the direction that is needed; names ``layout``.
         InvalidArgumentError: an argument of the wrong type or value.
         OutOfRangeError (when sampling): a seed that is not a node, with its type and position.
@@ -146,7 +146,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         self._current()  # a wrong argument shows now
 
     def _current(self) -> core.HeteroNeighborSampler:
-        """The core's sampler for the present options; PyG's users assign to them."""
+        """Return the core's sampler for the present options, which PyG's users may assign to."""
         options: dict[str, Any] = {
             "replace": self.replace,
             "disjoint": self._disjoint,
@@ -164,11 +164,11 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             self._made, self._made_for, self._is_sorted = made, (self._fanouts, options), True
         return made
 
-    # ---- what PyG and its users look at ----------------------------------------------------
+    # ---- options and properties that PyG and its users read --------------------------------
 
     @property
     def graph(self) -> HeteroGraph:
-        """The graph that is sampled from."""
+        """Graph whose edges are sampled."""
         return self._source.graph
 
     @property
@@ -187,7 +187,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
 
     @property
     def time_unit(self) -> str | None:
-        """Unit of the times, if they are the graph's own and were datetimes, such as ``"s"``."""
+        """Unit of the times, such as ``"s"``; None unless they are the graph's own datetimes."""
         return self._current().time_unit
 
     @property
@@ -204,7 +204,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
 
         Args:
             index: PyG's input; ``node`` is an integer vector [n], ``time`` [n] or None.
-            loader_key: what our own loaders put in the place of the seed, once per epoch.
+            loader_key: key of the epoch, which our own loaders pass in place of the seed.
 
         Returns:
             A ``HeteroSamplerOutput`` with metadata ``(input_id, time)``.
@@ -212,7 +212,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._run(self.node_steps(index, loader_key))
 
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
-        """:meth:`sample_from_nodes` in two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``_neighbors.py``)."""
         index = NodeSamplerInput.cast(index)
         kind = _check_type(index.input_type, self.graph.node_types, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
@@ -233,14 +233,19 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         loader_key: int | None = None,
         **_: Any,
     ) -> HeteroSamplerOutput:
-        """Sample around the ends of links of type ``index.input_type``, and of negative ones.
+        """Sample around the ends of links of type ``index.input_type``, and of negative links.
 
-        The graph need not hold edges of this type: its ends are sampled around. Negatives are drawn
+        The graph need not hold edges of this type, only its two node types. Negatives are drawn
         as by :meth:`aethergraph.pyg.NeighborSampler.sample_from_edges`, among all nodes of the two
         types.
 
+        Args:
+            index: PyG's input; ``row`` and ``col`` are integer vectors [P]; ``time`` [P] or None.
+            neg_sampling: PyG's ``NegativeSampling``, or None.
+            loader_key: see :meth:`sample_from_nodes`.
+
         Returns:
-            A ``HeteroSamplerOutput`` with the metadata of PyG's, in local ids.
+            A ``HeteroSamplerOutput`` with PyG's metadata, in local ids.
         """
         return self._run(self.edge_steps(index, neg_sampling, loader_key))
 
@@ -250,7 +255,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         neg_sampling: NegativeSampling | None = None,
         loader_key: int | None = None,
     ) -> Steps:
-        """:meth:`sample_from_edges` in two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_edges` as a generator of two steps (see ``_neighbors.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         kind = link_type(index.input_type, self.graph)
@@ -275,7 +280,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._finish(out)
 
     def _seed_times(self, given: Any, count: int, name: str) -> NDArray[Any] | None:
-        """The times given for seeds, in the dtype of the graph's; None: the seeds' own."""
+        """Return the given seed times in the dtype of the graph's times; None: the seeds' own."""
         if given is None:
             return None
         dtype = self._current().times_dtype
@@ -286,7 +291,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
     def _place(
         self, kind: EdgeType, ends: list[Tensor], links: Links
     ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
-        """Seeds by node type, the local id of every end, and the link of every seed."""
+        """Return seeds by node type, the local id of every end, and the link of every seed."""
         names, groups = [kind[0], kind[2]], list(ends)
         numbers = list(torch.split(links.trees(), [len(end) for end in ends]))
         if kind[0] == kind[2]:
@@ -335,7 +340,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._negatives[kind]
 
     def _targets(self, kind: EdgeType, src: Ids, dst: Ids) -> dict[EdgeType, Ids]:
-        """The edges that are seed links, or reverses of them, by edge type."""
+        """Find the edges that are seed links, or reverses of seed links, by edge type."""
         found: dict[EdgeType, Ids] = {}
         if kind in self.graph:
             found[kind] = self.graph[kind].edges_between(src, dst)[1]
@@ -413,7 +418,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
 
     @property
     def groups(self) -> SampleGroups | None:
-        """Makes samples of coming batches together; None where that saves nothing."""
+        """Joint sampler of coming batches; None where sampling them together saves nothing."""
         return self._current().groups
 
     def __repr__(self) -> str:
@@ -438,12 +443,12 @@ def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
 
 
 def _fanouts_of(value: Any, kinds: list[EdgeType]) -> Any:
-    """Fanouts as the core takes them."""
+    """Convert PyG's ``NumNeighbors`` to the fanouts that the core takes."""
     if not isinstance(value, NumNeighbors):
         return value
     if not isinstance(value.values, dict):
         return list(value.values)
-    # Its keys are strings such as "user__votes__post", which compare equal to nothing else.
+    # Keys of PyG's dict are strings such as "user__votes__post", which equal no tuple.
     given = {EdgeTypeStr(kind).to_tuple(): list(row) for kind, row in value.values.items()}
     default = {} if value.default is None else {kind: list(value.default) for kind in kinds}
     return {**default, **given}

@@ -1,7 +1,7 @@
 """HGT sampling for PyG: the sampler and the loader of the "Heterogeneous Graph Transformer" paper.
 
-Sources followed: ``torch_geometric/sampler/hgt_sampler.py`` and ``loader/hgt_loader.py``, and what
-torch-sparse's ``hgt_sample`` does; neither it nor pyg-lib is needed.
+Sources followed: ``torch_geometric/sampler/hgt_sampler.py``, ``loader/hgt_loader.py`` and
+torch-sparse's ``hgt_sample``; neither torch-sparse nor pyg-lib is needed.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ __all__ = ["HGTLoader", "HGTSampler"]
 
 
 class HGTSampler(KeyedSampler):
-    """Samples as many nodes of every type as asked for, and all edges among them.
+    """HGT sampler: draws a given number of nodes of every type, and takes all edges among them.
 
-    What is drawn, and from what distribution, says :class:`aethergraph.HGTSampler`. As PyG's
-    ``HGTSampler``, except that a sample has every edge among its nodes (PyG's has at most 50 into
-    each of them per edge type) and that a node which is a seed twice is, as a source, its first
-    slot (PyG's: its last). Random draws, ``seed`` and :meth:`set_epoch` are as in
+    :class:`aethergraph.HGTSampler` describes the draws and their distribution. Differs from PyG's
+    ``HGTSampler`` in two points: a sample has every edge among its nodes (PyG's at most 50 into
+    each node per edge type), and a node that is a seed twice is, as a source, its first slot
+    (PyG's: its last). Random draws, ``seed`` and :meth:`set_epoch` are as in
     :class:`aethergraph.pyg.NeighborSampler`.
 
     Args:
         data: as in :class:`aethergraph.pyg.HeteroNeighborSampler`.
-        num_samples: by node type a number per hop (PyG wants all types; here nothing is drawn of
-            those that are missing), or one list for all types.
+        num_samples: nodes per hop for each node type, or one list for all types. No nodes are drawn
+            of types that are missing (PyG wants all types).
         is_sorted, share_memory: accepted, not needed.
         max_neighbors: see :class:`aethergraph.HGTSampler`.
-        seed: a number of its own instead of torch's seed.
+        seed: fixed number to draw from instead of torch's seed.
 
     Raises:
-        UnsupportedError: data that is no graph of many types.
+        UnsupportedError: data that is not a typed graph.
         InvalidArgumentError: an argument of the wrong type or value.
         OutOfRangeError (when sampling): a seed that is not a node, with its type and position.
     """
@@ -75,12 +75,12 @@ class HGTSampler(KeyedSampler):
 
     @property
     def graph(self) -> HeteroGraph:
-        """The graph that is sampled from."""
+        """Graph whose nodes are sampled."""
         return self._sampler.graph
 
     @property
     def num_samples(self) -> dict[str, list[int]]:
-        """Nodes per node type and hop."""
+        """Nodes to draw by node type, per hop."""
         return {name: list(row) for name, row in self._sampler.num_samples.items()}
 
     @property
@@ -95,7 +95,7 @@ class HGTSampler(KeyedSampler):
 
         Args:
             index: PyG's input; ``node`` is an integer vector [n].
-            loader_key: what our own loaders put in the place of the seed, once per epoch.
+            loader_key: key of the epoch, which our own loaders pass in place of the seed.
 
         Returns:
             A ``HeteroSamplerOutput`` of int64 CPU tensors with all node types and edge types of
@@ -127,7 +127,7 @@ class HGTSampler(KeyedSampler):
     def sample_from_edges(
         self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None, **_: Any
     ) -> HeteroSamplerOutput:
-        """HGT sampling is defined around nodes.
+        """Refuse: HGT sampling is defined around nodes only.
 
         Raises:
             UnsupportedError: always.
@@ -141,7 +141,9 @@ class HGTSampler(KeyedSampler):
 
 
 class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
-    """Batches of HGT samples around typed seed nodes, as PyG's ``HeteroData``::
+    """Loader of HGT samples around typed seed nodes, which gives PyG's ``HeteroData``.
+
+    Example::
 
         loader = HGTLoader(
             graph,
@@ -150,8 +152,8 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             batch_size=128,
         )
 
-    Draws, memory and prefetching are as in :class:`aethergraph.pyg.NeighborLoader`, and edge
-    tensors are in the batch as there.
+    Draws, memory, prefetching and edge tensors in batches are as in
+    :class:`aethergraph.pyg.NeighborLoader`.
 
     Args:
         data: as in :class:`aethergraph.pyg.HeteroNeighborLoader`.
@@ -162,7 +164,8 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             :class:`aethergraph.pyg.NeighborLoader`.
 
     Raises:
-        As :class:`HGTSampler`; InvalidArgumentError: seeds of a wrong type, dtype or shape.
+        UnsupportedError, OutOfRangeError: as :class:`HGTSampler`.
+        InvalidArgumentError: as :class:`HGTSampler`, or seeds of a wrong type, dtype or shape.
     """
 
     def __init__(
@@ -199,5 +202,5 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             filter_per_worker=filter_per_worker,
             **kwargs,
         )
-        self.input_nodes = input_nodes  # what Lightning makes a loader from again
+        self.input_nodes = input_nodes  # Lightning makes a loader from this attribute
         self._lighten()

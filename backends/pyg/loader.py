@@ -1,6 +1,6 @@
-"""PyG's loaders with our sampler, native prefetching and nothing dropped.
+"""PyG's neighbour loaders over our samplers: prefetched natively, with nothing left out.
 
-Both classes are PyG's own with the sampling and fetching replaced at its public seams,
+Both classes are PyG's own with sampling and fetching replaced at PyG's public hooks,
 ``collate_fn`` and ``filter_fn``; see :mod:`aethergraph.pyg._loading`.
 
 Source followed: ``torch_geometric/loader/{node_loader,link_loader,neighbor_loader,
@@ -55,8 +55,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
     draws. With ``seed`` the draws depend on it and the number of the epoch alone; the order of
     shuffled seeds still is torch's.
 
-    Large tensors of a batch lie in memory that is used again once nothing refers to it any more,
-    so a batch may be kept for as long as one likes.
+    Large tensors of a batch lie in memory that is reused only once nothing refers to it any more,
+    so a batch may be kept for any time.
 
     Args:
         data: an :class:`aethergraph.Graph`, the path of a graph file, ``(feature_store,
@@ -67,10 +67,10 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         input_nodes: seed nodes: None (all nodes), ids as tensor, array or list, a mask, or a
             slice. With a mask or a slice ``input_id`` in the batch are node ids, else positions.
             Of a typed graph ``(node type, any of these)``, or the node type alone.
-        input_time: a time for each seed [number of seeds]; None: that of the seed node itself. It
+        input_time: a time for each seed [number of seeds]; None: the times of the seed nodes. It
             comes back as ``seed_time``. datetime64 is taken where the graph's times are datetimes,
             and comes back as int64 in their unit, ``graph.time_unit``.
-        time_attr: the name of the times that are compared with it. None: the graph's own
+        time_attr: name of the times of nodes or edges to compare with. None: the graph's own
             ``edge_time`` or ``node_time`` if ``input_time`` or ``temporal_strategy="last"`` ask
             for times, else no times.
         weighted: draw by the graph's own edge weights, as ``weight_attr="edge_weight"`` does.
@@ -84,31 +84,31 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         directed: as in PyG.
         filter_per_worker: with workers, fetch features there (default) or in the main process.
         neighbor_sampler: a ready sampler; the arguments above that describe one are then unused.
-            Or a function from the seeds of a batch, an int64 tensor [n] of global ids (of a typed
+            Or a function from the seeds of a batch, an int64 tensor [n] of global ids (for a typed
             graph ``{node type: ids}``), to a sample: a :class:`aethergraph.Subgraph` or
             ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or ``HeteroSamplerOutput``, whose nodes
             begin with the seeds, and whose edge ids are those of the graph store. It is called in
             the thread that iterates, or in the workers; nothing is sampled ahead of it.
-        seed: the draws and their changes from epoch to epoch come from this number alone instead
-            of from torch's generator.
+        seed: fixed number to draw from, with the number of the epoch, instead of from torch's
+            generator.
         prefetch_batches: batches to sample and fetch ahead with ``num_workers=0``; 0: none.
-            torch's ``prefetch_factor``, if it is given without workers, is taken for it.
-        num_sample_threads: background threads that do so.
+            torch's ``prefetch_factor``, if given without workers, replaces it.
+        num_sample_threads: background threads that sample and fetch ahead.
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
             of tensors with ``storage="uring"`` knows which rows come; see
             :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
-        node_attrs, edge_attrs: names of the tensors that batches hold; None: all. Of many types
-            they are those of every type. ``edge_attrs=()`` leaves out weights and times that only
-            the sampler needs.
+        node_attrs, edge_attrs: names of the tensors that batches hold; None: all. For typed graphs
+            the names select tensors of every type. ``edge_attrs=()`` leaves out weights and times
+            that only the sampler needs.
         **kwargs: ``custom_cls``, ``input_id``, and those of ``torch.utils.data.DataLoader``:
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
     Raises:
-        InvalidArgumentError: seeds or their times of a wrong dtype or shape;
-            times or weights that cannot be (see the sampler); ``input_time`` where the graph has no
-            times of its own, or those of nodes and of edges, and ``time_attr`` does not say which;
-            a ``neighbor_sampler`` that is neither a sampler nor a function, or that returns
-            something else than a sample.
+        InvalidArgumentError: seeds or their times of a wrong dtype or shape; invalid times or
+            weights (see the sampler); ``input_time`` where the graph has no times of its own, or
+            has times of nodes and of edges, and ``time_attr`` does not say which; a
+            ``neighbor_sampler`` that is neither a sampler nor a function, or that returns no
+            sample.
         OutOfRangeError: a seed that is no node; names position and value.
     """
 
@@ -186,18 +186,18 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             neighbor_sampler=sampler,
             **kwargs,
         )
-        self.input_nodes = input_nodes  # what Lightning makes a loader from again
+        self.input_nodes = input_nodes  # Lightning makes a loader anew from this attribute.
         self._lighten()
 
 
 class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: ignore[misc]
     """Batches of sampled neighbourhoods around links: PyG's ``LinkNeighborLoader``, faster.
 
-    Takes the arguments of PyG's and gives the same batches: what :class:`NeighborLoader` gives
-    (without ``batch_size``), and ``edge_label_index`` and ``edge_label``, or for triplets
-    ``src_index``, ``dst_pos_index`` and ``dst_neg_index``, all in local ids (of typed graphs under
-    the edge type, or the types of its ends, as in PyG). Draws, memory and
-    prefetching are as in :class:`NeighborLoader`; negative links are reproduced alike.
+    Takes the arguments of PyG's and gives the same batches: the attributes of
+    :class:`NeighborLoader` (without ``batch_size``), and ``edge_label_index`` and ``edge_label``,
+    or for triplets ``src_index``, ``dst_pos_index`` and ``dst_neg_index``, all in local ids (of
+    typed graphs under the edge type, or the types of its ends, as in PyG). Draws, memory and
+    prefetching are as in :class:`NeighborLoader`; negative links are reproduced too.
 
     Args:
         data: as in :class:`NeighborLoader`.
@@ -218,13 +218,13 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             num_sample_threads, plan_ahead, node_attrs, edge_attrs, **kwargs: as in
             :class:`NeighborLoader`.
         neighbor_sampler: a ready sampler with ``sample_from_edges``.
-        exclude: ``"self"`` or ``"reverse"``: the seed links of a batch (and their reverses) are not
-            among its edges; see the samplers.
-        true_negatives: no negative link is an edge of the graph.
+        exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
+            out of its edges; see the samplers.
+        true_negatives: draw no negative link that is an edge of the graph.
 
     Raises:
-        InvalidArgumentError: links, labels or times of a wrong dtype or shape;
-            times or weights that cannot be (see the sampler).
+        InvalidArgumentError: links, labels or times of a wrong dtype or shape; invalid times or
+            weights (see the sampler).
         ValueError: ``time_attr`` without ``edge_label_time``.
         OutOfRangeError: an end that is no node; names position and value.
     """
@@ -312,11 +312,12 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             neighbor_sampler=sampler,
             **kwargs,
         )
-        self.edge_label_index = edge_label_index  # what Lightning makes a loader from again
+        self.edge_label_index = edge_label_index  # Lightning makes a loader from this attribute
         self._lighten()
 
     def _can_prefetch(self) -> bool:
-        # A subclass of NegativeSampling may draw from torch's generator: keep it in this thread.
+        # A subclass of NegativeSampling may draw from torch's global generator: stay in this
+        # thread.
         kind = type(self.neg_sampling)
         own = self.neg_sampling is not None and kind.sample is not NegativeSampling.sample
         return not own and super()._can_prefetch()
@@ -341,7 +342,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         )  # fmt: skip
         if self.neg_sampling is not None and self.neg_sampling.is_triplet():
             names = ("input_id", "src_index", "dst_pos_index", "dst_neg_index", "seed_time")
-            batch.pop("edge_label_index", None)  # of the graph that was split, as PyG does
+            batch.pop("edge_label_index", None)  # labels of the graph before its split
             batch.pop("edge_label_time", None)
         batch.update(zip(names, metadata, strict=True))
 
@@ -354,7 +355,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             return
         source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
         source.seed_time = target.seed_time = metadata[4]
-        for name in ("edge_label_index", "edge_label_time"):  # of the graph that was split
+        for name in ("edge_label_index", "edge_label_time"):  # labels of the graph before its split
             links.pop(name, None)
 
 

@@ -49,25 +49,24 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class NeighborSampler(NeighborSamplerBase):
-    """Samples neighbours of seed nodes, or of the ends of seed links, for PyG's loaders.
+    """Neighbour sampler around seed nodes, or around the ends of seed links, for PyG's loaders.
 
     Takes the arguments of PyG's own ``NeighborSampler``, and is driven the same way::
 
         sampler = NeighborSampler((feature_store, graph_store), num_neighbors=[15, 10])
         loader = NodeLoader((feature_store, graph_store), sampler, input_nodes=train_nodes)
 
-    What comes back is a ``SamplerOutput`` of int64 CPU tensors: ``node`` [N] global ids, the seeds
+    A sample is a ``SamplerOutput`` of int64 CPU tensors: ``node`` [N] global ids, the seeds
     first (duplicates kept, each with the same edges), then hop by hop in order of discovery;
     ``row`` and ``col`` [E], local ids of source and destination, ``col`` non-decreasing; ``edge``
     [E], edge ids as the graph store numbers them; ``batch`` [N] if disjoint;
     ``num_sampled_nodes`` and ``num_sampled_edges``, lists per hop; ``metadata`` as PyG's loaders
     read it.
 
-    **Random draws.** Every draw is a function of a key, the hop, the node and its list, nothing
-    else: not of the process, the thread, or what was drawn before. The key of a batch is mixed
-    from
+    **Random draws.** Every draw depends on a key, the hop, the node and its list alone: not on
+    the process, the thread, or earlier draws. The key of a batch is mixed from
 
-    * ``seed`` if it is given. Else, in a batch of a ``DataLoader``, the number that torch draws
+    * ``seed`` if given. Otherwise, in a batch of a ``DataLoader``, the number that torch draws
       from the loader's generator when an iteration begins; elsewhere ``torch.initial_seed()``;
     * the epoch, see :meth:`set_epoch`;
     * the seed nodes (or the sources and destinations of the seed links) of the batch, their order
@@ -75,14 +74,14 @@ class NeighborSampler(NeighborSamplerBase):
 
     So every epoch of a stock loader draws anew, ``torch.manual_seed`` reproduces it, and the same
     seeds in the same order give the same batch for every ``num_workers``, start method and
-    ``filter_per_worker``. torch draws no number for later epochs of persistent workers; there it is
-    that of the first one with the number of the epoch. With ``seed``, and for calls outside of a
-    loader, equal batches draw alike until :meth:`set_epoch` is called; a second epoch of a loader
-    that does so brings a warning.
+    ``filter_per_worker``. torch draws no number for later epochs of persistent workers; their keys
+    are mixed from the number of the first epoch and the number of the epoch. With ``seed``, and
+    for calls outside of a loader, equal batches draw alike until :meth:`set_epoch` is called; a
+    second epoch of a loader that repeats its draws brings a warning.
 
-    Negative links are drawn by a generator of their own from the same key, so they are reproduced
-    alike, and torch's global generator is left alone. A subclass of ``NegativeSampling`` with a
-    ``sample`` of its own is called as it is and draws from where it likes.
+    Negative links are drawn by a generator of their own, seeded from the same key, so they are
+    reproduced too, and torch's global generator is left alone. A subclass of ``NegativeSampling``
+    that overrides ``sample`` is called unchanged and may draw from any generator.
 
     Args:
         data: ``(feature_store, graph_store)``, a graph store, an :class:`aethergraph.Graph`, or
@@ -90,20 +89,20 @@ class NeighborSampler(NeighborSamplerBase):
         num_neighbors: neighbours to take per hop, -1 for all, 0 for none.
         subgraph_type: ``"directional"``; ``"bidirectional"``, which adds every edge's reverse and
             gives no counts per hop; or ``"induced"``, all edges among the sampled nodes.
-        replace: draw with replacement: exactly that many per node that has neighbours.
-        disjoint: a tree of its own for every seed.
+        replace: draw with replacement: exactly ``num_neighbors`` per node that has neighbours.
+        disjoint: sample a separate tree for every seed.
         temporal_strategy: ``"uniform"``: any of the neighbours in time; ``"last"``: the latest.
-        time_attr: the name of the times (integers or floats), of nodes (group None) or else of
-            edges (group ``(None, None)``). Every tree then holds only edges of a time, or to nodes
-            of a time, up to that of its seed: the time given for it (needed if the times are those
-            of edges), else that of the node itself. Implies ``disjoint``.
-        weight_attr: the name of a number per edge (group ``(None, None)``): draw by these weights,
-            without replacement as if one after the other; an edge of weight 0 is never drawn. Goes
-            with ``time_attr``, which PyG refuses.
-        is_sorted: the lists of a graph that was given are sorted by time, take my word for it;
-            else that is checked. Graphs built from tensors are sorted here.
+        time_attr: name of the times (integers or floats), of nodes (group None) or else of edges
+            (group ``(None, None)``). A tree then holds only edges, or edges to nodes, whose time
+            is not after that of its seed: the time given for the seed (needed if edges have the
+            times), else the time of the seed node. Implies ``disjoint``.
+        weight_attr: name of a weight per edge (group ``(None, None)``). Edges are drawn by these
+            weights, without replacement as if one after the other; an edge of weight 0 is never
+            drawn. May be combined with ``time_attr``, which PyG refuses.
+        is_sorted: skip the check that every list of the given graph is sorted by time (the caller
+            guarantees it). Graphs built from tensors are sorted here.
         share_memory: accepted, not needed: files are mapped once for all processes, and forked
-            workers share what is in memory.
+            workers share the parent's memory.
         directed: deprecated by PyG; False means ``subgraph_type="induced"``.
         sample_direction: ``"forward"`` walks edges from destination to source, so that messages
             reach the seeds; ``"backward"`` walks from source to destination; ``"both"`` draws
@@ -111,22 +110,22 @@ class NeighborSampler(NeighborSamplerBase):
             ``BidirectionalNeighborSampler``, an edge drawn at both ends once, edges in order of
             the hops but not of ``col``. The last two need a graph
             that stores CSR (``layout="csr"`` or ``"both"``).
-        strict: times below the seed's only (DGL's rule) instead of up to it (PyG's).
-        window: times from the seed's minus this on only.
-        exclude: seed links are what a model is to predict, so it should not see them as edges:
-            ``"self"`` leaves them (all duplicates of them) out of the samples of their batch,
-            ``"reverse"`` their reverses as well (which bidirectional samples do in any case:
-            turned around they would be the links). PyG has no such option, DGL has.
-        true_negatives: no negative link is an edge of the graph.
-        seed: a number of its own instead of torch's seed.
+        strict: see only times below the seed's (DGL's rule) instead of up to the seed's (PyG's).
+        window: see only times of at least the seed's time minus this number.
+        exclude: hide seed links from the model that is to predict them. ``"self"`` leaves the
+            seed links and all their duplicates out of the samples of their batch; ``"reverse"``
+            leaves out their reverses as well, as bidirectional samples always do: a reverse turned
+            around would be the link. PyG has no such option, DGL has.
+        true_negatives: draw no negative link that is an edge of the graph.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
         UnsupportedError: a typed graph, or ``time_attr`` with a direction but ``"forward"``.
         LayoutError: the graph does not store the direction that is needed; names ``layout``.
-        InvalidArgumentError: an argument of the wrong type or value; times or weights that are not
-            there, are no numbers, or not one for each; lists of a given graph that are not sorted
-            by time (``position`` is the first such node).
+        InvalidArgumentError: an argument of the wrong type or value; times or weights that do not
+            exist, are not numeric, or are not one per node or edge; lists of a given graph that
+            are not sorted by time (``position`` is the first such node).
         OutOfRangeError (when sampling): a seed that is not a node, with its position.
     """
 
@@ -190,7 +189,7 @@ class NeighborSampler(NeighborSamplerBase):
         self.keep_orig_edges = False
         self._current_walker()  # a wrong argument or a missing layout shows now
 
-    # ---- what PyG and its users look at ----------------------------------------------------
+    # ---- options and properties that PyG and its users read --------------------------------
 
     @property
     def num_neighbors(self) -> NumNeighbors:
@@ -214,23 +213,23 @@ class NeighborSampler(NeighborSamplerBase):
 
     @property
     def graph(self) -> Graph:
-        """The graph that is sampled from."""
+        """Graph whose edges are sampled."""
         return self._current_walk().graph
 
     @property
     def time_unit(self) -> str | None:
-        """Unit of the times, if they are the graph's own and were datetimes, such as ``"s"``."""
+        """Unit of the times, such as ``"s"``; None unless they are the graph's own datetimes."""
         times = self._current_walk().times
         return None if times is None else times.unit
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the graph."""
+        """Number of nodes of the graph."""
         return self.graph.num_nodes
 
     @property
     def is_hetero(self) -> bool:
-        """False: see :class:`aethergraph.pyg.HeteroNeighborSampler`."""
+        """False; typed graphs take :class:`aethergraph.pyg.HeteroNeighborSampler`."""
         return False
 
     # ---- sampling --------------------------------------------------------------------------
@@ -243,7 +242,7 @@ class NeighborSampler(NeighborSamplerBase):
         Args:
             index: PyG's input; ``node`` is an integer vector [n], duplicates allowed; ``time`` [n]
                 or None.
-            loader_key: what our own loaders put in the place of the seed, once per epoch.
+            loader_key: key of the epoch, which our own loaders pass in place of the seed.
 
         Returns:
             A ``SamplerOutput`` with metadata ``(input_id, time)``.
@@ -257,7 +256,7 @@ class NeighborSampler(NeighborSamplerBase):
         return self._run(self.node_steps(index, loader_key))
 
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
-        """:meth:`sample_from_nodes` in two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``_neighbors.py``)."""
         index = NodeSamplerInput.cast(index)
         _reject_typed(index.input_type)
         seeds = seed_ids(index.node, "input_nodes")
@@ -279,9 +278,9 @@ class NeighborSampler(NeighborSamplerBase):
 
         Negatives are drawn as PyG draws them: nodes uniformly, or with probability proportional
         to ``src_weight`` and ``dst_weight``; they may hit links that exist, unless
-        ``true_negatives``. Negative ``i`` has the time of link ``i % P``; if the times are those
-        of nodes, its ends are nodes of a time up to that (as in PyG the earliest node where there
-        is none).
+        ``true_negatives``. Negative ``i`` has the time of link ``i % P``; if nodes have the times,
+        its ends are nodes not later than that time (the earliest node where there is none, as in
+        PyG).
 
         Args:
             index: PyG's input; ``row`` and ``col`` are integer vectors [P]; ``time`` [P] or None.
@@ -289,11 +288,10 @@ class NeighborSampler(NeighborSamplerBase):
             loader_key: see :meth:`sample_from_nodes`.
 
         Returns:
-            A ``SamplerOutput``. Its metadata without negatives and for binary ones is
-            ``(input_id, edge_label_index [2, P + negatives], edge_label | None, time [P +
-            negatives] | None)``, for
-            triplets ``(input_id, src [P], dst_pos [P], dst_neg [P] or [P, amount], time)``, in
-            local ids.
+            A ``SamplerOutput`` whose metadata holds local ids. Without negatives and with binary
+            ones it is ``(input_id, edge_label_index [2, P + negatives], edge_label | None,
+            time [P + negatives] | None)``, for triplets
+            ``(input_id, src [P], dst_pos [P], dst_neg [P] or [P, amount], time)``.
 
         Raises:
             OutOfRangeError, UnsupportedError: as for nodes.
@@ -308,7 +306,7 @@ class NeighborSampler(NeighborSamplerBase):
         neg_sampling: NegativeSampling | None = None,
         loader_key: int | None = None,
     ) -> Steps:
-        """:meth:`sample_from_edges` in two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_edges` as a generator of two steps (see ``_neighbors.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         _reject_typed(index.input_type)
@@ -342,10 +340,11 @@ class NeighborSampler(NeighborSamplerBase):
         return self._batch_key(loader_key, *content)
 
     def _sample(self, seed: Tensor, seed_time: Tensor | None = None, **_: Any) -> SamplerOutput:
-        """Sample around ``seed`` [n] at ``seed_time`` [n]: the seam that PyG's samplers compose by.
+        """Sample around ``seed`` [n] at ``seed_time`` [n]: the hook that PyG's samplers call.
 
-        PyG's ``BidirectionalNeighborSampler``, ``node_sample`` and ``edge_sample`` call it; they
-        add the metadata, and reverses of edges, themselves.
+        PyG's ``BidirectionalNeighborSampler``, ``node_sample`` and ``edge_sample`` call this
+        method;
+        they add the metadata, and reverses of edges, themselves.
         """
         seeds = seed_ids(seed if seed.numel() else seed.to(torch.int64), "seed")
         times = read_seed_times(self._current_walk().times, seed_time, len(seeds), "seed_time")
@@ -377,7 +376,7 @@ class NeighborSampler(NeighborSamplerBase):
 
     @property
     def groups(self) -> SampleGroups | None:
-        """Makes samples of coming batches together; None where that saves nothing."""
+        """Joint sampler of coming batches; None where sampling them together saves nothing."""
         return self._current_walker().groups
 
     def _current_walk(self) -> Walk:
@@ -392,7 +391,7 @@ class NeighborSampler(NeighborSamplerBase):
         return self._walk
 
     def _current_walker(self) -> Walker:
-        """The native sampler for the present options; PyG's users assign to them."""
+        """Return the native sampler for the present options, which PyG's users may assign to."""
         options = Options(
             tuple(self._num_neighbors.values),
             as_flag(self.replace, "replace"),
@@ -453,10 +452,10 @@ class NeighborSampler(NeighborSamplerBase):
 
 
 def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
-    """Tensors over the vectors; of one storage if they are the rows of one array.
+    """Return tensors over ``vectors``, in one storage if they are the rows of one array.
 
-    So ``row`` over ``col`` is an ``edge_index`` without a copy, and all go to another process in
-    one piece.
+    One storage makes ``row`` over ``col`` an ``edge_index`` without a copy, and lets all of them
+    go to another process in one piece.
     """
     table = vectors[0].base
     if (

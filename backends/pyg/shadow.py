@@ -28,25 +28,26 @@ __all__ = ["ShaDowKHopSampler"]
 
 
 class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
-    """Batches of one small subgraph around each root node (Zeng et al., "Decoupling the Depth and
-    Scope of Graph Neural Networks", NeurIPS 2021): PyG's ``ShaDowKHopSampler``, faster::
+    """Loader of one small subgraph around each root node: PyG's ``ShaDowKHopSampler``, faster.
+
+    From Zeng et al., "Decoupling the Depth and Scope of Graph Neural Networks", NeurIPS 2021::
 
         loader = ShaDowKHopSampler(graph, depth=2, num_neighbors=10, node_idx=train_nodes)
         for batch in loader:
             out = model(batch.x, batch.edge_index)[batch.root_n_id]
 
     A subgraph holds the nodes that ``depth`` hops of sampling reach from the root, and all edges
-    of the graph among them. The batch is PyG's ``Batch``, with one graph after the other:
-    ``edge_index``, ``batch`` and ``ptr``, ``root_n_id`` [B] (where the roots are), every node
-    tensor by node and every edge tensor by edge, but ``y`` for the roots only, as in PyG; and
-    ``n_id``, ``e_id`` and ``input_id``, which PyG's has not.
+    of the graph among them. The batch is PyG's ``Batch``, one graph after the other:
+    ``edge_index``, ``batch`` and ``ptr``, ``root_n_id`` [B] (positions of the roots), every node
+    tensor by node and every edge tensor by edge, but ``y`` for the roots only, as in PyG. In
+    addition to PyG's it has ``n_id``, ``e_id`` and ``input_id``.
 
-    It is a loader, in spite of its name, which is PyG's. Draws, memory and prefetching are as in
-    :class:`aethergraph.pyg.NeighborLoader`.
+    This class is a loader, in spite of the name, which is PyG's. Draws, memory and prefetching are
+    as in :class:`aethergraph.pyg.NeighborLoader`.
 
     Args:
         data: a graph of one type, as in :class:`aethergraph.pyg.NeighborLoader`.
-        depth: hops.
+        depth: number of hops.
         num_neighbors: neighbours to take per node and hop, -1 for all.
         node_idx: root nodes: None (all), ids, a mask or a slice.
         replace: draw with replacement.
@@ -55,7 +56,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             :class:`aethergraph.pyg.NeighborLoader`; there is no ``custom_cls``.
 
     Raises:
-        UnsupportedError: a graph of many types; else as :class:`aethergraph.pyg.NeighborLoader`.
+        UnsupportedError: a typed graph, or ``custom_cls``. Other errors are those of
+            :class:`aethergraph.pyg.NeighborLoader`.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         return _by_root(out, len(seeds.node))
 
     def filter_fn(self, out: SamplerOutput) -> Batch:
-        """Make the batch."""
+        """Make a ``Batch`` of a sampler's output, with the tensors of its nodes and edges."""
         fetched = out.__dict__.pop("_fetched", None)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
@@ -146,7 +148,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
 
 
 def _by_root(out: SamplerOutput, num_roots: int) -> SamplerOutput:
-    """The sample with the nodes of each tree together, its root first, and edges by ``col``."""
+    """Reorder a sample: the nodes of each tree together, its root first; edges by ``col``."""
     order = torch.argsort(out.batch, stable=True)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order))

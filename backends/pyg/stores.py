@@ -1,4 +1,4 @@
-"""The pair of stores that PyG's loaders take, which also answers what scripts ask a ``Data``."""
+"""Pair of stores that PyG's loaders take, with the attributes that scripts read from a ``Data``."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ __all__ = ["Stores", "read_pair"]
 
 
 class Stores(tuple[Any, Any]):
-    """``(feature_store, graph_store)`` as PyG's loaders take them, with the face of a ``Data``.
+    """Pair ``(feature_store, graph_store)`` for PyG's loaders, with the attributes of a ``Data``.
 
-    PyG's ``BasicGNN.inference`` and many scripts ask ``loader.data`` for ``x``, ``num_nodes`` or
-    ``num_node_features``. Tensors of the feature store are attributes here: read, assigned and
+    PyG's ``BasicGNN.inference`` and many scripts read ``x``, ``num_nodes`` or ``num_node_features``
+    from ``loader.data``. Tensors of the feature store are attributes here: read, assigned and
     deleted by name. An assigned tensor of one row per node (or per edge) goes into the feature
-    store, and into the batches to come; anything else belongs to the graph as a whole. Graphs of
-    many types are told apart by ``metadata()`` and counted, and their tensors are in the stores.
+    store, and into the batches to come; any other value belongs to the graph as a whole. For typed
+    graphs there are ``metadata()`` and counts only; their tensors are in the stores.
 
     Args:
-        feature_store, graph_store: of any make.
+        feature_store: a PyG ``FeatureStore`` of any make.
+        graph_store: a PyG ``GraphStore`` of any make.
     """
 
     __slots__ = ()
 
     def __new__(cls, feature_store: Any, graph_store: Any) -> Stores:
+        """Make the pair; see the class."""
         return super().__new__(cls, (feature_store, graph_store))
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, of all types together."""
+        """Number of nodes, of all types together."""
         if is_typed(self):
             return sum(self[1].num_typed_nodes().values())
         count: int = self[1].num_nodes
@@ -52,7 +54,7 @@ class Stores(tuple[Any, Any]):
 
     @property
     def num_edges(self) -> int:
-        """Edges, of all types together."""
+        """Number of edges, of all types together."""
         store = self[1]
         if not is_typed(self):
             count: int = store.num_edges
@@ -63,26 +65,26 @@ class Stores(tuple[Any, Any]):
 
     @property
     def num_node_features(self) -> int | dict[str, int]:
-        """Columns of ``x``, 0 without it; of a graph of many types by node type."""
+        """Columns of ``x``, 0 without it; for a typed graph by node type."""
         if is_typed(self):
             return {name: self._width(name, "x") for name in self.node_types}
         return self._width(None, "x")
 
     @property
     def num_features(self) -> int | dict[str, int]:
-        """The same as :attr:`num_node_features`, as in PyG."""
+        """Alias of :attr:`num_node_features`, as in PyG."""
         return self.num_node_features
 
     @property
     def num_edge_features(self) -> int | dict[EdgeType, int]:
-        """Columns of ``edge_attr``, 0 without it; of a graph of many types by edge type."""
+        """Columns of ``edge_attr``, 0 without it; for a typed graph by edge type."""
         if is_typed(self):
             return {kind: self._width(kind, "edge_attr") for kind in self.edge_types}
         return self._width(EDGE_GROUP, "edge_attr")
 
     @property
     def node_types(self) -> list[str]:
-        """Names of the node types."""
+        """Names of the node types, in order."""
         return list(self[1].num_typed_nodes())
 
     @property
@@ -92,12 +94,12 @@ class Stores(tuple[Any, Any]):
         return found
 
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
-        """``(node_types, edge_types)``, what PyG's ``to_hetero`` and ``HGTConv`` take."""
+        """Return ``(node_types, edge_types)``, as PyG's ``to_hetero`` and ``HGTConv`` take them."""
         return self.node_types, self.edge_types
 
     @property
     def edge_index(self) -> Tensor:
-        """All edges of a graph of one type, by edge id: int64 [2, E], made when asked for."""
+        """All edges of a homogeneous graph by edge id: int64 [2, E], computed on each access."""
         return stack_rows(*self[1].edge_index())
 
     def _width(self, group: Any, name: str) -> int:
@@ -137,7 +139,7 @@ class Stores(tuple[Any, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "num_nodes" and value == self.num_nodes:
-            return  # what scripts for ``Data`` say once more
+            return  # scripts for ``Data`` often set it again
         if isinstance(getattr(type(self), name, None), property):
             raise AttributeError(f"{name!r} is that of the graph and cannot be assigned")
         store = self[0]
@@ -157,7 +159,10 @@ class Stores(tuple[Any, Any]):
             store.put_tensor(value, group_name=group[0], attr_name=name, index=None)
 
     def _group_of(self, name: str, value: Any) -> tuple[Any] | None:
-        """The group for ``value``, by the rule of PyG's ``Data``; None: the graph as a whole."""
+        """Return the group for ``value``, by the rule of PyG's ``Data``.
+
+        None: the graph as a whole.
+        """
         if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
             return None
         counts = self.num_nodes, self.num_edges
@@ -183,10 +188,10 @@ class Stores(tuple[Any, Any]):
 
 
 def read_pair(pair: Any) -> Stores:
-    """``(feature_store, graph_store)``, checked to be that; a graph is taken for its store.
+    """Check a pair ``(feature_store, graph_store)``; replace a graph by a store over it.
 
     Raises:
-        InvalidArgumentError: something else; says what to give instead.
+        InvalidArgumentError: any other pair; says what to give instead.
     """
     features, topology = pair
     if isinstance(topology, (Graph, HeteroGraph)):
@@ -210,7 +215,7 @@ def read_pair(pair: Any) -> Stores:
 
 
 def _is_both(pair: Any) -> bool:
-    """Whether each of the two is both kinds of store, as PyG's ``Data`` is."""
+    """Return whether each of the two is both kinds of store, as PyG's ``Data`` is."""
     return all(isinstance(one, _PyGFeatureStore) for one in pair) and all(
         isinstance(one, _PyGGraphStore) for one in pair
     )

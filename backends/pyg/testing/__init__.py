@@ -1,6 +1,6 @@
-"""Contracts of PyG's extension points: subclass them to prove stores and samplers for its loaders.
+"""Contracts of PyG's extension points; subclass them to test stores and samplers for its loaders.
 
-Used as those of :mod:`aethergraph.testing`; see ``docs/testing.md``.
+Used like the contracts of :mod:`aethergraph.testing`; see ``docs/testing.md``.
 """
 
 from aethergraph.pyg.testing.samplers import HeteroSamplerContract, SamplerContract

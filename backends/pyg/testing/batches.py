@@ -33,48 +33,48 @@ BATCH = 7
 
 
 class BatchRules(Contract):
-    """What both contracts share of batches of nodes."""
+    """Rules about batches of nodes, common to both sampler contracts."""
 
     known = frozenset({*OPTIONS, "links"})
-    #: The contract of the core, for its graphs and what is expected of them.
+    #: Contract of the core, whose graphs and expected samples are used.
     core: ClassVar[core.SamplerContract | core.HeteroSamplerContract]
-    #: Numbers of worker processes that are tried.
+    #: Numbers of worker processes to try.
     num_workers: ClassVar[Collection[int]] = (0, 2)
 
     def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
-        """``(data, sampler)``: what PyG's loaders take as their first two arguments."""
+        """Make ``(data, sampler)``, the first two arguments of PyG's loaders."""
         raise NotImplementedError("define make(self, graph, num_neighbors, **options)")
 
     def instances(self) -> list[Instance]:
-        """Graphs whose node attribute "x" holds the ids: float64 [N, 1]."""
+        """Return graphs whose node attribute "x" holds the ids: float64 [N, 1]."""
         raise NotImplementedError
 
     def add_features(self, graph: Any) -> None:
-        """The node attribute "x" of a graph."""
+        """Set the node attribute "x" of a graph."""
         raise NotImplementedError
 
     def fanout_sets(self, graph: Any) -> list[Any]:
-        """Fanouts as ``make`` takes them."""
+        """Return the fanouts to try, as ``make`` takes them."""
         raise NotImplementedError
 
     def by_kind(self, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
-        """Fanouts by edge type."""
+        """Return fanouts by edge type."""
         raise NotImplementedError
 
     def seed_kinds(self, graph: Any) -> list[tuple[str, int]]:
-        """Node types to take seeds of, and their counts."""
+        """Return node types to take seeds of, and their counts."""
         raise NotImplementedError
 
     def input_nodes(self, kind: str, ids: Tensor) -> Any:
-        """Seeds as loaders take them."""
+        """Return seeds as loaders take them."""
         raise NotImplementedError
 
     def node_store(self, batch: Any, kind: str) -> Any:
-        """What the batch has of a node type."""
+        """Return the part of the batch for a node type."""
         raise NotImplementedError
 
     def edge_store(self, batch: Any, kind: EdgeType) -> Any:
-        """What the batch has of an edge type."""
+        """Return the part of the batch for an edge type."""
         raise NotImplementedError
 
     # ---- batches -----------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class BatchRules(Contract):
     def walk(
         self, batch: Any, graph: Any, fanouts: Any, kind: str, seeds: Tensor, options: Any
     ) -> Walk:  # fmt: skip
-        """A batch around ``seeds`` as a sample by type."""
+        """Convert a batch around ``seeds`` to a sample by type."""
         time = options.get("time_attr")
         truth = structure.edges_of(graph, options.get("weight_attr"), time)
         kinds = [NODE] if isinstance(graph, Graph) else graph.node_types
@@ -105,7 +105,7 @@ class BatchRules(Contract):
         )  # fmt: skip
 
     def each(self, check: Callable[[Walk, Any], None], options: dict[str, Any]) -> None:
-        """``check`` the batches of a stock NodeLoader, for every number of workers."""
+        """Apply ``check`` to the batches of a stock NodeLoader, for every number of workers."""
         for number, instance in enumerate(self.instances()):
             graph = instance.graph
             for fanouts in self.fanout_sets(graph):
@@ -196,9 +196,9 @@ class BatchRules(Contract):
                 self.each(check, OPTIONS[word])
 
     def test_options_hold_together(self) -> None:
-        """One or two declared options: what each asks of a batch.
+        """One or two declared options hold together: a batch has what each of them asks for.
 
-        Where all neighbours are taken, or the latest one, the batch is known.
+        Where all neighbours are taken, or the latest one, the whole batch is compared.
         """
         for repeated in (True, False):
             instance = self.mixture(repeated)
@@ -209,7 +209,7 @@ class BatchRules(Contract):
                         self._try(instance, wanted, choice, kind, seeds, certain=not repeated)
 
     def mixture(self, repeated: bool) -> Instance:
-        """The core's graph in which every option has an effect, with features."""
+        """Return the core's graph in which every option has an effect, with features."""
         found = self.core.mixture(repeated)
         self.add_features(found.graph)
         return found
@@ -312,7 +312,7 @@ class BatchRules(Contract):
 
 
 def _some_ids(count: int) -> Tensor:
-    """Seeds: the last node, duplicates, more in random order."""
+    """Return seeds: the last node, duplicates, more in random order."""
     rng = np.random.default_rng(count)
     ids = np.concatenate([[count - 1, 0, count - 1], rng.integers(0, count, 17)])
     return torch.from_numpy(ids)

@@ -31,7 +31,7 @@ _AMOUNTS = (
 
 
 class LinkRules(BatchRules):
-    """What both contracts share of batches of links."""
+    """Rules about batches of links, common to both sampler contracts."""
 
     def test_link_batches(self) -> None:
         """Links, binary and triplet negatives: the ends are those given, edges are the graph's."""
@@ -147,7 +147,7 @@ class LinkRules(BatchRules):
 
 
 def _some_links(graph: Any, step: int) -> tuple[EdgeType, Tensor]:
-    """Every ``step``-th edge of the type that has most of them."""
+    """Return every ``step``-th edge of the type that has most of them."""
     edges = structure.edges_of(graph)
     kind = max(edges, key=lambda one: len(edges[one].src))
     ends = np.stack([edges[kind].src, edges[kind].dst])[:, ::step]

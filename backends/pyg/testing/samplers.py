@@ -1,4 +1,4 @@
-"""The contracts of PyG's ``BaseSampler``: of one node type and of many."""
+"""Contracts of PyG's ``BaseSampler`` over one node type and over many."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ class SamplerContract(LinkRules):
 
     ``graph`` is an :class:`aethergraph.Graph` with the node attribute ``x``, which the stores must
     serve, with weights, and with integer times; options are those of
-    :class:`aethergraph.testing.SamplerContract`. What is declared must work together, two at a
+    :class:`aethergraph.testing.SamplerContract`. Declared options must work together, two at a
     time.
 
     Attributes:
-        supports: words as there, and ``"links"``: the sampler works in a ``LinkLoader``.
+        supports: words of :class:`aethergraph.testing.SamplerContract`, and ``"links"``: the
+            sampler works in a ``LinkLoader``.
         num_workers: numbers of worker processes that loaders are tried with.
     """
 
     core = core.SamplerContract()
 
     def instances(self) -> list[Instance]:
-        """Those of the core's contract that have edges to speak of."""
+        """Return the graphs of the core's contract that have many edges, with features."""
         names = ("many edges", "duplicate edges", "isolated nodes", "a hub")
         found = [one for one in self.core.instances() if one.name in names]
         for _, graph, _ in found:
@@ -51,39 +52,39 @@ class SamplerContract(LinkRules):
         return found
 
     def add_features(self, graph: Graph) -> None:
-        """The ids."""
+        """Set ``x`` to the node ids."""
         graph.features = np.arange(graph.num_nodes, dtype=np.float64)[:, None]
 
     def fanout_sets(self, graph: Graph) -> list[Any]:
-        """One number per hop."""
+        """Return lists of one number per hop."""
         return [[-1], [3, 2]]
 
     def by_kind(self, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
-        """The one edge type."""
+        """Return the fanouts under the one edge type."""
         return {KIND: fanouts}
 
     def seed_kinds(self, graph: Graph) -> list[tuple[str, int]]:
-        """The one node type."""
+        """Return the one node type."""
         return [(NODE, graph.num_nodes)]
 
     def input_nodes(self, kind: str, ids: Tensor) -> Tensor:
-        """The ids."""
+        """Return the ids alone."""
         return ids
 
     def node_store(self, batch: Any, kind: str) -> Any:
-        """The batch."""
+        """Return the batch itself."""
         return batch
 
     def edge_store(self, batch: Any, kind: EdgeType) -> Any:
-        """The batch."""
+        """Return the batch itself."""
         return batch
 
 
 class HeteroSamplerContract(LinkRules):
-    """Rules of ``torch_geometric.sampler.BaseSampler`` over many types, by edge type.
+    """Rules of ``torch_geometric.sampler.BaseSampler`` over typed graphs.
 
-    As :class:`SamplerContract`, with an :class:`aethergraph.HeteroGraph` and a dict of fanouts,
-    and without ``"bidirectional"``.
+    Used like :class:`SamplerContract`, with an :class:`aethergraph.HeteroGraph` and a dict of
+    fanouts by edge type, and without ``"bidirectional"``.
     """
 
     core = core.HeteroSamplerContract()
@@ -91,38 +92,38 @@ class HeteroSamplerContract(LinkRules):
     known = LinkRules.known - {"bidirectional"}
 
     def instances(self) -> list[Instance]:
-        """Those of the core's contract that have nodes of every type and edges."""
+        """Return the graphs of the core's contract that have nodes of every type and edges."""
         found = list(self.core.instances())[2:]
         for _, graph, _ in found:
             self.add_features(graph)
         return found
 
     def add_features(self, graph: HeteroGraph) -> None:
-        """The ids, for all types."""
+        """Set ``x`` of all types to the node ids."""
         for kind, count in graph.num_nodes.items():
             graph[kind].features = np.arange(count, dtype=np.float64)[:, None]
 
     def fanout_sets(self, graph: HeteroGraph) -> list[Any]:
-        """By edge type a number per hop."""
+        """Return dicts of one number per hop, by edge type."""
         return self.core.fanout_sets(graph)[-2:]
 
     def by_kind(self, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
-        """As they are."""
+        """Return the fanouts unchanged."""
         by_kind: dict[EdgeType, Sequence[int]] = fanouts
         return by_kind
 
     def seed_kinds(self, graph: HeteroGraph) -> list[tuple[str, int]]:
-        """All node types."""
+        """Return all node types."""
         return list(graph.num_nodes.items())
 
     def input_nodes(self, kind: str, ids: Tensor) -> tuple[str, Tensor]:
-        """With their type."""
+        """Return the ids with their type."""
         return kind, ids
 
     def node_store(self, batch: Any, kind: str) -> Any:
-        """The batch's part of that type."""
+        """Return the batch's part of the type."""
         return batch[kind]
 
     def edge_store(self, batch: Any, kind: EdgeType) -> Any:
-        """The batch's part of that type."""
+        """Return the batch's part of the type."""
         return batch[kind]

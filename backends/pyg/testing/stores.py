@@ -1,4 +1,4 @@
-"""The contracts of PyG's ``FeatureStore`` and ``GraphStore``, as its loaders use them.
+"""Contracts of PyG's ``FeatureStore`` and ``GraphStore``, as its loaders use them.
 
 Source followed: ``torch_geometric/data/feature_store.py``, ``torch_geometric/data/graph_store.py``
 and the calls of ``torch_geometric/loader/utils.py``.
@@ -32,7 +32,7 @@ _INDICES: tuple[list[int], ...] = ([], [0], [39, 0, 39, 7, 7], list(range(39, -1
 
 
 def same(found: Any, expected: Tensor, what: str) -> None:
-    """``found`` must be a tensor of that shape, dtype and values."""
+    """Require ``found`` to be a tensor of the shape, dtype and values of ``expected``."""
     require(isinstance(found, Tensor), f"{what} must be a tensor, found {type(found)}")
     kinds = (found.dtype, tuple(found.shape)), (expected.dtype, tuple(expected.shape))
     require(kinds[0] == kinds[1], f"{what} must be {kinds[1]}, found {kinds[0]}")
@@ -59,7 +59,7 @@ class FeatureStoreContract(Contract):
     known = frozenset({"put", "typed"})
 
     def make(self, tensors: Tensors) -> Any:
-        """A store of these tensors, by ``(group_name, attr_name)``: [40, ...] each."""
+        """Make a store of these tensors, by ``(group_name, attr_name)``: [40, ...] each."""
         raise NotImplementedError("define make(self, tensors)")
 
     def _tensors(self) -> Iterator[Tensors]:
@@ -86,7 +86,7 @@ class FeatureStoreContract(Contract):
     def test_all_tensors_are_listed(self) -> None:
         """``get_all_tensor_attrs`` names every tensor once, as new objects without an index."""
         for tensors, store in self._each():
-            for _ in range(2):  # loaders set the index of what they are given
+            for _ in range(2):  # loaders set the index of the attrs that they are given
                 attrs = store.get_all_tensor_attrs()
                 keys = [(attr.group_name, attr.attr_name) for attr in attrs]
                 require(set(keys) == set(tensors), f"expected {list(tensors)}, found {keys}")
@@ -154,7 +154,7 @@ class FeatureStoreContract(Contract):
                     require(False, f"row {bad} of {name!r} must be an IndexError, found {found}")
 
     def test_put_and_remove(self) -> None:
-        """What is put is found, also in the place of another; what is removed is gone."""
+        """A tensor that is put is found, also in the place of another; a removed one is gone."""
         self.need("put")
         for tensors, store in self._each():
             group, name = next(iter(tensors))
@@ -202,7 +202,7 @@ class GraphStoreContract(Contract):
     """
 
     def make(self, num_nodes: int, src: Ids, dst: Ids) -> Any:
-        """A store of these edges: int64 vectors [E]."""
+        """Make a store of these edges: int64 vectors [E]."""
         raise NotImplementedError("define make(self, num_nodes, src, dst)")
 
     def _each(self) -> Iterator[tuple[GraphCase, Any]]:
@@ -264,7 +264,7 @@ class GraphStoreContract(Contract):
 
 
 def _by_id(store: Any, layout: str, num_nodes: int) -> tuple[Ids, Ids]:
-    """(sources, destinations) by edge id, from a layout; the pointers are checked."""
+    """Return (sources, destinations) by edge id, from a layout; the pointers are checked."""
     first, second, perm = getattr(store, layout)()
     row: Ids = first.numpy()
     col: Ids = second.numpy()
