@@ -1,4 +1,4 @@
-"""Edges, features and labels from files into graph files.
+"""Conversion of edges, features and labels from files to graph files.
 
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
 ``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;

@@ -1,4 +1,4 @@
-"""An iterator that runs ahead of its consumer in a thread."""
+"""Iterator that runs ahead of its consumer in a thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _END = object()
 
 
 def ahead(items: Iterator[T], depth: int = 3) -> Generator[T, None, None]:
-    """The items, of which up to ``depth`` are made before they are asked for.
+    """Yield the items, of which up to ``depth`` are made before they are asked for.
 
-    An exception of ``items`` is raised here, behind the items before it. Closing the generator
-    stops the thread.
+    An exception of ``items`` is raised here, after the items before it. Closing the generator stops
+    the thread.
     """
     waiting: queue.Queue[Any] = queue.Queue(depth)
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""What callers of conversions give, checked before any file is opened."""
+"""Checks of arguments of conversions, made before any file is opened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_THREADS = 256
 
 
 class Reading(TypedDict):
-    """How text is read; None: find out."""
+    """Options for reading text; None: detected."""
 
     format: str | None
     delimiter: str | None
@@ -42,13 +42,13 @@ def as_file(path: Any) -> str:
     """Return a path, or a URL, as text.
 
     Raises:
-        InvalidArgumentError: it is of another type, or holds characters that no path has.
+        InvalidArgumentError: another type, or characters that no path has.
     """
     return native.encode_path(path)[0]
 
 
 def as_optional_file(path: Any) -> str | None:
-    """Return :func:`as_file` of what is not None."""
+    """Return :func:`as_file` of a path, or None."""
     return None if path is None else as_file(path)
 
 
@@ -62,7 +62,7 @@ def as_column(value: Any, name: str) -> ColumnSelector | None:
     """Return a column's name or number, or None.
 
     Raises:
-        InvalidArgumentError: it is of another type.
+        InvalidArgumentError: another type.
     """
     if value is None or isinstance(value, str):
         return value
@@ -78,20 +78,20 @@ def as_column(value: Any, name: str) -> ColumnSelector | None:
 
 
 def as_columns(**columns: Any) -> list[ColumnSelector | None]:
-    """Return :func:`as_column` of each."""
+    """Return :func:`as_column` of each, in their order."""
     return [as_column(value, name) for name, value in columns.items()]
 
 
 def as_optional_count(value: Any, name: str) -> int | None:
-    """Return a number that is not negative, or None."""
+    """Return a count that is not negative, or None."""
     return None if value is None else as_count(value, name)
 
 
 def as_threads(threads: Any) -> int | None:
-    """Return a number of threads, or None for the default, which 0 stands for as well.
+    """Return a number of threads, or None for the default, which may also be given as 0.
 
     Raises:
-        InvalidArgumentError: it is not in 0..256.
+        InvalidArgumentError: not in 0..256.
     """
     count = as_optional_count(threads, "threads")
     if count is not None and count > _MOST_THREADS:
@@ -100,12 +100,12 @@ def as_threads(threads: Any) -> int | None:
 
 
 def as_header(header: Any) -> bool | None:
-    """Return whether the first line holds names, or None to find out."""
+    """Return whether the first line holds names, or None to detect it."""
     return None if header is None else as_flag(header, "header")
 
 
 def as_reading(format: Any, delimiter: Any, header: Any) -> Reading:
-    """Return how text is to be read, for ``EdgeReader``."""
+    """Return the checked options for reading text, for ``EdgeReader``."""
     return {
         "format": as_text(format, "format"),
         "delimiter": as_text(delimiter, "delimiter"),

@@ -1,13 +1,13 @@
-"""A text file as blocks of whole lines in recycled buffers.
+r"""Text file as blocks of whole lines in recycled buffers.
 
 ::
 
     buffer   | carry | ......... read() ......... |tail|
              0                                   cut   fill
-             \\_____________ block ______________/  \\_ carry of the next block
+             \_____________ block ______________/  \_ carry of the next block
 
-Buffers are handed back by the consumer, so that a long file touches a handful of them and the
-kernel hands out no fresh pages (a third of the reading time otherwise).
+The consumer hands buffers back, so that a long file touches a handful of them and the kernel
+provides no fresh pages (a third of the reading time otherwise).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Block:
     Attributes:
         line: 1-based number of the first line.
         done: bytes of the file read so far.
-        most_lines: it has no more lines than this.
+        most_lines: upper bound of the number of lines.
     """
 
     __slots__ = ("buffer", "done", "end", "line", "most_lines", "start")
@@ -63,18 +63,23 @@ class Block:
 
     @classmethod
     def of(cls, data: bytes, line: int = 1) -> Block:
+        """Make a block of bytes whose first line is number ``line``."""
         return cls(data, 0, len(data), line, 0, data.count(b"\n") + 1)
 
     def view(self) -> memoryview:
+        """Return the bytes without copying them."""
         return memoryview(self.buffer)[self.start : self.end]
 
     def copy(self) -> bytes:
+        """Return a copy of the bytes."""
         return bytes(self.view())
 
     def has(self, byte: bytes) -> bool:
+        """Return whether a byte occurs."""
         return self.buffer.find(byte, self.start, self.end) >= 0
 
     def is_blank(self) -> bool:
+        """Return whether the block holds white space only."""
         return _NOT_BLANK.search(self.buffer, self.start, self.end) is None
 
     def skip(self, count: int) -> None:
@@ -86,12 +91,13 @@ class Block:
 
 
 class BlockReader:
-    """Iterate over the blocks of a plain or compressed text file.
+    """Iterable over the blocks of a plain or compressed text file.
 
-    Arguments:
+    Args:
+        path: the file, or a URL.
         quotes: a ``"`` opens a field that may hold line ends; blocks never end inside one.
 
-    Errors:
+    Raises:
         InputError: damaged compression, binary or UTF-16 content, a line beyond 64 MiB.
     """
 
@@ -102,7 +108,7 @@ class BlockReader:
         self._free: list[bytearray] = []
 
     def recycle(self, block: Block) -> None:
-        """The consumer needs the block's bytes no more."""
+        """Take back the buffer of a block whose bytes the consumer no longer needs."""
         if isinstance(block.buffer, bytearray):
             self._free.append(block.buffer)
 
@@ -122,7 +128,7 @@ class BlockReader:
                 start = self._check_start(buffer, fill) if first else 0
                 first = False
                 cut = buffer.rfind(b"\n", len(carry), fill) + 1
-                # An odd number of quotes: a quoted field goes on behind the cut.
+                # An odd number of quotes: a quoted field continues after the cut.
                 if cut == 0 or (self._quotes and _ends_inside_quotes(buffer, cut)):
                     self._check_length(fill, line)
                     carry = bytes(memoryview(buffer)[start:fill])
@@ -153,7 +159,7 @@ class BlockReader:
             raise InputError(self._path, problem, line=line)
 
     def _check_start(self, buffer: bytearray, fill: int) -> int:
-        """Where the text begins: behind the byte order mark, if there is one."""
+        """Return where the text begins: after the byte order mark, if there is one."""
         if buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(self._path, "is UTF-16 text; save it as UTF-8")
         if buffer.find(b"\0", 0, fill) >= 0:
@@ -169,7 +175,7 @@ class BlockReader:
 
 
 def count_byte(buffer: bytes | bytearray, start: int, stop: int, value: int) -> int:
-    """How often a byte occurs; many times faster than ``bytes.count`` where it is frequent."""
+    """Count a byte; many times faster than ``bytes.count`` where the byte is frequent."""
     part = np.frombuffer(buffer, np.uint8, stop - start, start)
     return int(np.count_nonzero(part == value))
 

@@ -1,15 +1,15 @@
-"""A graph file from edges that memory does not hold, by partitioning on disk.
+"""Building of a graph file from more edges than memory holds, by partitioning on disk.
 
 ::
 
     read    chunks -> records -> runs, partitioned by major id         work folder: edges
-    lists   part after part: order, append to columns                  csc-*
+    lists   part after part: order, append to columns                  list-*
     turn    (layout "both") (src, dst, edge id) of the lists -> runs   turned
-    out     part after part: order, append                             csr-*
+    out     part after part: order, append                             out-*
     write   columns -> sections of the graph file, ids compressed on the way if asked for
 
-What each step has finished is recorded (:mod:`aethergraph.build.journal`), so that the same call
-goes on after a kill. The file is the one that :meth:`Graph.from_edges` and ``save`` would give.
+Finished work of each step is recorded (:mod:`aethergraph.build.journal`), so that the same call
+continues after a kill. The file equals the one that :meth:`Graph.from_edges` and ``save`` write.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RECORD_SECONDS = 5.0
 _REVERSED = 1 << 62  # rows of reverse edges come after all others
 _TURN_ROWS = 1 << 18
 _U64 = np.dtype(np.uint64)
-#: What takes the place of sections of ids in a compressed file.
+#: Sections that replace sections of ids in a compressed file.
 _ENCODED = {
     native.SECTION_CSC_INDICES: (native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX),
     native.SECTION_CSR_INDICES: (native.SECTION_CSR_BLOCKS, native.SECTION_CSR_INDEX),
@@ -51,12 +51,12 @@ _ENCODED = {
 class BoundedBuild:
     """One build: :meth:`read`, :meth:`make_lists`, :meth:`write`, in this order.
 
-    Arguments:
-        journal: where it works, and what was done before.
-        form: what is built.
+    Args:
+        journal: work folder, and the record of an earlier build in it.
+        form: form of the graph to build.
         memory: bytes for buffers.
-        threads: of sorting.
-        show: announces stages and takes progress.
+        threads: sorting threads.
+        show: called with name and unit of a stage; returns the stage's progress function.
 
     Attributes:
         rows_before: rows of the inputs that an earlier build has read.
@@ -88,7 +88,7 @@ class BoundedBuild:
 
     @property
     def resumed_at(self) -> str | None:
-        """What an earlier build had finished, in words; None if nothing."""
+        """Description of what an earlier build had finished; None if nothing."""
         state = self._journal.state
         if not state:
             return None
@@ -104,13 +104,13 @@ class BoundedBuild:
         self._state.update(changes)
         self._journal.record(**self._state)
         if "phase" in changes:
-            native.trim_memory()  # the next one has buffers of other sizes
+            native.trim_memory()  # the next phase has buffers of other sizes
         self._recorded_at = time.monotonic()
 
     # ---- read ------------------------------------------------------------------------------
 
     def read(self, source: EdgeSource) -> int:
-        """Read all edges; how many rows the inputs have."""
+        """Read all edges; return the number of rows of the inputs."""
         if self._state["phase"] == "read":
             self._read(source)
         return int(self._state["rows"])
@@ -159,7 +159,10 @@ class BoundedBuild:
         )
 
     def _record_run(self, name: str, counts: str, run: Run, at: dict[str, Any] | None) -> None:
-        """A run is on disk; if it ends where a chunk does, the build can go on from there."""
+        """Note that a run is on disk.
+
+        If it ends where a chunk does, a build can continue from there.
+        """
         runs = self._state.setdefault(name, [])
         runs.append(save_counts(counts, len(runs), run))
         if at is not None:
@@ -220,20 +223,24 @@ class BoundedBuild:
 
     @property
     def num_nodes(self) -> int:
-        """The largest id + 1, once all edges are read."""
+        """Largest id + 1; known once all edges are read."""
         return int(self._state["num_nodes"])
 
     @property
     def num_records(self) -> int:
-        """Edges before any were dropped, once lists are made."""
+        """Edges before any were dropped; known once lists are made."""
         return int(self._state["num_records"])
 
     def note_companions(self) -> None:
-        """Features and labels are in place."""
+        """Record that features and labels are in place."""
         self._record(companions=True)
 
     def make_lists(self, num_nodes: int) -> int:
-        """Build the lists of ``num_nodes`` nodes; how many edges they have."""
+        """Build the lists of ``num_nodes`` nodes; return the number of their edges.
+
+        Raises:
+            InvalidArgumentError: an earlier build was for another number of nodes.
+        """
         if self._state.setdefault("nodes", num_nodes) != num_nodes:
             raise InvalidArgumentError(
                 f"{self._journal.folder}: was built for {self._state['nodes']} nodes, not for "
@@ -280,7 +287,7 @@ class BoundedBuild:
         self, spill: Spill, files: ColumnFiles, sums: str, order: ListOrder, num_nodes: int,
         stage: str,
     ) -> None:  # fmt: skip
-        """Make all lists; their checksums are recorded as ``sums``."""
+        """Make all lists, and record their checksums as ``sums``."""
         total = sum(run.count for run in spill.runs)
         progress = self._show(stage, "edges")
 
@@ -358,7 +365,7 @@ class BoundedBuild:
     # ---- write -------------------------------------------------------------------------------
 
     def write(self, path: native.Path) -> None:
-        """Put the graph file together and in place."""
+        """Write the graph file and put it in place."""
         lists, out = self._lists, self._out
         assert lists is not None
         sections = self._sections(lists, out)
@@ -391,7 +398,7 @@ class BoundedBuild:
     def _sections(
         self, lists: ColumnFiles, out: ColumnFiles | None
     ) -> list[tuple[ColumnFiles, str, int, int]]:
-        """(files, column, kind of section, owner) in the order of the file."""
+        """Return (files, column, kind of section, owner) in the order of the file."""
         kinds = (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
         if self._form.layout == "csr":
             kinds = (native.SECTION_CSR_INDPTR, native.SECTION_CSR_INDICES)
@@ -413,6 +420,7 @@ class BoundedBuild:
         return found
 
     def close(self) -> None:
+        """Close the column files."""
         for files in (self._lists, self._out):
             if files is not None:
                 files.close()

@@ -1,4 +1,4 @@
-"""What a build within a memory budget may take for its buffers."""
+"""Memory of a build within a budget that is left for its buffers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["working_memory"]
 
-#: Blocks that are being parsed, what libraries keep, and slack; more for each parsing thread.
-#: Text is parsed in blocks of 1 MiB: 46 MiB were measured for two threads and lines of two digits,
-#: less for longer lines. What a page of Parquet holds is up to its writer: 105 MiB were measured
-#: for two threads, with six columns of 4 million rows in one row group.
+#: Memory of blocks in parsing, of libraries, and slack; more for each parsing thread. Text is
+#: parsed in blocks of 1 MiB: 46 MiB were measured for two threads and lines of two digits, less for
+#: longer lines. The size of a Parquet page is up to its writer: 105 MiB were measured for two
+#: threads, with six columns of 4 million rows in one row group.
 _PARSING, _PER_THREAD = 104 << 20, 16 << 20
 _PARSING_TEXT, _PER_TEXT_THREAD = 40 << 20, 16 << 20
 _TEXT_OR_ARRAYS = frozenset({"csv", "tsv", "whitespace", "npy", "gl"})
@@ -24,16 +24,17 @@ _NAME = "memory_budget (--memory)"
 
 
 def working_memory(budget: int | str, formats: Collection[str] | None, threads: int) -> int:
-    """Bytes left for buffers of a process that may take ``budget`` in all.
+    """Return the bytes left for buffers of a process that may take ``budget`` in all.
 
-    Arguments:
-        formats: of the files that are read (``FileFormat``); None: arrays of a program come.
-        threads: how many parse.
+    Args:
+        budget: bytes, or a text such as "1G".
+        formats: formats of the files that are read (``FileFormat``); None: a program makes edges.
+        threads: number of parsing threads.
 
-    Errors:
+    Raises:
         InvalidArgumentError: too small; names the least.
     """
-    with contextlib.suppress(ImportError):  # explained where a file is opened
+    with contextlib.suppress(ImportError):  # opening a file explains the error
         if formats is not None and not {"npy", "gl"}.issuperset(formats):
             import pyarrow.csv
         if formats is not None and "parquet" in formats:
@@ -53,6 +54,6 @@ def working_memory(budget: int | str, formats: Collection[str] | None, threads: 
 
 
 def _resident() -> int:
-    """Resident bytes of this process."""
+    """Return the resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Edges that a program makes, chunk by chunk."""
+"""Chunks of edges that a program makes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ _ROWS = 1 << 18
 
 
 class ChunkSource:
-    """Checks chunks and cuts large ones into pieces. What the first one has, all must have.
+    """Source of edges that checks chunks and cuts large ones into pieces.
 
-    Errors:
-        InvalidArgumentError, OutOfRangeError: what is wrong, with the number of the chunk (from 0)
-            and the row in it.
+    All chunks must have the values, dtypes and shapes of the first one.
+
+    Raises:
+        InvalidArgumentError, OutOfRangeError: a bad chunk; names its number (from 0) and the row.
     """
 
     def __init__(self, chunks: Chunks, num_nodes: int | None) -> None:
@@ -43,7 +44,7 @@ class ChunkSource:
         self.num_nodes = 0
 
     def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
-        """The pieces; ``start`` must be the beginning."""
+        """Yield the pieces and the position where each ends; ``start`` must be (0, 0)."""
         if start != (0, 0):
             raise InvalidArgumentError("chunks cannot be read again from the middle")
         for number, item in enumerate(self._chunks):

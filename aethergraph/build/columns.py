@@ -1,4 +1,4 @@
-"""The arrays of a graph file on their way: one plain file each, appended list by list."""
+"""Arrays of a graph file in the making: one plain file each, appended list by list."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ _COPY_LISTS = 1 << 16
 
 
 class ColumnFiles:
-    """``indptr`` and named columns with one row per edge.
+    """``indptr`` and named columns with one row per edge, each in a file.
 
-    Arguments:
+    Args:
         prefix: path that the files' names begin with.
         columns: (dtype, items per row) by name.
-        lists, edges: what is there already; more is cut off.
-        sums: checksums of what is there, as :attr:`sums` was then.
+        lists: number of lists that are written already; more in the files is cut off.
+        edges: number of edges that are written already; more in the files is cut off.
+        sums: checksums of what is written, as :attr:`sums` was then.
 
     Attributes:
-        lists, edges: how many are written.
+        lists: number of lists written.
+        edges: number of edges written.
         sums: checksum of each column and of ``indptr`` (:func:`aethergraph._binding.hash_items`).
+
+    Raises:
+        WorkFileError: a file is shorter than ``lists`` and ``edges`` say.
     """
 
     def __init__(
@@ -55,10 +60,14 @@ class ColumnFiles:
             self._append("indptr", np.zeros(1, np.uint64), 0)
 
     def path(self, name: str) -> str:
-        """The file of a column; names of attributes may hold anything, so it has a number."""
+        """Return the path of a column's file.
+
+        Numbered, since names of attributes may hold anything.
+        """
         return f"{self._prefix}{name if name == 'indptr' else [*self.columns].index(name)}"
 
     def dtype(self, name: str) -> np.dtype[Any]:
+        """Return the dtype of a column or of ``indptr``."""
         return np.dtype(np.uint64) if name == "indptr" else self.columns[name][0]
 
     def _row_bytes(self, name: str) -> int:
@@ -83,7 +92,7 @@ class ColumnFiles:
         self.sums[name] = (self.sums[name] + native.hash_items(rows, at)) % 2**64
 
     def append_edges(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Rows of every column."""
+        """Append rows to every column, as many to each."""
         rows = 0
         for name, array in columns.items():
             rows = len(array)
@@ -91,18 +100,18 @@ class ColumnFiles:
         self.edges += rows
 
     def append_ends(self, ends: NDArray[np.uint64]) -> None:
-        """Where some more lists end, counted over all edges."""
+        """Append the ends of some more lists, counted over all edges."""
         self._append("indptr", ends, self.lists + 1)
         self.lists += len(ends)
 
     def append_empty(self, lists: int) -> None:
-        """Lists without edges."""
+        """Append lists without edges."""
         for begin in range(0, lists, _COPY_LISTS):
             count = min(_COPY_LISTS, lists - begin)
             self.append_ends(np.full(count, self.edges, np.uint64))
 
     def sync(self) -> None:
-        """Make what was appended durable; the kernel can then take its cached pages back."""
+        """Make the appended rows durable; the kernel can then take back its cached pages."""
         for name, file in self._files.items():
             try:
                 os.fdatasync(file)
@@ -110,7 +119,11 @@ class ColumnFiles:
                 raise storage_error(error, self.path(name)) from None
 
     def read(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Rows ``begin .. end - 1`` of a column, or entries of ``indptr``."""
+        """Read rows ``begin .. end - 1`` of a column, or entries of ``indptr``.
+
+        Raises:
+            WorkFileError: the file is too short, or holds ids or offsets that cannot be.
+        """
         if name == "indptr":
             shape: tuple[int, ...] = (end - begin,)
         else:
@@ -131,7 +144,7 @@ class ColumnFiles:
         return out
 
     def _check(self, name: str, rows: NDArray[Any]) -> None:
-        """What was read of finished lists: offsets ascend up to the edges, ids are of lists."""
+        """Check that offsets of finished lists ascend to the edges, and that ids are of lists."""
         if name == "indptr" and len(rows):
             if rows[-1] > self.edges or (rows[1:] < rows[:-1]).any():
                 raise WorkFileError(self.path(name), "its offsets are not those of lists")
@@ -140,7 +153,7 @@ class ColumnFiles:
             raise WorkFileError(self.path(name), problem)
 
     def edges_from(self, begin: int, rows: int) -> Iterator[tuple[int, native.Ids]]:
-        """(first edge, list number of each of some edges), ``rows`` at a time at most."""
+        """Yield (first edge, list number of each edge) for at most ``rows`` edges at a time."""
         for first in range(0, self.lists, _COPY_LISTS):
             last = min(first + _COPY_LISTS, self.lists)
             offsets = self.read("indptr", first, last + 1).astype(np.int64)
@@ -168,10 +181,11 @@ class ColumnFiles:
         writer.end()
 
     def pieces(self, name: str, at_once: int) -> Iterator[NDArray[Any]]:
-        """All rows of a column in order, ``at_once`` at a time.
+        """Yield all rows of a column in order, ``at_once`` at a time.
 
-        Errors:
-            WorkFileError: they are not what was appended; after the last piece at the latest.
+        Raises:
+            WorkFileError: they are not what was appended; raised after the last piece at the
+                latest.
         """
         count = self.lists + 1 if name == "indptr" else self.edges
         found = 0
@@ -187,9 +201,11 @@ class ColumnFiles:
             raise WorkFileError(self.path(name), "has other bytes than were written")
 
     def nbytes(self, name: str) -> int:
+        """Return the size of a column or of ``indptr`` in bytes."""
         return 8 * (self.lists + 1) if name == "indptr" else self.edges * self._row_bytes(name)
 
     def close(self) -> None:
+        """Close the files."""
         for file in self._files.values():
             os.close(file)
         self._files = {}

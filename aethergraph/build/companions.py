@@ -1,4 +1,4 @@
-"""Features and labels that are converted beside a graph."""
+"""Feature and label tables that are converted beside a graph."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PIECE_ITEMS = 1 << 19
 
 
 class Outcome(Protocol):
-    """Where it is said what was written."""
+    """Receiver of the names and shapes of the files that were written."""
 
     features: str | None
     feature_shape: tuple[int, ...]
@@ -55,9 +55,9 @@ class Outcome(Protocol):
 
 @dataclass(frozen=True)
 class CompanionFiles:
-    """The tables to convert beside a graph, and where they go; see :func:`convert`.
+    """Tables to convert beside a graph, and their outputs; see :func:`convert`.
 
-    Errors:
+    Raises:
         InvalidArgumentError: an output of a table that is not given.
         UnsupportedError: a table is given by URL.
     """
@@ -71,7 +71,7 @@ class CompanionFiles:
     feature_columns: Sequence[ColumnSelector] | None = None
 
     def __post_init__(self) -> None:
-        put = functools.partial(object.__setattr__, self)  # it is frozen
+        put = functools.partial(object.__setattr__, self)  # the class is frozen
         for name in ("features", "features_out", "labels", "labels_out"):
             put(name, as_optional_file(getattr(self, name)))
         put("dtype", as_text(self.dtype, "dtype"))
@@ -96,10 +96,11 @@ class CompanionFiles:
 
     @property
     def inputs(self) -> list[str]:
+        """Paths of the tables that are given."""
         return [os.fspath(path) for path in (self.features, self.labels) if path is not None]
 
     def outputs(self, graph: str) -> tuple[str | None, str | None]:
-        """The files to write beside ``graph``: features (None: used as they are), and labels."""
+        """Return the paths to write features (None: used as they are) and labels to."""
         base = Path(graph).with_suffix("")
         features = None if self.features_out is None else os.fspath(self.features_out)
         if self.features is not None and features is None:
@@ -118,7 +119,7 @@ class CompanionFiles:
         show: Callable[[str, str], ProgressFn],
         room: Room | None = None,
     ) -> Companions:
-        """Read them; see :class:`Companions`."""
+        """Open the tables and start their conversion; see :class:`Companions`."""
         narrow = self.dtype != "float64"
         columns = FeatureColumns(
             self.id_column, self.feature_columns, "float32" if narrow else "float64"
@@ -133,13 +134,16 @@ class CompanionFiles:
 
 
 class Companions:
-    """Features and labels on their way: opened early, put in place only when all is well.
+    """Features and labels in conversion: opened early, put in place only when all is well.
 
-    Arguments:
-        room: where tables larger than memory are sorted; None: in memory.
+    Args:
+        stack: closes the files and discards unfinished outputs.
+        columns: columns to read.
+        show: called with name and unit of a stage; returns the stage's progress function.
+        room: memory and folder for sorting tables on disk; None: in memory.
 
     Attributes:
-        notes: which columns were taken, and what was rounded.
+        notes: remarks for the user: the columns that were taken, values that were rounded.
     """
 
     def __init__(
@@ -165,6 +169,7 @@ class Companions:
         self._labels_name = ""
 
     def open_features(self, path: PathLike, name: str | None, dtype: str | None) -> None:
+        """Open a table of features; convert it to ``name`` (None: used as it is) as ``dtype``."""
         self._features_path = os.fspath(path)
         self._features_name = name
         self._dtype = dtype
@@ -186,7 +191,8 @@ class Companions:
             turned = self._stack.enter_context(write_row_major(path, name))
             path = turned.temporary
         watch.check()
-        # Copied row by row, so any layout will do for an output; else it must be mappable.
+        # Rows are copied one after the other, so an output may come from any layout; without one
+        # the file itself must be mappable.
         storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
         self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
         self._rows["features"] = (self._features_path, self._store.num_rows)
@@ -194,6 +200,7 @@ class Companions:
             _check_narrowing(self._features_path, self._store, dtype)
 
     def open_labels(self, path: PathLike, name: str | None) -> None:
+        """Read a table of labels, to be written to ``name``."""
         assert name is not None
         watch = InputWatch(path)
         progress = self._show("Reading labels", "B")
@@ -212,7 +219,11 @@ class Companions:
         self._rows["labels"] = (os.fspath(path), writer.rows)
 
     def check_rows(self, from_edges: int, asked: int | None) -> int:
-        """The number of nodes, with which all tables agree."""
+        """Return the number of nodes, and check that all tables have so many rows.
+
+        Raises:
+            InputError: a table with another number of rows.
+        """
         nodes = asked
         if nodes is None:
             nodes = max([from_edges, *(rows for _, rows in self._rows.values())])
@@ -223,6 +234,7 @@ class Companions:
         return nodes
 
     def commit_features(self, result: Outcome) -> None:
+        """Put the features in place, and enter them into ``result``."""
         if self._store is None:
             return
         result.feature_shape = self._store.shape
@@ -239,6 +251,7 @@ class Companions:
         self._store.save(self._features_name, dtype=self._dtype, progress=progress)
 
     def commit_labels(self, result: Outcome) -> None:
+        """Put the labels in place, and enter them into ``result``."""
         if self._labels is None:
             return
         self._labels.commit()
@@ -246,7 +259,7 @@ class Companions:
 
 
 def _check_narrowing(path: PathLike, store: FeatureStore, dtype: str) -> None:
-    """Refuse numbers of an array that the dtype asked for would change, beyond rounding fractions.
+    """Refuse numbers of an array that ``dtype`` would change by more than rounding fractions.
 
     Text and Parquet files are checked while they are read. Half floats are asked for to round.
     """

@@ -1,4 +1,4 @@
-"""Edges, features and labels from files into a graph file and its companions."""
+"""Conversion of edges, features and labels from files to a graph file and its companions."""
 
 from __future__ import annotations
 
@@ -57,39 +57,58 @@ def convert(
 ) -> ConvertResult:
     """Convert edge lists (see :func:`aethergraph.build.read_edges`) into a graph file.
 
-    Arguments:
-        src, dst, weight, time_column, time_type, time_unit, weight_type, attrs, format, delimiter,
-            header: as in :func:`aethergraph.build.read_edges` (``time_column`` is its ``time``).
+    Args:
+        inputs: files of edges, as ``paths`` of :func:`aethergraph.build.read_edges`.
+        output: the graph file to write.
         num_nodes: the number of nodes; None: the largest id + 1, or the rows of features and
             labels if there are more.
+        src: as in :func:`aethergraph.build.read_edges`.
+        dst: as in :func:`aethergraph.build.read_edges`.
+        weight: as in :func:`aethergraph.build.read_edges`.
+        time_column: as ``time`` in :func:`aethergraph.build.read_edges`.
+        time_type: as in :func:`aethergraph.build.read_edges`.
+        time_unit: as in :func:`aethergraph.build.read_edges`.
+        weight_type: as in :func:`aethergraph.build.read_edges`.
+        attrs: as in :func:`aethergraph.build.read_edges`.
+        format: as in :func:`aethergraph.build.read_edges`.
+        delimiter: as in :func:`aethergraph.build.read_edges`.
+        header: as in :func:`aethergraph.build.read_edges`.
+        layout: as in :meth:`aethergraph.Graph.from_edges`.
+        keep_order: as in :meth:`aethergraph.Graph.from_edges`.
         undirected: add the reverse of every edge that is not a self-loop.
         dedup: keep the first of edges with the same source and destination.
         compress: store the neighbours in compressed blocks, see :meth:`aethergraph.Graph.save`.
         features: table of features, one row per node: .npy, native, CSV or Parquet.
-        features_out: where they go; .npy, any other name is the native format. Default: beside
-            the graph. A .npy input is used as it is unless ``features_out`` or ``dtype`` is given.
+        features_out: file for the features; .npy, any other name is the native format. Default:
+            beside the graph. A .npy input is used as it is unless ``features_out`` or ``dtype``
+            is given.
         feature_columns: the columns that are features, by name or number from 0, of a text or
             Parquet file; default: all but the id column. A Parquet column of lists is as many
             columns as a list has numbers.
         dtype: store the features as "bfloat16", "float16", "float32" ... Text and Parquet files
             are read as float32 unless this is "float64".
         labels: one integer per node: .npy, CSV or Parquet -> int64 .npy.
+        labels_out: file for the labels, .npy; default: beside the graph.
         id_column: the column of text and Parquet tables that holds the node id; default: row i
             belongs to node i.
         memory_budget: bytes, or a text such as "1G", that the process may take in all; edges are
             then sorted on disk, in a folder beside ``output`` (``output.building``) that needs
             room for 8 bytes per edge and their values, or for the result once more, if that is
-            larger. The files are the same. After a kill, the same call goes on where it was.
+            larger. The files are the same. After a kill, the same call continues where it was.
             None: in memory.
-        restart: with ``memory_budget``: begin anew instead.
+        restart: with ``memory_budget``: begin anew instead of continuing.
         force: overwrite outputs.
-        stages: announces stages and takes progress.
-        remark: takes what is worth telling at once, such as where a build goes on.
+        threads: parsing and sorting threads; None or 0: as many as the native core uses.
+        stages: called with name and unit of a stage; returns the stage's progress function.
+        remark: called at once with remarks, such as where a build continues.
 
-    Errors:
-        InputError: what is wrong in an input, with file, line and column.
-        StorageError: an output cannot be written. Nothing is left behind, but, with
-            ``memory_budget``, the work folder, from which the same call goes on.
+    Returns:
+        The files that were written, and their sizes.
+
+    Raises:
+        InputError: a bad input, with file, line and column of the fault.
+        StorageError: an output cannot be written. Nothing is left behind, except, with
+            ``memory_budget``, the work folder, from which the same call continues.
         InvalidArgumentError: among others, a budget that is too small (names the least), and a
             work folder of another command (names what changed).
     """

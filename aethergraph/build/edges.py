@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def with_reverses(table: EdgeTable) -> EdgeTable:
-    """The edges and, behind them, the reverse of each that is not a self-loop."""
+    """Append to the edges the reverse of each that is not a self-loop."""
     back = np.flatnonzero(table.src != table.dst)
 
     def twice(array: Array | None) -> Array | None:
@@ -35,7 +35,7 @@ def with_reverses(table: EdgeTable) -> EdgeTable:
 
 
 def drop_duplicates(table: EdgeTable, progress: ProgressFn | None = None) -> EdgeTable:
-    """The first of the edges with the same source and destination, in their order.
+    """Keep the first of the edges with the same source and destination, in their order.
 
     Two stable counting sorts, by source and then by destination, bring equal edges together.
     """

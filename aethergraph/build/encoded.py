@@ -1,4 +1,4 @@
-"""A column of ids that becomes two sections of the graph file: compressed blocks, their index."""
+"""Column of ids that becomes two sections of the graph file: compressed blocks and their index."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _U64 = np.dtype(np.uint64)
 
 
 class EncodedColumn:
-    """Encodes a column piece by piece.
+    """Encoder of a column of ids, piece by piece.
 
-    Arguments:
-        files, name: the column of ids.
+    Args:
+        files: the column files.
+        name: name of the column.
         scratch: path of a file for the index until the blocks are written: 20 bytes for 1024 ids,
             which memory need not hold.
         memory: bytes for buffers.
@@ -71,7 +72,7 @@ class EncodedColumn:
         file: int,
         task: native.Task | None,
     ) -> int:
-        """How many words of the index are in ``file`` then."""
+        """Write the section of blocks; return the number of index words in ``file``."""
         words = 0
         writer.begin(kind, owner, native.dtype_code(np.dtype(np.uint8)))
         for ids in self._files.pieces(self._name, self._ids):

@@ -1,4 +1,4 @@
-"""Which numbers a float type would change, so that none is changed without a word.
+"""Numbers that a float type would change, so that no number is changed silently.
 
 An integer that float32 or float64 does not hold exactly is refused: it may be an id. A fraction is
 rounded, as every fraction is. A finite number that would become infinite is refused as well.
@@ -16,10 +16,10 @@ from aethergraph.build.source import Field
 
 __all__ = ["MANTISSA", "explain_change", "explain_text_change", "first_changed", "may_change"]
 
-#: Integers of at most this many bits (behind the lowest that is set) are exact.
+#: Bits of the integers that are exact (counted from the lowest bit that is set).
 MANTISSA: Final = {"float32": 24, "float64": 53}
 _WHOLE = re.compile(r"([+-]?)0*([0-9]*)\.?0*")
-#: Whole numbers above it are no ids: they are rounded as fractions are.
+#: Whole numbers above this are no ids: they are rounded as fractions are.
 _LARGEST = 2.0**64
 
 
@@ -53,9 +53,9 @@ def _inexact_integers(array: NDArray[Any], bits: int) -> NDArray[np.bool_]:
 
 
 def may_change(array: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Return which numbers, parsed as floats, may stand for another one in the text; None: none."""
+    """Mark numbers, parsed as floats, whose text may have another value; None if there are none."""
     limit = float(1 << MANTISSA[array.dtype.name])
-    # fmax and fmin leave NaN out.
+    # fmax and fmin ignore NaN.
     if not array.size or max(np.fmax.reduce(array), -np.fmin.reduce(array)) < limit:
         return None
     with np.errstate(invalid="ignore"):
@@ -71,7 +71,7 @@ def explain_text_change(one: Field, text: str) -> str | None:
     value: int | float = number
     if number.is_integer() and abs(number) <= _LARGEST:
         digits = _WHOLE.fullmatch(text)
-        # Leading zeros are left out: Python reads some thousand digits only.
+        # Leading zeros are left out: Python converts at most some thousand digits.
         value = int(number if digits is None else digits[2] or "0")
         value = -value if digits is not None and digits[1] == "-" else value
     with np.errstate(over="ignore"):

@@ -1,10 +1,10 @@
-"""Reading files that others wrote, without trust.
+"""Reading of files that others wrote, without trust.
 
-A dataset that was downloaded may hold anything. Nothing in it is executed: arrays of Python objects
-and pickles are refused. A name in it leads to files below its folder only. What a file promises is
-compared with what it holds, and with the free memory, before memory is taken. Every failure is an
-exception of :mod:`aethergraph.errors` that names the file; it quotes little of the content, for the
-file may not be the one that the user meant.
+A downloaded dataset may hold anything. Nothing in it is executed: arrays of Python objects and
+pickles are refused. A name in it leads to files below its folder only. Sizes that a file promises
+are compared with what it holds, and with the free memory, before memory is taken. Every failure is
+an exception of :mod:`aethergraph.errors` that names the file; it quotes little of the content, for
+the file may not be the one that the user meant.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = [
     "shorten",
 ]
 
-_QUOTED: Final = 60  # characters of a value in a message
+_QUOTED: Final = 60  # most characters of a value in a message
 _READ_BYTES: Final = 1 << 20
-_DEFLATE_RATIO: Final = 1032  # the most that deflate makes of a byte
+_DEFLATE_RATIO: Final = 1032  # largest ratio that deflate compresses by
 
 
 class _Shortened(reprlib.Repr):
@@ -56,7 +56,7 @@ class _Shortened(reprlib.Repr):
         self.maxstring = self.maxlong = self.maxother = _QUOTED
 
     def repr_int(self, value: int, level: int) -> str:
-        # Python writes no integers of more than 4300 digits.
+        # Python formats no integers of more than 4300 digits.
         return super().repr_int(value, level) if value.bit_length() < 512 else "a huge integer"
 
 
@@ -67,11 +67,12 @@ def shorten(value: object) -> str:
 
 @contextmanager
 def decoding(path: PathLike) -> Iterator[None]:
-    """Turn whatever decoding a file raises into an error that names the file.
+    """Turn any error of decoding a file into an error that names the file.
 
     Raises:
-        InputError: the content cannot be decoded. StorageError: reading fails.
-        OutOfMemoryError: there is no memory for it.
+        InputError: the content cannot be decoded.
+        StorageError: reading fails.
+        OutOfMemoryError: there is no memory for the content.
     """
     try:
         yield
@@ -80,12 +81,12 @@ def decoding(path: PathLike) -> Iterator[None]:
     except MemoryError:
         raise OutOfMemoryError(f"{os.fspath(path)}: there is no memory to read it") from None
     except OSError as error:
-        if error.errno is None:  # of a decoder, not of the operating system
+        if error.errno is None:  # an error of a decoder, not of the operating system
             raise InputError(path, f"cannot be read: {_first_line(error)}") from None
         text = f"{os.fspath(path)}: {error.strerror}"
         raise StorageError(error.errno, text, os.fspath(path)) from None
     except Exception as error:
-        # Parsers of hostile bytes fail in ways of their own: zipfile alone has seven.
+        # Parsers of hostile bytes fail in many ways: zipfile alone raises seven types.
         raise InputError(path, f"cannot be read: {_first_line(error)}") from None
 
 
@@ -97,7 +98,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def naming(path: PathLike) -> Iterator[None]:
-    """Put the name of ``path`` before the text of an error that does not name a file below it."""
+    """Put the name of ``path`` before the text of an error unless a file is named in it."""
     try:
         yield
     except (InputError, StorageError):
@@ -110,7 +111,7 @@ def naming(path: PathLike) -> Iterator[None]:
 
 
 def check_memory(path: PathLike, size: int, what: str) -> None:
-    """Raise OutOfMemoryError if ``size`` bytes for ``what`` of a file are more than there are."""
+    """Raise OutOfMemoryError if ``size`` bytes for ``what`` of a file exceed the free memory."""
     free = available_memory()
     if size > free:
         raise OutOfMemoryError(
@@ -126,7 +127,7 @@ def path_below(folder: Path, name: object, source: PathLike, what: str) -> Path:
         folder: the folder that names start at.
         name: the name, as the description has it.
         source: the file that holds the description, for messages.
-        what: the place in it, for messages.
+        what: the place in the description, for messages.
 
     Raises:
         InputError: no name, or one that leads out of the folder: absolute, with ``..``, or through
@@ -154,10 +155,11 @@ def _is_file_name(name: str) -> bool:
 
 
 class Archive:
-    """A zip file whose members are read into memory; a context manager.
+    """Zip file whose members are read into memory; a context manager.
 
     Raises:
-        InputError: no such file. MissingFileError, StorageError: it cannot be opened.
+        InputError: not a zip file.
+        MissingFileError, StorageError: it cannot be opened.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -183,11 +185,11 @@ class Archive:
         return self._zip.namelist()
 
     def size(self, name: str) -> int:
-        """Return the bytes that a member has, once it is known that it can have so many.
+        """Return the size of a member in bytes, after checking that it can be so long.
 
         Raises:
             InputError: no such member, or it is encrypted, compressed in an unknown way, or too
-                short for what it promises.
+                short for the size that it promises.
         """
         if name not in self._zip.NameToInfo:
             raise InputError(self.path, f"has no member {shorten(name)}")
@@ -229,7 +231,7 @@ class Archive:
         """Return the array of a member that is a .npy file.
 
         Raises:
-            AetherError: as of :meth:`read` and :func:`read_npy`.
+            AetherError: as :meth:`read` and :func:`read_npy`.
         """
         size, path = self.size(name), f"{os.fspath(self.path)}: member {shorten(name)}"
         with decoding(self.path), self._zip.open(name) as stream:
@@ -254,7 +256,7 @@ def _read_all(stream: IO[bytes], size: int, path: PathLike) -> NDArray[np.uint8]
             raise InputError(path, f"ends after {done} of {size} bytes")
         out[done : done + len(part)] = np.frombuffer(part, np.uint8)
         done += len(part)
-    # At its end a member's checksum is compared.
+    # The end of a member is where zipfile compares its checksum.
     if stream.read(1):
         raise InputError(path, f"goes on behind {size} bytes")
     return out
@@ -280,7 +282,7 @@ def read_npz(path: PathLike) -> dict[str, NDArray[Any]]:
     """Return the arrays of a .npz file by name.
 
     Raises:
-        AetherError: as of :func:`read_npy`; names the member.
+        AetherError: as :func:`read_npy`; names the member.
     """
     check_readable(path)
     with decoding(path), open(path, "rb") as file:
@@ -293,15 +295,15 @@ def read_npz(path: PathLike) -> dict[str, NDArray[Any]]:
 def read_table(
     path: PathLike, *, limits: Sequence[int] | None = None, rows: int | None = None
 ) -> NDArray[Any]:
-    """Return a text file of comma-separated numbers as int64 [n, d] if all are, else float32.
+    """Return a text file of comma-separated numbers: int64 [n, d] if all are whole, else float32.
 
     Args:
         path: the file, which may be compressed. It needs pyarrow.
-        limits: it has that many columns of ids, which are below these.
-        rows: it has so many.
+        limits: number of nodes for each column: the columns are ids below these.
+        rows: number of rows that it must have.
 
     Raises:
-        InputError: damaged, not so many columns or rows, or a value that cannot be, with its line.
+        InputError: damaged, another number of columns or rows, or a bad value, with its line.
         OutOfMemoryError: the table is larger than the free memory.
     """
     with decoding(path):
@@ -338,7 +340,7 @@ def _read_columns(table: TextTable, fields: list[Field], rows: int | None) -> ND
 def check_ends(
     ends: tuple[NDArray[Any], NDArray[Any]], counts: tuple[int, int], path: PathLike
 ) -> None:
-    """Raise InputError for an edge of a node that is not there, with its number and column."""
+    """Raise InputError for an edge with an end that is no node; name its number and column."""
     for column, (ids, count) in enumerate(zip(ends, counts, strict=True)):
         one = Field("id", column, "int64", is_id=True, limit=count)
         bad = first_bad_id(one, ids)
@@ -347,10 +349,11 @@ def check_ends(
 
 
 def read_text(path: PathLike, most: int) -> str:
-    """Return a text file, which may be compressed by gzip (``.gz``) and has ``most`` bytes at most.
+    """Return the content of a text file of at most ``most`` bytes; ``.gz`` is decompressed.
 
     Raises:
-        InputError: damaged, longer, or not UTF-8. MissingFileError, StorageError: as it says.
+        InputError: damaged, longer, or not UTF-8.
+        MissingFileError, StorageError: it cannot be read.
     """
     check_readable(path)
     with decoding(path), open(path, "rb") as raw:

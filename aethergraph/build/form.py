@@ -1,4 +1,4 @@
-"""What a bounded build is asked for, and what it reads edges from."""
+"""Form of the graph that a bounded build makes, and the protocol of its source of edges."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["EdgeSource", "GraphForm"]
 
 
 class EdgeSource(Protocol):
-    """Edges that can be read again from where a chunk ended."""
+    """Source of edges that can be read again from where a chunk ended."""
 
     @property
     def num_nodes(self) -> int:
-        """What the inputs themselves say about the number of nodes; 0 if nothing."""
+        """Number of nodes that the inputs themselves give; 0 if they give none."""
         ...
 
     def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
-        """Checked edges, and where each chunk ends."""
+        """Yield checked edges, and the position where each chunk ends."""
         ...
 
 
 @dataclass(frozen=True)
 class GraphForm:
-    """What is built of the edges."""
+    """Form of the graph to build; see :func:`convert` for the options."""
 
     layout: Literal["csc", "csr", "both"] = "csc"
     keep_order: bool = False
@@ -40,7 +40,7 @@ class GraphForm:
     compress: bool = False
 
     def __post_init__(self) -> None:
-        put = functools.partial(object.__setattr__, self)  # it is frozen
+        put = functools.partial(object.__setattr__, self)  # the class is frozen
         put("layout", as_choice(self.layout, ("csc", "csr", "both"), "layout"))
         for name in ("keep_order", "undirected", "dedup", "compress"):
             put(name, as_flag(getattr(self, name), name))
@@ -52,7 +52,7 @@ class GraphForm:
             )
 
     def check_within_budget(self) -> None:
-        """Raise InvalidArgumentError if this can only be built in memory."""
+        """Raise InvalidArgumentError if this form can only be built in memory."""
         if self.dedup and self.keep_order:
             raise InvalidArgumentError(
                 "a build within a memory budget cannot keep the order (keep_order) of edges that "
@@ -61,4 +61,5 @@ class GraphForm:
 
     @property
     def carries_rows(self) -> bool:
+        """True if records carry their input row."""
         return self.keep_order or self.undirected or self.layout == "both"

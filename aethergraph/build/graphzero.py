@@ -5,7 +5,7 @@
     graph = read_gl("graph.gl")                    # Graph, out-edges stored: ready for walks
     graph.features = read_gd("features.gd")        # FeatureStore over the file itself
 
-The layout was found by looking at files that it wrote. All numbers are little-endian.
+The layouts were found by inspecting files that GraphZero wrote. All numbers are little-endian.
 
     .gl   0  "graphlit"                     .gd   0  "GZDATA26"
           8  u64 bytes of offsets                 8  u32 0
@@ -46,13 +46,13 @@ _U64, _F32 = np.dtype("<u8"), np.dtype("<f4")
 
 
 def read_gl(path: PathLike, layout: Literal["csc", "csr", "both"] = "csr") -> Graph:
-    """A ``.gl`` file as a graph, with its edge weights if it has any.
+    """Read a ``.gl`` file as a graph, with its edge weights if it has any.
 
-    Takes 16 bytes per edge while it is read.
+    Takes 16 bytes per edge while the file is read.
 
     Args:
         path: the file.
-        layout: what the graph stores; GraphZero's walks need out-edges, ``"csr"``.
+        layout: layout of the graph; GraphZero's walks need out-edges, ``"csr"``.
 
     Raises:
         MissingFileError, StorageError: the file cannot be opened.
@@ -71,7 +71,7 @@ def read_gl(path: PathLike, layout: Literal["csc", "csr", "both"] = "csr") -> Gr
 
 
 def read_gd(path: PathLike) -> FeatureStore:
-    """A ``.gd`` file as features, mapped: opening takes no time and no memory.
+    """Open a ``.gd`` file as features, mapped: opening takes no time and no memory.
 
     Returns:
         FeatureStore of shape [rows, columns]; int32, int64, float32 or float64.
@@ -91,11 +91,13 @@ def read_gd(path: PathLike) -> FeatureStore:
 
 
 class GlTable:
-    """A ``.gl`` file as a table of edges with columns src, dst and perhaps weight.
+    """Table of edges in a ``.gl`` file, with columns src, dst and perhaps weight.
 
     Attributes:
-        num_nodes, num_rows: nodes and edges.
-        offsets: uint64 [num_nodes + 1], checked; weights: float32 [num_rows] or None.
+        num_nodes: number of nodes.
+        num_rows: number of edges.
+        offsets: uint64 [num_nodes + 1], checked.
+        weights: float32 [num_rows] or None.
 
     Raises:
         FormatError, TruncatedFileError, CorruptFileError: its content is wrong.
@@ -140,7 +142,7 @@ class GlTable:
             )
 
     def sources(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Source of each of the edges ``start .. stop``."""
+        """Return the source of each of the edges ``start .. stop - 1``."""
         if start == stop:
             return np.empty(0, np.int64)
         first, last = (
@@ -151,35 +153,46 @@ class GlTable:
         return np.repeat(np.arange(first, last + 1, dtype=np.int64), np.diff(bounds))
 
     def targets(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Target of each of the edges ``start .. stop``; above 2^63 - 1 as negative numbers."""
+        """Return the target of each of the edges ``start .. stop - 1``.
+
+        Above 2^63 - 1 as negative numbers.
+        """
         out = empty(stop - start, np.int64, f"{stop - start} edges")
         out[:] = self._targets[start:stop].view(np.int64)
         return out
 
-    # ---- as the readers of edge lists see it ------------------------------------------------
+    # ---- interface of the readers of edge lists ---------------------------------------------
 
     def settle_header(self, columns: Sequence[int]) -> None:
-        """The columns always have names."""
+        """Do nothing: the columns always have names."""
 
     def require_header(self) -> None:
-        """The columns always have names."""
+        """Do nothing: the columns always have names."""
 
     def peek_names(self) -> list[str]:
+        """Return the names of the columns."""
         return list(self.names)
 
     def is_integral(self, column: int) -> bool:
+        """Return whether a column holds integers, as src and dst do."""
         return column < 2
 
     def column_name(self, column: int) -> str | None:
+        """Return the name of a column."""
         return self.names[column]
 
     def chunks(
         self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[NDArray[Any]]]:
-        """Arrays of each field, some hundred thousand edges at a time, from chunk ``skip`` on.
+        """Yield arrays of each field, some hundred thousand edges at a time.
+
+        Args:
+            fields: columns to read, and their types.
+            progress: called with (bytes done, bytes in all).
+            skip: number of chunks to leave out at the beginning.
 
         Raises:
-            InputError: the first target that is no node or weight that cannot be, with its row.
+            InputError: the first target that is no node, or bad weight, with its row.
         """
         for start in range(skip * _ROWS, self.num_rows, _ROWS):
             stop = min(start + _ROWS, self.num_rows)
@@ -214,7 +227,7 @@ class GlTable:
 
 
 def _header(file: native.NativeFile, magic: bytes, size: int, kind: str) -> bytes:
-    """The first ``size`` bytes, which begin with ``magic``."""
+    """Read the first ``size`` bytes, which must begin with ``magic``."""
     start = file.array(0, (min(file.size, size),), np.dtype(np.uint8)).tobytes()
     file.check()
     if not start.startswith(magic[: max(1, len(start))]):

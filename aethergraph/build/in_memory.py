@@ -18,7 +18,7 @@ __all__ = ["convert_in_memory"]
 def convert_in_memory(
     request: Request, *, force: bool, threads: int | None, show: Stages
 ) -> ConvertResult:
-    """Read everything, sort it, write it."""
+    """Read all inputs, sort the edges, and write the outputs."""
     request.check_all(force)
     form = request.form
     result = ConvertResult(request.output, layout=form.layout)

@@ -1,4 +1,4 @@
-"""Where inputs are: local files, patterns of names, and URLs that fsspec opens."""
+"""Inputs: local files, patterns of names, and URLs that fsspec opens."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def is_url(path: PathLike) -> bool:
-    """Whether ``path`` is a URL such as ``s3://bucket/edges.csv``."""
+    """Return whether ``path`` is a URL such as ``s3://bucket/edges.csv``."""
     return _URL.match(os.fspath(path)) is not None
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
+    """Return the file system of a URL, and the path in it."""
     try:
         import fsspec
     except ImportError as error:
@@ -45,10 +45,11 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def open_input(path: PathLike) -> IO[bytes]:
-    """An input for reading bytes, with seek; unbuffered where it is local.
+    """Open an input for reading bytes, with seek; unbuffered if it is local.
 
-    Errors:
-        MissingFileError, StorageError: it cannot be opened. UnsupportedError: no fsspec for a URL.
+    Raises:
+        MissingFileError, StorageError: it cannot be opened.
+        UnsupportedError: no fsspec for a URL.
     """
     name = os.fspath(path)
     if not is_url(name):
@@ -63,18 +64,19 @@ def open_input(path: PathLike) -> IO[bytes]:
 
 
 def url_size(url: str) -> int:
-    """Bytes of what a URL names; errors as in :func:`open_input`."""
+    """Return the size of the file at a URL in bytes; raise the errors of :func:`open_input`."""
     with open_input(url) as file:
         return file.seek(0, os.SEEK_END)
 
 
 def expand_inputs(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """The inputs, with patterns (``*``, ``?``, ``[...]``) replaced by what they match, sorted.
+    """Replace patterns (``*``, ``?``, ``[...]``) by the names that they match, sorted.
 
-    A file that has such a name itself is not taken for a pattern.
+    A name with such characters is not taken for a pattern if a file has it.
 
-    Errors:
-        MissingFileError: a pattern matches nothing. InvalidArgumentError: no input.
+    Raises:
+        MissingFileError: a pattern matches nothing.
+        InvalidArgumentError: no input.
     """
     found: list[PathLike] = []
     for name in as_files(paths):
@@ -98,7 +100,7 @@ def _matches(name: str) -> list[str]:
 
 
 def input_state(path: PathLike) -> dict[str, Any]:
-    """What tells an input from a changed one: absolute name, size and time or tag."""
+    """Return what tells an input from a changed one: absolute name, size, and time or tag."""
     name = os.fspath(path)
     if is_url(name):
         system, inside = _file_system(name)

@@ -1,7 +1,7 @@
-"""What a long build has done so far, so that it can go on after it was killed.
+"""Record of what a long build has done, so that it can continue after it was killed.
 
 A folder beside the output holds the work files and ``manifest.json``: the command, and the state
-that was recorded last. The manifest is replaced atomically, after the files it speaks of were
+that was recorded last. The manifest is replaced atomically, after the files that it describes were
 made durable. It has a checksum of itself; those of the files are in the state.
 """
 
@@ -26,17 +26,19 @@ _VERSION = 2
 
 
 class Journal:
-    """The work folder of ``output``.
+    """Work folder of an output, and the record of the build in it.
 
-    Arguments:
-        command: what the build does, in JSON's types; another one does not go on from here.
+    Args:
+        output: the file to build; the folder is beside it.
+        command: description of the build, in JSON's types; a build with another one cannot
+            continue from here.
         restart: forget what an earlier build has done.
 
     Attributes:
-        state: what was recorded last; empty at first.
-        folder: where work files go.
+        state: state that was recorded last; empty at first.
+        folder: path of the work folder.
 
-    Errors:
+    Raises:
         InvalidArgumentError: the folder is of another command, or of a build that is running.
         StorageError: it cannot be written.
     """
@@ -67,6 +69,7 @@ class Journal:
             raise
 
     def path(self, name: str) -> str:
+        """Return the path of a work file."""
         return os.path.join(self.folder, name)
 
     def _empty(self) -> None:
@@ -76,7 +79,7 @@ class Journal:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def _forget(self) -> None:
-        """Delete the manifest before the files it speaks of, which may take long."""
+        """Delete the manifest before the files that it describes, which may take long."""
         try:
             os.unlink(self.path("manifest.json"))
         except FileNotFoundError:
@@ -117,7 +120,7 @@ class Journal:
         self.state = state
 
     def record(self, **state: Any) -> None:
-        """Replace the state."""
+        """Replace the recorded state, durably."""
         self.state = state
         text = json.dumps({
             "version": _VERSION, "command": self._command, "state": state,
@@ -134,7 +137,7 @@ class Journal:
             raise storage_error(error, path) from None
 
     def close(self) -> None:
-        """Let go of the folder; a later build may go on from it."""
+        """Release the folder; a later build may continue from it."""
         self._lock.close()
 
     def remove(self) -> None:
@@ -165,7 +168,7 @@ def _folder_of(output: PathLike) -> str:
 
 
 def left_behind(output: PathLike) -> str | None:
-    """The work folder of an interrupted build of ``output``; None if there is none or it runs."""
+    """Return the work folder of an interrupted build; None if there is none, or it is running."""
     folder = _folder_of(output)
     try:
         with open(os.path.join(folder, "lock"), "rb") as lock:
@@ -176,7 +179,7 @@ def left_behind(output: PathLike) -> str | None:
 
 
 def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What another command line would undo."""
+    """Describe options that differ from the interrupted build, for the error message."""
     names = [[one["path"] for one in some.get("inputs", [])] for some in (before, now)]
     found = []
     if names[0] != names[1]:
@@ -188,7 +191,7 @@ def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _changed_inputs(before: list[Any], now: list[Any]) -> list[str]:
-    """Inputs of the same name that were written since."""
+    """Describe inputs of equal names that were written since, for the error message."""
     known = {one["path"]: one for one in before}
     found = []
     for new in now:

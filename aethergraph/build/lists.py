@@ -1,9 +1,9 @@
-"""From partitioned records to lists in files, a bounded part at a time.
+r"""From partitioned records to lists in files, a bounded part at a time.
 
 ::
 
     parts       small | small | large | small | one node with more edges than memory holds
-                \\____________/    |              |
+                \____________/    |              |
                 ordered at once   split finer    streamed: sorted by row or time from disk
 
 Ordering is done by several threads; what they give is appended in order.
@@ -32,13 +32,20 @@ __all__ = ["ListBuilder", "ListOrder"]
 
 Records = NDArray[Any]
 _GROUP_EDGES = 1 << 21  # more at once is no faster
-_KEYED_BYTES = 32  # of the sort of a list, per edge
+_KEYED_BYTES = 32  # memory of sorting a list, per edge
 
 
 @dataclass(frozen=True)
 class ListOrder:
-    """How edges of one list are ordered: by ``row`` (as they come), without repetitions of
-    (major, minor) if ``unique``, then by ``time``; each only if it is asked for."""
+    """Order of the edges of one list.
+
+    Up to three steps, in this order.
+
+    Attributes:
+        row: sort by ``row``, the order of the input.
+        unique: keep the first edge of each (major, minor).
+        time: sort by ``time``, stably.
+    """
 
     row: bool = False
     unique: bool = False
@@ -46,20 +53,21 @@ class ListOrder:
 
     @property
     def sorts(self) -> bool:
+        """True if any step is to be done."""
         return self.row or self.unique or self.time
 
 
 class ListBuilder:
-    """Turns the parts of a spill into column files.
+    """Builder that turns the parts of a spill into column files.
 
-    Arguments:
+    Args:
         spill: records by major id.
-        files: where columns go; a column ``minor`` holds the minor ids, others have the name
-            that they have in the records.
-        order: of the edges of a list.
+        files: output; a column ``minor`` holds the minor ids, other columns have their names in
+            the records.
+        order: order of the edges of a list.
         memory: bytes that may be taken.
-        threads: how many order parts.
-        scratch: path of temporary files.
+        threads: number of threads that order parts.
+        scratch: path prefix of temporary files.
         advanced: called after whole parts, when all of ``files`` is consistent.
     """
 
@@ -109,7 +117,7 @@ class ListBuilder:
             advanced()
 
         try:
-            done = self._files.lists  # before an interruption, which is between two parts
+            done = self._files.lists  # an interruption is between two parts
             for part in self._groups([p for p in spill.parts(end) if p.end > done]):
                 if self._fits(part.count, part.end - part.low):
                     waiting.append(pool.submit(self._ordered, spill, part))
@@ -129,7 +137,7 @@ class ListBuilder:
         return edges * self._edge_bytes + 8 * lists <= self._group_bytes
 
     def _groups(self, parts: Sequence[Part]) -> Iterator[Part]:
-        """Neighbouring parts as one, where that is still small."""
+        """Yield neighbouring parts joined into one, as long as that is small."""
         some: list[Part] = []
         edges = 0
         for part in parts:
@@ -152,7 +160,7 @@ class ListBuilder:
         return ends, self._take(records, places)
 
     def _take(self, records: Records, places: NDArray[np.uint32]) -> dict[str, NDArray[Any]]:
-        """The columns of records, in another order."""
+        """Return the columns of records, in the order of ``places``."""
         found = {}
         for name, (dtype, items) in self._files.columns.items():
             column = records[name]
@@ -164,7 +172,7 @@ class ListBuilder:
         return found
 
     def _build_large(self, spill: Spill, part: Part) -> None:
-        """A part that memory does not hold: split it, down to single nodes."""
+        """Build a part that memory does not hold: split it, down to single nodes."""
         if part.count == 0:
             self._files.append_empty(part.end - part.low)
         elif part.end - part.low > 1:
@@ -198,7 +206,7 @@ class ListBuilder:
     # ---- one long list ----------------------------------------------------------------------
 
     def _stream_list(self, spill: Spill, part: Part) -> Iterator[Records]:
-        """The edges of one node in the order asked for, some at a time."""
+        """Yield the edges of one node in the order asked for, some at a time."""
         stream = spill.stream(part, self._capacity)
         if self._order.row:
             stream = self._sorted(stream, "row", part.low)
@@ -209,7 +217,7 @@ class ListBuilder:
         return stream
 
     def _sorted(self, stream: Iterator[Records], field: str, major: int) -> Iterator[Records]:
-        """The same records by ``field``, stably: through a copy, whose keys have known bounds."""
+        """Yield the records sorted stably by ``field``: through a copy whose key range is known."""
         path = f"{self._scratch}{next(self._numbers)}"
         copy = Spill(path, field, self._spill.columns)
         low, high, pieces = 2**64, 0, []
@@ -247,7 +255,7 @@ class ListBuilder:
                 finer.remove()
 
     def _without_repetitions(self, stream: Iterator[Records]) -> Iterator[Records]:
-        """The first edge from each node: a flag per node remembers who was seen."""
+        """Yield the first edge from each node; a flag per node marks those already seen."""
         seen = np.zeros(0, np.bool_)
         for records in stream:
             minor = records["minor"].astype(np.int64)
@@ -268,11 +276,11 @@ class ListBuilder:
 
 
 def _join(parts: Sequence[Part]) -> Part:
-    """Neighbouring parts as one: their pieces one part after the other."""
+    """Join neighbouring parts into one, whose pieces cover those of each part."""
     if len(parts) == 1:
         return parts[0]
     pieces: dict[int, tuple[int, int, int]] = {}
-    for part in parts:  # parts of one run lie beside each other
+    for part in parts:  # parts of one run lie next to each other
         for run, first, count in part.pieces:
             start, known = pieces[run][1:] if run in pieces else (first, 0)
             pieces[run] = (run, start, known + count)

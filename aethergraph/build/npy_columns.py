@@ -1,7 +1,7 @@
-"""The two columns of an edge list in a .npy file, read piece by piece.
+"""Columns of an edge list in a .npy file, read piece by piece.
 
-Reading instead of mapping: what was read need not stay in memory, and a file that becomes shorter
-is an error instead of a signal.
+Reading has two advantages over mapping: what was read need not stay in memory, and a file that
+becomes shorter is an error instead of a signal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["NpyColumns", "NpyForm", "read_items", "read_npy_form"]
 
 @dataclass(frozen=True)
 class NpyForm:
-    """What the header of a .npy file says, and where the data begins."""
+    """Header of a .npy file, and the position of its data."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class NpyForm:
 def read_npy_form(path: PathLike) -> NpyForm:
     """Read the header without trusting it.
 
-    Errors:
+    Raises:
         InputError: not a .npy file, of Python objects, or shorter than its header says.
     """
     name = os.fspath(path)
@@ -70,13 +70,13 @@ class NpyColumns:
         self._form = form
         by_column = form.shape[0] == 2  # [2, E]
         self._rows = form.shape[1] if by_column else form.shape[0]
-        self._apart = by_column != form.fortran_order  # one column after the other in the file
+        self._apart = by_column != form.fortran_order  # the file has one column after the other
         self._loaded: list[npt.NDArray[Any]] = []
 
     def load(self, start: int, stop: int) -> None:
         """Read rows ``start .. stop - 1``.
 
-        Errors:
+        Raises:
             InputError: the file ends before them.
         """
         if self._apart:
@@ -86,7 +86,7 @@ class NpyColumns:
             self._loaded = [pairs[:, 0], pairs[:, 1]]
 
     def column(self, number: int) -> npt.NDArray[Any]:
-        """A column of the loaded rows."""
+        """Return a column of the loaded rows."""
         return self._loaded[number]
 
     def _read(self, first: int, items: int) -> npt.NDArray[Any]:
@@ -99,7 +99,8 @@ def read_items(
     """Return ``items`` items of an array from number ``first`` on, in the order of the file.
 
     Raises:
-        InputError: the file ends before them. StorageError: it cannot be read.
+        InputError: the file ends before them.
+        StorageError: it cannot be read.
     """
     out = np.empty(items, form.dtype)
     view = out.view(np.uint8).data

@@ -1,6 +1,6 @@
 """Folders of the Open Graph Benchmark's node datasets, read without the ``ogb`` package.
 
-Four layouts, as ``ogb/io/read_graph_raw.py`` reads them::
+Four layouts are read, those of ``ogb/io/read_graph_raw.py``::
 
     raw/edge.csv.gz  num-node-list  node-feat  edge-feat  node_*  edge_*  node-label (.csv.gz)
     raw/data.npz  node-label.npz
@@ -47,9 +47,9 @@ log = logging.getLogger("aethergraph")
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_SMALL = 16 << 20  # bytes of a list of names, decompressed
+_SMALL = 16 << 20  # most bytes of a list of names, decompressed
 _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-#: What PyG calls them.
+#: PyG's names of the files' arrays.
 _NAMES = {"node_feat": "x", "edge_feat": "edge_attr", "node_label": "y"}
 
 
@@ -61,35 +61,39 @@ def read_ogb(
     layout: Layout = "csc",
     keep_order: bool = False,
 ) -> Graph | HeteroGraph:
-    """Return the graph in a folder of an OGB node dataset, with features, labels and splits::
+    """Return the graph in a folder of an OGB node dataset, with features, labels and splits.
 
-        graph = read_ogb("dataset/ogbn_arxiv")
+        Example::
+
+            graph = read_ogb("dataset/ogbn_arxiv")
         graph.save("arxiv.aeg")
         graph.features, graph.node_attrs["y"], graph.node_attrs["train_mask"]
 
     Node features become ``node_attrs["x"]``, edge features ``edge_attrs["edge_attr"]``, labels
     ``node_attrs["y"]``, the split ``train_mask``, ``val_mask`` and ``test_mask``; other files keep
     their names (``node_year``, ``edge_reltype``). Text becomes int64 or float32, as in OGB. Labels
-    and these others are vectors where they have one column.
+    and arrays of other files are vectors if they have one column.
 
     Everything is read into memory. ``.csv.gz`` files need pyarrow.
 
     Args:
-        folder: the one that holds ``raw`` (and ``split``).
-        split: a folder in ``split``; None takes the only one there is. One that is kept as a torch
-            file (``split_dict.pt``) is left out, which is logged.
-        add_reverse: one type: every edge the other way round as well, right after it, as OGB does
-            for ogbn-products and ogbn-proteins (``add_inverse_edge``), whose files hold one
-            direction. Many types: see :meth:`HeteroGraph.from_edges`.
-        layout, keep_order: as in ``from_edges``; the input order is that of the files.
+            folder: the folder that holds ``raw`` (and ``split``).
+            split: a folder in ``split``; None takes the only one there is. A split that is kept as
+                a torch file (``split_dict.pt``) is left out, which is logged.
+            add_reverse: one type: add the reverse of every edge right after the edge, as OGB does
+                for ogbn-products and ogbn-proteins (``add_inverse_edge``), whose files hold one
+                direction. Many types: see :meth:`HeteroGraph.from_edges`.
+            layout: as in ``from_edges``.
+            keep_order: as in ``from_edges``; the input order is that of the files.
 
     Nothing in the folder is executed, and no symbolic link out of it is followed.
 
     Raises:
-        MissingFileError: not such a folder, or a file of it that is not there.
-        InputError: what is wrong in a file. InvalidArgumentError: which splits there are.
+        MissingFileError: no such folder, or one of its files is missing.
+        InputError: bad content; names the file and the problem.
+        InvalidArgumentError: no such split, or several to choose from; names them.
         OutOfMemoryError: a file holds more than the free memory.
-        AetherError: anything else that is wrong; names the file.
+        AetherError: any other problem; names the file.
     """
     root = Path(encode_path(folder)[0])
     options: dict[str, Any] = {"layout": layout, "keep_order": keep_order}
@@ -125,7 +129,7 @@ def _read(
 
 @dataclass
 class _Content:
-    """What a folder holds; a dataset of one type has the names of a ``Graph``'s file."""
+    """Content of a folder; a dataset of one type has the type names of a ``Graph``'s file."""
 
     edges: dict[EdgeType, tuple[Array, Array]]
     num_nodes: dict[str, int]
@@ -134,12 +138,14 @@ class _Content:
     edge_attrs: dict[EdgeType, dict[str, Array]] = field(default_factory=dict)
 
     def add_nodes(self, kind: str, name: str, rows: Array, path: Path) -> None:
+        """Add rows [num_nodes, ...] as an attribute of a node type, under PyG's name."""
         if kind not in self.num_nodes:
             raise InputError(path, f"{shorten(kind)} is no node type of the graph")
         table = self.node_attrs.setdefault(kind, {})
         table[_NAMES.get(name, name)] = _check(rows, self.num_nodes[kind], name, path)
 
     def add_edges(self, kind: EdgeType, name: str, rows: Array, path: Path) -> None:
+        """Add rows [num_edges, ...] as an attribute of an edge type, under PyG's name."""
         if kind not in self.edges:
             raise InputError(path, f"{shorten(kind)} is no edge type of the graph")
         table = self.edge_attrs.setdefault(kind, {})
@@ -277,13 +283,13 @@ _LAYOUTS = {
 
 
 def _add_files(content: _Content, kind: Any, folder: Path) -> None:
-    """Features, and the tables that are named ``node_...`` or ``edge_...``."""
+    """Add features, and the tables that are named ``node_...`` or ``edge_...``."""
     what = "edge" if isinstance(kind, tuple) else "node"
     add = content.add_edges if what == "edge" else content.add_nodes
     count = len(content.edges[kind][0]) if what == "edge" else content.num_nodes[kind]
     names = [f"{what}-feat.csv.gz"]
     if what == "node":
-        names.append("species.csv.gz")  # as ogbn-proteins comes
+        names.append("species.csv.gz")  # ogbn-proteins has this file
     paths = [_below(folder, name) for name in names]
     for path in [*filter(os.path.isfile, paths), *_found(folder, f"{what}_*.csv.gz")]:
         name = path.name.removesuffix(".csv.gz").replace("-", "_")
@@ -324,7 +330,7 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
 
 
 def _read_edges(folder: Path, num_src: int, num_dst: int) -> tuple[Array, Array]:
-    """Return the ends of the edges, as many as the file beside them says, if there is one."""
+    """Return the ends of the edges; check their number if a file beside them has it."""
     counts = _below(folder, "num-edge-list.csv.gz")
     count = _only(read_table(counts), counts) if os.path.isfile(counts) else None
     path = _below(folder, "edge.csv.gz")
@@ -353,7 +359,7 @@ def _read_strings(path: Path) -> list[list[str]]:
     text = read_text(path, _SMALL)
     with decoding(path):
         rows = [row for row in csv.reader(text.splitlines(keepends=True)) if row]
-    if not rows:  # as gzip reads a file that was cut to nothing
+    if not rows:  # gzip reads a file that was cut to nothing as empty
         raise InputError(path, "is empty")
     return rows
 
@@ -365,7 +371,7 @@ def _num_nodes(counts: Array, path: Path) -> int:
 
 
 def _check_nodes(counts: dict[str, int], path: Path) -> None:
-    """Refuse more nodes than memory has room for the offsets of their lists."""
+    """Refuse more nodes than memory can hold list offsets for."""
     check_memory(path, 8 * sum(counts.values()), f"a graph of {sum(counts.values())} nodes")
 
 

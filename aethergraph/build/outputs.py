@@ -1,4 +1,4 @@
-"""Write .npy files piece by piece; they appear complete or not at all."""
+"""Writing of .npy files piece by piece; they appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ _HEADER_BYTES = 192  # fixed, so that the number of rows can be filled in at the
 
 
 class NpyWriter:
-    """Append rows to a .npy file whose number of rows is not known ahead.
+    """Writer of a .npy file whose number of rows is not known in advance.
 
-    The rows go to a temporary file beside ``path``; :meth:`commit` syncs it and renames it.
-    Leaving the ``with`` block without commit removes it, and the next writer of ``path`` those of
-    writers that were killed: a lock tells them from others at work.
+    The rows go to a temporary file beside ``path``; :meth:`commit` syncs the file and renames it.
+    Leaving the ``with`` block without commit removes it. The next writer of ``path`` removes the
+    temporary files of writers that were killed; locks tell these from writers at work.
+
+    Args:
+        path: the file to write.
+        dtype: dtype of the array.
+        row_shape: shape of a row.
 
     Attributes:
-        temporary: where the rows are until then (a complete .npy after :meth:`finish`).
+        temporary: path of the temporary file (a complete .npy after :meth:`finish`).
         rows: rows written so far.
 
-    Errors:
+    Raises:
         StorageError: no such folder, no permission, no space.
     """
 
@@ -45,7 +50,7 @@ class NpyWriter:
         folder, name = os.path.split(self.path)
         try:
             handle, self.temporary = _locked_temporary(folder, name)
-            self._lock = os.dup(handle)  # the stream is closed before the file has its name
+            self._lock = os.dup(handle)  # the stream is closed before the file is renamed
             _remove_stale(folder, name)
         except OSError as error:
             raise storage_error(error, self.path) from None
@@ -53,7 +58,7 @@ class NpyWriter:
         self._write(self._header())
 
     def append(self, rows: npt.NDArray[Any]) -> None:
-        """Add rows [n, *row_shape]."""
+        """Append rows [n, *row_shape]."""
         if rows.shape[1:] != self.row_shape:
             raise InvalidArgumentError(
                 f"rows of shape {rows.shape[1:]} for a file of rows {self.row_shape}"
@@ -76,7 +81,7 @@ class NpyWriter:
         self._stream = None
 
     def commit(self) -> None:
-        """Finish and put the file in its place."""
+        """Finish the file and rename it to ``path``."""
         self.finish()
         try:
             mask = os.umask(0)
@@ -98,7 +103,7 @@ class NpyWriter:
             self._unlock()
 
     def abort(self) -> None:
-        """Remove the temporary file, if it is still there."""
+        """Remove the temporary file, if it still exists."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -144,7 +149,10 @@ _SUFFIX = ".tmp"
 
 
 def _try_lock(file: int) -> bool:
-    """Take the lock of a temporary; False if its writer has it, or there are no locks here."""
+    """Lock a temporary file.
+
+    Return False if its writer holds the lock, or locks do not exist here.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -153,17 +161,17 @@ def _try_lock(file: int) -> bool:
 
 
 def _locked_temporary(folder: str, name: str) -> tuple[int, str]:
-    """A new temporary beside ``name``, open and locked, and its path."""
+    """Create a temporary file beside ``name``; return it open and locked, and its path."""
     while True:
         handle, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=_SUFFIX)
         _try_lock(handle)
         if os.fstat(handle).st_nlink:
             return handle, path
-        os.close(handle)  # another writer took it for a dead one's before it was locked
+        os.close(handle)  # another writer deleted it as stale before it was locked
 
 
 def _remove_stale(folder: str, name: str) -> None:
-    """Delete the temporaries of ``name`` that no writer holds."""
+    """Delete the temporary files of ``name`` that no writer holds."""
     pattern = f".{glob.escape(name)}.{'[a-z0-9_]' * 8}{_SUFFIX}"
     for path in glob.glob(os.path.join(glob.escape(folder), pattern)):
         with contextlib.suppress(OSError):
@@ -176,14 +184,14 @@ def _remove_stale(folder: str, name: str) -> None:
 
 
 def storage_error(error: OSError, path: str) -> StorageError:
-    """An OSError of writing ``path`` as the named error."""
+    """Convert an OSError of writing ``path`` to the named error."""
     return StorageError(error.errno or 0, f"cannot write {path}: {error.strerror}", path)
 
 
 def check_outputs(outputs: list[str], inputs: list[str], force: bool) -> None:
-    """Refuse outputs that would overwrite something or whose folder is not there.
+    """Refuse outputs that would overwrite something or whose folder does not exist.
 
-    Errors:
+    Raises:
         StorageError: the file exists (unless ``force``), the folder does not or is not writable.
         InvalidArgumentError: an output is also an input, or two outputs are the same file.
     """

@@ -1,4 +1,4 @@
-"""Parquet files as streams of numpy chunks. Nothing is converted that would lose something."""
+"""Parquet files as streams of numpy chunks, without any conversion that would lose something."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from aethergraph.build.source import (
 __all__ = ["ParquetTable"]
 
 _ROWS = 1 << 18  # rows per chunk
-_READ_BYTES = 1 << 20  # of a column at once: not whole row groups
+_READ_BYTES = 1 << 20  # of a column at once, so that row groups are not read whole
 
 Array = npt.NDArray[Any]
 
 
 class ParquetTable:
-    """A Parquet file with columns.
+    """Parquet file with columns.
 
     Attributes:
-        num_columns, names: its columns (top level).
-        num_rows: its rows.
+        num_columns: number of top-level columns.
+        names: names of these columns.
+        num_rows: number of rows.
         rounded: columns in which float32 has rounded fractions of float64 so far.
 
     Raises:
@@ -68,12 +69,13 @@ class ParquetTable:
         self.rounded: set[int] = set()
 
     def settle_header(self, columns: Sequence[int]) -> None:
-        """Parquet always has names."""
+        """Do nothing: a Parquet file always has names."""
 
     def require_header(self) -> None:
-        """Parquet always has names."""
+        """Do nothing: a Parquet file always has names."""
 
     def peek_names(self) -> list[str]:
+        """Return the names of the columns."""
         return list(self.names or ())
 
     def is_integral(self, column: int) -> bool:
@@ -83,7 +85,7 @@ class ParquetTable:
         return bool(pat.is_integer(_item_type(self._types[column])))
 
     def time_unit(self, column: int) -> str | None:
-        """Return the unit of a column of timestamps or dates; None for another."""
+        """Return the unit of a column of timestamps or dates; None for another column."""
         return _unit(self._types[column])
 
     def time_zone(self, column: int) -> str | None:
@@ -100,6 +102,7 @@ class ParquetTable:
         return bool(pat.is_float64(_item_type(self._types[column])))
 
     def column_name(self, column: int) -> str | None:
+        """Return the name of a column."""
         return self.names[column] if self.names is not None else None
 
     # ---- the index of pandas -----------------------------------------------
@@ -116,7 +119,10 @@ class ParquetTable:
 
     @property
     def moved_range(self) -> str | None:
-        """An index that is a range but not 0, 1, 2..., in words; it is no column."""
+        """Index of pandas that is a range but not 0, 1, 2..., as text.
+
+        Such an index is no column.
+        """
         for one in self._pandas_index:
             if isinstance(one, dict) and one.get("kind") == "range":
                 start, stop, step = (one.get(key) for key in ("start", "stop", "step"))
@@ -138,7 +144,12 @@ class ParquetTable:
     def chunks(
         self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[Array]]:
-        """Arrays of each field, some hundred thousand rows at a time, from chunk ``skip`` on.
+        """Yield arrays of each field, some hundred thousand rows at a time.
+
+        Args:
+            fields: columns to read, and their types.
+            progress: called with (bytes done, bytes in all).
+            skip: number of chunks to leave out at the beginning.
 
         Raises:
             InputError: a column of another type, or the first bad value with its row and column.
@@ -151,7 +162,7 @@ class ParquetTable:
         row = 0
         try:
             widths = [self._width(one) for one in fields]
-            # Fewer rows of many columns: some megabytes in any case.
+            # Fewer rows of many columns, so that a chunk is some megabytes in any case.
             items = sum(1 if width is None else width for width in widths)
             rows = max(1, min(_ROWS, 8 * _ROWS // max(items, 1)))
             batches = self._file.iter_batches(rows, columns=list(dict.fromkeys(names)))
@@ -173,7 +184,7 @@ class ParquetTable:
             raise reading_error(self.path, error) from None
 
     def _width(self, one: Field) -> int | None:
-        """Items per row of a column of lists (by its first row), or None for a plain column."""
+        """Return items per row of a column of lists, by its first row; None for a plain column."""
         import pyarrow.types as pat
 
         kind = self._types[one.column]
@@ -192,7 +203,7 @@ class ParquetTable:
         return (self.names or [])[column]
 
     def _column(self, batch: Any, column: int) -> Any:
-        """A column of the file in a batch of it, where others may have the same name."""
+        """Return a column of the file from a batch, in which others may have the same name."""
         name = self._name(column)
         before = (self.names or [])[:column].count(name)
         places = [place for place, one in enumerate(batch.schema.names) if one == name]
@@ -231,7 +242,7 @@ class ParquetTable:
         raise self._bad(one, problem + _advice(kind, one))
 
     def _check_unit(self, one: Field, kind: Any) -> None:
-        """All times have a unit, or none has."""
+        """Refuse times with a unit after times without one, and the reverse."""
         before = "plain numbers" if one.unit is None else f"in {one.unit!r}"
         if (_unit(kind) is None) != (one.unit is None):
             problem = (
@@ -337,7 +348,7 @@ class ParquetTable:
             raise bad(at, f"the {one.role} {array[at]} is below {one.minimum:g}")
 
 
-#: pandas writes NaN as null.
+#: Advice about null values: pandas writes NaN as null.
 _FILL = "; fill it or leave the row out (pandas writes NaN so)"
 
 
@@ -363,7 +374,7 @@ def _unit(kind: Any) -> str | None:
 
 
 def _advice(kind: Any, one: Field) -> str:
-    """Return how to make numbers of a type that is none."""
+    """Return advice on converting a column of another type to numbers."""
     import pyarrow.types as pat
 
     if one.hint:

@@ -1,7 +1,7 @@
-"""Read edge lists and per-node tables from files into numpy arrays.
+"""Reading of edge lists and per-node tables from files into numpy arrays.
 
-:func:`read_edges` is what most callers want; :func:`iter_edges` gives the same edges in chunks,
-for builders that must not hold them all::
+:func:`read_edges` is the usual entry point; :func:`iter_edges` yields the same edges in chunks,
+for builders that must not hold all of them::
 
     table = read_edges("edges.csv", weight="w")
     graph = Graph.from_edges(table.num_nodes, table.src, table.dst, edge_weight=table.weight)
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
-#: Chunks read so far: of which file (others before it were read), and how many of it.
+#: Position in the inputs: (file number, chunks read of this file).
 Position: TypeAlias = tuple[int, int]
 Table: TypeAlias = TextTable | ParquetTable | NpyTable | GlTable
 NumberType = Literal["int64", "float32", "float64"]
@@ -86,10 +86,10 @@ _ID_NAMES = (
 
 @dataclass(frozen=True)
 class AttrSpec:
-    """An edge attribute made of one column, or of several side by side.
+    """Edge attribute made of one column, or of several side by side.
 
     Attributes:
-        name: its name in the graph.
+        name: name of the attribute in the graph.
         columns: the columns; one gives shape [E], k of them [E, k].
         dtype: "int64", "float32" or "float64"; None: int64 if the first rows are integers,
             else float32 (Parquet doubles: float64). true and false become 1 and 0. A Parquet
@@ -102,9 +102,9 @@ class AttrSpec:
 
     @classmethod
     def parse(cls, text: str) -> AttrSpec:
-        """From ``NAME[=COLUMN[,COLUMN...]][:DTYPE]``; without columns, the column of that name.
+        """Parse ``NAME[=COLUMN[,COLUMN...]][:DTYPE]``; without columns, the column of that name.
 
-        Errors:
+        Raises:
             InvalidArgumentError: another form, or an unknown dtype.
         """
         if not isinstance(text, str):
@@ -123,7 +123,7 @@ class AttrSpec:
 
 @dataclass(frozen=True)
 class EdgeChunk:
-    """Some edges: ``src`` and ``dst`` int64 [n], and the columns asked for, each of n rows.
+    """Some edges: ``src`` and ``dst`` int64 [n], and the chosen columns, each of n rows.
 
     ``time`` is int64 or float64, or datetime64 if its unit is known.
     """
@@ -141,8 +141,8 @@ class EdgeTable(EdgeChunk):
 
     Attributes:
         num_nodes: the number given, else the largest id + 1 (0 without edges).
-        unused: names of columns that were not asked for.
-        notes: what else is worth telling: columns that were guessed, what was rounded.
+        unused: names of columns that were not chosen.
+        notes: remarks for the user: columns that were guessed, values that were rounded.
     """
 
     num_nodes: int = 0
@@ -151,6 +151,7 @@ class EdgeTable(EdgeChunk):
 
     @property
     def num_edges(self) -> int:
+        """Number of edges."""
         return int(self.src.size)
 
 
@@ -201,32 +202,38 @@ def read_edges(
 ) -> EdgeTable:
     """Read edges into memory: 16 bytes per edge, more for weights, times and attributes.
 
-    Arguments:
-        paths: one file or several of the same form, patterns such as ``edges-*.csv``, or URLs that
-            fsspec opens: CSV, TSV, blank-separated text (also
-            .gz, .bz2, .zst, .lz4), Parquet, .npy of shape [2, E] or [E, 2], or .gl of GraphZero
-            (which knows its number of nodes).
-        src, dst: the id columns, by name or number from 0; default: columns with well-known
-            names (src/dst, source/target, from/to, u/v, ...), else the first two.
+    Args:
+        paths: one file or several of one form, patterns such as ``edges-*.csv``, or URLs that
+            fsspec opens: CSV, TSV, blank-separated text (also .gz, .bz2, .zst, .lz4), Parquet,
+            .npy of shape [2, E] or [E, 2], or .gl of GraphZero (which has its number of nodes).
+        src: column of source ids, by name or number from 0. Default for both ends: columns with
+            well-known names (src/dst, source/target, from/to, u/v, ...), else the first two.
+        dst: column of destination ids; given if and only if ``src`` is.
         weight: column of edge weights -> float32 (Parquet doubles: float64); finite, >= 0.
         time: column of edge times -> int64, or float64 where the first rows are fractions;
             Parquet timestamps and dates -> datetime64.
-        time_type: "int64" or "float64" decides that.
-        time_unit: the unit of the times, as in ``datetime64[unit]``: integers count it since
+        attrs: further columns to read, see :class:`AttrSpec`.
+        time_type: "int64" or "float64": the dtype of times; "auto": as described.
+        time_unit: unit of the times, as in ``datetime64[unit]``: integers count it since
             1970-01-01, dates in text such as 2001-03-05T10:20:30 are read in it (D, s, ms, us,
             ns), timestamps are converted to it. Times are then datetime64.
-        weight_type: "float32" or "float64" decides about weights.
-        attrs: more columns to carry along, see :class:`AttrSpec`.
+        weight_type: "float32" or "float64": the dtype of weights; "auto": as described.
         num_nodes: ids must be below it; None: the largest id + 1.
-        format: "csv", "tsv", "whitespace", "parquet", "npy", "gl"; None: by name and first bytes.
-        delimiter: of text files; None: detected.
+        format: "csv", "tsv", "whitespace", "parquet", "npy", "gl"; None: by name and first
+            bytes.
+        delimiter: delimiter of text files; None: detected.
         header: whether the first line holds names; None: detected.
+        threads: parsing threads; None for as many as the native core uses.
         progress: called with (bytes done, bytes in all).
 
-    Errors:
-        MissingFileError, StorageError: a file cannot be opened.
-        InputError: what is wrong, with file, line and column. An integer that the type of its
-            column does not hold exactly is wrong too.
+    Returns:
+        The edges, in the order of the files.
+
+    Raises:
+        MissingFileError: a file does not exist.
+        StorageError: a file cannot be opened.
+        InputError: a bad file, with line and column of the fault. An integer that the type of
+            its column does not hold exactly is a fault too.
         InvalidArgumentError: the arguments contradict each other.
     """
     plan = EdgePlan(
@@ -253,7 +260,7 @@ def read_planned(
     threads: int | None,
     progress: ProgressFn | None,
 ) -> EdgeTable:
-    """:func:`read_edges` of files whose patterns are expanded."""
+    """Read edges as :func:`read_edges` does, of files whose patterns are expanded."""
     growing = _Growing()
     reader = EdgeReader(files, plan, format, delimiter, header, threads, progress)
     for arrays in reader.arrays():
@@ -287,7 +294,7 @@ def iter_edges(
     threads: int | None = None,
     progress: ProgressFn | None = None,
 ) -> Iterator[EdgeChunk]:
-    """The edges of :func:`read_edges` in chunks of some hundred thousand, in constant memory."""
+    """Yield the edges of :func:`read_edges` in chunks of some 100,000, in constant memory."""
     plan = EdgePlan(
         src, dst, weight, time, attr_specs(attrs), time_type, num_nodes, time_unit, weight_type
     )
@@ -302,11 +309,12 @@ def side_by_side(columns: Sequence[Array]) -> Array:
 
 
 def index_columns(table: Table) -> list[int]:
-    """Return the columns that hold an index that pandas has written."""
+    """Return the columns that hold an index written by pandas."""
     return table.index_columns if isinstance(table, TextTable | ParquetTable) else []
 
 
 def attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
+    """Parse attributes given as text; refuse names that come twice."""
     given = [attrs] if isinstance(attrs, str) else as_list(attrs, "attrs", "edge attributes")
     specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in given)
     names = [spec.name for spec in specs]
@@ -318,7 +326,7 @@ def attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
 
 @dataclass(frozen=True)
 class EdgePlan:
-    """What the caller asked for."""
+    """Columns and types that the caller asked for."""
 
     src: ColumnSelector | None
     dst: ColumnSelector | None
@@ -331,7 +339,7 @@ class EdgePlan:
     weight_type: WeightType = "auto"
 
     def __post_init__(self) -> None:
-        put = functools.partial(object.__setattr__, self)  # it is frozen
+        put = functools.partial(object.__setattr__, self)  # the class is frozen
         for name in ("src", "dst", "weight", "time"):
             put(name, as_column(getattr(self, name), name))
         put("time_type", as_choice(self.time_type, get_args(TimeType), "time_type"))
@@ -348,7 +356,7 @@ class EdgePlan:
                 )
 
     def selectors(self) -> list[tuple[ColumnSelector, str]]:
-        """(column, role) of everything but the ids."""
+        """Return (column, role) of everything but the ids."""
         found: list[tuple[ColumnSelector, str]] = []
         if self.weight is not None:
             found.append((self.weight, "weight"))
@@ -360,7 +368,7 @@ class EdgePlan:
 
 
 class EdgeReader:
-    """Opens the files one after the other and yields the arrays of the planned fields."""
+    """Reader that opens the files one after the other and yields arrays of the planned fields."""
 
     def __init__(
         self,
@@ -383,26 +391,26 @@ class EdgeReader:
         self._sizes = [watch.size for watch in self._watches]
         self._done = 0
         self._dtypes: list[NumberType] | None = None  # of weight, time, attrs: fixed by file 1
-        self._time_unit = plan.time_unit  # else fixed by file 1
+        self._time_unit = plan.time_unit  # None: fixed by file 1
         self.notes: list[str] = []
         self.unused: tuple[str, ...] = ()
-        self.num_nodes = 0  # as the files themselves say, if they do
+        self.num_nodes = 0  # largest number that the files themselves give
 
     @property
     def share_done(self) -> float:
-        """The share of all bytes that has been read, 0 to 1."""
+        """Share of all bytes that has been read, 0 to 1."""
         total = sum(self._sizes)
         return min(1.0, self._done / total) if total else 1.0
 
     def arrays(self) -> Iterator[list[Array]]:
-        """The arrays of one chunk after the other, of all files."""
+        """Yield the arrays of one chunk after the other, of all files."""
         for _, arrays in self.arrays_from((0, 0)):
             yield arrays
 
     def arrays_from(self, start: Position) -> Iterator[tuple[Position, list[Array]]]:
-        """Chunks from ``start`` on: where each one ends, and its arrays.
+        """Yield the chunks from ``start`` on: the position where each ends, and its arrays.
 
-        Errors:
+        Raises:
             InputError: as :func:`read_edges`; a file that changed while it was read.
         """
         before = 0
@@ -413,7 +421,7 @@ class EdgeReader:
             table = open_table(path, **self._options)
             if isinstance(table, GlTable):
                 self.num_nodes = max(self.num_nodes, table.num_nodes)
-            fields = self._fields(table)  # the first file decides about types
+            fields = self._fields(table)  # the first file fixes the types
             if number >= start[0]:
                 skip = start[1] if number == start[0] else 0
                 chunks = table.chunks(fields, self._reporter(before), skip)
@@ -437,6 +445,7 @@ class EdgeReader:
         return report
 
     def chunk(self, arrays: Sequence[Array]) -> EdgeChunk:
+        """Return the arrays of a chunk as edges, with attributes put together."""
         rest = list(arrays[2:])
         weight = rest.pop(0) if self._plan.weight is not None else None
         time = rest.pop(0) if self._plan.time is not None else None
@@ -515,7 +524,7 @@ class EdgeReader:
         return select_column(table.path, selector, table.names, table.num_columns, role)
 
     def _id_columns(self, table: Table) -> tuple[int, int]:
-        """Positions of source and destination; also decides whether there is a header."""
+        """Find the columns of source and destination; also decides whether there is a header."""
         plan = self._plan
         if table.num_columns < 2:
             raise InputError(
@@ -596,7 +605,7 @@ def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
 
 
 def _known_id_columns(table: Table) -> tuple[int, int, bool]:
-    """Source and destination, and whether they are but the first two columns."""
+    """Return source and destination column, and whether they are just the first two columns."""
     lower = [name.lower() for name in table.peek_names()]
     for src, dst in _ID_NAMES:
         if src in lower and dst in lower:

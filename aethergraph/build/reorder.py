@@ -1,4 +1,4 @@
-"""Rows of a table put in the order of their node ids, on disk."""
+"""Sorting of the rows of a table by their node ids, on disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aethergraph.build.spill import RunWriter, Spill
 
 __all__ = ["Room", "reordered_rows"]
 
-_PIECE = 1 << 20  # node ids that are looked at together
+_PIECE = 1 << 20  # node ids that are checked together
 
 
 class Room:
-    """Memory for sorting, and where its files may be."""
+    """Memory for sorting, and the path prefix of its files."""
 
     def __init__(self, memory: int, scratch: str) -> None:
         self.memory = memory
@@ -35,9 +35,15 @@ def reordered_rows(
     output: PathLike,
     room: Room,
 ) -> NpyWriter:
-    """Rows [n, ...] with their ids as a .npy file in which row i is that of id i, not committed.
+    """Write rows [n, ...] as a .npy file in which row i has id i, not yet committed.
 
-    Errors:
+    Args:
+        path: the table, for messages.
+        chunks: (ids int64 [n], rows [n, ...]).
+        output: the file to write.
+        room: memory and place for sorting.
+
+    Raises:
         InputError: the ids are not 0..N-1, each once.
     """
     spill: Spill | None = None

@@ -1,4 +1,4 @@
-"""What a conversion was asked for, in one piece."""
+"""Request of a conversion, in one piece."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Request:
     tables: CompanionFiles
 
     def check_graph(self, force: bool) -> None:
-        """The graph file may be written; see :func:`check_outputs`."""
+        """Check that the graph file may be written; see :func:`check_outputs`."""
         check_outputs([self.output], self._inputs, force)
 
     def check_all(self, force: bool) -> None:
-        """The graph file and those beside it may be written."""
+        """Check that the graph file and the files beside it may be written."""
         beside = [path for path in self.tables.outputs(self.output) if path is not None]
         check_outputs([self.output, *beside], self._inputs, force)
 
@@ -43,7 +43,7 @@ class Request:
         """Refuse ids far above the number of edges.
 
         Raises:
-            LimitError: names the place of the largest id, for which the files are read once more.
+            LimitError: names the place of the largest id, found by reading the files once more.
         """
         if not is_sparse(num_nodes, num_edges):
             return
@@ -68,7 +68,7 @@ class Request:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything beside the files and the form that decides about the result, for JSON."""
+        """Everything beside the files and the form that determines the result, for JSON."""
         plan, tables = self.plan, self.tables
         beside = (tables.features, tables.features_out, tables.dtype, tables.labels)
         columns = (tables.id_column, tables.feature_columns)

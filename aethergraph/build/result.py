@@ -1,4 +1,4 @@
-"""What a conversion reports, and how long its stages took."""
+"""Result of a conversion, and the time of its stages."""
 
 from __future__ import annotations
 
@@ -20,19 +20,24 @@ __all__ = [
     "sparse_error",
 ]
 
-#: ``stages(name, unit)`` announces a stage and returns where to report (done, total).
+#: ``stages(name, unit)`` announces a stage and returns a function to report (done, total) to.
 Stages = Callable[[str, str], ProgressFn]
 
 
 @dataclass
 class ConvertResult:
-    """What was written.
+    """Files and sizes of a finished conversion.
 
     Attributes:
-        read_edges: rows of the inputs; edges_read_now: those that this call read, fewer where it
-            went on with an interrupted build.
-        graph, features, labels: the files; None where nothing was asked for. ``features`` may be
-            the input itself, if it can be used as it is.
+        graph: the graph file.
+        num_nodes: number of nodes.
+        num_edges: number of edges in the graph.
+        read_edges: rows of the inputs.
+        edges_read_now: rows that this call read; fewer if it continued an interrupted build.
+        layout: layout of the graph.
+        features: file of the features, or None; may be the input itself, if it is usable as it is.
+        feature_shape: shape of the features; () without.
+        labels: file of the labels, or None.
         seconds: seconds per stage ("read", "features", "build", "write").
         notes: remarks worth telling the user.
     """
@@ -51,20 +56,21 @@ class ConvertResult:
 
 
 class Clock:
-    """Seconds per lap, into a dict."""
+    """Stopwatch that writes the seconds of each lap into a dict."""
 
     def __init__(self, laps: dict[str, float]) -> None:
         self._laps = laps
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
+        """Write the seconds since the last lap under ``name``."""
         now = time.perf_counter()
         self._laps[name] = now - self._last
         self._last = now
 
 
 def silent(_name: str, _unit: str) -> ProgressFn:
-    """Stages that nobody watches."""
+    """Announce a stage to nobody; return a progress function that does nothing."""
     return lambda done, total: None
 
 
@@ -75,7 +81,7 @@ def check_density(what: PathLike, num_nodes: int, num_edges: int) -> None:
 
 
 def is_sparse(num_nodes: int, num_edges: int) -> bool:
-    """Return whether there are so many nodes for these edges that ids are hardly counted from 0."""
+    """Return whether there are too many nodes for these edges to be counted from 0 without gaps."""
     return num_nodes > 1 << 26 and num_nodes // 256 > num_edges
 
 

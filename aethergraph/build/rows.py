@@ -53,7 +53,7 @@ _PIECE_ROWS = 1 << 16
 
 
 def is_array_file(path: PathLike) -> bool:
-    """Whether a file is a .npy array or a native feature file, to be opened as it is."""
+    """Return whether a file is a .npy array or a native feature file, which are opened directly."""
     check_readable(path)
     magic = read_beginning(path)
     return magic in (b"\x93NUMPY", b"AETHER") or str(path).lower().endswith(".npy")
@@ -61,11 +61,11 @@ def is_array_file(path: PathLike) -> bool:
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Which columns of a table are features, and as what they are read.
+    """Choice of the feature columns of a table, and the dtype to read them as.
 
     Attributes:
-        id_column: the one that holds the node id; None: row i is that of node i.
-        chosen: the features, in this order; None: all others.
+        id_column: column of node ids; None: row i belongs to node i.
+        chosen: feature columns, in this order; None: all others.
         dtype: "float32" or "float64".
     """
 
@@ -81,18 +81,18 @@ def iter_rows(
     progress: ProgressFn | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[npt.NDArray[Any] | None, npt.NDArray[Any]]]:
-    """(ids int64 [n] or None, features [n, d]) of a text or Parquet file, in chunks.
+    """Yield (ids int64 [n] or None, features [n, d]) of a text or Parquet file, in chunks.
 
-    A Parquet column of lists of k numbers is k of the d columns.
+    A Parquet column of lists of k numbers gives k of the d columns.
 
     Args:
         path: the file.
-        columns: which columns are read.
+        columns: columns to read.
         progress: called with (bytes done, bytes in all).
-        remark: takes which columns are features, and what was rounded.
+        remark: called with remarks: the columns that are features, and those that were rounded.
 
     Raises:
-        InputError: what is wrong, with file, line and column.
+        InputError: a bad file, with line and column of the fault.
     """
     table = _open(path)
     ids = _id_field(table, columns.id_column)
@@ -145,11 +145,12 @@ def write_rows(
 ) -> NpyWriter:
     """Write features of a text or Parquet file as a .npy file [N, d], not yet committed.
 
-    With an id column row i is the one whose id is i: the ids must be 0..N-1, each once. Given
-    ``room`` they are sorted within it, else the ids are held in memory.
+    With an id column the row of id i becomes row i: the ids must be 0..N-1, each once. Given
+    ``room`` rows are sorted within it, else the ids are held in memory.
 
     Raises:
-        InputError: what is wrong, with file, line and column. StorageError: cannot be written.
+        InputError: a bad file, with line and column of the fault.
+        StorageError: the output cannot be written.
     """
     chunks = iter_rows(path, columns, progress=progress, remark=remark)
     if room is not None and columns.id_column is not None:
@@ -196,12 +197,12 @@ def read_labels(
     id_column: ColumnSelector | None = None,
     progress: ProgressFn | None = None,
 ) -> npt.NDArray[np.int64]:
-    """One integer label per node, int64 [N]; -1 (in .npy files also NaN) means no label.
+    """Read one integer label per node, int64 [N]; -1 (in .npy files also NaN) means no label.
 
     Text and Parquet files have one column, or one named label, y, class or target.
 
-    Errors:
-        InputError: what is wrong, with file, line and column.
+    Raises:
+        InputError: a bad file, with line and column of the fault.
     """
     path, id_column = as_file(path), as_column(id_column, "id_column")
     if is_array_file(path):
@@ -224,7 +225,7 @@ def write_labels(
     id_column: ColumnSelector | None = None,
     progress: ProgressFn | None = None,
 ) -> NpyWriter:
-    """What :func:`read_labels` gives as a .npy file of int64 [N], not yet committed."""
+    """Write the labels of :func:`read_labels` as a .npy file of int64 [N], not yet committed."""
     if not is_array_file(path):
         ids, source = _label_chunks(path, id_column, progress)
         if ids is not None:
@@ -247,7 +248,7 @@ def write_labels(
 
 
 def write_row_major(path: PathLike, writer_path: PathLike) -> NpyWriter:
-    """An array of another order in the file with row after row, not yet committed."""
+    """Write a .npy array of another memory order in row-major order, not yet committed."""
     array = open_npy(path)
     writer = NpyWriter(writer_path, array.dtype, array.shape[1:])
     try:
@@ -263,7 +264,7 @@ def write_row_major(path: PathLike, writer_path: PathLike) -> NpyWriter:
 def _label_chunks(
     path: PathLike, id_column: ColumnSelector | None, progress: ProgressFn | None
 ) -> tuple[Field | None, Iterator[list[npt.NDArray[Any]]]]:
-    """The field of node ids, if there is one, and [labels] or [labels, ids] in chunks."""
+    """Return the field of node ids, if there is one, and [labels] or [labels, ids] in chunks."""
     table = _open(path)
     ids = _id_field(table, id_column)
     column = _label_column(table, ids)
@@ -280,12 +281,12 @@ def _open(path: PathLike) -> Table:
     return table
 
 
-#: Columns that are taken for node ids nowhere by guessing, and for features neither.
+#: Names of columns that may be node ids: never guessed as ids, and never taken as features.
 _ID_NAMES = frozenset({"id", "node", "node_id", "nodeid", "nid"})
 
 
 def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
-    """The field of node ids; None if row i is that of node i, which nothing may contradict."""
+    """Return the field of node ids; None if row i is node i and no column contradicts that."""
     if selector is None:
         _refuse_index(table)
         for name in table.peek_names():
@@ -304,7 +305,7 @@ def _id_field(table: Table, selector: ColumnSelector | None) -> Field | None:
 
 
 def _refuse_index(table: Table) -> None:
-    """Refuse a data frame that was sorted or filtered: is row i node i, or index i?"""
+    """Refuse a data frame that was sorted or filtered: row i could be node i, or node index[i]."""
     for column in index_columns(table):
         name = table.peek_names()[column] or column
         raise InputError(
@@ -340,8 +341,11 @@ def _label_column(table: Table, ids: Field | None) -> int:
 
 
 def _array_labels(path: PathLike) -> Iterator[npt.NDArray[np.int64]]:
-    """Labels of a .npy file, piece by piece; read, as a mapped file may fail without an error."""
-    open_npy(path)  # says what is wrong with the file
+    """Yield labels of a .npy file in pieces.
+
+    Read, since a mapped file may fail without an error.
+    """
+    open_npy(path)  # raises if the file is bad
     form = read_npy_form(path)
     vector = len(form.shape) == 1 or (len(form.shape) == 2 and form.shape[1] == 1)
     if not vector or form.dtype.kind not in "iubf":
@@ -359,7 +363,7 @@ def _array_labels(path: PathLike) -> Iterator[npt.NDArray[np.int64]]:
 def _labels_of_array(
     path: PathLike, array: npt.NDArray[Any], first: int = 0
 ) -> npt.NDArray[np.int64]:
-    """Labels of a column whose row 0 is row ``first`` of the file."""
+    """Convert a piece of a label column that begins at row ``first`` of the file."""
     if array.dtype.kind != "f":
         large = array > INT64_MAX if array.dtype == np.uint64 else np.zeros(0, np.bool_)
         if large.any():
@@ -378,7 +382,7 @@ def _labels_of_array(
 
 
 def _row_order(path: PathLike, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Positions of the ids 0..N-1, which must all be there once."""
+    """Return the positions of the ids 0..N-1; each must occur once."""
     order = np.argsort(ids, kind="stable")
     wrong = ids[order] != np.arange(ids.size)
     if wrong.any():

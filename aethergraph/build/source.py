@@ -1,4 +1,4 @@
-"""What every input reader shares: formats, columns, and the error that names a place.
+"""Common parts of the input readers: formats, columns, and the error that names a place.
 
 A reader turns a file into a stream of chunks, one numpy array per :class:`Field`::
 
@@ -88,11 +88,11 @@ _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 
 
 class InputError(FormatError):
-    """An input file holds something that cannot be converted.
+    """Error of an input file with content that cannot be converted.
 
     Attributes:
         path: the file.
-        place: the file, and line and column where they are known, in words.
+        place: the file, and line and column if they are known, in words.
         line: 1-based line (text) or row (Parquet, .npy), or None.
         column: 1-based column, or None.
     """
@@ -126,23 +126,23 @@ class InputError(FormatError):
 
 @dataclass(frozen=True)
 class Field:
-    """One column to read.
+    """Column to read, and the rules for its values.
 
     Attributes:
-        role: what it is, for messages ("source id", "weight").
+        role: meaning of the values, for messages ("source id", "weight").
         column: 0-based position in the file.
         dtype: "int64", "float32" or "float64".
-        is_id: a node id: an integer >= 0, and below ``limit`` if there is one.
+        is_id: values are node ids: integers >= 0, and below ``limit`` if it is set.
         limit: the number of nodes, if it was given.
         finite: refuse NaN and infinities.
         minimum: refuse values below it.
-        logical: true and false are taken as 1 and 0.
-        is_time: datetimes are taken, in ``unit``; arrays are then datetime64.
-        unit: of the times; None: plain numbers.
-        declared: the caller has said so, which makes plain integers counts of it.
-        lists: a Parquet column of lists is taken as rows [n, width].
-        hint: what to do when a value is not an integer.
-        keep: what to do when a float type does not hold a value exactly.
+        logical: read true and false as 1 and 0.
+        is_time: read datetimes, in ``unit``; arrays are then datetime64.
+        unit: unit of times; None: plain numbers.
+        declared: the caller gave ``unit``, so plain integers are counts of it.
+        lists: read a Parquet column of lists as rows [n, width].
+        hint: advice to the user if a value is not an integer.
+        keep: advice to the user if a float type does not hold a value exactly.
     """
 
     role: str
@@ -162,12 +162,18 @@ class Field:
 
 
 def describe_column(column: int, name: str | None = None) -> str:
-    """``column 2 (dst)`` for the 0-based position 1."""
+    """Return ``column 2 (dst)`` for the 0-based position 1."""
     return f"column {column + 1}" + (f" ({name})" if name else "")
 
 
 def check_readable(path: PathLike) -> int:
-    """The size of a regular file, or of a URL, in bytes; a named error if it cannot be read."""
+    """Check that a file or URL can be read, and return its size in bytes.
+
+    Raises:
+        InputError: not a regular file.
+        MissingFileError: no such file.
+        StorageError: it cannot be opened.
+    """
     name = os.fspath(path)
     if is_url(name):
         return url_size(name)
@@ -185,10 +191,10 @@ def check_readable(path: PathLike) -> int:
 
 
 class InputWatch:
-    """Notices an input that changes while it is read.
+    """Check of an input for changes while it is read.
 
-    A local file is another one if its size, its times (also that of its inode, which no program
-    sets) or the inode itself differ; of a URL the size is compared.
+    A local file counts as changed if its size, its times (including that of its inode, which no
+    program sets) or the inode itself differ; for a URL only the size is compared.
 
     Args:
         path: a regular file, or a URL.
@@ -209,7 +215,7 @@ class InputWatch:
         return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
     def check(self) -> None:
-        """Raise InputError if it is not the input any more that it was."""
+        """Raise InputError if the input has changed since this object was made."""
         size = check_readable(self._path)
         if size != self.size:
             raise InputError(
@@ -225,14 +231,14 @@ class InputWatch:
 
 
 def is_compressed(path: PathLike) -> bool:
-    """Whether the name ends as a compressed file does (.gz, .bz2, .zst, .lz4)."""
+    """Return whether the name ends as a compressed file's does (.gz, .bz2, .zst, .lz4)."""
     return Path(path).suffix.lower() in _COMPRESSED
 
 
 def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
-    """The format of an input file: the one asked for, else by its name, else by its first bytes.
+    """Return the format of an input file: as asked, else by its name, else by its first bytes.
 
-    Errors:
+    Raises:
         InvalidArgumentError: an unknown format name.
     """
     if asked not in (None, "auto"):
@@ -254,7 +260,7 @@ def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
 
 
 def read_beginning(path: PathLike) -> bytes:
-    """Return the first 6 bytes, which tell many formats.
+    """Return the first 6 bytes of a file, which tell many formats.
 
     Raises:
         MissingFileError, StorageError: they cannot be read.
@@ -275,11 +281,12 @@ def select_column(
     num_columns: int,
     role: str,
 ) -> int:
-    """The 0-based position of a column given by name or 0-based number (also as text, "2").
+    """Return the 0-based position of a column given by name or 0-based number (also as text, "2").
 
-    Errors:
+    Raises:
         InputError: the file has no such column, and the message lists those that exist; or it has
             several of this name, and the message gives their numbers.
+        InvalidArgumentError: the selector is neither a name nor a number.
     """
     if isinstance(selector, bool) or not isinstance(selector, int | str):
         raise InvalidArgumentError(
@@ -327,21 +334,21 @@ def select_columns(
 
 
 def list_columns(names: Sequence[str]) -> str:
-    """Return names for a message, some of them where there are many."""
+    """Join column names for a message; only some of them if there are many."""
     if len(names) <= 12:
         return ", ".join(names)
     return f"{', '.join(names[:6])}, ... {names[-1]} ({len(names):,} in all)"
 
 
 def is_index_name(name: str) -> bool:
-    """Return whether pandas has called an index so: ``__index_level_0__``, ``Unnamed: 0``."""
+    """Return whether pandas gives an index this name: ``__index_level_0__``, ``Unnamed: 0``."""
     return _INDEX_NAME.fullmatch(name) is not None
 
 
 def only_column(path: PathLike, name: str, names: Sequence[str], role: str) -> int:
-    """The 0-based position of ``name`` in ``names``.
+    """Return the 0-based position of ``name`` in ``names``.
 
-    Errors:
+    Raises:
         InputError: several columns have this name.
     """
     found = [number for number, one in enumerate(names) if one == name]
@@ -356,7 +363,7 @@ def only_column(path: PathLike, name: str, names: Sequence[str], role: str) -> i
 
 
 def explain_id(one: Field, value: int) -> str | None:
-    """What is wrong with an integer as a node id, or None."""
+    """Describe what is wrong with an integer as a node id, or return None."""
     if not one.is_id:
         return None
     if value < 0:
@@ -367,7 +374,7 @@ def explain_id(one: Field, value: int) -> str | None:
 
 
 def first_bad_id(one: Field, array: NDArray[Any]) -> tuple[int, str] | None:
-    """(position, problem) of the first value that is no node id, or None."""
+    """Return (position, problem) of the first value that is no node id, or None."""
     if array.size == 0:
         return None
     limit = INT64_MAX + 1 if one.limit is None else one.limit
@@ -384,9 +391,9 @@ def first_bad_id(one: Field, array: NDArray[Any]) -> tuple[int, str] | None:
 
 
 def reading_error(path: PathLike, error: OSError, what: str = "cannot be read") -> Exception:
-    """Return the named error of a failed read: of the system, or of damaged content.
+    """Return the named error of a failed read, of the system or of damaged content.
 
-    pyarrow raises OSError without a number where it is the content that is wrong.
+    pyarrow raises OSError without a number if the content is damaged.
     """
     name = os.fspath(path)
     if error.errno is None:
@@ -395,7 +402,7 @@ def reading_error(path: PathLike, error: OSError, what: str = "cannot be read") 
 
 
 def require_pyarrow() -> None:
-    """Raise UnsupportedError if pyarrow cannot be imported, with the reason."""
+    """Raise UnsupportedError, with the reason, if pyarrow cannot be imported."""
     need = "text and Parquet inputs need pyarrow, which"
     try:
         import pyarrow as pa  # noqa: F401
@@ -405,7 +412,7 @@ def require_pyarrow() -> None:
         raise UnsupportedError(
             f"{need} is not installed: pip install 'aethergraph[cli]', or give the edges as .npy"
         ) from None
-    except Exception as error:  # built for another NumPy, it raises more than ImportError
+    except Exception as error:  # not only ImportError, if it was built for another NumPy
         raise UnsupportedError(
             f"{need} is installed but cannot be imported: {error}. Install a version that fits the "
             "packages here (with NumPy 1: pip install 'pyarrow<18'), or give the edges as .npy"

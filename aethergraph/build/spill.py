@@ -5,8 +5,9 @@ A run is as many records as memory holds, partitioned by ranges of the key::
     run 0   | part 0 | part 1 | ... | part 1023 |      in the order of the input
     run 1   | part 0 | part 1 | ... | part 1023 |      within a part
 
-Part p of every run, run after run, is part p of all records: with the same key in the order of
-the input. The ranges are powers of two; later runs may have wider ones, as larger keys appear.
+Part p of all runs together, run after run, holds all records of its key range; records with equal
+keys are in the order of the input. The ranges are powers of two; later runs may have wider ones, as
+larger keys appear.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ __all__ = [
 ]
 
 PARTS = 1024
-_MOST_ROOM = 256 << 20  # larger runs only leave less for the page cache
+_MOST_ROOM = 256 << 20  # larger runs only leave less memory for the page cache
 Records = NDArray[Any]
-#: (name, dtype, items per row) of what a record holds beside its ids.
+#: (name, dtype, items per row) of the values of a record beside its ids.
 Columns = Sequence[tuple[str, np.dtype[Any], int]]
 
 
@@ -49,12 +50,13 @@ class Run:
     """Records that were partitioned together.
 
     Attributes:
-        offset: where they begin in the file. count: how many.
-        id_bytes: width of their ids.
+        offset: position of the run in the file, in bytes.
+        count: number of records.
+        id_bytes: bytes per id.
         shift: part = (key - low) >> shift.
         counts: records per part, uint64 [PARTS].
         sums: checksum of each part (:func:`aethergraph._binding.hash_parts`), uint64 [PARTS];
-            None if what is read is not compared.
+            None if reads are not checked.
     """
 
     offset: int
@@ -65,7 +67,10 @@ class Run:
     sums: NDArray[np.uint64] | None = None
 
     def sum_of(self, first: int, count: int) -> int | None:
-        """Checksum of some whole parts, ``count`` records from ``first`` on; None if not known."""
+        """Return the checksum of whole parts, ``count`` records from ``first`` on.
+
+        None if unknown.
+        """
         if self.sums is None:
             return None
         ends = np.cumsum(self.counts)
@@ -78,7 +83,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Part:
-    """Keys ``low .. end - 1``: their number, and (run, first record, records) where they are."""
+    """Records with keys ``low .. end - 1``: their number, and their places in runs.
+
+    Attributes:
+        low: the smallest key.
+        end: the largest key + 1.
+        count: number of records.
+        pieces: (run, first record, number of records) of each place.
+    """
 
     low: int
     end: int
@@ -89,7 +101,7 @@ class Part:
 def append_bytes(file: int, path: str, data: NDArray[Any], offset: int) -> None:
     """Write an array at ``offset``.
 
-    Errors:
+    Raises:
         StorageError: no space, or another failure of the system.
     """
     view = data.reshape(-1).view(np.uint8).data
@@ -102,15 +114,18 @@ def append_bytes(file: int, path: str, data: NDArray[Any], offset: int) -> None:
 
 
 class Spill:
-    """A file of runs.
+    """File of runs.
 
-    Arguments:
-        path: of the file.
-        field: name of the key.
-        columns: what a record holds beside its ids.
+    Args:
+        path: path of the file.
+        field: name of the key field.
+        columns: values of a record beside its ids.
         low: the smallest key.
-        checked: whether what is read is compared with what was written: for files that outlive
-            the process.
+        checked: compare reads with checksums of what was written, for files that outlive the
+            process.
+
+    Raises:
+        StorageError: the file cannot be opened.
     """
 
     def __init__(
@@ -129,6 +144,7 @@ class Spill:
             raise storage_error(error, path) from None
 
     def dtype(self, id_bytes: int) -> np.dtype[Any]:
+        """Return the dtype of records with ids of ``id_bytes`` bytes."""
         return native.record_dtype(id_bytes, self.columns)
 
     def append(self, records: Records, shift: int, counts: NDArray[np.uint64]) -> Run:
@@ -142,14 +158,18 @@ class Spill:
         return run
 
     def sync(self) -> None:
-        """Make what was appended durable; the kernel can then take its cached pages back."""
+        """Make the appended runs durable; the kernel can then take back its cached pages."""
         try:
             os.fdatasync(self._file)
         except OSError as error:
             raise storage_error(error, self.path) from None
 
     def restore(self, runs: Sequence[Run]) -> None:
-        """Go on behind ``runs``: what was written after them is cut off."""
+        """Continue after ``runs``: cut off what was written after them.
+
+        Raises:
+            WorkFileError: the file is shorter than the runs.
+        """
         self.runs = list(runs)
         self.size = 0
         if runs:
@@ -161,16 +181,16 @@ class Spill:
 
     @property
     def shift(self) -> int:
-        """Of the widest parts."""
+        """Shift of the widest parts."""
         return max((run.shift for run in self.runs), default=0)
 
     @property
     def id_bytes(self) -> int:
-        """Of the widest ids."""
+        """Bytes per id of the widest ids."""
         return max((run.id_bytes for run in self.runs), default=4)
 
     def parts(self, end: int) -> list[Part]:
-        """All parts of the keys up to ``end`` that there may be, by ascending key."""
+        """Return all parts of the keys below ``end``, by ascending key, empty ones too."""
         if end <= self.low:
             return []
         shift = self.shift
@@ -193,9 +213,9 @@ class Spill:
         return found
 
     def read(self, pieces: Sequence[tuple[int, int, int]]) -> Records:
-        """The records of some pieces, whole parts of runs, one after the other.
+        """Read the records of some pieces, whole parts of runs, one after the other.
 
-        Errors:
+        Raises:
             WorkFileError: they are not what was written.
         """
         count = sum(count for *_, count in pieces)
@@ -208,7 +228,7 @@ class Spill:
         return out
 
     def _read_piece(self, run_number: int, first: int, out: Records) -> int:
-        """Fill ``out`` from record ``first`` of a run on; the checksum of what was read."""
+        """Fill ``out`` from record ``first`` of a run on; return the checksum of what was read."""
         run = self.runs[run_number]
         own = self.dtype(run.id_bytes)
         stored = out if own == out.dtype else native.mapped_empty(len(out), own)
@@ -227,14 +247,17 @@ class Spill:
             )
 
     def discard(self, end: int) -> None:
-        """Give the disk back the parts of all keys below ``end``: they are not read again."""
+        """Free the disk space of all parts whose keys are below ``end``.
+
+        They are not read again.
+        """
         for run in self.runs:
             parts = min((end - self.low) >> run.shift, PARTS)
             size = int(run.counts[:parts].sum()) * self.dtype(run.id_bytes).itemsize
             native.discard(self._file, run.offset, size)
 
     def stream(self, part: Part, at_once: int) -> Iterator[Records]:
-        """The records of a part in order, some at a time."""
+        """Yield the records of a part in order, at most ``at_once`` at a time."""
         dtype = self.dtype(self.id_bytes)
         for run, first, count in part.pieces:
             found = 0
@@ -257,6 +280,7 @@ class Spill:
             raise storage_error(error, self.path) from None
 
     def close(self) -> None:
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -273,14 +297,15 @@ class Spill:
 
 
 class RunWriter:
-    """Collects records in memory and writes full runs, in another thread.
+    """Collects records in memory, and writes full runs in another thread.
 
-    Arguments:
-        spill: where they go.
+    Args:
+        spill: the file that runs are appended to.
         memory: bytes for two runs: one that is filled, one that is written.
         high: the largest key, if it is known; else parts widen as keys grow.
-        recorded: called in the writing thread with each durable run and the position that
-            :meth:`at` had been told when it was full; None: nothing is made durable.
+        id_bytes: bytes per id to begin with; ids widen to 8 bytes where needed.
+        recorded: called in the writing thread with each durable run and the position that was
+            given to :meth:`at` when it was full; None: nothing is made durable.
     """
 
     def __init__(
@@ -315,7 +340,7 @@ class RunWriter:
     def add(
         self, major: native.Ids, minor: native.Ids, columns: Sequence[NDArray[Any]], largest: int
     ) -> None:
-        """Add rows; ``largest`` is their largest id. The key is the major id."""
+        """Add rows keyed by their major ids; ``largest`` is the largest id in them."""
         if largest > 0xFFFFFFFF and self._id_bytes == 4:
             self._flush()
             self._use_ids(8)
@@ -323,7 +348,7 @@ class RunWriter:
             self._flush()
         if not self._fixed and len(major):
             self._high = max(self._high, int(major.max()))
-        self._position = None  # not at the end of a chunk
+        self._position = None  # the rows may be in the middle of a chunk
         for begin in range(0, len(major), self._capacity):
             if begin:
                 self._flush()
@@ -333,7 +358,7 @@ class RunWriter:
             self._count += len(out)
 
     def add_records(self, records: Records) -> None:
-        """Add records of the spill's own dtype; ``high`` was given."""
+        """Add records of the spill's own dtype; needs ``high``."""
         begin = 0
         while begin < len(records):
             if self._count == self._capacity:
@@ -344,7 +369,7 @@ class RunWriter:
             begin += len(some)
 
     def at(self, position: Any) -> None:
-        """All that was added ends at ``position`` of the input."""
+        """Note that all records added so far end at ``position`` of the input."""
         self._position = position
 
     def _flush(self) -> None:
@@ -376,7 +401,7 @@ class RunWriter:
             job.result()
 
     def close(self, *, finish: bool = True) -> None:
-        """Write what is left and free the memory."""
+        """Write the remaining records and free the memory."""
         try:
             if finish:
                 self._flush()
@@ -387,7 +412,7 @@ class RunWriter:
 
 
 def save_counts(path: str, number: int, run: Run) -> list[int]:
-    """Keep what is known of the parts of run ``number`` in a file, durably.
+    """Save counts and checksums of the parts of run ``number`` in a file, durably.
 
     Returns:
         The row of the run for :func:`load_runs`.
@@ -407,7 +432,11 @@ def save_counts(path: str, number: int, run: Run) -> list[int]:
 
 
 def load_runs(path: str, rows: Sequence[Sequence[int]]) -> list[Run]:
-    """The runs of rows that :func:`save_counts` gave, with what it has kept of them."""
+    """Restore runs from the rows that :func:`save_counts` gave and the file that it wrote.
+
+    Raises:
+        WorkFileError: the file is missing or damaged.
+    """
     if not rows:
         return []
     try:

@@ -26,12 +26,12 @@ _ROWS = 1 << 18  # rows per chunk
 
 
 class NpyTable:
-    """An edge list in a .npy file: integers of shape [2, E] or [E, 2] ([2, 2] reads as [2, E]).
+    """Edge list in a .npy file: integers of shape [2, E] or [E, 2] ([2, 2] is read as [2, E]).
 
     Attributes:
         num_rows: the number of edges.
 
-    Errors:
+    Raises:
         InputError: not a .npy file, or another shape or dtype.
     """
 
@@ -43,7 +43,7 @@ class NpyTable:
         self.path = path
         self.size = check_readable(path)
         if not is_url(path):
-            open_npy(path)  # says what is wrong with the file
+            open_npy(path)  # raises if the file is bad
         self._form = read_npy_form(path)
         dtype, shape = self._form.dtype, self._form.shape
         if dtype.kind not in "iu":
@@ -59,26 +59,39 @@ class NpyTable:
         self.num_rows = shape[1] if shape[0] == 2 else shape[0]
 
     def settle_header(self, columns: Sequence[int]) -> None:
-        """There are no names."""
+        """Do nothing: an array has no names."""
 
     def require_header(self) -> None:
+        """Refuse: an array has no names.
+
+        Raises:
+            InputError: always.
+        """
         raise InputError(self.path, "columns of a .npy file are chosen by number, 0 or 1")
 
     def peek_names(self) -> list[str]:
+        """Return an empty list: an array has no names."""
         return []
 
     def is_integral(self, column: int) -> bool:
+        """Return True: both columns hold integers."""
         return True
 
     def column_name(self, column: int) -> str | None:
+        """Return None: an array has no names."""
         return None
 
     def chunks(
         self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[npt.NDArray[Any]]]:
-        """Arrays of each field, some hundred thousand edges at a time, from chunk ``skip`` on.
+        """Yield arrays of each field, some hundred thousand edges at a time.
 
-        Errors:
+        Args:
+            fields: columns to read, and their types.
+            progress: called with (bytes done, bytes in all).
+            skip: number of chunks to leave out at the beginning.
+
+        Raises:
             InputError: the first bad id with its row and column; the file has become shorter.
         """
         with open_input(self.path) as file:
@@ -114,9 +127,9 @@ class NpyTable:
 
 
 def open_npy(path: PathLike) -> npt.NDArray[Any]:
-    """A .npy file as a read-only mapped array.
+    """Open a .npy file as a read-only mapped array.
 
-    Errors:
+    Raises:
         MissingFileError, StorageError: it cannot be opened.
         InputError: not a .npy file, shorter than its header says, or of Python objects.
     """
@@ -132,6 +145,6 @@ def open_npy(path: PathLike) -> npt.NDArray[Any]:
         raise InputError(path, "is not a .npy file")
     form = read_npy_form(path)
     order: Literal["C", "F"] = "F" if form.fortran_order else "C"
-    if 0 in form.shape or not form.dtype.itemsize:  # nothing to map
+    if 0 in form.shape or not form.dtype.itemsize:  # an empty mapping is not possible
         return np.empty(form.shape, form.dtype, order)
     return np.memmap(path, form.dtype, "r", form.offset, form.shape, order)

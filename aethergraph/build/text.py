@@ -1,4 +1,4 @@
-"""Text tables (CSV, TSV, blank-separated) as a stream of numpy chunks.
+r"""Text tables (CSV, TSV, blank-separated) as a stream of numpy chunks.
 
 The file is read in blocks of 1 MiB cut at line ends; each block is parsed in a worker thread
 straight into numpy arrays: by the native core if it holds nothing but plain integers, else by
@@ -6,14 +6,14 @@ pyarrow's CSV reader::
 
     read 1 MiB -> cut at newline -> plain integers -------------------------------> check
                                  -> [drop comments] -> [squeeze blanks] -> pyarrow /
-    \\____________ caller's thread ___________/ \\______________ a worker _________/
+    \____________ caller's thread ___________/ \______________ a worker _________/
 
 The bracketed steps run only for blocks that need them. 1 MiB keeps a block inside the second
 level cache: measured 14-16 million two-column lines/s per core against 8-10 for 16 MiB blocks.
 
-Rules of the format: lines that start with ``#`` or ``%`` are comments, empty lines are skipped,
-a field may be quoted with ``"``; blank-separated files have any run of spaces and tabs between
-fields. Every line has as many fields as the first one.
+Format: lines that start with ``#`` or ``%`` are comments, empty lines are skipped, a field may be
+quoted with ``"``; blank-separated files have any run of spaces and tabs between fields. Every line
+has as many fields as the first one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["TextTable"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_SEARCH_BYTES = 64 << 10  # how finely a bad block is split to find the bad line
+_SEARCH_BYTES = 64 << 10  # a bad block is searched for its bad line in parts of this size
 
 _MOST_COLUMNS = 1 << 20
 
@@ -67,14 +67,14 @@ _NUMBER = re.compile(
 _HEX = re.compile(rb"0[xX]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ZONE = re.compile(r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)")
-#: Spellings that pyarrow takes for true and false; 1 and 0 as well.
+#: Texts that pyarrow reads as true and false, beside 1 and 0.
 _LOGICAL = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 _DATE_UNITS = ("D", "s", "ms", "us", "ns")
 _BLANKS = re.compile(r"[ \t]+")
 _TABS_TO_BLANKS = bytes.maketrans(b"\t", b" ")
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 
-# First-line words that mean "this is a header" even if the second line is text as well.
+# First-line words that make the line a header even if the second line is text as well.
 _HEADER_WORDS = frozenset(
     {"src", "source", "from", "u", "head", "start", "id", "ids", "node", "nodeid", "node_id"}
     | {"dst", "dest", "destination", "target", "to", "v", "tail", "end", "row", "col"}
@@ -84,16 +84,17 @@ _HEADER_WORDS = frozenset(
 
 
 class _BadBlock(Exception):
-    """A block was parsed but a value in it is not allowed."""
+    """Raised if a value of a parsed block is not allowed."""
 
 
 class TextTable:
-    """A text file with columns.
+    """Text file with columns.
 
-    Arguments:
+    Args:
         path: plain or compressed (.gz, .bz2, .zst, .lz4) text in UTF-8 or ASCII.
         delimiter: one character; " " means runs of blanks; None takes the first of
             ``candidates`` that occurs in the first line.
+        candidates: delimiters to look for, in this order.
         header: whether the first line holds names; None decides when columns are chosen.
         threads: parsing threads; None for as many as the native core uses.
 
@@ -101,7 +102,7 @@ class TextTable:
         num_columns: fields per line.
         names: column names, or None while there is no header.
 
-    Errors:
+    Raises:
         InputError: empty, binary or not UTF-8 text.
     """
 
@@ -141,18 +142,18 @@ class TextTable:
                 self._use_header()
 
     def require_header(self) -> None:
-        """Columns are chosen by name: the first line must hold the names."""
+        """Take the first line as names, since columns are chosen by name."""
         if self._header is None:
             self._header = True
             self._use_header()
 
     def peek_names(self) -> list[str]:
-        """The fields of the first line, which may or may not be names."""
+        """Return the fields of the first line, which may or may not be names."""
         return [name.strip() for name in self._first]
 
     @property
     def index_columns(self) -> list[int]:
-        """Columns that hold the index of a data frame, as pandas names them in CSV."""
+        """Columns that hold the index of a data frame, by the names that pandas writes to CSV."""
         names = self.peek_names()
         found = [column for column, name in enumerate(names) if is_index_name(name)]
         if len(names) > 1 and names[0] == "" and not any(map(_is_value, names[1:])):
@@ -160,7 +161,7 @@ class TextTable:
         return found
 
     def is_integral(self, column: int) -> bool:
-        """Whether the first block holds only integers in this column."""
+        """Return whether the first block holds only integers in this column."""
         head = self._head[self._skip_bytes :]
         try:
             self._parse(Block.of(head), [Field("", column, "int64")])
@@ -169,6 +170,7 @@ class TextTable:
         return True
 
     def column_name(self, column: int) -> str | None:
+        """Return the name of a column, or None while there is no header."""
         return self.names[column] if self.names is not None else None
 
     def _use_header(self) -> None:
@@ -180,10 +182,14 @@ class TextTable:
     def chunks(
         self, fields: Sequence[Field], progress: ProgressFn | None = None, skip: int = 0
     ) -> Iterator[list[Array]]:
-        """Arrays of each field, block by block, in the order of the file, without the first
-        ``skip`` blocks.
+        """Yield arrays of each field, block by block, in the order of the file.
 
-        Errors:
+        Args:
+            fields: columns to read, and their types.
+            progress: called with (bytes done, bytes in all).
+            skip: number of blocks to leave out at the beginning.
+
+        Raises:
             InputError: the first bad value, with its line and column.
         """
         self._check_times(fields)
@@ -225,10 +231,12 @@ class TextTable:
             yield block
 
     def _check_empty_lines(self, block: Block, before: int | None) -> int | None:
-        """In a table of one column an empty line is a missing value, but at the end of the file.
+        """Refuse an empty line of a one-column table, except at the end of the file.
+
+        An empty line is a missing value there.
 
         Returns:
-            The first empty line behind which nothing has come so far.
+            The first empty line that nothing has followed so far.
         """
         line = before
         if line is None:
@@ -252,12 +260,12 @@ class TextTable:
     # ---- types of columns --------------------------------------------------
 
     def _first_value(self, column: int) -> str:
-        """The first value of a column, if there is one."""
+        """Return the text of the first value of a column; empty if there is none."""
         row = self._second if self.names is not None else self._first
         return row[column] if row is not None and column < len(row) else ""
 
     def _arrow_type(self, one: Field) -> str:
-        """The type to parse a field as: its first value tells booleans and dates."""
+        """Return the type to parse a field as; its first value tells booleans and dates."""
         first = self._first_value(one.column)
         if one.logical and first in _LOGICAL:
             return "bool"
@@ -268,7 +276,7 @@ class TextTable:
         return one.dtype
 
     def _check_times(self, fields: Sequence[Field]) -> None:
-        """Dates need a unit that they can be read in; plain integers one that was declared."""
+        """Refuse dates in a unit they cannot be read in, and integers without a declared unit."""
         for one in fields:
             if not one.is_time or one.unit is None:
                 continue
@@ -294,7 +302,7 @@ class TextTable:
     def _read_head(
         self, delimiter: str | None, candidates: str
     ) -> tuple[bytes, list[str], list[str] | None, int]:
-        """The first block, the fields of the first two data lines, and where the first one ends."""
+        """Read the first block, the fields of two data lines, and the end of the first line."""
         self._delimiter = _plain_delimiter(delimiter) if delimiter is not None else ","
         self._quotes = False
         data = b""
@@ -309,7 +317,7 @@ class TextTable:
         first, end = lines[0]
         if delimiter is None:
             text = _QUOTED.sub("", first.strip()).replace("\t", "\t ")  # a tab is a blank as well
-            # One column alone: candidates are ordered by what the name of the file says.
+            # A file of one column: take the first candidate, which fits the file's name best.
             single = candidates[0] if len(candidates) > 2 else candidates[-1]
             self._delimiter = next((d for d in candidates if d in text), single)
         self._quotes = self._delimiter != " "
@@ -344,7 +352,7 @@ class TextTable:
             try:
                 return self._parse(block, fields)
             except pa.ArrowInvalid:
-                # Lines of spaces are no error, and too rare to look for in good blocks.
+                # Lines of spaces are no error, but too rare to look for in good blocks.
                 if self._delimiter == " " or not _BLANK_LINE.search(block.copy()):
                     raise
                 block = Block.of(_BLANK_LINE.sub(b"", block.copy()), block.line)
@@ -368,7 +376,7 @@ class TextTable:
         if delimiter == " ":
             clean, delimiter = _single_blanks(block)
         ints = [f.column for f in fields if f.dtype == "int64"]
-        # pyarrow reads 0x1f as 31; here it is a name like any other.
+        # pyarrow reads 0x1f as 31; the format refuses it like any other name.
         strict = bool(ints) and _may_hold_hex(block)
         options: dict[str, Any] = {
             "read_options": pacsv.ReadOptions(
@@ -411,7 +419,7 @@ class TextTable:
     def _check_exact(
         self, one: Field, array: Array, kind: str, clean: Any, options: dict[str, Any]
     ) -> None:
-        """Refuse numbers that became others: the text tells which are integers."""
+        """Refuse integers that a float type does not hold exactly; their text tells integers."""
         large = may_change(array) if kind in ("float32", "float64") else None
         if large is None:
             return
@@ -431,7 +439,10 @@ class TextTable:
                 raise _BadBlock
 
     def _parse_plain(self, block: Block, fields: Sequence[Field]) -> list[Array] | None:
-        """Lines of plain integers, several times as fast as pyarrow; None if there are others."""
+        """Parse plain integers, several times as fast as pyarrow.
+
+        None if there is anything else.
+        """
         delimiter = self._delimiter
         if not delimiter.isascii() or any(self._arrow_type(one) != "int64" for one in fields):
             return None
@@ -493,7 +504,7 @@ class TextTable:
                     ) from None
 
     def _records(self, part: bytes) -> Iterator[tuple[int, list[str]]]:
-        """(line counted from 0, fields) of every line that is not empty."""
+        """Yield (line counted from 0, fields) of every line that is not empty."""
         text = part.decode("utf-8", "replace")
         if self._delimiter != " ":
             yield from _records(text, self._delimiter)
@@ -504,7 +515,7 @@ class TextTable:
 
 
 class _SameThread:
-    """Stands in for a thread pool: runs the work at once."""
+    """Substitute for a thread pool that runs the work at once, in the calling thread."""
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -533,9 +544,9 @@ def _plural(count: int, word: str) -> str:
 
 
 def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """(line counted from 0, fields) of every line that is not blank.
+    """Yield (line counted from 0, fields) of every line that is not blank.
 
-    Unlike Python's csv module: fields of any length, and lines end at CR and LF only.
+    Unlike Python's csv module, fields may be of any length, and lines end at CR and LF only.
     """
     if '"' not in text:
         for number, plain_line in enumerate(_LINE_END.split(text)):
@@ -570,7 +581,7 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _passes(fields: Sequence[Field], kinds: Sequence[str]) -> list[dict[int, str]]:
-    """Types by column; more than one such table only if a column is read as two types."""
+    """Return types by column; several tables only if a column is read as two types."""
     passes: list[dict[int, str]] = [{}]
     for one, kind in zip(fields, kinds, strict=True):
         for types in passes:
@@ -591,7 +602,7 @@ def _type_of(kind: str) -> Any:
 
 
 def _as_numbers(one: Field, array: Array) -> Array:
-    """Booleans as numbers, times in their unit."""
+    """Convert booleans to numbers, and times to their unit."""
     if one.unit is not None:
         if array.dtype.kind != "M":
             return array.view(f"datetime64[{one.unit}]")
@@ -631,7 +642,7 @@ def _check_values(one: Field, array: Array) -> None:
         return
     if one.is_id and (array.min() < 0 or (one.limit is not None and array.max() >= one.limit)):
         raise _BadBlock
-    if (one.finite or one.unit is not None) and not np.isfinite(array).all():  # NaT as well
+    if (one.finite or one.unit is not None) and not np.isfinite(array).all():  # refuses NaT, too
         raise _BadBlock
     if one.minimum is not None and array.min() < one.minimum:
         raise _BadBlock
@@ -644,7 +655,7 @@ def _may_hold_hex(block: Block) -> bool:
 
 
 def _explain_value(one: Field, kind: str, text: str) -> str | None:
-    """What is wrong with one value, or None."""
+    """Describe what is wrong with one value, or return None."""
     if text == "":
         return f"the {one.role} is missing"
     if kind == "bool":
@@ -707,7 +718,7 @@ def _explain_integer(one: Field, text: str) -> str | None:
 
 
 def _is_value(text: str) -> bool:
-    """Whether this is a number, a date or a boolean, rather than a name."""
+    """Return whether the text is a number, a date or a boolean, rather than a name."""
     text = text.strip()
     if text == "" or text in _LOGICAL:
         return True
@@ -719,7 +730,7 @@ def _looks_like_header(
 ) -> bool:
     names = [first[c].strip() for c in columns]
     if 0 in columns and first[0].strip() == "" and second is not None and second[0].strip():
-        columns = [c for c in columns if c != 0]  # an index, which pandas does not name
+        columns = [c for c in columns if c != 0]  # an index column, whose name pandas leaves empty
         names = [first[c].strip() for c in columns or range(1, len(first))]
     if not names or any(_is_value(name) for name in names):
         return False
@@ -731,11 +742,11 @@ def _looks_like_header(
 
 
 def _single_blanks(block: Block) -> tuple[Any, str]:
-    """Blank-separated lines with one delimiter between fields, and that delimiter.
+    """Return blank-separated lines with one delimiter between fields, and that delimiter.
 
-    A block that is regular already comes back as it is.
+    A block that is regular already is returned uncopied.
     """
-    if block.has(b"\0"):  # the mark of what is squeezed out; no text anyway
+    if block.has(b"\0"):  # "\0" marks what is squeezed out below; text never has it
         raise _BadBlock
     spaces, tabs = block.has(b" "), block.has(b"\t")
     text = np.frombuffer(block.view(), np.uint8)

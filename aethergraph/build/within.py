@@ -27,33 +27,35 @@ from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 
 __all__ = ["BoundedJob", "convert_chunks", "convert_within"]
 
-_VERSION = 2  # of what a work folder holds
+_VERSION = 2  # version of the content of a work folder
 
 
 class FileSource:
-    """The edges of files."""
+    """Edges of files, as a source for a bounded build."""
 
     def __init__(self, reader: EdgeReader) -> None:
         self._reader = reader
 
     @property
     def num_nodes(self) -> int:
+        """Largest number of nodes that the files themselves give; 0 if they give none."""
         return self._reader.num_nodes
 
     def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
+        """Yield the edges after ``start``, and the position where each chunk ends."""
         for position, arrays in self._reader.arrays_from(start):
             yield position, self._reader.chunk(arrays)
 
 
 class BoundedJob:
-    """One conversion of files within a budget, with its work folder.
+    """Conversion of files within a budget, with its work folder.
 
-    Arguments:
-        request: what is built of what.
+    Args:
+        request: inputs, output and form of the graph.
         budget: bytes, or a text such as "1G", for the whole process.
-        threads: of parsing and sorting; None: as many as the native core uses.
-        restart: do not go on from an earlier build.
-        remark: takes what is worth telling at once.
+        threads: parsing and sorting threads; None: as many as the native core uses.
+        restart: do not continue an earlier build.
+        remark: called at once with remarks for the user.
     """
 
     def __init__(
@@ -83,11 +85,11 @@ class BoundedJob:
 
     @property
     def has_companions(self) -> bool:
-        """Whether an earlier build has put features and labels in place."""
+        """True if an earlier build has put features and labels in place."""
         return bool(self.journal.state.get("companions"))
 
     def run(self, result: ConvertResult, show: Stages) -> None:
-        """Do everything; on failure the work folder is kept if it is worth it."""
+        """Do all steps; on failure keep the work folder if a later call can use it."""
         request, form = self._request, self._request.form
         reader = EdgeReader(
             request.files,
@@ -139,7 +141,7 @@ def convert_within(
     show: Stages,
     remark: Callable[[str], None] | None,
 ) -> ConvertResult:
-    """Sort on disk, or go on with an earlier build of the same."""
+    """Convert by sorting on disk, or continue an earlier build of the same command."""
     request.form.check_within_budget()
     request.check_graph(force)
     result = ConvertResult(request.output, layout=request.form.layout)
@@ -153,7 +155,7 @@ def convert_within(
 
 
 class _kept_if_useful:
-    """Removes the work folder on success and where the input is at fault; else keeps it."""
+    """Context that removes the work folder on success or if the input is bad, and else keeps it."""
 
     def __init__(self, journal: Journal, remark: Callable[[str], None]) -> None:
         self._journal = journal
@@ -189,21 +191,31 @@ def convert_chunks(
     threads: int | None = None,
     stages: Stages | None = None,
 ) -> ConvertResult:
-    """A graph file from edges that a program makes, within a memory budget.
+    """Build a graph file from edges that a program makes, within a memory budget.
 
-    Arguments:
+    The file holds what :meth:`aethergraph.Graph.from_edges` makes of all edges. An interrupted
+    build begins anew: chunks cannot be compared with those of an earlier call.
+
+    Args:
         chunks: an iterable of (src, dst) or (src, dst, values): id arrays [n] and a mapping with
             "weight", "time" and names of edge attributes, arrays of n rows. All chunks have the
             same names, dtypes and shapes.
         output: the graph file; work files are in a folder beside it.
         memory_budget: bytes or a text such as "1G" that the process may take in all.
-        num_nodes, layout, keep_order, undirected, dedup, compress, force, threads, stages: as in
-            :func:`aethergraph.build.convert`.
+        num_nodes: as in :func:`aethergraph.build.convert`.
+        layout: as in :func:`aethergraph.build.convert`.
+        keep_order: as in :func:`aethergraph.build.convert`.
+        undirected: as in :func:`aethergraph.build.convert`.
+        dedup: as in :func:`aethergraph.build.convert`.
+        compress: as in :func:`aethergraph.build.convert`.
+        force: as in :func:`aethergraph.build.convert`.
+        threads: as in :func:`aethergraph.build.convert`.
+        stages: as in :func:`aethergraph.build.convert`.
 
-    The file holds what :meth:`aethergraph.Graph.from_edges` makes of all edges. An interrupted
-    build begins anew: chunks cannot be compared with those of an earlier call.
+    Returns:
+        The file that was written, and its sizes.
 
-    Errors:
+    Raises:
         InvalidArgumentError, OutOfRangeError: a bad value, with chunk and row; a budget that is
             too small, with the least.
         StorageError: an output cannot be written. Nothing is left behind.

@@ -1,4 +1,4 @@
-"""The error of a work file that is not what the build left."""
+"""Error of a work file with other content than the build wrote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["WorkFileError", "damage_of"]
 
 
 class WorkFileError(CorruptFileError):
-    """A file of the work folder is damaged: the build cannot go on from it."""
+    """Error of a damaged file in the work folder: the build cannot continue from it."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
@@ -22,7 +22,7 @@ class WorkFileError(CorruptFileError):
 
 @contextmanager
 def damage_of(path: str) -> Iterator[None]:
-    """Keys that are out of range were not so when the build wrote ``path``."""
+    """Turn OutOfRangeError about keys into WorkFileError: they were in range when written."""
     try:
         yield
     except OutOfRangeError as error:
