@@ -1,7 +1,7 @@
-"""Models and contracts: for tests of AetherGraph and of what is built on it.
+"""Models and contracts for tests of AetherGraph and of implementations of its protocols.
 
-The contracts prove a topology, a feature source or a sampler of your own, see ``docs/testing.md``;
-those of PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
+The contracts test a topology, a feature source or a sampler of your own, see ``docs/testing.md``;
+those for PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
 """
 
 from aethergraph.testing import oracle

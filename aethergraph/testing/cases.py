@@ -1,4 +1,4 @@
-"""Inputs that break things, the same in every run: graphs, seeds, ids in every form."""
+"""Difficult inputs, equal in every run: graphs, seeds, and ids in every form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["INTEGERS", "GraphCase", "bad_ids", "graphs", "id_forms", "mixed_ends
 
 Ids = NDArray[np.int64]
 
-#: Every integer dtype that numpy has.
+#: Every integer dtype of numpy.
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
 @dataclass(frozen=True, eq=False)
 class GraphCase:
-    """A named edge list: ids below ``num_nodes``, int64 vectors."""
+    """Named edge list: int64 vectors of ids below ``num_nodes``."""
 
     name: str
     num_nodes: int
@@ -28,7 +28,7 @@ class GraphCase:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """For messages."""
+        """Edge list by name of its parts, for messages."""
         return {"num_nodes": self.num_nodes, "src": self.src, "dst": self.dst}
 
 
@@ -37,7 +37,7 @@ def _case(name: str, num_nodes: int, src: Any, dst: Any) -> GraphCase:
 
 
 def graphs() -> list[GraphCase]:
-    """Small graphs of every awkward kind; nodes with 0, 1, few and many edges."""
+    """Return small graphs of every awkward kind; nodes with 0, 1, few and many edges."""
     rng = np.random.default_rng(20240607)
     skewed = (rng.random(700) ** 3 * 60).astype(np.int64)
     return [
@@ -56,10 +56,14 @@ def graphs() -> list[GraphCase]:
 
 
 def mixed_ends(num_src: int, num_dst: int, repeated: bool) -> tuple[Ids, Ids]:
-    """(src, dst): into each node up to five edges, from sources that differ modulo 5.
+    """Return (src, dst): up to five edges into each node, from sources that differ modulo 5.
 
-    So what goes by the source modulo 5 has no ties in a list. ``repeated``: a third of the edges
-    is there twice. ``num_src`` is a multiple of 5.
+    Values that are ordered by the source modulo 5 therefore have no ties in a list.
+
+    Args:
+        num_src: number of sources, a multiple of 5.
+        num_dst: number of destinations.
+        repeated: add a third of the edges a second time.
     """
     rng = np.random.default_rng(num_src + num_dst)
     dst, remainder = np.nonzero(rng.random((num_dst, 5)) < 0.6)
@@ -68,7 +72,7 @@ def mixed_ends(num_src: int, num_dst: int, repeated: bool) -> tuple[Ids, Ids]:
 
 
 def seed_vectors(num_nodes: int) -> list[Ids]:
-    """Seeds for a graph: none, the last node, duplicates, many in random order."""
+    """Return seeds for a graph: none, the last node, duplicates, many in random order."""
     if num_nodes == 0:
         return [np.empty(0, np.int64)]
     rng = np.random.default_rng(num_nodes)
@@ -81,7 +85,7 @@ def seed_vectors(num_nodes: int) -> list[Ids]:
 
 
 def id_forms(ids: Ids) -> Iterator[tuple[str, Any]]:
-    """``ids`` (below 128) in every form in which a user may pass them."""
+    """Yield ``ids`` (below 128) in every form in which a user may pass them, with its name."""
     yield "a list", ids.tolist()
     yield "a tuple", tuple(ids.tolist())
     for name in INTEGERS:
@@ -101,5 +105,5 @@ def id_forms(ids: Ids) -> Iterator[tuple[str, Any]]:
 
 
 def bad_ids(count: int) -> list[int]:
-    """Numbers that are no id below ``count``."""
+    """Return numbers that are no id below ``count``."""
     return [-1, count, count + 7, 2**31, 2**32, 2**62, -(2**63)]

@@ -1,4 +1,4 @@
-"""Rules of samplers about options together: each of them must hold beside the others."""
+"""Rules of samplers about several options together: each must hold beside the others."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Choice(NamedTuple):
 
     @property
     def subgraph_type(self) -> str:
-        """The kind of sample."""
+        """Subgraph type that the options ask for."""
         kind: str = self.options.get("subgraph_type", "directional")
         return kind
 
 
 def choices(words: Collection[str], most: int = 3) -> list[Choice]:
-    """Every one to ``most`` of ``words`` that can be chosen together.
+    """Return all sets of one to ``most`` of ``words`` that can be chosen together.
 
     ``last``, ``strict`` and ``window`` go by the times of edges, or of nodes beside ``node_time``.
     """
@@ -56,25 +56,29 @@ def choices(words: Collection[str], most: int = 3) -> list[Choice]:
 
 
 class CombinedRules(DrawRules):
-    """What holds of options together; see :class:`aethergraph.testing.SamplerContract`."""
+    """Rules about options together; see :class:`aethergraph.testing.SamplerContract`."""
 
     def mixture(self, repeated: bool) -> Instance:
-        """A graph in which every option changes samples; ``repeated``: with duplicate edges.
+        """Return a graph in which every option changes samples.
 
-        Without them no list has two edges of one time.
+        Args:
+            repeated: include duplicate edges. Without them no list has two edges of one time.
         """
         raise NotImplementedError
 
     def mixture_seeds(self) -> dict[str, Ids]:
-        """Seeds by node type."""
+        """Return seeds by node type."""
         raise NotImplementedError
 
     def mixture_fanouts(self, graph: Any, *fanouts: int) -> Any:
-        """Fanouts by hop, the same for all edge types, as ``make`` takes them."""
+        """Return fanouts by hop, equal for all edge types, as ``make`` takes them."""
         raise NotImplementedError
 
     def chosen_arguments(self, graph: Any, seeds: dict[str, Ids], choice: Choice) -> dict[str, Any]:
-        """What ``call`` gets beside seeds and key: times, and a third of the edges to leave out."""
+        """Return the arguments of ``call`` beside seeds and key: times, and edges to leave out.
+
+        A third of the edges are left out.
+        """
         times = exclude = None
         if "time_attr" in choice.options:
             values = [3, 2, 4, 3] if choice.options["time_attr"] == "node_time" else [6, 4, 8, 5]
@@ -111,16 +115,16 @@ class CombinedRules(DrawRules):
                 equal_samples(found, wanted)
 
     def test_options_hold_together(self) -> None:
-        """Any two or three declared options: what each alone asks of a sample."""
+        """Any two or three declared options hold together: a sample has what each asks for."""
         instance = self.mixture(repeated=True)
         fanouts = self.mixture_fanouts(instance.graph, 3, 2)
         for choice in choices(self.supports):
             self._compare(instance, fanouts, choice, certain=False)
 
     def test_options_decide_together_what_is_sampled(self) -> None:
-        """Any two or three declared options, where nothing is drawn: the sample is known.
+        """With any two or three declared options the sample is known where nothing is drawn.
 
-        All neighbours are taken, or the latest one.
+        That is where all neighbours are taken, or the latest one.
         """
         instance = self.mixture(repeated=False)
         for choice in choices(self.supports):
@@ -129,7 +133,7 @@ class CombinedRules(DrawRules):
                 self._compare(instance, wanted, choice, certain=True)
 
     def test_replacement_holds_with_every_option(self) -> None:
-        """Two draws out of two neighbours: with replacement some sample has only one of them."""
+        """With replacement some sample of two draws out of two neighbours has only one of them."""
         self.need("replace")
         graph, kind = self.star(4, 2, weight=np.ones(2, np.float32), time=np.zeros(2, np.int64))
         seeds = {name: np.empty(0, np.int64) for name in self.counts(graph)}
@@ -156,13 +160,13 @@ class CombinedRules(DrawRules):
 
 
 def certain_fanouts(choice: Choice) -> list[tuple[int, ...]]:
-    """Fanouts with which the sample of a graph without ties in its lists is known."""
+    """Return fanouts that leave no choice in a graph without ties in its lists."""
     last = choice.options.get("temporal_strategy") == "last"
     return [(-1, -1), (1, 1)] if last and "weight_attr" not in choice.options else [(-1, -1)]
 
 
 def bind(walk: Walk, choice: Choice, seed_time: Any, exclude: Any) -> None:
-    """Tell ``walk`` the bounds of its trees and what was left out."""
+    """Set the bounds of the trees of ``walk``, and the edges that were left out."""
     if seed_time is not None:
         walk.until, walk.since = time_bounds(seed_time, choice.options)
     if exclude is not None:

@@ -1,4 +1,4 @@
-"""Rules of samplers about what is drawn: as likely as it should be, in time, by weight.
+"""Rules of samplers about draws: equally likely, in time, by weight.
 
 The statistics have fixed keys, so that they give the same verdict in every run.
 """
@@ -27,27 +27,29 @@ _KEYS = 1500
 
 
 class DrawRules(PurityRules):
-    """What every sampler must draw; see :class:`aethergraph.testing.SamplerContract`."""
+    """Rules about the draws of every sampler; see :class:`aethergraph.testing.SamplerContract`."""
 
     def star(
         self, count: int, degree: int, weight: Any = None, time: Any = None
     ) -> tuple[Any, EdgeType]:
-        """A graph in which nodes 0 .. degree - 1 have an edge to each of 0 .. count - 1.
+        """Return a graph in which nodes 0 .. degree - 1 have an edge to each of 0 .. count - 1.
 
-        ``weight`` and ``time`` go by source; with times all nodes have the time 0.
-        Returns it and the type of these edges.
+        ``weight`` and ``time`` are by source; with times all nodes have the time 0.
+
+        Returns:
+            The graph, and the type of these edges.
         """
         raise NotImplementedError
 
     def fanouts_of_star(self, graph: Any, kind: EdgeType, fanout: int) -> Any:
-        """One hop with that fanout, as ``make`` takes it."""
+        """Return one hop with that fanout, as ``make`` takes it."""
         raise NotImplementedError
 
     def drawn(
         self, degree: int, fanout: int, *, count: int = _HUBS, keys: int = 1, weight: Any = None,
         time: Any = None, seed_time: Any = None, **options: Any,
     ) -> Ids:  # fmt: skip
-        """The sources drawn for each of ``count`` nodes and ``keys`` keys, [n, edges each]."""
+        """Return the sources drawn for ``count`` nodes and ``keys`` keys, [n, edges each]."""
         graph, kind = self.star(count, degree, weight, time)
         sampler = self.make(graph, self.fanouts_of_star(graph, kind, fanout), **options)
         source = graph.edge_index()[0] if kind == structure.KIND else graph[kind].edge_index()[0]
@@ -71,7 +73,8 @@ class DrawRules(PurityRules):
             for count, keys in ((_HUBS, 1), (1, _KEYS)):
                 found = self.drawn(_DEGREE, fanout, count=count, keys=keys)
                 share = fanout / _DEGREE
-                # Draws of one node exclude each other: less spread than of independent ones.
+                # Draws of one node exclude each other: their spread is less than that of
+                # independent draws.
                 spread = (1 - share) * _DEGREE / (_DEGREE - 1)
                 counts = np.bincount(found.ravel(), minlength=_DEGREE)
                 _fits(counts, np.full(_DEGREE, len(found) * share), f"fanout {fanout}", spread)
@@ -151,7 +154,7 @@ class DrawRules(PurityRules):
     # ---- time --------------------------------------------------------------------------------
 
     def _each_in_time(self, word: str, *beside: str) -> None:
-        """Samples by ``word``, alone and with the options ``beside`` it that are declared."""
+        """Check samples with ``word``, alone and with the declared options among ``beside``."""
         variants = [{**options, **OPTIONS[word]} for options in self.variants(*beside)]
         for options, floats in itertools.product(variants, (False, True)):
             for instance in self.instances(floats):
@@ -183,12 +186,12 @@ class DrawRules(PurityRules):
         self._each_in_time("time", "replace")
 
     def test_no_node_is_later_than_its_seed(self) -> None:
-        """The same by the times of nodes: those of the far ends of edges."""
+        """With times of nodes an edge's far end is at most as late as the edge's tree."""
         self.need("node_time")
         self._each_in_time("node_time")
 
     def test_the_last_edges_in_time(self) -> None:
-        """``temporal_strategy="last"`` draws those of the latest times that are in time."""
+        """``temporal_strategy="last"`` draws the latest of the edges that are in time."""
         self.need("last")
         self._each_in_time("last", "replace")
 
@@ -235,7 +238,7 @@ def _seed_times(seeds: dict[str, Ids], floats: bool, extremes: bool) -> dict[str
 def time_bounds(
     times: dict[str, NDArray[Any]], options: dict[str, Any]
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:  # fmt: skip
-    """(until, since) by tree, inclusive."""
+    """Return inclusive bounds (until, since) by tree."""
     at = np.concatenate(list(times.values()))
     until = at
     if options.get("strict"):
@@ -245,7 +248,10 @@ def time_bounds(
 
 
 def _fits(counts: Any, expected: NDArray[Any], what: str, spread: float = 1.0) -> None:
-    """A chi-square test at five standard deviations; nothing where nothing is expected."""
+    """Require ``counts`` to fit by a chi-square test at five standard deviations.
+
+    Counts whose expectation is zero must be zero.
+    """
     never = expected == 0
     require(not counts[never].any(), f"{what}: {counts} were drawn, expected {expected}")
     own, mean = counts[~never], expected[~never]

@@ -1,4 +1,4 @@
-"""The contract of feature sources: what a table of rows must do to be gathered from."""
+"""Contract of feature sources: tables of rows to gather from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INTEGERS = {
     "int64": (),
     "uint64": (),
 }
-#: What each dtype is widened to without loss.
+#: Dtypes that each dtype is widened to without loss.
 _WIDER: dict[str, tuple[str, ...]] = {
     "float16": ("float32", "float64"),
     "bfloat16": ("float32", "float64"),
@@ -43,7 +43,7 @@ _WIDER: dict[str, tuple[str, ...]] = {
     "float64": (),
     **_INTEGERS,
 }
-#: (stored, asked for) that would lose values.
+#: (stored dtype, requested dtype) that would lose values.
 _NARROWER = {"float64": "float32", "float32": "float16", "int64": "int32", "int32": "int16"}
 _SHAPES = ((7,), (7, 1), (7, 5), (7, 2, 3), (1, 4), (0, 4), (0,), (6, 0), (400, 33))
 
@@ -69,17 +69,17 @@ class FeatureSourceContract(Contract):
     dtypes: ClassVar[Collection[str]] = ("float32",)
 
     def make(self, rows: NDArray[Any], dtype: str) -> Any:
-        """The source with these rows: shape ``(num_rows, ...)``, one of :attr:`dtypes`."""
+        """Make the source with these rows: shape ``(num_rows, ...)``, one of :attr:`dtypes`."""
         raise NotImplementedError("define make(self, rows, dtype)")
 
     def _rows(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-        """Random rows: extremes of the dtype, infinities, NaN, both zeros."""
+        """Return random rows: extremes of the dtype, infinities, NaN, both zeros."""
         rng = np.random.default_rng([*shape, len(dtype)])
         stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
         count = int(np.prod(shape))
         if stored == np.bool_:
             return (rng.random(count) < 0.5).reshape(shape)
-        if dtype == "bfloat16":  # no signalling NaN: converting makes it a quiet one
+        if dtype == "bfloat16":  # no signalling NaN: a conversion makes it a quiet one
             numbers = np.append(rng.normal(size=count), [np.inf, -0.0, 1e-39])[:count]
             bits = numbers.astype(np.float32).view(np.uint32) >> np.uint32(16)
             return bits.astype(np.uint16).reshape(shape)
@@ -215,7 +215,7 @@ class FeatureSourceContract(Contract):
             for other in others:
                 refused(f"{dtype} as {other}", source.gather, [1], dtype=other)
 
-    # ---- what it refuses -------------------------------------------------------------------
+    # ---- refusals --------------------------------------------------------------------------
 
     def test_an_id_out_of_range_is_named(self) -> None:
         """The first id that does not exist is an OutOfRangeError with its value and position."""
@@ -234,7 +234,7 @@ class FeatureSourceContract(Contract):
         for ids in ([0.5], np.array([1.0]), np.zeros(50, bool), [[1, 2]], 3):
             refused(f"gather({ids!r})", source.gather, ids)
 
-    # ---- elsewhere -------------------------------------------------------------------------
+    # ---- threads and processes -------------------------------------------------------------
 
     def test_threads_gather_at_once(self) -> None:
         """Several threads may gather other rows at the same time."""

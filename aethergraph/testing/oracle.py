@@ -1,6 +1,6 @@
-"""Obviously correct, slow models of the engine: what tests compare it with, value by value.
+"""Obviously correct, slow models of the engine that tests compare it with, value by value.
 
-Nothing here is shared with the native core. The sampler's model follows the documented random
+The models share nothing with the native core. The sampler's model follows the documented random
 streams (``native/src/core/rng.h``) in Python integers, so it predicts every node, edge and count.
 """
 
@@ -49,7 +49,7 @@ def _mix(z: int) -> int:
 
 
 def stream_start(key: int, hop: int, node: int, seed: int | None, relation: int = 0) -> int:
-    """Start of the stream of (key, hop, edge type, node), and of the seed's slot if disjoint."""
+    """Return the start of the stream of (key, hop, edge type, node, seed's slot if disjoint)."""
     base = _mix((_mix(key & _MASK) + (hop + 1) * _GAMMA) & _MASK)
     if relation:
         base = _mix((base + relation * _GAMMA) & _MASK)
@@ -58,12 +58,12 @@ def stream_start(key: int, hop: int, node: int, seed: int | None, relation: int 
 
 
 def stream_draw(start: int, i: int) -> int:
-    """Draw ``i`` of a stream, uniform over 64 bits."""
+    """Return draw ``i`` of a stream, uniform over 64 bits."""
     return _mix((start + (i + 1) * _GAMMA) & _MASK)
 
 
 def positions(degree: int, fanout: int, replace: bool, start: int) -> list[int]:
-    """Positions drawn from a list of ``degree`` entries."""
+    """Draw positions from a list of ``degree`` entries."""
     if degree == 0 or fanout == 0:
         return []
     if fanout < 0 or (not replace and fanout >= degree):
@@ -82,7 +82,7 @@ def positions(degree: int, fanout: int, replace: bool, start: int) -> list[int]:
 
 
 def compressed_lists(num_nodes: int, major: Any, minor: Any) -> tuple[Ids, Ids, Ids]:
-    """``(indptr, indices, order)`` of an edge list grouped by ``major``, input order kept."""
+    """Return ``(indptr, indices, order)`` of an edge list grouped by ``major``, in input order."""
     keys, values = np.asarray(major, np.int64), np.asarray(minor, np.int64)
     order = np.argsort(keys, kind="stable")
     counts = np.bincount(keys, minlength=num_nodes) if len(keys) else np.zeros(num_nodes, int)
@@ -95,10 +95,11 @@ def compressed_lists(num_nodes: int, major: Any, minor: Any) -> tuple[Ids, Ids, 
 
 @dataclass
 class Relation:
-    """One edge type as the sampler walks it: a list of ``to`` nodes for every ``source`` node.
+    """Edge type as the sampler walks it: a list of ``to`` nodes for every ``source`` node.
 
     ``weight`` and ``time`` have a value per edge id, ``node_time`` one per ``to`` node; times
-    ascend in every list.
+    ascend in
+    every list.
     """
 
     indptr: NDArray[Any]
@@ -111,13 +112,13 @@ class Relation:
     node_time: NDArray[Any] | None = None
 
     def entries(self, node: int) -> list[tuple[int, int]]:
-        """(far end, edge id) of every entry of the list of ``node``."""
+        """Return (far end, edge id) of every entry of the list of ``node``."""
         span = range(int(self.indptr[node]), int(self.indptr[node + 1]))
         ids = self.edge_ids
         return [(int(self.indices[p]), p if ids is None else int(ids[p])) for p in span]
 
     def is_visible(self, entry: tuple[int, int], since: float, until: float) -> bool:
-        """Whether the entry's time is within the bounds."""
+        """Return whether the entry's time is within the bounds."""
         if self.time is not None:
             return bool(since <= self.time[entry[1]] <= until)
         if self.node_time is not None:
@@ -131,7 +132,10 @@ class Relation:
         latest: int | None,
         exclude: frozenset[int] = frozenset(),
     ) -> list[tuple[int, int]]:
-        """The entries in time; of those the last, from the ``latest`` ones not excluded on."""
+        """Return the entries in time.
+
+        With ``latest`` only from the first of the ``latest`` last entries that are not excluded.
+        """
         found = [entry for entry in self.entries(node) if self.is_visible(entry, *bounds)]
         timed = self.time is not None or self.node_time is not None
         if timed and latest is not None and latest >= 0:
@@ -149,7 +153,7 @@ class Relation:
         start: int,
         exclude: frozenset[int] = frozenset(),
     ) -> list[tuple[int, int]]:
-        """Of ``entries``, a part of the list of ``node``, those drawn by the stream ``start``."""
+        """Draw from ``entries``, a part of the list of ``node``, by the stream ``start``."""
         if self.weight is None:
             left = [entry for entry in entries if entry[1] not in exclude]
             return [left[i] for i in positions(len(left), fanout, replace, start)]
@@ -163,7 +167,8 @@ class Relation:
         return [entries[i] for i in chosen]
 
 
-#: Of a list of so many entries, one in so many can be drawn from sums; see ``weighted.c``.
+#: Few draws from a long list are made from sums of weights: at most one per _FEW entries, of at
+#: least _LONG entries; see ``weighted.c``.
 _LONG, _FEW = 128, 16
 
 
@@ -176,9 +181,15 @@ def weighted_positions(
     holes: Collection[int] = (),
     before: Sequence[float] = (),
 ) -> list[int]:
-    """Positions drawn by weight; see ``native/src/sample/weighted.h``.
+    """Draw positions by weight; see ``native/src/sample/weighted.h``.
 
-    Not those in ``holes``. ``before`` are the weights of what the list has before.
+    Args:
+        weights: weights of the entries.
+        fanout: number of draws, -1 for all.
+        replace: draw with replacement.
+        start: start of the random stream.
+        holes: excluded positions.
+        before: weights of the entries that the list has before these.
     """
     drawable = [i for i, weight in enumerate(weights) if weight > 0 and i not in holes]
     if not drawable or fanout == 0:
@@ -212,7 +223,7 @@ def _few_positions(
     holes: Collection[int],
     before: Sequence[float],
 ) -> tuple[list[int], int]:
-    """Positions in the order of their draws, and the number of draws: not always enough."""
+    """Return positions in the order of their draws, perhaps too few, and the number of draws."""
     sums = list(itertools.accumulate([*before, *weights]))
     low = sums[len(before) - 1] if before else 0.0
     total = sums[-1] - low
@@ -228,13 +239,13 @@ def _few_positions(
 
 
 def _unit(start: int, i: int) -> float:
-    """Draw ``i`` of a stream, uniform in [0, 1)."""
+    """Return draw ``i`` of a stream, uniform in [0, 1)."""
     return (stream_draw(start, i) >> 11) * 2.0**-53
 
 
 @dataclass
 class TypedSample:
-    """A sample by node type and edge type: ``node[type]``, ``row[relation]``..."""
+    """Sample by type: nodes in the order of node types, edges in that of relations."""
 
     node: list[Ids]
     batch: list[Ids]
@@ -246,7 +257,7 @@ class TypedSample:
 
 
 class _Nodes:
-    """The sampled nodes of one type; a node is known by (tree, node)."""
+    """Sampled nodes of one type; a node is identified by (tree, node)."""
 
     def __init__(self, names: list[tuple[int, int]]) -> None:
         self.names = list(names)
@@ -256,6 +267,7 @@ class _Nodes:
         self.frontier = range(len(names))
 
     def add(self, name: tuple[int, int]) -> int:
+        """Return the local id of a node, which is added if it is new."""
         if name not in self.local:
             self.local[name] = len(self.names)
             self.names.append(name)
@@ -277,7 +289,7 @@ def sample_typed(
     until: Sequence[float] | None = None,
     exclude: Sequence[frozenset[int]] | None = None,
 ) -> TypedSample:
-    """The walk over several node types (one list of seeds each) and edge types.
+    """Sample over several node types (one list of seeds each) and edge types.
 
     ``since`` and ``until`` have a bound for each tree, trees being numbered through the types;
     ``exclude`` has the edges to leave out for each relation.
@@ -324,7 +336,7 @@ def _typed_sample(
     hop_nodes: list[list[int]],
     hop_edges: list[list[int]],
 ) -> TypedSample:
-    """``found`` has (row, col, edge) by edge type."""
+    """Make a sample of the nodes and of ``found``, (row, col, edge) by edge type."""
 
     def column(edges: list[tuple[int, int, int]], which: int) -> Ids:
         return np.array([edge[which] for edge in edges], np.int64)
@@ -346,7 +358,7 @@ def _among(
     bounds: Callable[[int], tuple[float, float]] = lambda tree: (-math.inf, math.inf),
     exclude: frozenset[int] = frozenset(),
 ) -> list[tuple[int, int, int]]:
-    """Every edge between sampled nodes of one tree that the tree may see."""
+    """Return every edge between sampled nodes of one tree that the tree may see."""
     local = nodes[relation.to].local
     return [
         (local[tree, other], v, edge)
@@ -367,7 +379,7 @@ def sample_hgt(
     *,
     max_neighbors: int | None = None,
 ) -> TypedSample:
-    """What ``HGTSampler.sample`` returns; see ``native/src/sample/hgt.h``."""
+    """Sample as ``HGTSampler.sample`` does; see ``native/src/sample/hgt.h``."""
     nodes = [_Nodes([(0, int(v)) for v in ids]) for ids in seeds]
     scores: list[dict[int, float]] = [{} for _ in nodes]
     hop_nodes = [[len(n.names)] for n in nodes]
@@ -395,7 +407,7 @@ def sample_hgt(
 
 
 def _draw_order(scores: dict[int, float], key: int, hop: int, number: int) -> list[int]:
-    """Nodes as they are drawn one after the other, in proportion to the square of the score."""
+    """Return nodes in the order of draws in proportion to the square of their scores."""
 
     def draw_key(node: int) -> float:
         draw = stream_draw(stream_start(key, hop, node, None, number), 0)
@@ -417,10 +429,10 @@ def sample(
     edge_ids: NDArray[Any] | None = None,
     **values: Any,
 ) -> Subgraph:
-    """What ``NeighborSampler.sample`` returns over these in-lists.
+    """Sample as ``NeighborSampler.sample`` does over these in-lists.
 
     ``values`` are those of :class:`Relation` (``weight``, ``time``, ``node_time``) and of
-    :func:`sample_typed` (``latest``, ``since``, ``until``); ``exclude`` is the edges to leave out.
+    :func:`sample_typed` (``latest``, ``since``, ``until``); ``exclude`` has the edges to leave out.
     """
     names = ("weight", "time", "node_time")
     relation = Relation(
@@ -453,14 +465,14 @@ def sample(
 def bidirectional(
     row: list[int], col: list[int], edge: list[int]
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
-    """Edges and reverses, each pair once, sorted by (col, row), the first edge id kept."""
+    """Add reverses to edges: each pair once, sorted by (col, row), with its first edge id."""
     own = list(zip(row, col, edge, strict=True))
     found = _with_reverses(own, own)
     return [r for r, _, _ in found], [c for _, c, _ in found], [e for _, _, e in found]
 
 
 def bidirectional_typed(edges: dict[tuple[str, str, str], list[Edge]]) -> dict[Any, list[Edge]]:
-    """The same by edge type, of (row, col, edge).
+    """Add reverses to edges (row, col, edge) of several types, as :func:`bidirectional` does.
 
     Reverses join their own type within one node type. Else they join the type that leads back and
     has the same name with "rev_" put before it, or taken away; without such a type there are none.

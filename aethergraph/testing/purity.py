@@ -1,4 +1,4 @@
-"""Rules of samplers about many samples: they are a pure function of graph, seeds and key."""
+"""Rules about repeated samples: they are a pure function of graph, seeds and key."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KEYS = (0, 1, 2**32, 2**63, 2**64 - 1)
 
 
 class PurityRules(SampleRules):
-    """What the same key must repeat; see :class:`aethergraph.testing.SamplerContract`."""
+    """Rules about samples of equal keys; see :class:`aethergraph.testing.SamplerContract`."""
 
     def hub(self, **options: Any) -> tuple[Any, dict[str, Ids], Callable[[int], Any]]:
-        """A sampler over the graph of most edges, its seeds, and samples of it by key."""
+        """Return a sampler over the graph of most edges, its seeds, and its samples by key."""
         *_, last = self.instances()
         sampler = self.make(last.graph, self.fanout_sets(last.graph)[-1], **options)
         seeds = self.seed_sets(last.graph)[-1]
@@ -85,7 +85,7 @@ class PurityRules(SampleRules):
                 equal(sample, draw(key), "the sample")
 
     def test_what_a_node_draws_does_not_depend_on_other_seeds(self) -> None:
-        """The same key, hop and node: the same edges, whatever else is sampled."""
+        """For one key, hop and node the edges are the same, whatever else is sampled."""
         for options in self.variants("replace", "weight"):
             for instance in self.instances():
                 for fanouts in self.fanout_sets(instance.graph):
@@ -126,7 +126,7 @@ class PurityRules(SampleRules):
 
 
 def flat(sample: dict[str, Any]) -> Ids:
-    """A sample by type as one vector, lengths included."""
+    """Flatten a sample by type to one vector, lengths included."""
     parts: list[Any] = []
     for name in ("node", "row", "col", "edge", "batch"):
         for ids in (sample[name] or {}).values():
@@ -135,7 +135,7 @@ def flat(sample: dict[str, Any]) -> Ids:
 
 
 def _first_tree(walk: Walk) -> dict[EdgeType, list[int]]:
-    """The edges of the tree of the first seed of the first type that has any."""
+    """Return the edges of the tree of the first seed of the first type that has any."""
     assert walk.batch is not None
     return {
         kind: walk.edge[kind][walk.batch[kind[2]][walk.col[kind]] == 0].tolist()

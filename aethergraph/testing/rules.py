@@ -1,4 +1,4 @@
-"""What all contracts share: rules, how a broken one is told, and other threads and processes."""
+"""Common base of the contracts: rules, messages about broken ones, other threads and processes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: What bad input may raise.
+#: Errors that bad input may raise.
 REFUSALS = (AetherError, ValueError, TypeError, NotImplementedError)
 _SECONDS = 120
 
 
 class BrokenRule(AssertionError):
-    """A contract is not kept; the message says which rule, with what input, what was expected."""
+    """Error of a broken rule; the message has the rule, the input and the expected value."""
 
 
 class Contract:
-    """Base of the contracts. Every method ``test_*`` is a rule, and its docstring says which.
+    """Base class of the contracts. Every method ``test_*`` is a rule, stated by its docstring.
 
     pytest collects a subclass whose name begins with ``Test``; :func:`broken_rules` needs no
     pytest. A rule that cannot hold is left out by ``test_name = None``.
@@ -66,7 +66,7 @@ class Contract:
 
 
 def broken_rules(contract: type[Contract]) -> dict[str, str]:
-    """Run all rules without pytest: the names of the broken ones, and why.
+    """Run all rules without pytest; return the names of the broken ones, and why.
 
     Methods that pytest would run before a test (fixtures) are not run.
     """
@@ -84,7 +84,7 @@ def broken_rules(contract: type[Contract]) -> dict[str, str]:
 
 
 def show(value: Any) -> str:
-    """A value as messages show it: short, arrays with their dtype."""
+    """Format a value for messages: short, arrays with their dtype."""
     if isinstance(value, np.ndarray):
         text = np.array2string(value, threshold=40, edgeitems=8, separator=", ")
         return f"{' '.join(text.split())} ({value.dtype}, shape {value.shape})"
@@ -94,7 +94,7 @@ def show(value: Any) -> str:
 
 @contextmanager
 def given(what: str, **inputs: Any) -> Iterator[None]:
-    """Adds ``what`` and the inputs to the message of what goes wrong inside."""
+    """Add ``what`` and the inputs to the message of an error that is raised inside."""
     try:
         yield
     except unittest.SkipTest:
@@ -106,13 +106,13 @@ def given(what: str, **inputs: Any) -> Iterator[None]:
 
 
 def require(holds: Any, message: str) -> None:
-    """The rule is broken unless ``holds``."""
+    """Raise BrokenRule with ``message`` unless ``holds``."""
     if not holds:
         raise BrokenRule(message)
 
 
 def equal(found: Any, expected: NDArray[Any], what: str, dtype: Any = None) -> None:
-    """``found`` must be an array of that shape and those values (NaN equals NaN), and ``dtype``."""
+    """Require an array of the shape and values of ``expected`` (NaN equals NaN), and ``dtype``."""
     require(isinstance(found, np.ndarray), f"{what} must be a numpy array, found {type(found)}")
     if dtype is not None:
         require(found.dtype == dtype, f"{what} must have dtype {dtype}, found {found.dtype}")
@@ -125,7 +125,7 @@ def equal(found: Any, expected: NDArray[Any], what: str, dtype: Any = None) -> N
 
 
 def refused(what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Exception:
-    """``call(*args, **options)`` must raise one of the errors of bad input, which is returned."""
+    """Require ``call(*args, **options)`` to raise an error of bad input, and return the error."""
     try:
         result = call(*args, **options)
     except REFUSALS as error:
@@ -140,7 +140,7 @@ def refused(what: str, call: Callable[..., Any], *args: Any, **options: Any) -> 
 def out_of_range(
     value: int, position: int | None, call: Callable[..., Any], *args: Any, **options: Any
 ) -> None:
-    """The call must raise an AetherError that is an IndexError and names value and position."""
+    """Require an AetherError that is an IndexError and names value and position."""
     what = f"a call with {value}" + ("" if position is None else f" at position {position}")
     try:
         result = call(*args, **options)
@@ -166,11 +166,11 @@ def out_of_range(
     raise BrokenRule(f"{what} must raise an OutOfRangeError, found the result {show(result)}")
 
 
-# ---- elsewhere -------------------------------------------------------------------------------
+# ---- threads and processes -------------------------------------------------------------------
 
 
 def in_threads(calls: Sequence[Callable[[], T]], rounds: int = 10) -> list[list[T]]:
-    """Each of ``calls`` in a thread of its own, all at once, ``rounds`` times: their results."""
+    """Run each of ``calls`` in a thread, all at once, ``rounds`` times; return their results."""
     barrier = threading.Barrier(len(calls))
     results: list[list[T]] = [[] for _ in calls]
     failures: list[Exception] = []
@@ -194,7 +194,7 @@ def in_threads(calls: Sequence[Callable[[], T]], rounds: int = 10) -> list[list[
 
 
 def in_child(call: Callable[[], T]) -> T:
-    """The result of ``call`` in a forked child, which must send it back in two minutes."""
+    """Return the result of ``call`` in a forked child, which must send it back in two minutes."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
 

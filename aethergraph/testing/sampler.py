@@ -1,4 +1,4 @@
-"""The contracts of samplers, of one node type and of many: how they are called."""
+"""Contracts of samplers of one node type and of many, and how these are called."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ class SamplerContract(CombinedRules):
 
     ``graph`` is an :class:`aethergraph.Graph` with ``edge_weight``, ``edge_time`` and ``node_time``
     whose lists are sorted by the time that is asked for; ``fanouts`` is a list with a number per
-    hop. ``sampler.sample(seeds, key=..., seed_time=...)`` is called, the last only with times.
+    hop. The sampler is called as ``sampler.sample(seeds, key=...)``, with times also with
+    ``seed_time=...``.
 
     Attributes:
-        supports: what the sampler declares. ``make`` gets these as ``replace=True``,
+        supports: options that the sampler declares. ``make`` gets these as ``replace=True``,
             ``disjoint=True``, ``subgraph_type="induced"`` or ``"bidirectional"``,
             ``weight_attr="edge_weight"`` (for ``"weight"``), ``time_attr="edge_time"``
             (``"time"``), ``time_attr="node_time"`` (``"node_time"``), and with times
             ``temporal_strategy="last"``, ``strict=True`` and ``window=2``. ``"exclude"``:
-            ``sample`` takes ``exclude=`` edge ids. What is not declared must raise, in ``make`` or
-            in ``sample``. What is declared must work together, two and three at a time.
+            ``sample`` takes ``exclude=`` edge ids. Options that are not declared must raise, in
+            ``make`` or in ``sample``. Declared options must work together, two and three at a time.
         exact: samples equal those of :mod:`aethergraph.testing.oracle`, bit by bit.
     """
 
     def instances(self, floats: bool = False) -> Iterator[Instance]:
-        """The graphs of :mod:`aethergraph.testing.cases`."""
+        """Yield the graphs of :mod:`aethergraph.testing.cases`, with weights and times."""
         for case in cases.graphs():
             rng = np.random.default_rng(len(case.src))
             weight = rng.integers(0, 4, len(case.src)).astype(np.float32)
             times = _FLOATS if floats else _INTS
             of_nodes = rng.choice(times, case.num_nodes)
-            of_edges = 2 * of_nodes[case.src]  # lists in order of one are in order of the other
+            of_edges = 2 * of_nodes[case.src]  # lists sorted by either are sorted by the other
             graph = Graph.from_edges(
                 case.num_nodes, case.src, case.dst,
                 edge_weight=weight, edge_time=of_edges, node_time=of_nodes,
@@ -65,26 +66,29 @@ class SamplerContract(CombinedRules):
             yield Instance(case.name, graph, {**case.inputs, **values})
 
     def fanout_sets(self, graph: Graph) -> list[Any]:
-        """No hop, one, all, several; the last is the one that statistics-free rules draw with."""
+        """Return fanouts of no hop, one, all, several.
+
+        Rules without statistics draw with the last.
+        """
         return [[], [1], [-1, 2], [0, 5], [200], [3, 2]]
 
     def seed_sets(self, graph: Graph) -> list[dict[str, Ids]]:
-        """Those of :mod:`aethergraph.testing.cases`."""
+        """Return the seeds of :mod:`aethergraph.testing.cases`."""
         return [{NODE: seeds} for seeds in cases.seed_vectors(graph.num_nodes)]
 
     def by_kind(self, graph: Graph, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
-        """The one edge type."""
+        """Return the fanouts under the one edge type."""
         return {KIND: fanouts}
 
     def counts(self, graph: Graph) -> dict[str, int]:
-        """The one node type."""
+        """Return the number of nodes under the one node type."""
         return {NODE: graph.num_nodes}
 
     def call(
         self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None,
         exclude: Any = None,
     ) -> Any:  # fmt: skip
-        """``sampler.sample(seeds, key=key)``."""
+        """Call ``sampler.sample(seeds, key=key)`` with times and excluded edges if given."""
         more = {}
         if seed_time is not None:
             more["seed_time"] = seed_time[NODE]
@@ -95,7 +99,7 @@ class SamplerContract(CombinedRules):
     def expected(
         self, graph: Graph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
     ) -> dict[str, Any]:
-        """``oracle.sample``."""
+        """Return the sample of ``oracle.sample``."""
         values: dict[str, Any] = {n: options.pop(n) for n in ("since", "until") if n in options}
         time = options.get("time_attr")
         if options.get("exclude") is not None:
@@ -115,7 +119,7 @@ class SamplerContract(CombinedRules):
     def star(
         self, count: int, degree: int, weight: Any = None, time: Any = None
     ) -> tuple[Graph, EdgeType]:
-        """See :meth:`DrawRules.star`."""
+        """Return the graph of :meth:`DrawRules.star`."""
         src, dst = np.tile(np.arange(degree), count), np.repeat(np.arange(count), degree)
         graph = Graph.from_edges(
             max(count, degree), src, dst,
@@ -126,7 +130,7 @@ class SamplerContract(CombinedRules):
         return graph, KIND
 
     def mixture(self, repeated: bool) -> Instance:
-        """Times of nodes are their ids modulo 5, those of edges twice that."""
+        """Return a graph with times: of nodes their ids modulo 5, of edges twice the source's."""
         src, dst = cases.mixed_ends(40, 40, repeated)
         weight = np.arange(len(src)) % 3
         graph = Graph.from_edges(
@@ -136,15 +140,15 @@ class SamplerContract(CombinedRules):
         return Instance("mixed edges", graph, {"src": src, "dst": dst})
 
     def mixture_seeds(self) -> dict[str, Ids]:
-        """With a duplicate."""
+        """Return seeds with a duplicate."""
         return {NODE: np.array([7, 0, 7, 33])}
 
     def mixture_fanouts(self, graph: Graph, *fanouts: int) -> list[int]:
-        """As they are."""
+        """Return the fanouts as a list."""
         return list(fanouts)
 
     def fanouts_of_star(self, graph: Graph, kind: EdgeType, fanout: int) -> list[int]:
-        """One hop."""
+        """Return one hop."""
         return [fanout]
 
 
@@ -154,15 +158,16 @@ BACK = ("post", "rev_votes", "user")
 
 
 class HeteroSamplerContract(CombinedRules):
-    """Rules of samplers over many node and edge types, as ``HeteroNeighborSampler`` is one.
+    """Rules of samplers over typed graphs, such as ``HeteroNeighborSampler``.
 
-    As :class:`SamplerContract`, with a :class:`aethergraph.HeteroGraph`, fanouts by edge type
+    Used like :class:`SamplerContract`, with a :class:`aethergraph.HeteroGraph`, fanouts by edge
+    type
     (``make`` gets a dict with a list for every type), seeds and ``seed_time`` by node type, and
-    samples whose fields go by type. Edge types take their turns in the order of the graph.
+    samples whose fields are by type. Edge types are sampled in the order of the graph.
     """
 
     def instances(self, floats: bool = False) -> Iterator[Instance]:
-        """Three graphs: nearly empty, one that never reaches a type, one with many edges."""
+        """Yield graphs with no edges, an unreached type, few edges, and many edges."""
         sizes: dict[str, tuple[dict[str, int], dict[EdgeType, int]]] = {
             "no edges": ({"user": 3, "post": 2, "forum": 0}, {VOTES: 0, IN: 0}),
             "a type that is never reached": ({"user": 9, "post": 20, "forum": 4}, {IN: 20}),
@@ -198,7 +203,7 @@ class HeteroSamplerContract(CombinedRules):
         return Instance(name, graph, {"num_nodes": nodes, "edges": ends})
 
     def fanout_sets(self, graph: HeteroGraph) -> list[Any]:
-        """By edge type: no hop, all, some, and types that are not followed."""
+        """Return fanouts by edge type: no hop, all, some, and types that are not followed."""
         kinds = graph.edge_types
         rows: list[list[list[int]]] = [
             [[]], [[-1]], [[0, 4], [2, 0]], [[100, 1], [1, -1]], [[3, 2], [2, 2], [2, 3]]
@@ -206,7 +211,7 @@ class HeteroSamplerContract(CombinedRules):
         return [{kind: row[i % len(row)] for i, kind in enumerate(kinds)} for row in rows]
 
     def seed_sets(self, graph: HeteroGraph) -> list[dict[str, Ids]]:
-        """None, of one type, of all types, with duplicates."""
+        """Return seeds: none, of one type, of all types, with duplicates."""
         vectors = {kind: cases.seed_vectors(count) for kind, count in graph.num_nodes.items()}
         none = {kind: seeds[0] for kind, seeds in vectors.items()}
         return [
@@ -216,19 +221,19 @@ class HeteroSamplerContract(CombinedRules):
         ]
 
     def by_kind(self, graph: HeteroGraph, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
-        """As they are."""
+        """Return the fanouts unchanged."""
         by_kind: dict[EdgeType, Sequence[int]] = fanouts
         return by_kind
 
     def counts(self, graph: HeteroGraph) -> dict[str, int]:
-        """Nodes by type."""
+        """Return the number of nodes by type."""
         return graph.num_nodes
 
     def call(
         self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None,
         exclude: Any = None,
     ) -> Any:  # fmt: skip
-        """``sampler.sample(seeds, key=key)``."""
+        """Call ``sampler.sample(seeds, key=key)`` with times and excluded edges if given."""
         more = {}
         if seed_time is not None:
             more["seed_time"] = seed_time
@@ -239,7 +244,7 @@ class HeteroSamplerContract(CombinedRules):
     def expected(
         self, graph: HeteroGraph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
     ) -> dict[str, Any]:
-        """``oracle.sample_typed``."""
+        """Return the sample of ``oracle.sample_typed``."""
         number = {name: i for i, name in enumerate(graph.node_types)}
         time, mode = options.get("time_attr"), options.get("subgraph_type", "directional")
         relations = []
@@ -289,7 +294,7 @@ class HeteroSamplerContract(CombinedRules):
     def star(
         self, count: int, degree: int, weight: Any = None, time: Any = None
     ) -> tuple[HeteroGraph, EdgeType]:
-        """See :meth:`DrawRules.star`; another edge type takes its turn before."""
+        """Return the graph of :meth:`DrawRules.star`, with another edge type before its own."""
         src, dst = np.tile(np.arange(degree), count), np.repeat(np.arange(count), degree)
         own: EdgeType = ("leaf", "to", "hub")
         graph = HeteroGraph.from_edges(
@@ -304,7 +309,7 @@ class HeteroSamplerContract(CombinedRules):
         return graph, own
 
     def mixture(self, repeated: bool) -> Instance:
-        """As that of :class:`SamplerContract`; one type is the reverse of another."""
+        """Return a graph as in :class:`SamplerContract`; one type is the reverse of another."""
         sizes = {"user": 20, "post": 25, "forum": 5}
         ends = {
             kind: cases.mixed_ends(sizes[kind[0]], sizes[kind[2]], repeated)
@@ -322,15 +327,15 @@ class HeteroSamplerContract(CombinedRules):
         return Instance("mixed edges", graph, {"edges": ends})
 
     def mixture_seeds(self) -> dict[str, Ids]:
-        """Of all types, with a duplicate."""
+        """Return seeds of all types, with a duplicate."""
         return {"user": np.array([8]), "post": np.array([7, 0, 7]), "forum": np.array([2])}
 
     def mixture_fanouts(self, graph: HeteroGraph, *fanouts: int) -> dict[EdgeType, list[int]]:
-        """The same for all types."""
+        """Return equal fanouts for all types."""
         return {kind: list(fanouts) for kind in graph.edge_types}
 
     def fanouts_of_star(
         self, graph: HeteroGraph, kind: EdgeType, fanout: int
     ) -> dict[EdgeType, list[int]]:
-        """One hop, along that type alone."""
+        """Return one hop, along that type alone."""
         return {other: [fanout if other == kind else 0] for other in graph.edge_types}

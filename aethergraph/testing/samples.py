@@ -1,6 +1,6 @@
-"""Rules of samplers about one sample: its structure, the oracle, what is refused.
+"""Rules of samplers about one sample: its structure, equality with the oracle, refusals.
 
-Shared by the samplers of one node type and of many; ``sampler.py`` says how each is called.
+Samplers of one node type and of many share these rules; ``sampler.py`` defines how each is called.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["OPTIONS", "WORDS", "Instance", "SampleRules", "equal_samples"]
 
 Ids = NDArray[np.int64]
 
-#: The words of ``supports`` that stand for options of ``make``.
+#: Options of ``make`` for each word of ``supports``.
 OPTIONS: dict[str, dict[str, Any]] = {
     "replace": {"replace": True},
     "disjoint": {"disjoint": True},
@@ -45,7 +45,7 @@ WORDS = (*OPTIONS, "exclude")
 
 
 class Instance(NamedTuple):
-    """A graph with what messages say of it."""
+    """Graph with its name and its inputs, for messages."""
 
     name: str
     graph: Any
@@ -53,51 +53,59 @@ class Instance(NamedTuple):
 
 
 class SampleRules(Contract):
-    """What every sampler must do; see :class:`aethergraph.testing.SamplerContract`."""
+    """Rules about each sample; see :class:`aethergraph.testing.SamplerContract`."""
 
     known = frozenset(WORDS)
-    #: Whether samples equal those of :mod:`aethergraph.testing.oracle`, bit by bit.
+    #: True if samples equal those of :mod:`aethergraph.testing.oracle`, bit by bit.
     exact: ClassVar[bool] = False
 
     def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
-        """A sampler over ``graph``."""
+        """Make a sampler over ``graph``."""
         raise NotImplementedError("define make(self, graph, fanouts, **options)")
 
-    # ---- how a sampler is called: one node type or many --------------------------------------
+    # ---- calls of a sampler of one node type or many -----------------------------------------
 
     def instances(self, floats: bool = False) -> Iterator[Instance]:
-        """Graphs with weights and times."""
+        """Yield graphs with weights and times."""
         raise NotImplementedError
 
     def fanout_sets(self, graph: Any) -> list[Any]:
-        """Fanouts as ``make`` takes them."""
+        """Return the fanouts to try, as ``make`` takes them."""
         raise NotImplementedError
 
     def seed_sets(self, graph: Any) -> list[dict[str, Ids]]:
-        """Seeds by node type."""
+        """Return the seeds to try, by node type."""
         raise NotImplementedError
 
     def by_kind(self, graph: Any, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
-        """Fanouts by edge type."""
+        """Return fanouts by edge type."""
         raise NotImplementedError
 
     def call(
         self, sampler: Any, seeds: dict[str, Any], key: int, seed_time: Any = None,
         exclude: Any = None,
     ) -> Any:  # fmt: skip
-        """``sampler.sample``: seeds and their times by node type, edges to leave out by type."""
+        """Call ``sampler.sample``.
+
+        Args:
+            sampler: the sampler.
+            seeds: seeds by node type.
+            key: the key of the draws.
+            seed_time: times of the seeds by node type.
+            exclude: edges to leave out, by edge type.
+        """
         raise NotImplementedError
 
     def expected(
         self, graph: Any, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
     ) -> dict[str, Any]:
-        """The oracle's sample, as :func:`structure.typed` gives it."""
+        """Return the oracle's sample, in the form of :func:`structure.typed`."""
         raise NotImplementedError
 
-    # ---- samples to look at ------------------------------------------------------------------
+    # ---- samples to check --------------------------------------------------------------------
 
     def variants(self, *words: str) -> list[dict[str, Any]]:
-        """No options, and every combination of those of ``words`` that are declared."""
+        """Return no options, and every combination of the declared ones among ``words``."""
         found: list[dict[str, Any]] = [{}]
         for word in words:
             if word in self.supports:
@@ -107,14 +115,14 @@ class SampleRules(Contract):
     def walk(
         self, graph: Any, fanouts: Any, seeds: dict[str, Ids], key: int = 7, **options: Any
     ) -> Walk:
-        """One sample."""
+        """Draw one sample."""
         sampler = self.make(graph, fanouts, **options)
         return self.as_walk(self.call(sampler, seeds, key), graph, fanouts, seeds, options)
 
     def as_walk(
         self, sample: Any, graph: Any, fanouts: Any, seeds: dict[str, Ids], options: dict[str, Any]
     ) -> Walk:  # fmt: skip
-        """A sample with what it must agree with."""
+        """Return a sample together with the values that it must agree with."""
         weight, time = options.get("weight_attr"), options.get("time_attr")
         return Walk(
             **structure.typed(sample, graph),
@@ -129,7 +137,7 @@ class SampleRules(Contract):
     def each(
         self, check: Callable[[Walk], None], variants: Sequence[dict[str, Any]], key: int = 7
     ) -> None:  # fmt: skip
-        """``check`` samples of all graphs, fanouts, seeds and ``variants``."""
+        """Apply ``check`` to samples of all graphs, fanouts, seeds and ``variants``."""
         for instance in self.instances():
             graph = instance.graph
             for options in variants:
@@ -190,7 +198,7 @@ class SampleRules(Contract):
         self.need("bidirectional")
         self.each(_checked("bidirectional"), [OPTIONS["bidirectional"]])
 
-    # ---- what it refuses ---------------------------------------------------------------------
+    # ---- refusals ----------------------------------------------------------------------------
 
     def test_seeds_out_of_range_are_named(self) -> None:
         """A seed that is no node is an OutOfRangeError with its value and position."""
@@ -204,7 +212,7 @@ class SampleRules(Contract):
                         out_of_range(bad, int(count > 0), self.call, sampler, {kind: ids}, 1)
 
     def counts(self, graph: Any) -> dict[str, int]:
-        """Nodes by type."""
+        """Return the number of nodes by type."""
         raise NotImplementedError
 
     def test_what_is_no_seed_is_refused(self) -> None:
@@ -243,7 +251,7 @@ class SampleRules(Contract):
     def test_samples_equal_the_oracle(self) -> None:
         """If ``exact``: every array and count is that of ``aethergraph.testing.oracle``.
 
-        With one option at a time; :mod:`aethergraph.testing.combined` has them together.
+        One option at a time; :mod:`aethergraph.testing.combined` combines options.
         """
         if not self.exact:
             raise unittest.SkipTest(f"{type(self).__name__} does not declare exact = True")
@@ -266,7 +274,7 @@ class SampleRules(Contract):
 
 
 def equal_samples(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Two samples by type, as :func:`structure.typed` gives them, must be the same."""
+    """Require two samples by type, in the form of :func:`structure.typed`, to be equal."""
     for name in ("node", "row", "col", "edge", "batch"):
         if wanted[name] is None:
             require(found[name] is None, f"{name} must be None")

@@ -1,7 +1,7 @@
-"""What holds of every sample, of one node type or many: checks that read only the graph's edges.
+"""Checks that hold of every sample, of one node type or many, and read only the graph's edges.
 
-A :class:`Walk` is a sample with all that it must agree with. A homogeneous one has the node type
-``"node"`` and the edge type ``("node", "to", "node")``.
+A :class:`Walk` is a sample with all values that it must agree with. A homogeneous one has the node
+type ``"node"`` and the edge type ``("node", "to", "node")``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ KIND: EdgeType = (NODE, "to", NODE)
 
 @dataclass(eq=False)
 class Edges:
-    """The truth about one edge type: ends by edge id, and what draws and bounds go by."""
+    """True edges of one edge type: ends by edge id, and the weights and times of draws."""
 
     src: Ids
     dst: Ids
     weight: NDArray[Any] | None = None
-    time: NDArray[Any] | None = None  # by edge id, also where it is that of the source node
+    time: NDArray[Any] | None = None  # by edge id, even if it is the time of the source node
 
     @cached_property
     def _by_node(self) -> tuple[Ids, Ids]:
@@ -47,7 +47,7 @@ class Edges:
         return order, self.dst[order]
 
     def into(self, node: int) -> Ids:
-        """Ids of the edges that end at ``node``."""
+        """Return the ids of the edges that end at ``node``."""
         order, ends = self._by_node
         first, last = np.searchsorted(ends, [node, node + 1])
         return order[first:last]
@@ -56,7 +56,10 @@ class Edges:
 def edges_of(
     graph: Graph | HeteroGraph, weight: str | None = None, time: str | None = None
 ) -> dict[EdgeType, Edges]:
-    """The truth about a graph; ``weight`` and ``time`` name what a sampler goes by, if anything."""
+    """Return a graph's edges by type.
+
+    ``weight`` and ``time`` name the values to draw by, if any.
+    """
     found = {}
     views: dict[EdgeType, Any] = {KIND: graph}
     if isinstance(graph, HeteroGraph):
@@ -84,10 +87,11 @@ class Hop:
 
 @dataclass(eq=False)
 class Walk:
-    """A sample by type, and what it was drawn from.
+    """Sample by type, with the graph and the options that it was drawn from.
 
-    ``since`` and ``until`` are bounds by tree, inclusive; ``None``: no bound. ``exclude`` has the
-    edges that were left out.
+    ``since`` and ``until`` are inclusive bounds by tree; None: no bound. ``exclude`` has the edges
+    that
+    were left out.
     """
 
     node: Mapping[str, Any]
@@ -114,15 +118,15 @@ class Walk:
 
     @cached_property
     def hops(self) -> list[Hop]:
-        """The hops, found from the edges; a broken rule if they are in no order."""
+        """Hops, found from the edges; raises BrokenRule if the edges are in no such order."""
         return list(_find_hops(self))
 
     def tree(self, kind: str, local: int) -> int:
-        """The tree of a node."""
+        """Return the tree of a node."""
         return 0 if self.batch is None else int(self.batch[kind][local])
 
     def may_see(self, kind: EdgeType, ids: Ids, trees: Any) -> NDArray[np.bool_]:
-        """Whether ``trees`` (one, or one each) may hold the edges: in time, not left out."""
+        """Return whether ``trees`` (one, or one each) may hold the edges: in time, not left out."""
         found, times = np.ones(len(ids), bool), self.truth[kind].time
         if kind in self.exclude:
             found = ~np.isin(ids, self.exclude[kind])
@@ -133,23 +137,23 @@ class Walk:
         return found
 
     def may_draw(self, kind: EdgeType, ids: Ids, trees: Any) -> NDArray[np.bool_]:
-        """Whether the edges may be drawn: they may be seen, and have a weight above 0."""
+        """Return whether the edges may be drawn: they may be seen, and have a weight above 0."""
         found, weight = self.may_see(kind, ids, trees), self.truth[kind].weight
         return found if weight is None else found & (weight[ids] > 0)
 
     def visible(self, kind: EdgeType, local: int) -> Ids:
-        """Edges that the node ``local`` may have in its tree."""
+        """Return the edges that the node ``local`` may have in its tree."""
         ids = self.truth[kind].into(int(self.node[kind[2]][local]))
         return ids[self.may_see(kind, ids, self.tree(kind[2], local))]
 
     def drawable(self, kind: EdgeType, local: int) -> Ids:
-        """Edges that may be drawn for the node ``local``."""
+        """Return the edges that may be drawn for the node ``local``."""
         ids = self.truth[kind].into(int(self.node[kind[2]][local]))
         return ids[self.may_draw(kind, ids, self.tree(kind[2], local))]
 
 
 def typed(sample: Any, graph: Graph | HeteroGraph) -> dict[str, Any]:
-    """The fields of a sample by type, as :class:`Walk` takes them."""
+    """Return the fields of a sample by type, as :class:`Walk` takes them."""
     nodes = getattr(sample, "num_sampled_nodes", None)
     edges = getattr(sample, "num_sampled_edges", None)
     batch = getattr(sample, "batch", None)
@@ -170,7 +174,7 @@ def typed(sample: Any, graph: Graph | HeteroGraph) -> dict[str, Any]:
 
 
 def _find_hops(walk: Walk) -> Iterator[Hop]:
-    """Follow the walk; new nodes must be numbered in order of first appearance."""
+    """Yield the hops of a walk; new nodes must be numbered in order of first appearance."""
     size = {kind: len(ids) for kind, ids in walk.seeds.items()}
     frontier = {kind: (0, count) for kind, count in size.items()}
     done = dict.fromkeys(walk.truth, 0)
@@ -214,7 +218,7 @@ def _find_hops(walk: Walk) -> Iterator[Hop]:
 
 
 def check_arrays(walk: Walk) -> None:
-    """All ids are int64 vectors, those of one set of edges or nodes of one length."""
+    """Require int64 vectors, of one length for one set of edges or nodes."""
     named = {"row": walk.row, "col": walk.col, "edge": walk.edge}
     require(set(walk.node) == set(walk.seeds), f"node has the types {list(walk.node)}")
     for name, values in named.items():
@@ -228,13 +232,13 @@ def check_arrays(walk: Walk) -> None:
 
 
 def check_seeds(walk: Walk) -> None:
-    """The seeds come first, in their order and with duplicates."""
+    """Require the seeds first, in their order and with duplicates."""
     for kind, seeds in walk.seeds.items():
         equal(walk.node[kind][: len(seeds)], seeds, f"the first nodes of {kind}")
 
 
 def check_local_ids(walk: Walk) -> None:
-    """Local ids are in range; every node has one (per tree), seeds one per slot."""
+    """Require local ids in range; every node has one (per tree), seeds one per slot."""
     for kind in walk.truth:
         for name, ids, of in (("row", walk.row[kind], kind[0]), ("col", walk.col[kind], kind[2])):
             count = len(walk.node[of])
@@ -260,12 +264,12 @@ def check_local_ids(walk: Walk) -> None:
 
 
 def check_order(walk: Walk) -> None:
-    """``col`` ascends, and nodes are numbered in order of first appearance, hop by hop."""
+    """Require ascending ``col``, and nodes numbered in order of first appearance, hop by hop."""
     require(len(walk.hops) == walk.num_hops, "as many hops as fanouts")
 
 
 def check_edges(walk: Walk) -> None:
-    """Every edge is one of the graph, with the id that the graph gives it."""
+    """Require every edge to be one of the graph, with the id that the graph gives it."""
     for kind, edges in walk.truth.items():
         ids, count = walk.edge[kind], len(edges.src)
         inside = ((ids >= 0) & (ids < count)).all()
@@ -275,7 +279,7 @@ def check_edges(walk: Walk) -> None:
 
 
 def check_draws(walk: Walk) -> None:
-    """Of d edges in time a fanout k gives min(k, d) distinct ones, exactly k with replacement."""
+    """Require min(k, d) distinct edges for fanout k of d in time; exactly k with replacement."""
     for hop in walk.hops:
         for kind, (first, last) in hop.edges.items():
             k = int(walk.fanouts[kind][hop.number])
@@ -301,7 +305,7 @@ def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> 
     count = len(possible)
     if k >= 0:
         count = k * (count > 0) if walk.replace else min(k, count)
-    # Weights of 0 may be among the latest, so that fewer are left.
+    # Edges of weight 0 may be among the latest, so that fewer can be drawn.
     fits = len(drawn) <= count if latest and weighted else len(drawn) == count
     require(
         fits,
@@ -315,7 +319,7 @@ def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> 
 
 
 def check_counts(walk: Walk) -> None:
-    """``num_sampled_nodes`` and ``num_sampled_edges``, where given, count the hops."""
+    """Require ``num_sampled_nodes`` and ``num_sampled_edges``, where given, to count the hops."""
     if walk.hop_nodes is not None:
         for name, seeds in walk.seeds.items():
             starts = [hop.nodes[name][0] for hop in walk.hops] + [len(walk.node[name])]
@@ -332,7 +336,7 @@ def check_counts(walk: Walk) -> None:
 
 
 def check_trees(walk: Walk) -> None:
-    """``batch`` has the tree of every node; no edge leads from one tree to another."""
+    """Require the tree of every node in ``batch``, and no edge from one tree to another."""
     require(walk.batch is not None, "a disjoint sample must have batch")
     assert walk.batch is not None
     before = 0
@@ -349,7 +353,7 @@ def check_trees(walk: Walk) -> None:
 
 
 def check_times(walk: Walk) -> None:
-    """No edge is later, or earlier, than the bounds of its tree."""
+    """Require no edge to be later, or earlier, than the bounds of its tree."""
     assert walk.batch is not None
     for kind, edges in walk.truth.items():
         if edges.time is None:
@@ -368,7 +372,10 @@ def check_times(walk: Walk) -> None:
 
 
 def draws_by_node(walk: Walk) -> dict[tuple[EdgeType, int, int], list[int]]:
-    """The edge ids drawn, sorted, by (edge type, hop, node); slots of one node must agree."""
+    """Return the edge ids drawn, sorted, by (edge type, hop, node).
+
+    Slots of one node must agree.
+    """
     found: dict[tuple[EdgeType, int, int], list[int]] = {}
     for hop in walk.hops:
         for kind, (first, last) in hop.edges.items():

@@ -1,4 +1,4 @@
-"""Checks of induced and of bidirectional samples, and of all that holds of a sample together."""
+"""Checks of induced and bidirectional samples, and all checks of a sample together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_bidirectional", "check_contents", "check_induced", "check_samp
 
 
 def check_sample(walk: Walk, subgraph_type: str = "directional") -> None:
-    """Everything that holds of a sample of that kind."""
+    """Check everything that holds of a sample of that subgraph type."""
     structure.check_arrays(walk)
     structure.check_seeds(walk)
     if walk.disjoint:
@@ -37,7 +37,7 @@ def check_sample(walk: Walk, subgraph_type: str = "directional") -> None:
 
 
 def check_induced(walk: Walk) -> None:
-    """Every edge whose ends are in one tree that may see it, and no other."""
+    """Require every edge whose ends are in one tree that may see it, and no other."""
     for kind, edges in walk.truth.items():
         nodes = walk.node[kind[0]].tolist()
         known = {(walk.tree(kind[0], local), node) for local, node in enumerate(nodes)}
@@ -51,7 +51,7 @@ def check_induced(walk: Walk) -> None:
 
 
 def check_bidirectional(walk: Walk) -> None:
-    """With (u, v) there is (v, u), every pair once, and ids are of edges that may be drawn."""
+    """Require (v, u) with every (u, v), each pair once, and ids of edges that may be drawn."""
     pairs = {
         kind: list(zip(walk.row[kind].tolist(), walk.col[kind].tolist(), strict=True))
         for kind in walk.truth
@@ -77,7 +77,7 @@ def _reverse(kind: EdgeType) -> EdgeType:
 
 
 def _joins(walk: Walk, kind: EdgeType, row: Any, col: Any, ids: Any) -> NDArray[np.bool_]:
-    """Whether edges of that type lead from ``row`` to ``col``, and may be drawn in their tree."""
+    """Return whether edges of a type lead from ``row`` to ``col`` and may be drawn in the tree."""
     edges, found = walk.truth[kind], np.zeros(len(ids), bool)
     at = np.flatnonzero((ids >= 0) & (ids < len(edges.src)))
     chosen, row, col = ids[at], row[at], col[at]
@@ -91,10 +91,10 @@ def _joins(walk: Walk, kind: EdgeType, row: Any, col: Any, ids: Any) -> NDArray[
 def check_contents(
     found: dict[str, Any], wanted: dict[str, Any], subgraph_type: str = "directional"
 ) -> None:
-    """Both hold the same nodes and the same edges by tree, in whatever order.
+    """Require two samples to hold the same nodes and edges by tree, in whatever order.
 
-    Both are samples by type, see :func:`structure.typed`. Which edge id stands for a pair of a
-    bidirectional sample is open.
+    Both are samples by type, see :func:`structure.typed`. Any edge id may stand for a pair of a
+    bidirectional sample.
     """
     mine, theirs = (_contents(one, subgraph_type) for one in (found, wanted))
     for what, values in theirs.items():

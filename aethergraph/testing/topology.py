@@ -1,4 +1,4 @@
-"""The contract of topologies: what an adjacency must answer to be sampled from."""
+"""Contract of topologies: adjacencies to sample from."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class TopologyContract(Contract):
                 return MyTopology(...)
 
     Attributes:
-        supports: ``"edge_ids"``: there is ``in_edges(node)``, the ids of the edges that end at a
-            node, parallel to ``in_neighbors(node)``.
+        supports: ``"edge_ids"``: the topology has ``in_edges(node)``, the ids of the edges that end
+            at a node, parallel to ``in_neighbors(node)``.
     """
 
     known = frozenset({"edge_ids"})
 
     def make(self, num_nodes: int, src: Ids, dst: Ids) -> Any:
-        """The topology of these edges: int64 vectors [E] of ids below ``num_nodes``."""
+        """Make the topology of these edges: int64 vectors [E] of ids below ``num_nodes``."""
         raise NotImplementedError("define make(self, num_nodes, src, dst)")
 
     def num_nodes(self, topology: Any) -> int:
-        """How many nodes it says it has."""
+        """Return the number of nodes that the topology states."""
         count: int = topology.num_nodes
         return count
 
@@ -62,7 +62,7 @@ class TopologyContract(Contract):
         *_, last = self._each()
         return last
 
-    # ---- what it answers -------------------------------------------------------------------
+    # ---- answers ---------------------------------------------------------------------------
 
     def test_counts_of_nodes_and_edges(self) -> None:
         """``num_nodes`` and ``num_edges`` count what was given, duplicates and loops too."""
@@ -132,7 +132,7 @@ class TopologyContract(Contract):
                 expected = np.arange(len(case.src))
                 equal(np.sort(together), expected, "all edge ids, sorted,", np.int64)
 
-    # ---- what it refuses -------------------------------------------------------------------
+    # ---- refusals --------------------------------------------------------------------------
 
     def test_a_node_out_of_range_is_named(self) -> None:
         """A node that does not exist is an OutOfRangeError with its value and position."""
@@ -150,7 +150,7 @@ class TopologyContract(Contract):
         for nodes in bad:
             refused(f"in_degrees({nodes!r})", topology.in_degrees, nodes)
 
-    # ---- elsewhere -------------------------------------------------------------------------
+    # ---- threads and processes -------------------------------------------------------------
 
     def test_threads_share_it(self) -> None:
         """Several threads may ask at once."""

@@ -1,4 +1,4 @@
-"""The slow model of random walks and fan-outs; see :mod:`aethergraph.testing.oracle`."""
+"""Slow model of random walks and fan-outs; see :mod:`aethergraph.testing.oracle`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fanout(
     *,
     replace: bool = False,
 ) -> Ids:
-    """What ``random_fanout`` returns over these lists."""
+    """Draw as ``random_fanout`` does over these lists."""
     out = np.full((len(nodes), k), -1, np.int64)
     for slot, node in enumerate(int(v) for v in nodes):
         first, degree = int(indptr[node]), int(indptr[node + 1]) - int(indptr[node])
@@ -43,7 +43,10 @@ def fanout(
 
 
 def alias_table(weights: Sequence[float]) -> list[tuple[int, int]] | None:
-    """(threshold, other place) of one list, as ``native/src/sample/alias.h``; None: all zero."""
+    """Return (threshold, other place) per entry, as ``native/src/sample/alias.h``.
+
+    None: all zero.
+    """
     count, values = len(weights), [float(w) for w in weights]
     top = max(range(count), key=values.__getitem__, default=0)
     if not count or values[top] <= 0:
@@ -73,7 +76,7 @@ def _walk_draw(step: int, i: int) -> int:
 
 
 class _Step:
-    """One second-order step from ``node`` after ``before`` (None: a first-order one)."""
+    """Second-order step from ``node`` after ``before``; a first-order step if that is None."""
 
     def __init__(
         self, lists: list[list[int]], before: int | None, node: int, p: float, q: float
@@ -87,12 +90,13 @@ class _Step:
         )
 
     def share(self, x: int) -> int:
-        """node2vec's factor over the largest of the three, in units of 2^-53."""
+        """Return node2vec's factor over the largest of the three, in units of 2^-53."""
         if x == self.before:
             return self.back
         return self.one if x in self.near else self.far
 
     def choose(self, draw: int, table: list[tuple[int, int]] | None) -> int:
+        """Choose the next node by rejection, and by :meth:`weigh` after too many attempts."""
         degree = len(self.neighbors)
         attempt = 0
         while True:
@@ -108,7 +112,7 @@ class _Step:
             attempt += 1
 
     def weigh(self, draw: int, table: list[tuple[int, int]] | None) -> int:
-        """The rare case: by what each place weighs."""
+        """Choose in the rare case by the weight of each place."""
         parts = [(place, 1) for place in range(len(self.neighbors))]
         if table is not None:
             parts = []
@@ -136,7 +140,7 @@ def walks(
     weights: NDArray[Any] | None = None,
     pad: bool = False,
 ) -> Ids:
-    """What ``RandomWalker.walk`` returns over these lists; ``weights`` by position."""
+    """Walk as ``RandomWalker.walk`` does over these lists; ``weights`` are by position."""
     bounds = [int(v) for v in indptr]
     ids = [int(v) for v in indices]
     spans = list(itertools.pairwise(bounds))
@@ -173,7 +177,7 @@ def transition(
     q: float = 1.0,
     weights: NDArray[Any] | None = None,
 ) -> NDArray[np.float64]:
-    """node2vec's probability of each node of the graph as the next after ``before -> node``."""
+    """Return node2vec's probability of each node of the graph to follow ``before -> node``."""
     count = len(indptr) - 1
     near = {int(x) for x in indices[int(indptr[before]) : int(indptr[before + 1])]}
     chances: NDArray[np.float64] = np.zeros(count)
