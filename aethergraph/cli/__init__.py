@@ -1,4 +1,4 @@
-"""The command line: ``aethergraph convert | info | stats | verify | doctor | demo``.
+"""Command line: ``aethergraph convert | info | stats | verify | doctor | demo``.
 
 Exit codes: 0 success; 1 an error, as one line on stderr that names the file and the remedy (with
 ``--debug`` also a traceback); 2 a command that was not understood; 130 interrupted.
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point of the ``aethergraph`` command."""
+    """Run the ``aethergraph`` command; the entry point of the package."""
     try:
         from aethergraph.cli.app import app
     except ModuleNotFoundError as error:

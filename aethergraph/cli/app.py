@@ -1,4 +1,4 @@
-"""The typer application and its options that come before the command."""
+"""Typer application, and its options that come before the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``aethergraph convert``: edge lists, features and labels into files."""
+"""``aethergraph convert``: converts edge lists, features and labels to files."""
 
 from __future__ import annotations
 

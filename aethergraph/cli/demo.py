@@ -1,4 +1,4 @@
-"""``aethergraph demo``: the options; the work is in :mod:`aethergraph.demo`."""
+"""``aethergraph demo``: its options; the work is in :mod:`aethergraph.demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``aethergraph doctor``: what is installed, what the machine offers, why a part is missing."""
+"""``aethergraph doctor``: reports installed parts, the machine, and why a part is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aethergraph.cli.terminal import command, print_json, print_table, size
 
 __all__ = ["doctor_command"]
 
-#: (module, distribution, what for, how to get it)
+#: (module, distribution, purpose, remedy)
 PARTS = (
     ("numpy", "numpy", "arrays", "pip install numpy"),
     ("cffi", "cffi", "the binding to the compiled core", "pip install cffi"),
@@ -59,7 +59,7 @@ def doctor_command(
 
 
 def collect() -> dict[str, dict[str, Any]]:
-    """Everything, by section."""
+    """Collect all facts, by section."""
     return {
         "aethergraph": _package(),
         "machine": _machine(),
@@ -98,7 +98,7 @@ def _package() -> dict[str, Any]:
 
 
 def _range_reads() -> str:
-    """The tier that reads of ranges use, and why io_uring is not it."""
+    """Describe how ranges are read, and why not by io_uring."""
     problem = native.io_problem("uring")
     forced = os.environ.get("AETHERGRAPH_IO", "")
     if forced in ("uring", "pread"):
@@ -137,7 +137,7 @@ def _processor() -> str:
 
 
 def _cpu_quota() -> str:
-    """Cores' worth of time that the control group allows."""
+    """Describe the CPU time that the control group allows, in cores."""
     quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
     if not period:
         quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
@@ -168,13 +168,13 @@ def _kilobytes(text: str | None) -> int | None:
 
 
 def _chosen(path: str) -> str:
-    """The word in brackets: ``always [madvise] never``."""
+    """Return the word in brackets, as in ``always [madvise] never``."""
     text = _read(path)
     return text[text.find("[") + 1 : text.find("]")] if "[" in text else "not available"
 
 
 def _cgroup_limit() -> str:
-    """The tightest memory limit of the control groups above this process."""
+    """Return the tightest memory limit of the control groups above this process."""
     limits = []
     for line in _read("/proc/self/cgroup").splitlines():
         _, names, group = line.split(":", 2)
@@ -195,7 +195,7 @@ def _cgroup_limit() -> str:
 
 
 def _packages() -> dict[str, dict[str, Any]]:
-    """Each part's version, or why it cannot be used. Importing in a child survives crashes."""
+    """Return each part's version, or why it cannot be used; a child imports, to survive crashes."""
     with ThreadPool(4, "aethergraph-doctor") as pool:
         futures = [
             pool.submit(_probe, module, distribution) for module, distribution, _, _ in PARTS

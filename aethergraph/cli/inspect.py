@@ -32,7 +32,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 
 
 def file_kind(path: Path) -> str:
-    """ "graph", "features" or "npy"; the named error of opening it if it is none of them."""
+    """Return "graph", "features" or "npy".
+
+    Raises:
+        AetherError: the file is none of them, or cannot be opened; see the errors of opening.
+    """
     check_readable(path)
     if read_beginning(path) == b"\x93NUMPY":
         return "npy"
@@ -79,7 +83,7 @@ def _graph_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _typed_info(graph: HeteroGraph) -> dict[str, Any]:
-    """Facts by type; edge types as lists of three names."""
+    """Describe a typed graph; edge types are lists of three names."""
     return {
         "path": graph.path,
         "storage": graph.storage,
@@ -118,7 +122,7 @@ def _typed_rows(info: dict[str, Any], file_bytes: int) -> list[tuple[str, str]]:
 
 
 def _describe(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """What a graph file holds, for machines and for people."""
+    """Describe a graph file, as a dict for JSON and as rows for the terminal."""
     with HeteroGraph.load(path) as graph:
         if (len(graph.node_types), len(graph.edge_types)) != (1, 1):
             info = _typed_info(graph)

@@ -66,7 +66,7 @@ class _Facts:
 
 
 def _scan(graph: Graph, progress: ProgressFn) -> _Facts:
-    """Degrees in both directions from whichever lists are stored, and self-loops."""
+    """Count degrees in both directions from the lists that are stored, and self-loops."""
     by_source = graph.layout == "csr"
     indptr, indices = graph.csr()[:2] if by_source else graph.csc()
     owned: Counts = (indptr[1:] - indptr[:-1]).astype(np.int64)
@@ -92,7 +92,7 @@ def _add_counts(counts: Counts, ids: npt.NDArray[Any]) -> None:
 
 
 def _list_ranges(indptr: npt.NDArray[np.uint64], num_edges: int) -> Iterator[tuple[int, int]]:
-    """Ranges of lists of about four million edges each (one list at least)."""
+    """Yield ranges of lists of about four million edges each (one list at least)."""
     start, last = 0, len(indptr) - 1
     while start < last:
         limit = np.uint64(min(int(indptr[start]) + _CHUNK_EDGES, num_edges))
@@ -103,11 +103,11 @@ def _list_ranges(indptr: npt.NDArray[np.uint64], num_edges: int) -> Iterator[tup
 
 
 def degree_summary(degrees: Counts) -> dict[str, Any]:
-    """Moments, percentiles, a histogram in powers of two, and the tail's exponent.
+    """Return moments, percentiles, a histogram in powers of two, and the tail's exponent.
 
     ``tail_exponent`` is the maximum-likelihood exponent of a power law for the tenth of the nodes
     with the highest degrees (Clauset, Shalizi, Newman: "Power-law distributions in empirical data",
-    2009, equation 3.7), None if it has fewer than 50 nodes or falls faster than d^-5.
+    2009, equation 3.7); None if it has fewer than 50 nodes or falls faster than d^-5.
     ``top_share`` is the share of the edges that belongs to the 1% of nodes with the most.
     """
     if degrees.size == 0:
@@ -142,7 +142,7 @@ def _tail_exponent(degrees: Counts) -> float | None:
 
 
 def _histogram(degrees: Counts) -> list[dict[str, int]]:
-    """Nodes with degree 0, 1, 2-3, 4-7, ..."""
+    """Count nodes with degree 0, 1, 2-3, 4-7, ..."""
     top = int(degrees.max()).bit_length()
     edges = np.array([0, *(1 << k for k in range(top + 1))])
     nodes: list[int] = np.histogram(degrees, edges)[0].tolist() if top else [degrees.size]
@@ -152,7 +152,7 @@ def _histogram(degrees: Counts) -> list[dict[str, int]]:
     ]
 
 
-# ---- showing ---------------------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------------------
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -212,7 +212,7 @@ def _print_bars(name: str, bins: list[dict[str, int]]) -> None:
 
 
 def _bar(share: float, width: int = 40) -> str:
-    """Eighths of a block; anything above zero shows."""
+    """Draw a bar in eighths of a block; a share above zero is always visible."""
     eighths = max(round(share * width * 8), 1 if share > 0 else 0)
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
@@ -233,7 +233,8 @@ def _plot(path: Path, title: str, inward: Counts, outward: Counts) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    # The second curve is thin and dashed: where both are equal, the first shows around it.
+    # The second curve is thin and dashed: where both are equal, the first remains visible around
+    # it.
     for degrees, name, style in (
         (inward, "in-degree", {"color": "C0", "linewidth": 4, "alpha": 0.5}),
         (outward, "out-degree", {"color": "C1", "linewidth": 1.5, "linestyle": "--"}),

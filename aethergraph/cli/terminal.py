@@ -1,4 +1,4 @@
-"""What all commands share: consoles, progress bars, JSON, and errors as one line."""
+"""Common parts of the commands: consoles, progress bars, JSON, and errors as one line."""
 
 from __future__ import annotations
 
@@ -54,27 +54,28 @@ _debug = False
 
 
 def set_debug(value: bool) -> None:
-    """Whether errors print a traceback."""
+    """Set whether errors print a traceback."""
     global _debug
     _debug = value or os.environ.get("AETHERGRAPH_DEBUG", "") not in ("", "0")
 
 
 def stdout() -> Console:
-    """A console on the current standard output; wide enough for tables when piped."""
+    """Return a console on the current standard output; wide enough for tables when piped."""
     return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def stderr() -> Console:
+    """Return a console on the current standard error."""
     return Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """A remark on stderr."""
+    """Print a remark on stderr."""
     stderr().print(f"[dim]note:[/dim] {escape(text)}")
 
 
 def print_json(value: Any) -> None:
-    """Plain JSON on stdout (NaN becomes null)."""
+    """Print plain JSON on stdout (NaN and infinities become null)."""
     json.dump(_jsonable(value), sys.stdout, indent=2)
     sys.stdout.write("\n")
 
@@ -94,7 +95,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def print_table(rows: list[tuple[str, str]], title: str | None = None) -> None:
-    """Two columns without lines."""
+    """Print two columns without lines."""
     table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -107,7 +108,7 @@ def print_table(rows: list[tuple[str, str]], title: str | None = None) -> None:
 
 
 def size(value: float) -> str:
-    """Bytes: ``1.5 GiB``."""
+    """Format a number of bytes, as in ``1.5 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
@@ -116,7 +117,7 @@ def size(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """Items: ``12,345``, ``1.2 M``."""
+    """Format a number of items, as in ``12,345`` or ``1.2 M``."""
     if value < 100_000:
         return f"{value:,.0f}"
     for scale, unit in ((1e3, "K"), (1e6, "M")):
@@ -126,11 +127,12 @@ def count(value: float) -> str:
 
 
 def rate(value: float, unit: str) -> str:
+    """Format a number of units per second."""
     return f"{size(value)}/s" if unit == "B" else f"{count(value)} {unit}/s"
 
 
 def duration(seconds: float) -> str:
-    """``0.4 s``, ``2 min 05 s``."""
+    """Format seconds, as in ``0.4 s`` or ``2 min 05 s``."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
@@ -149,9 +151,11 @@ class _Rate(ProgressColumn):
 class Stages:
     """Progress bars on stderr, one per stage, shown only for stages longer than a second.
 
-    Quiet when stderr is not a terminal. Use as a context manager; call it with a name and a unit
-    ("B", "edges"...) to begin a stage and get the function that takes (done, total). The functions
-    may be called from any thread.
+    Nothing is shown if stderr is not a terminal. Used as a context manager, and called with the
+    name
+    and the unit ("B", "edges"...) of a stage to begin; the call returns the stage's function of
+    (done,
+    total). These functions may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -173,6 +177,7 @@ class Stages:
             self._progress.stop()
 
     def __call__(self, name: str, unit: str) -> ProgressFn:
+        """Begin a stage; return its function of (done, total), for any thread."""
         began = time.monotonic()
         task: TaskID | None = None
 
@@ -206,7 +211,7 @@ class Stages:
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a command so that every failure becomes one line on stderr and an exit code."""
+    """Wrap a command so that every failure becomes one line on stderr and an exit code."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -233,7 +238,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def print_error(text: str) -> None:
-    """One line on stderr; with ``--debug`` the traceback as well."""
+    """Print an error as one line on stderr; with ``--debug`` the traceback as well."""
     if _debug:
         traceback.print_exc()
     line = " ".join(text.split())
