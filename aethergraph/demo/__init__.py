@@ -1,10 +1,10 @@
-"""The demonstration: GraphSAGE on a graph that stays on disk, beside the in-memory way.
+"""Demonstration: GraphSAGE on a graph that stays on disk, beside the in-memory way.
 
 ::
 
     prepare (dataset.py) ──> graph.bin, features.npy, labels.npy       made once, kept
         │
-        ├─ process 1: features alone (MLP)           how far one gets without the graph
+            ├─ process 1: features alone (MLP)           accuracy without the graph
         ├─ process 2: stock NodeLoader, our stores
         ├─ process 3: our NeighborLoader
         └─ process 4: PyG's NeighborLoader on Data in memory, where that is possible

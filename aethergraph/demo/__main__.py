@@ -7,7 +7,7 @@ import sys
 
 from aethergraph.demo.train import main
 
-# What libraries print must not mix with the events.
+# The output of libraries must not mix with the events.
 events = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 main(sys.stdin, events)

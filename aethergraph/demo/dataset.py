@@ -1,4 +1,4 @@
-"""The files that the demonstration trains on: generated, or converted from the user's."""
+"""Files that the demonstration trains on: generated, or converted from the user's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Stages = Callable[[str, str], ProgressFn]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Files and sizes; ``made`` tells whether they were written just now."""
+    """Files and sizes; ``made`` is True if the files were written by this run."""
 
     graph: str
     features: str
@@ -44,7 +44,7 @@ class Dataset:
 
     @property
     def in_memory_bytes(self) -> dict[str, int]:
-        """What PyG's in-memory way holds: tensors as users make them, and its sampler's copy."""
+        """Bytes of PyG's in-memory way, by part: the user's tensors, and the sampler's copy."""
         return {
             "features": self.feature_bytes,
             "edge_index (2 x int64 per edge)": 16 * self.num_edges,
@@ -56,9 +56,9 @@ class Dataset:
 def prepare(options: DemoOptions, stages: Stages) -> Dataset:
     """Make the files in ``options.folder``, or find them there from an earlier run.
 
-    Errors:
+    Raises:
         StorageError: the folder cannot be made or the disk is too full.
-        InputError: what is wrong with the user's files.
+        InputError: bad files of the user.
     """
     folder = options.folder
     try:
@@ -79,7 +79,7 @@ def prepare(options: DemoOptions, stages: Stages) -> Dataset:
 
 
 def _find(folder: Path, recipe: dict[str, Any]) -> Dataset | None:
-    """The dataset of an earlier run, if it was made by the same recipe and is still there."""
+    """Find the dataset of an earlier run; None if its recipe differs or a file is missing."""
     try:
         kept = json.loads((folder / "dataset.json").read_text())
         if kept["recipe"] != recipe:

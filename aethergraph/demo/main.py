@@ -1,4 +1,4 @@
-"""The course of the demonstration, and what it prints."""
+"""Course of the demonstration, and its output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from aethergraph.errors import UnsupportedError
 __all__ = ["run_demo"]
 
 Stages = Callable[[str, str], ProgressFn]
-_WORKING_MEMORY = 2 << 30  # libraries, model and batches beside the data
+_WORKING_MEMORY = 2 << 30  # for libraries, model and batches beside the data
 
 
 def run_demo(options: DemoOptions) -> list[RunResult]:
@@ -41,8 +41,8 @@ def run_demo(options: DemoOptions) -> list[RunResult]:
 
     Writes ``report.json`` and ``demo.png`` into ``options.folder``.
 
-    Errors:
-        UnsupportedError: torch or torch_geometric is missing, or a budget was given for storage
+    Raises:
+        UnsupportedError: torch or torch_geometric is missing, or a budget was given for a storage
             that keeps none.
         InvalidArgumentError: the budget is no size.
         StorageError, InputError: the files cannot be made or read.
@@ -81,7 +81,7 @@ def _require(*modules: str) -> None:
 
 
 def _check_budget(options: DemoOptions) -> None:
-    """Refuse a budget before minutes are spent on making files."""
+    """Refuse a wrong budget before minutes are spent on making files."""
     if options.memory_budget is None:
         return
     parse_size(options.memory_budget)
@@ -182,7 +182,7 @@ def _run_shown(spec: RunSpec, console: Console) -> RunResult:
 
 
 class _Bars:
-    """Progress bars on a terminal; nothing elsewhere. Gone when done."""
+    """Progress bars on a terminal, removed when done; nothing elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -203,6 +203,7 @@ class _Bars:
         self._progress.stop()
 
     def stage(self, name: str, unit: str, after: float = 1.0) -> ProgressFn:
+        """Begin a stage, shown after some seconds; return its function of (done, total)."""
         began = time.perf_counter()
         task: Any = None
 

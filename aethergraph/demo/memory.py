@@ -1,9 +1,9 @@
-"""Peak memory of this process, told apart by kind.
+"""Peak memory of this process, by kind.
 
-Linux counts resident pages by what backs them (``/proc/self/status``):
+Linux counts resident pages by their backing (``/proc/self/status``):
 
-* RssAnon: memory that was allocated. It stays until the process frees it; this is what makes a
-  process run out of memory.
+* RssAnon: memory that was allocated. It stays until the process frees it; a process runs out of
+  memory because of these pages.
 * RssFile: pages of mapped files. They are the page cache: the kernel takes them back, unwritten,
   the moment something else needs the room, and other processes share them.
 """
@@ -27,7 +27,7 @@ class Resident:
 
 
 def resident() -> Resident:
-    """What this process holds now."""
+    """Return the memory that this process holds now."""
     found = {"RssAnon": 0, "RssFile": 0, "RssShmem": 0}
     with open("/proc/self/status") as status:
         for line in status:
@@ -38,7 +38,7 @@ def resident() -> Resident:
 
 
 class MemoryWatch:
-    """Samples :func:`resident` in a thread; ``peak`` is the largest of each kind so far."""
+    """Thread that samples :func:`resident`; ``peak`` is the largest of each kind so far."""
 
     def __init__(self, interval: float = 0.02) -> None:
         self._interval = interval
@@ -59,10 +59,12 @@ class MemoryWatch:
 
     @property
     def peak(self) -> Resident:
+        """Largest resident bytes of each kind so far."""
         self._look()
         return Resident(self._anon, self._file)
 
     def close(self) -> None:
+        """Stop the thread."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(1)

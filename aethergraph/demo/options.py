@@ -1,4 +1,4 @@
-"""What the demonstration can be asked for."""
+"""Options of the demonstration."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class DemoOptions:
     """Options of :func:`aethergraph.demo.run_demo`; see ``aethergraph demo --help``.
 
     ``edges``, ``features`` and ``labels`` are the user's own files; without them a graph of
-    ``num_nodes`` nodes and ``num_edges`` edges is generated. ``memory_budget`` is that of our runs:
-    one half for the graph, one for the features; only with storage that keeps one.
+    ``num_nodes`` nodes and ``num_edges`` edges is generated. ``memory_budget`` is the budget of our
+    runs, one half for the graph, one for the features; only with a storage that keeps a budget.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""The result of the demonstration: a table, a JSON file, a plot."""
+"""Result of the demonstration: a table, a JSON file, a plot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = {
 }
 
 
-#: Fewer batches last a second or less: the ratio of two such runs says nothing.
+#: Fewer batches last a second or less: the ratio of two such runs is noise.
 ENOUGH_BATCHES = 100
 
 _COLUMNS = (
@@ -40,7 +40,7 @@ _COLUMNS = (
 
 
 def result_table(results: list[RunResult]) -> Table:
-    """All runs side by side."""
+    """Return a table of all runs side by side."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run")
     for name in _COLUMNS:
@@ -64,7 +64,7 @@ def result_table(results: list[RunResult]) -> Table:
 
 
 def memory_lines(dataset: Dataset) -> list[str]:
-    """What the in-memory way holds, and what the columns of the table mean."""
+    """Return lines on the memory of the in-memory way, by part."""
     parts = dataset.in_memory_bytes
     lines = [f"The in-memory way needs {format_size(sum(parts.values()))}:"]
     lines += [f"  {format_size(size):>10}  {name}" for name, size in parts.items()]
@@ -81,7 +81,7 @@ EXPLANATION = (
 
 
 def speed_lines(results: list[RunResult]) -> list[str]:
-    """Compare speeds with the in-memory way, if that ran and enough was trained to tell."""
+    """Compare speeds with the in-memory way, if that ran and was trained long enough."""
     ran = {one.mode: one for one in results if one.skipped is None}
     base = ran.get("pyg")
     if base is not None and base.settled_batches < ENOUGH_BATCHES:
@@ -103,7 +103,7 @@ def speed_lines(results: list[RunResult]) -> list[str]:
 
 
 def save_json(path: Path, dataset: Dataset, results: list[RunResult]) -> None:
-    """Everything that was measured."""
+    """Save all measurements."""
     runs = [
         {
             **asdict(one),
@@ -120,7 +120,7 @@ def save_json(path: Path, dataset: Dataset, results: list[RunResult]) -> None:
 
 
 def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | None:
-    """Accuracy, throughput and memory as a picture; returns why not, if it was not possible."""
+    """Plot accuracy, throughput and memory; return why this was not possible, or None."""
     try:
         import matplotlib as mpl
 
@@ -147,7 +147,7 @@ def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | N
         xlabel="epoch", ylabel="accuracy on held-out nodes, %", title="Accuracy", ylim=(0, 100)
     )
     most = max((len(one.epochs) for one in ran), default=1)
-    left.set_xlim(0.5, most + 0.5)  # also of one epoch: it would be an axis from 0.95 to 1.05
+    left.set_xlim(0.5, most + 0.5)  # a single epoch would get an axis from 0.95 to 1.05
     left.xaxis.set_major_locator(MultipleLocator(-(-most // 10)))
     left.legend(fontsize=8)
     left.grid(alpha=0.3)
@@ -168,7 +168,7 @@ _COLORS = {"mlp": "C7", "stock": "C0", "native": "C2", "pyg": "C1"}
 
 
 def _plot_speed(axes: Any, names: list[str], colors: list[str], runs: list[RunResult]) -> None:
-    """Training and loading alone, side by side."""
+    """Plot the speeds of training and of loading alone, side by side."""
     places = range(len(runs))
     for shift, label, hatch, values in (
         (-0.2, "training", "", [one.batches_per_second for one in runs]),

@@ -1,4 +1,4 @@
-"""Start one run in its own process and follow its events."""
+"""Start of one run in its own process, and its events."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Epoch", "RunResult", "RunFailed", "run"]
 
 
 class RunFailed(AetherError):
-    """A run ended with an error; the message holds its last lines."""
+    """Error of a run; the message holds its last lines."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One training epoch: mean loss, held-out accuracy, and where the time went."""
+    """Results of one training epoch: mean loss, held-out accuracy, and times."""
 
     loss: float
     accuracy: float
@@ -35,14 +35,17 @@ class Epoch:
 
 @dataclass
 class RunResult:
-    """What one run did.
+    """Results of one run.
 
     Attributes:
-        skipped: why it did not run, or None.
-        open_seconds: from nothing to the first batch request (reading and building included).
-        anon_bytes, file_bytes: peak resident memory, see :mod:`aethergraph.demo.memory`.
+        mode: a key of ``MODES``.
+        skipped: why the run was skipped, or None.
+        open_seconds: from the start to the first batch request (reading and building included).
+        anon_bytes: peak anonymous memory, see :mod:`aethergraph.demo.memory`.
+        file_bytes: peak of mapped file pages.
         base_bytes: anonymous memory after the imports, before any data.
         loads_per_second: batches/s of the loader alone, without a model.
+        epochs: results of each epoch.
     """
 
     mode: str
@@ -56,19 +59,21 @@ class RunResult:
 
     @property
     def accuracy(self) -> float:
+        """Held-out accuracy after the last epoch; 0 without epochs."""
         return self.epochs[-1].accuracy if self.epochs else 0.0
 
     def _settled(self) -> list[Epoch]:
-        """All epochs but the first, which also warms caches (unless there is no other)."""
+        """Return all epochs but the first, which also warms caches (unless there is no other)."""
         return self.epochs[1:] or self.epochs
 
     @property
     def settled_batches(self) -> int:
-        """Training batches after the first epoch."""
+        """Number of training batches after the first epoch."""
         return sum(epoch.batches for epoch in self.epochs[1:])
 
     @property
     def batches_per_second(self) -> float:
+        """Training batches per second, without the first epoch if there are others."""
         seconds = sum(e.seconds for e in self._settled())
         return sum(e.batches for e in self._settled()) / seconds if seconds else 0.0
 
@@ -80,9 +85,9 @@ class RunResult:
 
 
 def run(spec: RunSpec, on_event: Callable[[dict[str, Any]], None]) -> RunResult:
-    """Run ``spec`` in a child process, passing each of its events on.
+    """Run ``spec`` in a child process, and pass each of its events on.
 
-    Errors:
+    Raises:
         RunFailed: the child ended with an error, or was killed.
     """
     result = RunResult(spec.mode)

@@ -4,8 +4,8 @@ Reads a JSON specification from standard input (:class:`RunSpec`) and writes one
 line to standard output: ``open``, ``batch``, ``epoch``, ``loaded``, ``done``, or ``skipped`` with
 a reason.
 
-All modes train the same model from the same seeds in the same order; they differ in where batches
-come from.
+All modes train the same model from the same seeds in the same order; they differ in the source
+of batches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["MODES", "RunSpec", "main", "split_nodes"]
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What a run needs to know."""
+    """Specification of a run."""
 
     mode: str
     graph: str
@@ -50,41 +50,44 @@ class RunSpec:
     seed: int
 
     def encode(self) -> str:
+        """Return the specification as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> RunSpec:
+        """Parse a specification from JSON."""
         values = json.loads(text)
         return cls(**{**values, "fanouts": tuple(values["fanouts"])})
 
 
 class Skipped(Exception):
-    """This run is not possible here; the message says why."""
+    """Raised if a run is not possible here; the message says why."""
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """Source of batches."""
 
     num_features: int
 
     def batches(self, nodes: Any) -> Iterable[Any]:
-        """Batches of the seed nodes (int64 tensor), in their order."""
+        """Return batches of the seed nodes (int64 tensor), in their order."""
 
     def predict(self, model: Any, batch: Any) -> tuple[Any, Any]:
-        """(logits, labels) of the batch's seeds."""
+        """Return (logits, labels) of the batch's seeds."""
 
     def make_model(self, spec: RunSpec) -> Any:
-        """A fresh model."""
+        """Make a fresh model."""
 
 
 # ---- models ----------------------------------------------------------------------------------
 
 
 def make_graphsage(num_features: int, hidden: int, num_layers: int, num_classes: int) -> Any:
-    """GraphSAGE (mean) on a batch; each layer computes only what still reaches the seeds.
+    """Make a GraphSAGE (mean) in which each layer computes only nodes that still reach the seeds.
 
-    That needs nothing but PyG's order of nodes (seeds first, then by hop), so every loader gets
-    the same model at the same cost.
+    The model needs only PyG's order of nodes (seeds first, then by hop), so every loader gets the
+    same
+    model at the same cost.
     """
     import torch
     from torch_geometric.nn import SAGEConv
@@ -98,7 +101,7 @@ def make_graphsage(num_features: int, hidden: int, num_layers: int, num_classes:
         def forward(self, x: Any, edge_index: Any, num_seeds: int) -> Any:
             plans = []
             outputs = num_seeds
-            for _ in self.layers:  # from the last one backwards
+            for _ in self.layers:  # from the last layer backwards
                 edges = edge_index[:, edge_index[1] < outputs]
                 inputs = max(outputs, int(edges[0].max()) + 1 if edges.numel() else 0)
                 plans.append((edges, inputs, outputs))
@@ -113,7 +116,7 @@ def make_graphsage(num_features: int, hidden: int, num_layers: int, num_classes:
 
 
 class _GraphSource:
-    """Batches of a graph, for GraphSAGE."""
+    """Common base of sources whose batches are for GraphSAGE."""
 
     num_features: int
 
@@ -135,7 +138,7 @@ def _open_graph(spec: RunSpec) -> Graph:
 
 
 class StockSource(_GraphSource):
-    """PyG's own NodeLoader, over our feature store, graph store and sampler."""
+    """Source over PyG's own NodeLoader, with our feature store, graph store and sampler."""
 
     def __init__(self, spec: RunSpec) -> None:
         from aethergraph.pyg import FeatureStore as Features
@@ -148,6 +151,7 @@ class StockSource(_GraphSource):
         self.num_features = FeatureStore.load(spec.features).shape[1]
 
     def batches(self, nodes: Any) -> Iterable[Any]:
+        """Return a stock loader over the seed nodes."""
         from torch_geometric.loader import NodeLoader
 
         return NodeLoader(  # type: ignore[no-any-return]
@@ -159,7 +163,7 @@ class StockSource(_GraphSource):
 
 
 class NativeSource(_GraphSource):
-    """Our NeighborLoader, which samples and gathers ahead of the training step."""
+    """Source over our NeighborLoader, which samples and gathers ahead of the training step."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._graph = _open_graph(spec)
@@ -167,6 +171,7 @@ class NativeSource(_GraphSource):
         self.num_features = FeatureStore.load(spec.features).shape[1]
 
     def batches(self, nodes: Any) -> Iterable[Any]:
+        """Return our loader over the seed nodes."""
         from aethergraph.pyg import NeighborLoader
 
         return NeighborLoader(
@@ -178,7 +183,7 @@ class NativeSource(_GraphSource):
 
 
 class InMemorySource(_GraphSource):
-    """PyG's NeighborLoader on a Data object that holds everything."""
+    """Source over PyG's NeighborLoader on a Data object that holds everything."""
 
     def __init__(self, spec: RunSpec) -> None:
         import torch
@@ -201,6 +206,7 @@ class InMemorySource(_GraphSource):
         self.num_features = int(x.shape[1])
 
     def batches(self, nodes: Any) -> Iterable[Any]:
+        """Return PyG's loader over the seed nodes."""
         loader = self._loader(
             self._data,
             num_neighbors=list(self._spec.fanouts),
@@ -208,12 +214,12 @@ class InMemorySource(_GraphSource):
             batch_size=self._spec.batch_size,
             neighbor_sampler=self._sampler,
         )
-        self._sampler = loader.node_sampler  # its CSC copy is made once
+        self._sampler = loader.node_sampler  # keep it: its CSC copy is then made once
         return loader  # type: ignore[no-any-return]
 
 
 def _read_features(path: str) -> Any:
-    """All features as a tensor in allocated memory; nothing stays mapped."""
+    """Read all features into a tensor in allocated memory; nothing stays mapped."""
     import torch
 
     with open(path, "rb") as file:
@@ -226,7 +232,7 @@ def _read_features(path: str) -> Any:
 
 
 class FeatureOnlySource:
-    """Rows of the seeds alone, for a model that does not see the graph."""
+    """Source of the rows of the seeds alone, for a model that does not see the graph."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._features = FeatureStore.load(spec.features)
@@ -235,6 +241,7 @@ class FeatureOnlySource:
         self.num_features = self._features.shape[1]
 
     def make_model(self, spec: RunSpec) -> Any:
+        """Make a multilayer perceptron."""
         import torch
 
         return torch.nn.Sequential(
@@ -244,6 +251,7 @@ class FeatureOnlySource:
         )
 
     def batches(self, nodes: Any) -> Iterator[Any]:
+        """Yield features and labels of the seed nodes."""
         import torch
 
         for ids in torch.split(nodes, self._batch_size):
@@ -252,6 +260,7 @@ class FeatureOnlySource:
             yield x.float(), torch.from_numpy(self._labels[ids.numpy()])
 
     def predict(self, model: Any, batch: Any) -> tuple[Any, Any]:
+        """Return (logits, labels) of the batch's seeds."""
         return model(batch[0]), batch[1]
 
 
@@ -267,7 +276,7 @@ MODES: dict[str, Callable[[RunSpec], Source]] = {
 
 
 def split_nodes(spec: RunSpec) -> tuple[Any, Any]:
-    """(training seeds of all epochs, evaluation nodes): the same for every mode."""
+    """Return (training seeds of all epochs, evaluation nodes), equal for every mode."""
     labels = np.load(spec.labels, mmap_mode="r")
     labelled = np.flatnonzero(labels >= 0)
     order = labelled[permutation(labelled.size, spec.seed)]
@@ -281,13 +290,13 @@ def split_nodes(spec: RunSpec) -> tuple[Any, Any]:
 
 
 def train(spec: RunSpec, emit: Callable[..., None]) -> None:
-    """Open the source, train, evaluate after every epoch; everything is reported by ``emit``."""
+    """Open the source, train, evaluate after every epoch; report everything by ``emit``."""
     watch = MemoryWatch()
     import torch
     import torch.nn.functional as functional
 
     if spec.mode != "mlp":
-        importlib.import_module("torch_geometric")  # before memory is looked at
+        importlib.import_module("torch_geometric")  # imported before memory is measured
     before = watch.peak
     began = time.perf_counter()
     seeds, held_out = (torch.from_numpy(ids) for ids in split_nodes(spec))
@@ -340,14 +349,14 @@ def _evaluate(source: Source, model: Any, nodes: Any) -> float:
 
 
 def _load_only(source: Source, nodes: Any) -> dict[str, float]:
-    """The same batches once more without a model: what the loader alone can deliver."""
+    """Load the batches again without a model, to measure the loader alone."""
     began = time.perf_counter()
     batches = sum(1 for _ in source.batches(nodes))
     return {"batches": batches, "seconds": time.perf_counter() - began}
 
 
 def main(specification: IO[str], out: IO[str]) -> None:
-    """Run the specification; one JSON object per line goes to ``out``."""
+    """Run the specification; write one JSON object per line to ``out``."""
 
     def emit(event: str, **values: Any) -> None:
         out.write(json.dumps({"event": event, **values}) + "\n")
