@@ -1,1 +1,1 @@
-"""What the adapters of PyG and DGL share: torch tensors, seeds and keys. Needs torch alone."""
+"""Common parts of the PyG and DGL adapters: tensors, seeds and keys. Needs torch alone."""

@@ -1,4 +1,4 @@
-"""One tensor of a feature store: rows of the core, seen as a torch dtype, and how it is indexed."""
+"""Tensors of a feature store: rows of the core, viewed as a torch dtype, and their indexing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["Column", "as_ids", "as_row", "wrap_row"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: Rows that are read at a time where a whole mapped tensor is asked for.
+#: Rows that are read at once if a whole mapped tensor is asked for.
 _CHUNK_ROWS = 1 << 20
 
 
 class Column:
-    """One tensor of the store: rows in a core feature store, seen as a torch dtype.
+    """Tensor of the store: rows in a core feature store, viewed as a torch dtype.
 
     ``tensor`` is the writable tensor whose memory the rows are, or None for rows of a file.
     """
@@ -55,7 +55,7 @@ class Column:
 
     @classmethod
     def of_tensor(cls, tensor: Tensor) -> Column:
-        """Rows that are the memory of ``tensor`` (of a contiguous copy if it is not).
+        """Make a column over the memory of ``tensor`` (of a contiguous copy if it is not).
 
         Raises:
             InvalidArgumentError: no strided tensor on the CPU, or a dtype that cannot be stored.
@@ -75,14 +75,14 @@ class Column:
         return self.rows.shape
 
     def live(self) -> Column:
-        """This column, or a new one if torch has moved the tensor (``share_memory_()``)."""
+        """Return this column, or a new one if torch has moved the tensor (``share_memory_()``)."""
         tensor = self.tensor
         if tensor is None or tensor.data_ptr() == self._address:
             return self
         return Column.of_tensor(tensor)
 
     def gather(self, ids: Ids, pool: BufferPool | None = None) -> Tensor:
-        """Rows of ``ids`` (contiguous int64), in that order: shape ``(len(ids), *shape[1:])``."""
+        """Gather rows of ``ids`` (contiguous int64), in that order: ``[len(ids), *shape[1:]]``."""
         empty = not len(ids) or 0 in self._raw_shape
         if pool is None or empty or get_worker_info() is not None:
             out = allocate((len(ids), *self.shape[1:]), self.dtype)
@@ -98,7 +98,7 @@ class Column:
     def plan(self, lists: Sequence[Ids]) -> RowPlan | None:
         """Have the next gathers served by a plan, for as long as the caller holds it.
 
-        None where rows are not read from a file.
+        Returns None if rows are not read from a file.
         """
         if self.rows.storage != "uring":
             return None
@@ -115,7 +115,7 @@ class Column:
         self.rows.gather(ids, out=out)
 
     def read(self, start: int, stop: int) -> Tensor:
-        """A copy of the rows ``start .. stop - 1``."""
+        """Copy the rows ``start .. stop - 1``."""
         out = allocate((stop - start, *self.shape[1:]), self.dtype)
         for low in range(start, stop, _CHUNK_ROWS):
             high = min(stop, low + _CHUNK_ROWS)
@@ -123,7 +123,7 @@ class Column:
         return out
 
     def get(self, index: Any, pool: BufferPool | None = None) -> Tensor:
-        """What torch's ``tensor[index]`` gives, with ids checked instead of wrapped."""
+        """Return the rows of torch's ``tensor[index]``, with ids checked instead of wrapped."""
         if index is None:
             return self.read(0, self.shape[0]) if self.tensor is None else self.tensor
         if isinstance(index, slice):
@@ -140,7 +140,7 @@ class Column:
 
 
 def as_ids(index: Any, num_rows: int) -> Ids:
-    """Row ids of a tensor, array or list index; a mask becomes the ids it selects.
+    """Convert a tensor, array or list index to row ids; a mask becomes the ids it selects.
 
     Raises:
         InvalidArgumentError: neither integers nor a mask of ``num_rows`` entries.
@@ -180,7 +180,7 @@ def _list_to_array(index: Any) -> NDArray[Any]:
 
 
 def as_row(index: Any) -> int | None:
-    """A single row number, or None if ``index`` is something else."""
+    """Return ``index`` as a single row number, or None if it is another kind of index."""
     if isinstance(index, (bool, np.bool_)):
         raise InvalidArgumentError("an index must not be a single bool")
     if isinstance(index, (Tensor, np.ndarray)):
@@ -195,7 +195,7 @@ def as_row(index: Any) -> int | None:
 
 
 def wrap_row(row: int, num_rows: int) -> int:
-    """A row counted from the end if negative, as Python does."""
+    """Convert a row number; negative ones count from the end, as in Python."""
     if not -num_rows <= row < num_rows:
         raise OutOfRangeError(f"row {row} is out of range for {num_rows} rows", value=row)
     return row + num_rows if row < 0 else row

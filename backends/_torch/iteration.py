@@ -1,4 +1,4 @@
-"""Which iteration of a ``DataLoader`` a call is made for.
+"""Identification of the iteration of a ``DataLoader`` that a call is made for.
 
 When an iteration of a ``DataLoader`` begins, torch draws a number from the loader's generator (its
 own, unless ``generator=`` is given) and seeds the workers with it. :func:`iteration_key` returns
@@ -32,7 +32,7 @@ _MASK = (1 << 64) - 1
 
 
 def _codes() -> tuple[frozenset[CodeType], CodeType, CodeType] | None:
-    """Return the code that fetches a batch, and what calls it without and with workers."""
+    """Return the code that fetches a batch, and its callers without and with workers."""
     try:
         from torch.utils.data import dataloader
         from torch.utils.data._utils import fetch, worker
@@ -43,13 +43,13 @@ def _codes() -> tuple[frozenset[CodeType], CodeType, CodeType] | None:
             dataloader._BaseDataLoaderIter.__next__.__code__,
             worker._worker_loop.__code__,
         )
-    except (ImportError, AttributeError):  # another torch than those that are known
+    except (ImportError, AttributeError):  # a torch version with other internals
         return None
 
 
 _CODES = _codes()
 
-#: The fetcher of the worker process that this is, and how many there were before it.
+#: Fetcher of this worker process, and the number of fetchers before it.
 _fetcher: weakref.ref[Any] | None = None
 _num_before = -1
 _has_warned = False
@@ -81,12 +81,12 @@ def iteration_key() -> int | None:
 
 
 def next_iteration_key(generator: torch.Generator | None) -> int:
-    """Return what :func:`iteration_key` will be in the next iteration of a loader.
+    """Return the value of :func:`iteration_key` in the next iteration of a loader.
 
-    Nothing is drawn: the order in which the loader shuffles stays what it is.
+    Nothing is drawn: the order in which the loader shuffles does not change.
 
     Args:
-        generator: the loader's; None: torch's own.
+        generator: the loader's generator; None: torch's own.
     """
     copy = torch.Generator()
     copy.set_state(torch.get_rng_state() if generator is None else generator.get_state())
@@ -104,14 +104,14 @@ def _find_fetcher(frame: FrameType | None) -> tuple[Any, Any] | None:
             fetcher = frame.f_locals["self"]
         elif code is next_batch:
             return fetcher, frame.f_locals["self"]
-        elif code is work:  # below it a forked worker has the frames of its parent
+        elif code is work:  # a forked worker has its parent's frames below
             return None if fetcher is None else (fetcher, None)
         frame = frame.f_back
     return None
 
 
 def _count_fetchers(fetcher: Any) -> int:
-    """Return how many fetchers this worker had before ``fetcher``."""
+    """Return the number of fetchers that this worker had before ``fetcher``."""
     global _fetcher, _num_before
     if _fetcher is None or _fetcher() is not fetcher:
         _fetcher = weakref.ref(fetcher)

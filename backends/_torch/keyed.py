@@ -1,4 +1,4 @@
-"""Where the random draws of a batch come from."""
+"""Keys of the random draws of a batch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Keyed"]
 
 
 class Keyed:
-    """A sampler whose draws are a function of a key, so that any process may make a batch.
+    """Sampler whose draws are a function of a key, so that any process may make a batch.
 
-    The key of a batch is mixed from the seed, the epoch and what is in the batch. A loader may put
-    a number of its own, ``loader_key``, in the place of the seed.
+    The key of a batch is mixed from the seed, the epoch and the content of the batch. A loader may
+    put a number of its own, ``loader_key``, in the place of the seed.
     """
 
     _main_seed: MainSeed
@@ -26,18 +26,18 @@ class Keyed:
 
     @property
     def seed(self) -> int | None:
-        """The seed that was given, or None: torch's."""
+        """Seed that was given; None: torch's seed."""
         return self._main_seed.seed
 
     @property
     def epoch(self) -> int:
-        """The epoch that goes into the key of every batch."""
+        """Epoch that is mixed into the key of every batch."""
         return self._shared_epoch.value
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the draws of the batches to come other ones, as ``DistributedSampler`` does.
+        """Change the draws of the batches to come, as ``DistributedSampler`` does.
 
-        Call it in the main process before each epoch; workers that run already see it too.
+        Call it in the main process before each epoch; running workers see it too.
         Copies of this sampler share its epoch.
 
         Args:

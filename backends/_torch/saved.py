@@ -1,4 +1,4 @@
-"""Tensors in files of ``torch.save``, read without running anything that a file says.
+"""Tensors in files of ``torch.save``, read without executing anything in the file.
 
 ``torch.load`` unpickles, which calls what the file names. Before torch 2.6 ``weights_only=True``
 does not prevent that: it gives a TorchScript archive to ``torch.jit.load`` (CVE-2025-32434). So the
@@ -26,7 +26,7 @@ from aethergraph.build.source import InputError, PathLike, check_readable
 
 __all__ = ["read_tensor"]
 
-_MOST_PICKLE = 1 << 16  # bytes; a tensor takes some hundred
+_MOST_PICKLE = 1 << 16  # bytes; a tensor's pickle has some hundred
 _STORAGES = {
     "torch BFloat16Storage": torch.bfloat16,
     "torch BoolStorage": torch.bool,
@@ -77,7 +77,7 @@ def _root(archive: Archive) -> str:
 
 
 class _Global(NamedTuple):
-    """The name of something that unpickling would import; here it is a name and no more."""
+    """Name of an object that unpickling would import; here only compared with known names."""
 
     name: str
 
@@ -100,7 +100,7 @@ _MARK = object()
 
 
 class _Interpreter:
-    """The stack machine of pickles, with the opcodes of a tensor and nothing to call."""
+    """Stack machine of pickles, with only the opcodes of a tensor, that calls nothing."""
 
     def __init__(self, path: PathLike) -> None:
         self._path = path
@@ -198,7 +198,7 @@ def _count(value: Any) -> int:
 
 
 def _build(archive: Archive, member: str, found: _Saved) -> Tensor:
-    """Return the tensor, once it is known that all its items lie in the storage."""
+    """Build the tensor, after checking that all its items lie in the storage."""
     storage, dtype, offset, shape, strides = found
     path, items = archive.path, math.prod(shape)
     size = archive.size(member)

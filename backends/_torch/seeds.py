@@ -1,4 +1,4 @@
-"""Which random draws a batch gets, whatever process makes it.
+"""Seeds of the random draws of a batch, equal in whatever process makes it.
 
 ``torch.initial_seed()`` is what ``torch.manual_seed`` set, but only in the main process: every
 ``DataLoader`` worker seeds itself anew. So the main process's value is kept for its children:
@@ -36,7 +36,7 @@ os.register_at_fork(before=_note_seed)
 
 
 class MainSeed:
-    """The seed of the main process: ``seed`` if given, else its ``torch.initial_seed()``."""
+    """Seed of the main process: ``seed`` if given, else its ``torch.initial_seed()``."""
 
     __slots__ = ("_inherited", "_pid", "seed")
 
@@ -46,7 +46,7 @@ class MainSeed:
         self._pid = 0
 
     def value(self) -> int:
-        """The seed as an unsigned 64-bit number."""
+        """Return the seed as an unsigned 64-bit number."""
         if self.seed is not None:
             return self.seed
         if get_worker_info() is not None:
@@ -65,7 +65,7 @@ class MainSeed:
 
 
 class SharedCount:
-    """A number that persistent workers see change: set in the main process, read anywhere."""
+    """Number in shared memory: set in the main process, read in any, also persistent workers."""
 
     __slots__ = ("_array", "_cell")
 
@@ -85,7 +85,7 @@ class SharedCount:
 
     def __setstate__(self, cell: torch.Tensor) -> None:
         self._cell = _share(cell)
-        self._array = self._cell.numpy()  # the memory stays where it is: it is shared already
+        self._array = self._cell.numpy()  # the memory is shared already: torch will not move it
 
 
 def _share(cell: torch.Tensor) -> torch.Tensor:
@@ -93,12 +93,12 @@ def _share(cell: torch.Tensor) -> torch.Tensor:
         return cell
     try:
         return shared_empty((1,), torch.int64).copy_(cell)
-    except (RuntimeError, OSError):  # no shared memory here: then there can be no workers either
+    except (RuntimeError, OSError):  # without shared memory there can be no workers either
         return cell
 
 
 def check_seed(seed: Any) -> int | None:
-    """A seed as an unsigned 64-bit number, or None."""
+    """Check a seed; return it as an unsigned 64-bit number, or None."""
     if seed is None:
         return None
     if isinstance(seed, bool):
@@ -110,7 +110,7 @@ def check_seed(seed: Any) -> int | None:
 
 
 def make_generator(key: int, stream: int) -> torch.Generator:
-    """A generator of its own for stream ``stream`` of ``key``."""
+    """Make a generator for stream ``stream`` of ``key``."""
     generator = torch.Generator()
     generator.manual_seed(int(mix_key(key, stream)) & ((1 << 63) - 1))
     return generator

@@ -44,7 +44,7 @@ _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The torch dtype of a core dtype name such as ``"float32"`` or ``"bfloat16"``.
+    """Return the torch dtype of a core dtype name such as ``"float32"`` or ``"bfloat16"``.
 
     Raises:
         UnsupportedError: this torch has no such dtype (uint32 and uint64 before torch 2.3).
@@ -56,7 +56,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def as_numpy(tensor: Tensor) -> NDArray[Any]:
-    """The memory of a contiguous CPU tensor as an array whose dtype the core knows.
+    """View the memory of a contiguous CPU tensor as an array whose dtype the core knows.
 
     The first dimension is kept; a dtype unknown to numpy shows as integers of its size.
     """
@@ -71,7 +71,7 @@ def as_numpy(tensor: Tensor) -> NDArray[Any]:
 
 
 def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """An uninitialised contiguous CPU tensor.
+    """Allocate an uninitialised contiguous CPU tensor.
 
     In a worker process of a ``DataLoader`` it lies in shared memory, so that it reaches the main
     process without a copy.
@@ -82,7 +82,7 @@ def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def shared_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """An uninitialised contiguous tensor in memory that other processes can map."""
+    """Allocate an uninitialised contiguous tensor in memory that other processes can map."""
     size = math.prod(shape) * dtype.itemsize
     tensor = torch.empty(0, dtype=dtype)
     if size == 0:
@@ -94,13 +94,13 @@ def shared_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def is_shared(tensor: Tensor) -> bool:
-    """Whether the tensor's memory can be mapped by other processes."""
+    """Return whether the tensor's memory can be mapped by other processes."""
     ask: Any = tensor.is_shared
     return bool(ask())
 
 
 def stack_rows(row: Tensor, col: Tensor) -> Tensor:
-    """``torch.stack([row, col])``, without a copy where the two lie one after the other."""
+    """Return ``torch.stack([row, col])``; a view if the two lie one after the other."""
     count = row.numel()
     if (
         row.untyped_storage().data_ptr() == col.untyped_storage().data_ptr()
@@ -115,7 +115,7 @@ def stack_rows(row: Tensor, col: Tensor) -> Tensor:
 
 
 def seed_ids(ids: Tensor, name: str) -> NDArray[np.int64]:
-    """Seeds as contiguous int64."""
+    """Convert seeds to contiguous int64."""
     if not isinstance(ids, Tensor):
         raise InvalidArgumentError(f"{name} must be a tensor, got {type(ids).__name__}")
     if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
