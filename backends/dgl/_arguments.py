@@ -1,4 +1,4 @@
-"""Arguments as DGL's users give them: fanouts in DGL's order, and what seeds add to a key."""
+"""Arguments in DGL's form: fanouts in DGL's order, and the hashes of seeds for keys."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MOST_NAMES = 1 << 16  # of data to fetch
 
 
 def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
-    """The fanouts of one hop, by edge type in the graph's order.
+    """Return the fanouts of one hop, by edge type in the graph's order.
 
     Raises:
         InvalidArgumentError: no integer of at least -1, or a dict without all edge types.
@@ -99,7 +99,7 @@ def check_integer(value: Any, name: str) -> int:
 
 
 def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
-    """What seeds add to a key: as in the samplers of :mod:`aethergraph.pyg`."""
+    """Hash seeds for a key, as the samplers of :mod:`aethergraph.pyg` do."""
     if schema.is_homogeneous and isinstance(schema.graph, Graph):
         return [hash_ids(np.ascontiguousarray(ids)) for ids in seeds.values()]
     parts = []
@@ -111,9 +111,9 @@ def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
 
 
 def hop_hashes(schema: Schema, nodes: Mapping[str, Ids]) -> list[int]:
-    """The same for one hop of a sampler that asks hop by hop.
+    """Hash the nodes of one hop for a key, for a sampler that asks hop by hop.
 
-    Without their order, which is that of GraphBolt's threads.
+    Their order is ignored: it depends on GraphBolt's threads.
     """
     parts = []
     for name in schema.own_ntypes:
@@ -123,7 +123,7 @@ def hop_hashes(schema: Schema, nodes: Mapping[str, Ids]) -> list[int]:
 
 
 def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
-    """A fanout, or a dict of fanouts, for every layer."""
+    """Check a fanout, or a dict of fanouts, for every layer."""
     found: list[int | dict[Any, int]] = []
     for at, fanout in enumerate(layer_list(fanouts)):
         name = f"fanouts[{at}]"
@@ -153,7 +153,7 @@ def layer_list(fanouts: Any) -> list[Any]:
 def native_fanouts(
     schema: Schema, fanouts: Sequence[int | Mapping[EdgeType, int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """By edge type and hop from the seeds."""
+    """Return fanouts by edge type and hop from the seeds."""
     hops = [
         hop_fanouts(schema, fanout, f"fanouts[{at}]")
         for at, fanout in reversed(list(enumerate(fanouts)))

@@ -1,4 +1,4 @@
-"""Samples as DGL's message flow graphs."""
+"""DGL's message flow graphs (blocks), made of samples."""
 
 from __future__ import annotations
 
@@ -30,8 +30,13 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class BlockEdges(NamedTuple):
-    """Edges of one type in a block by destination: local sources, where the edges of each
-    destination begin [num_dst + 1], and the ids that users see."""
+    """Edges of one type in a block, by destination.
+
+    Attributes:
+        row: local sources.
+        offsets: beginnings of the edges of each destination [num_dst + 1].
+        edge: edge ids that users see.
+    """
 
     row: Ids
     offsets: Ids
@@ -39,11 +44,11 @@ class BlockEdges(NamedTuple):
 
 
 class BlockMaker:
-    """Makes the blocks of one graph.
+    """Maker of the blocks of one graph.
 
-    They are what ``dgl.create_block`` makes, put together in its way from their parts: that
+    Blocks equal those of ``dgl.create_block``, but are put together from their parts: that
     function looks for the largest id, makes a metagraph and sorts out the names of types every
-    time, which takes longer than sampling does. Here what all blocks share is made once.
+    time, which takes longer than sampling does. Here the common parts of all blocks are made once.
 
     Tensors of ids share no memory with the adjacency, because a worker process that sends a batch
     moves them to shared memory, where DGL would not look for it; nor with those of other blocks, so
@@ -59,7 +64,7 @@ class BlockMaker:
         self._idtype = idtype
         self._scheme = Scheme((), idtype)
         self._none = self._lend(np.empty(0, np.int64))
-        # A list is converted anew by every call that is given one.
+        # Converted once: DGL converts a list anew in every call that is given one.
         self._formats = object_generic.convert_to_object(["coo", "csr", "csc"])
         number = {name: i for i, name in enumerate(schema.ntypes)}
         self._ends = [(number[kind[0]], number[kind[2]]) for kind in schema.canonical_etypes]
@@ -77,7 +82,7 @@ class BlockMaker:
         ]
 
     def of_layers(self, sample: native.NativeLayers) -> tuple[dict[str, Tensor], list[Any]]:
-        """The source nodes of the first block by type, and the blocks, input layer first.
+        """Return the source nodes of the first block by type, and the blocks, input layer first.
 
         Local ids count through the whole sample in order of first appearance, so the sources of
         every block are a prefix of the nodes, and its destinations a shorter one.
@@ -91,8 +96,11 @@ class BlockMaker:
         return self._assemble(sample, spans)
 
     def of_growing(self, sample: native.NativeSample) -> tuple[dict[str, Tensor], list[Any]]:
-        """The same of a sample that is not layered: each node keeps the edges that it was first
-        given. Block h from the seeds holds the edges of the first h + 1 hops."""
+        """Return nodes and blocks as :meth:`of_layers` does, of a sample that is not layered.
+
+        Each node keeps the edges that it was first given. Block h from the seeds holds the edges of
+        the first h + 1 hops.
+        """
         ends = {
             name: list(itertools.accumulate(counts))
             for name, counts in zip(self._schema.own_ntypes, sample.hop_nodes, strict=True)
@@ -114,7 +122,7 @@ class BlockMaker:
         src: Mapping[str, Tensor],
         num_dst: Mapping[str, int],
     ) -> Any:
-        """A block; the first ``num_dst`` of the sources are its destinations."""
+        """Make a block; the first ``num_dst`` of the sources are its destinations."""
         schema = self._schema
         nodes = [src[name] for name in schema.ntypes]
         num_src = [ids.shape[0] for ids in nodes]
@@ -125,7 +133,7 @@ class BlockMaker:
             for part, (source, target) in zip(parts, self._ends, strict=True)
         ]
         nodes += [ids[:count].clone() for ids, count in zip(nodes, counts, strict=True)]
-        # As DGLGraph.to and its like make one graph of another; names are the block's own.
+        # DGLGraph.to makes one graph of another in this way too; the names are the block's own.
         block = copy.copy(self._template)
         for name in self._containers:
             setattr(block, name, getattr(block, name).copy())
@@ -141,7 +149,7 @@ class BlockMaker:
         sample: native.NativeLayers | native.NativeSample,
         spans: list[list[tuple[slice, Ids]]],
     ) -> tuple[dict[str, Tensor], list[Any]]:
-        """Blocks of the edges that each edge type has in each hop, and their offsets."""
+        """Make blocks of the edges that each edge type has in each hop, and their offsets."""
         schema, idtype = self._schema, self._idtype
         node = {
             name: torch.from_numpy(ids).to(idtype)
@@ -173,32 +181,32 @@ class BlockMaker:
         return node, blocks
 
     def _lend(self, ids: Ids) -> Any:
-        """DGL's array over the same memory, or a narrower copy."""
+        """Return DGL's array over the memory of ``ids``, or a narrower copy."""
         narrow = ids if self._idtype == torch.int64 else ids.astype(np.int32)
         return ndarray.from_dlpack(narrow.__dlpack__())
 
     def _relation(self, edges: BlockEdges, num_src: int, num_dst: int) -> Any:
-        """What ``create_unitgraph_from_csr`` makes of tensors."""
+        """Make a DGL unit graph of tensors in CSR form."""
         return heterograph_index._CAPI_DGLHeteroCreateUnitGraphFromCSR(
             2, num_src, num_dst, self._lend(edges.offsets), self._lend(edges.row), self._none,
             self._formats, True,
         )  # fmt: skip
 
     def _frame(self, name: str, ids: Tensor) -> Frame:
-        """``Frame({name: ids})``, which would ask the ids for their shape and dtype."""
+        """Make ``Frame({name: ids})`` without its checks of shape and dtype."""
         frame = Frame(num_rows=ids.shape[0])
         frame._columns[name] = Column(ids, self._scheme)
         return frame
 
     def _index(self, relations: list[Any], counts: list[int]) -> Any:
-        # DGL takes the numbers of nodes from the relations, but of types that are in none.
+        # DGL takes numbers of nodes from the relations, except for types in no relation.
         given = None if self._is_connected else utils.toindex(counts, "int64")
         return heterograph_index.create_heterograph_from_relations(
             self._metagraph, relations, given
         )
 
     def _make_template(self) -> Any:
-        """A block without nodes: its types and their names are those of all."""
+        """Make a block without nodes, whose types and names all blocks share."""
         none = torch.empty(0, dtype=self._idtype)
         nothing = BlockEdges(np.empty(0, np.int64), np.zeros(1, np.int64), none)
         kinds, names = self._schema.canonical_etypes, self._schema.ntypes
@@ -208,7 +216,7 @@ class BlockMaker:
 
 
 def offsets_of(col: Ids, count: int) -> Ids:
-    """Where the edges of each of ``count`` destinations begin; ``col`` is ascending."""
+    """Return where the edges of each of ``count`` destinations begin; ``col`` ascends."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(col, minlength=count), out=offsets[1:])
     return offsets

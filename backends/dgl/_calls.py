@@ -1,6 +1,6 @@
-"""Telling calls apart that ask for the same thing.
+"""Numbers of calls that ask for the same thing.
 
-Draws are a function of a key and of what is asked for. DGL's and GraphBolt's own samplers do not
+Draws are a function of a key and of the request. DGL's and GraphBolt's own samplers do not
 say which batch or layer a call is for, so calls are counted where nothing else differs.
 """
 
@@ -15,35 +15,35 @@ __all__ = ["Calls", "Repeats"]
 
 
 class Repeats:
-    """Numbers calls for the same thing in a row, such as the layers over all nodes of a graph."""
+    """Counter of equal calls in a row, such as those for the layers over all nodes of a graph."""
 
     def __init__(self) -> None:
         self._last: Any = None
         self._count = 0
 
     def parts(self, epoch: int, content: list[int]) -> list[int]:
-        """``content``, and a number more for every call but the first of a row in an epoch."""
+        """Return ``content``, with a number added from the second equal call in an epoch on."""
         self._count = self._count + 1 if (epoch, content) == self._last else 0
         self._last = epoch, content
         return [*content, self._count] if self._count else content
 
 
 class Calls:
-    """Numbers all calls of an epoch, in each process."""
+    """Counter of all calls of an epoch, in each process."""
 
     def __init__(self) -> None:
         self._epoch: int | None = None
         self._count = 0
 
     def parts(self, epoch: int) -> tuple[int, int]:
-        """This process, and the number of the call in it."""
+        """Return the number of this process, and that of the call in it."""
         self._count = self._count + 1 if epoch == self._epoch else 0
         self._epoch = epoch
         return _process(), self._count
 
 
 def _process() -> int:
-    """0 in a process on its own; ranks and worker processes have other numbers."""
+    """Return 0 in a single process; ranks and worker processes have other numbers."""
     worker = get_worker_info()
     rank = 0
     if torch.distributed.is_available() and torch.distributed.is_initialized():

@@ -1,4 +1,4 @@
-"""Pairs of nodes that are no edges.
+"""Random pairs of nodes that are no edges.
 
 Source followed: ``global_uniform_negative_sampling`` of DGL (``dgl/sampling/negative.py``).
 """
@@ -23,7 +23,7 @@ __all__ = ["draw_negatives"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: How often more are drawn where too many were edges or came twice.
+#: Rounds in which more pairs are drawn if too many were edges or came twice.
 _ROUNDS = 3
 _MOST_REDUNDANCY = 1e6
 
@@ -38,16 +38,16 @@ def draw_negatives(
     replace: bool,
     redundancy: float | None,
 ) -> tuple[Ids, Ids]:
-    """At most ``count`` pairs (source, destination) without an edge, uniformly.
+    """Draw at most ``count`` pairs (source, destination) without an edge, uniformly.
 
     Args:
-        edges: what is no negative.
+        edges: edges, which are no negatives.
         same_type: sources and destinations are the same nodes.
-        count: how many.
+        count: number of pairs.
         key: decides the draws.
         exclude_self_loops: no pair of a node with itself, where the types are the same.
         replace: pairs may come twice.
-        redundancy: part more to draw in a round; None: by the part of all pairs that are edges.
+        redundancy: share of extra draws in a round; None: by the share of pairs that are edges.
     """
     num_src, num_dst = edges.num_src, edges.num_dst
     pairs = num_src * num_dst
@@ -77,7 +77,7 @@ def draw_negatives(
 
 
 def _distinct(pairs: Ids) -> Ids:
-    """The first of each pair, in the order in which they were drawn."""
+    """Return the first of equal pairs, in the order in which they were drawn."""
     _, first = np.unique(pairs, axis=1, return_index=True)
     return pairs[:, np.sort(first)]
 

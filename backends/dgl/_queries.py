@@ -1,4 +1,4 @@
-"""What code asks a graph: its types, counts, edges and degrees, under DGL's names.
+"""Queries of a graph: types, counts, edges and degrees, under DGL's names.
 
 Source followed: the methods of ``DGLGraph`` of the same names.
 """
@@ -34,7 +34,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class Queries:
-    """The part of a :class:`GraphStorage` that draws nothing."""
+    """Part of a :class:`GraphStorage` that draws nothing."""
 
     idtype: torch.dtype
     ntypes: list[str]
@@ -43,30 +43,30 @@ class Queries:
 
     @property
     def graph(self) -> Graph | HeteroGraph:
-        """The graph."""
+        """Graph below the storage."""
         return self._schema.graph
 
     @property
     def schema(self) -> Schema:
-        """Its types and names (for samplers)."""
+        """Types and names of the graph, for samplers."""
         return self._schema
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether there is one type of nodes and one of edges."""
+        """True if there is one type of nodes and one of edges."""
         return self._schema.is_homogeneous
 
     def to_canonical_etype(self, etype: Any) -> EdgeType:
-        """``(source, relation, destination)`` of the name of a relation."""
+        """Return ``(source, relation, destination)`` of the name of a relation."""
         return self._schema.etype(etype)
 
     def num_nodes(self, ntype: str | None = None) -> int:
-        """Nodes of a type; None: of all."""
+        """Return the number of nodes of a type; None: of all."""
         names = self.ntypes if ntype is None else [self._schema.ntype(ntype)]
         return sum(self._schema.num_nodes(name) for name in names)
 
     def num_edges(self, etype: Any = None) -> int:
-        """Edges of a type; None: of all."""
+        """Return the number of edges of a type; None: of all."""
         kinds = self.canonical_etypes if etype is None else [self._schema.etype(etype)]
         return sum(self._schema.num_edges(kind) for kind in kinds)
 
@@ -76,7 +76,7 @@ class Queries:
     # ---- edges and degrees ---------------------------------------------------------------
 
     def find_edges(self, eid: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
-        """Source and destination of edges.
+        """Return source and destination of edges.
 
         Args:
             eid: ids [n], a mask [num_edges], or one integer.
@@ -95,7 +95,7 @@ class Queries:
         return src, dst
 
     def edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> Any:
-        """All edges: ``"uv"`` their ends, ``"eid"`` their ids, ``"all"`` both.
+        """Return all edges: ``"uv"`` their ends, ``"eid"`` their ids, ``"all"`` both.
 
         ``order`` is ``"eid"`` or None; ``"srcdst"`` is refused.
         """
@@ -119,10 +119,11 @@ class Queries:
     all_edges = edges
 
     def has_edges_between(self, u: Any, v: Any, etype: Any = None) -> Tensor | bool:
-        """Whether there is an edge from ``u[i]`` to ``v[i]``.
+        """Return whether there is an edge from ``u[i]`` to ``v[i]``.
 
         Args:
-            u, v: nodes [n] each, or one integer each.
+            u: sources [n], or one integer.
+            v: destinations [n], or one integer.
             etype: the edge type, or the name of its relation.
 
         Returns:
@@ -137,7 +138,7 @@ class Queries:
         return bool(found[0]) if _is_one(u) and _is_one(v) else torch.from_numpy(found)
 
     def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor | int:
-        """In-degrees; layout "csr" counts all edges for them.
+        """Return in-degrees; layout "csr" counts all edges for them.
 
         Args:
             v: nodes [n] of the destination type, or one integer; by default all nodes.
@@ -158,7 +159,7 @@ class Queries:
         return self._degrees(_count(edges.csr()[1], count, nodes), v)
 
     def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor | int:
-        """Out-degrees; layout "csc" counts all edges for them.
+        """Return out-degrees; layout "csc" counts all edges for them.
 
         Args:
             u: nodes [n] of the source type, or one integer; by default all nodes.
@@ -186,7 +187,7 @@ class Queries:
 
 
 def _is_one(ids: Any) -> bool:
-    """Whether this is one id, as DGL tells: a tensor without dimensions is a vector of one."""
+    """Return whether this is one id for DGL: a tensor without dimensions is a vector of one."""
     return isinstance(ids, Integral)
 
 
@@ -199,7 +200,7 @@ def _vector(ids: Any, name: str) -> Any:
 
 
 def _some(nodes: Any, count: int, name: str) -> Ids | None:
-    """Checked nodes; None: all."""
+    """Return checked nodes; None: all nodes."""
     if nodes is None or (isinstance(nodes, str) and nodes == dgl.ALL):
         return None
     ids = as_ids(_vector(nodes, name), name)
@@ -208,6 +209,6 @@ def _some(nodes: Any, count: int, name: str) -> Ids | None:
 
 
 def _count(far: NDArray[Any], num_nodes: int, nodes: Ids | None) -> Ids:
-    """Degrees on the side that has no lists: counted over all edges."""
+    """Count degrees on the side that has no lists, over all edges."""
     degrees = np.bincount(far, minlength=num_nodes).astype(np.int64)
     return degrees if nodes is None else degrees[nodes]

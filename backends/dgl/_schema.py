@@ -1,4 +1,4 @@
-"""Graphs of one type and of many under DGL's names, and edge ids as DGL's users number them."""
+"""Node and edge types of graphs under DGL's names, and edge ids in DGL's numbering."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: What DGL calls the types of a graph that has one of each.
+#: DGL's names of the types of a graph that has one of each.
 NODE = "_N"
 EDGE = ("_N", "_E", "_N")
 
@@ -41,13 +41,13 @@ _inverses: weakref.WeakKeyDictionary[Any, dict[EdgeType, NDArray[Any]]] = (
 
 
 class EdgeNumbers:
-    """The edge ids that users see, of one edge type.
+    """Edge ids that users see, of one edge type.
 
     Args:
-        graph: whose edges they are.
-        kind: of which type.
+        graph: the graph of the edges.
+        kind: the edge type.
         edges: the edges.
-        count: how many there are.
+        count: the number of edges.
         by_input: rows of the edge list that the graph was built from, as DGL numbers edges,
             instead of the graph's own ids, which are positions in its lists.
     """
@@ -62,23 +62,23 @@ class EdgeNumbers:
 
     @property
     def are_input(self) -> bool:
-        """Whether they are rows of the input."""
+        """True if ids are rows of the input."""
         return self._order is not None
 
     def shown(self, ids: Ids) -> Ids:
-        """Ids for users: ``ids`` itself where users see the graph's own, else a new array."""
+        """Convert to users' ids: ``ids`` itself if users see the graph's own, else a new array."""
         if self._order is None:
             return ids
         return self._order[ids].astype(np.int64)
 
     def own_known(self, shown: Ids, name: str) -> Ids:
-        """Return the graph's ids of those that users give, without any beyond the last edge."""
+        """Convert users' ids to the graph's, leaving out any beyond the last edge."""
         there = shown < self._count
         check_ids(np.where(there, shown, 0), max(self._count, 1), name, "edges")  # negative ones
         return self.own(shown[there], name)
 
     def own(self, shown: Ids, name: str) -> Ids:
-        """The graph's ids of those that users give, checked."""
+        """Convert users' ids to the graph's, checked."""
         check_ids(shown, self._count, name, "edges")
         if self._order is None:
             return shown
@@ -109,7 +109,7 @@ def _where_it_is(graph: Any) -> str:
 
 
 class Schema:
-    """The types of a graph under DGL's names, sorted as DGL sorts them.
+    """Types of a graph under DGL's names, sorted as DGL sorts them.
 
     Args:
         graph: a graph of one type, whose names are then ``_N`` and ``_E``, or of many.
@@ -121,7 +121,7 @@ class Schema:
     ) -> None:
         check_graph(graph)
         self.graph = graph
-        #: As the core numbers them: part of the random streams.
+        #: Types in the core's numbering, which is part of the random streams.
         self.own_ntypes = [NODE] if isinstance(graph, Graph) else graph.node_types
         self.own_etypes = [EDGE] if isinstance(graph, Graph) else graph.edge_types
         self.ntypes = sorted(self.own_ntypes)
@@ -135,7 +135,7 @@ class Schema:
                 "keep_order=True, or take edge_ids='graph'"
             )
         by_input = kept if edge_ids is None else edge_ids == "input"
-        #: Whether edge ids are rows of the input.
+        #: True if edge ids are rows of the input.
         self.are_input = by_input
         self.numbers = {
             kind: EdgeNumbers(graph, kind, self.edges(kind), self.num_edges(kind), by_input)
@@ -144,39 +144,39 @@ class Schema:
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether there is one type of nodes and one of edges."""
+        """True if there is one type of nodes and one of edges."""
         return len(self.own_ntypes) == 1 and len(self.own_etypes) == 1
 
     def edges(self, kind: EdgeType) -> Adjacency:
-        """The edges of a type."""
+        """Return the edges of a type."""
         return self.graph if isinstance(self.graph, Graph) else self.graph[kind]
 
     def num_nodes(self, ntype: str) -> int:
-        """Nodes of a type."""
+        """Return the number of nodes of a type."""
         graph = self.graph
         return graph.num_nodes if isinstance(graph, Graph) else graph[ntype].num_nodes
 
     def num_edges(self, kind: EdgeType) -> int:
-        """Edges of a type."""
+        """Return the number of edges of a type."""
         graph = self.graph
         return graph.num_edges if isinstance(graph, Graph) else graph[kind].num_edges
 
     def node_rows(self, ntype: str) -> dict[str, FeatureStore]:
-        """What the nodes of a type have, by name."""
+        """Return the data of the nodes of a type, by name."""
         graph = self.graph
         if isinstance(graph, Graph):
             return {**graph.value_stores("node"), **graph.node_attrs}
         return {**graph[ntype].value_stores(), **graph[ntype].attrs}
 
     def edge_rows(self, kind: EdgeType) -> dict[str, FeatureStore]:
-        """What the edges of a type have, by name."""
+        """Return the data of the edges of a type, by name."""
         graph = self.graph
         if isinstance(graph, Graph):
             return {**graph.value_stores("edge"), **graph.edge_attrs}
         return {**graph[kind].value_stores(), **graph[kind].attrs}
 
     def own_times(self, kind: EdgeType, of_nodes: bool) -> str | None:
-        """The name of the times that lists were sorted by, unless an attribute has taken it."""
+        """Return the name of the times that lists were sorted by, unless an attribute has it."""
         name = "node_time" if of_nodes else "edge_time"
         graph = self.graph
         if isinstance(graph, Graph):
@@ -188,7 +188,7 @@ class Schema:
     # ---- names -----------------------------------------------------------------------------
 
     def ntype(self, name: str | None) -> str:
-        """A node type; None is the only one."""
+        """Check a node type; None stands for the only one."""
         if name is None and len(self.ntypes) == 1:
             return self.ntypes[0]
         if not isinstance(name, str) or name not in self.ntypes:
@@ -197,7 +197,7 @@ class Schema:
         return name
 
     def etype(self, name: Any) -> EdgeType:
-        """A canonical edge type: of the relation's name, if only one has it; None: the only one."""
+        """Return the canonical edge type of a relation's unique name; None: of the only type."""
         if name is None and len(self.canonical_etypes) == 1:
             return self.canonical_etypes[0]
         found = []
@@ -214,7 +214,7 @@ class Schema:
     # ---- what users give -------------------------------------------------------------------
 
     def node_ids(self, nodes: Any, name: str) -> dict[str, Ids]:
-        """Ids by node type out of a tensor (or mask) or a dict of them; not checked for range."""
+        """Read ids by node type from a tensor, a mask or a dict; their range is not checked."""
         given = nodes if isinstance(nodes, Mapping) else {self._only_ntype(nodes, name): nodes}
         return {
             self.ntype(ntype): _as_ids(ids, name, self.num_nodes(self.ntype(ntype)))
@@ -222,7 +222,7 @@ class Schema:
         }
 
     def edge_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids]:
-        """The graph's own edge ids by edge type out of what users call them."""
+        """Convert users' edge ids to the graph's own, by edge type."""
         given = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
         found = {}
         for etype, ids in given.items():
@@ -233,7 +233,7 @@ class Schema:
         return found
 
     def excluded_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids] | None:
-        """Return the graph's own ids of edges that are not to be drawn; None: there are none given.
+        """Return the graph's own ids of edges that are not to be drawn; None if none are given.
 
         Ids beyond the last edge are ignored, as in DGL: there is nothing to leave out.
 

@@ -1,4 +1,4 @@
-"""The native sampler over all edge types of a graph, with what edges are drawn by."""
+"""Native sampler over all edge types of a graph, with the weights and times to draw by."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 _NONE = np.empty(0, np.int64)
 
-#: Walks that are kept for calls with the same options.
+#: Most walks that are kept for further calls with equal options.
 _KEPT_WALKS = 16
 
 
 class Options(NamedTuple):
-    """How a walk draws; ``fanouts`` by edge type, in the graph's order, and hop from the seeds."""
+    """Options of a walk; ``fanouts`` by edge type, in the graph's order, and hop from the seeds."""
 
     fanouts: tuple[tuple[int, ...], ...]
     replace: bool = False
@@ -51,7 +51,7 @@ class Options(NamedTuple):
 
     @property
     def flags(self) -> int:
-        """The core's."""
+        """Flags of the native sampler."""
         return (
             native.SAMPLE_REPLACE * self.replace
             | native.SAMPLE_DISJOINT * self.disjoint
@@ -62,21 +62,21 @@ class Options(NamedTuple):
 
 
 class TimesOf(NamedTuple):
-    """The name of the times to draw by; None as ``of_nodes``: of nodes if any have it."""
+    """Name of the times to draw by; ``of_nodes`` None: of nodes if any have it, else of edges."""
 
     name: str
     of_nodes: bool | None = None
 
 
 class Lists(NamedTuple):
-    """One direction of a graph, with the weights and times that its edges are drawn by."""
+    """Lists of one direction of a graph, with the weights and times to draw by."""
 
     schema: Schema
     layout: Literal["csc", "csr"]
     relations: tuple[native.NativeRelation, ...]
     node_times: dict[str, Values]
     edge_times: NDArray[Any] | None
-    #: Of the times, if they are the graph's own and were datetimes.
+    #: Unit of the times, if they are the graph's own and were datetimes.
     time_unit: str | None = None
 
 
@@ -88,7 +88,7 @@ def make_lists(
     mask: str | None = None,
     times: TimesOf | None = None,
 ) -> Lists:
-    """Find what edges are drawn by.
+    """Find the lists, weights and times to draw by.
 
     Raises:
         LayoutError: the graph does not store that direction.
@@ -162,8 +162,8 @@ class Walk:
     """Native samplers over lists, one per thread at work.
 
     Args:
-        lists: what they walk.
-        options: how.
+        lists: lists to sample, and the values to draw by.
+        options: options of the native samplers.
         strict: see only times below those of the seeds.
         window: see no times further back than this.
     """
@@ -180,7 +180,7 @@ class Walk:
         self.options = options
         self._strict = strict
         self._window = window
-        # append and pop of a deque are atomic: no lock, so nothing to go wrong in a fork.
+        # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
         self._idle: deque[native.NativeSampler] = deque()
 
     def sample(
@@ -191,7 +191,7 @@ class Walk:
         exclude: Mapping[EdgeType, Ids] | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> native.NativeSample:
-        """Sample around ``seeds``; edges are called as the graph calls them.
+        """Sample around ``seeds``; edges have the graph's own ids.
 
         Raises:
             OutOfRangeError: the first seed that is no node, with its type and position.
@@ -208,7 +208,7 @@ class Walk:
         exclude: Mapping[EdgeType, Ids] | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> native.NativeLayers:
-        """The same in compressed form; of ``layered`` options."""
+        """Sample around ``seeds`` in compressed form; needs ``layered`` options."""
         ids, bounds, places = self._arguments(seeds, exclude, seed_time)
         with self._sampler(ids) as sampler:
             return sampler.sample_layers(ids, key, *bounds, places)
@@ -219,7 +219,7 @@ class Walk:
         exclude: Mapping[EdgeType, Ids] | None,
         seed_time: Mapping[str, NDArray[Any]] | None,
     ) -> tuple[list[Ids], tuple[Any, Any], list[Ids | None] | None]:
-        """Seeds by type, since and until, and what is left out, for the native sampler."""
+        """Return seeds by type, time bounds and excluded positions, for the native sampler."""
         schema = self.lists.schema
         ids = [seeds.get(name, _NONE) for name in schema.own_ntypes]
         bounds: tuple[Any, Any] = (None, None)
@@ -236,7 +236,7 @@ class Walk:
 
     @contextmanager
     def _sampler(self, ids: list[Ids]) -> Iterator[native.NativeSampler]:
-        """A native sampler for a call; its errors name the seed."""
+        """Lend a native sampler for a call; its errors name the seed."""
         try:
             sampler = self._idle.pop()
         except IndexError:
@@ -264,7 +264,7 @@ class Walk:
         if not len(seeds) or not (timed or (lists.node_times and name in seed_time)):
             return None, None
         if times is None and lists.edge_times is None:
-            # A type without times sees no more than is said; all times are of one dtype.
+            # A type without times has bounds only where they are given; all times are of one dtype.
             times = next(iter(lists.node_times.values()))
         if times is None:
             assert lists.edge_times is not None
@@ -279,7 +279,7 @@ class Walk:
         )
 
     def _places(self, kind: EdgeType, exclude: Mapping[EdgeType, Ids]) -> Ids | None:
-        """Where the edges stand in the lists, ascending."""
+        """Return the positions of edges in the lists, ascending."""
         if kind not in exclude or not len(exclude[kind]):
             return None
         edges = np.unique(exclude[kind])
@@ -306,7 +306,7 @@ class Walk:
 
 
 class Walks:
-    """Makes walks over a graph and keeps them for the next call with the same options.
+    """Cache of walks over a graph, by their options.
 
     Args:
         schema: the graph.
@@ -342,7 +342,7 @@ class Walks:
 
 
 def edge_ends(schema: Schema, kind: EdgeType, edges: Ids) -> tuple[Ids, Ids]:
-    """Source and destination of the graph's own edge ids, which exist."""
+    """Return source and destination of the graph's own edge ids, unchecked."""
     adjacency = schema.edges(kind)
     if adjacency.layout == "csr":
         indptr, indices, _ = adjacency.csr()

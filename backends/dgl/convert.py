@@ -1,4 +1,4 @@
-"""``DGLGraph`` objects into graphs of ours, and back."""
+"""Conversion of ``DGLGraph`` objects to graphs of ours, and back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["from_dgl", "to_dgl"]
 
-#: The types that files of :meth:`aethergraph.Graph.save` name, for want of others.
+#: Type names in files of :meth:`aethergraph.Graph.save`, whose graphs have no names.
 _PLAIN = ("node", "to", "node")
 
 
 def from_dgl(
     g: Any, *, layout: Layout = "csc", keep_order: bool = True, time_attr: str | None = None
 ) -> Graph | HeteroGraph:
-    """A graph with the node and edge data of a ``DGLGraph``, ready for ``save``::
+    """Make a graph with the node and edge data of a ``DGLGraph``, ready for ``save``.
+
+    Example::
 
         from_dgl(g).save("graph.aeg")
         graph = GraphStorage(Graph.load("graph.aeg"))
@@ -61,7 +63,7 @@ def from_dgl(
         what = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
         raise InvalidArgumentError(f"from_dgl takes a DGLGraph, got {what}")
     time_attr = as_text(time_attr, "time_attr")
-    # A copy: listing edges needs a format that the graph may be restricted not to have.
+    # A copy: listing edges needs a format that the graph may be restricted from.
     g = g.cpu().formats(["coo", "csr", "csc"])
     nodes = {name: {k: _rows(v) for k, v in g.nodes[name].data.items()} for name in g.ntypes}
     edges = {
@@ -183,7 +185,7 @@ def to_dgl(
     idtype: torch.dtype | None = None,
     data: bool = True,
 ) -> Any:
-    """A ``DGLGraph`` of everything in a graph; all of it is read into memory.
+    """Make a ``DGLGraph`` of everything in a graph; all of it is read into memory.
 
     Edges are numbered as :class:`GraphStorage` numbers them: by rows of the input if the graph kept
     that order, so that ``to_dgl(from_dgl(g))`` is ``g`` again. Attributes and the graph's own

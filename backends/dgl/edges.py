@@ -1,4 +1,4 @@
-"""Edges as seeds: pairs with negatives, and what is left out of the sample around them.
+"""Edges as seeds: pairs with negatives, and edges that their samples leave out.
 
 Source followed: ``EdgePredictionSampler`` of ``dgl/dataloading/base.py`` and
 ``dgl/dataloading/negative_sampler.py``.
@@ -40,7 +40,7 @@ _MODES = ("self", "reverse_id", "reverse_types")
 
 
 class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ignore[misc]
-    """DGL's, which also looks whether what it takes for the reverse of an edge is one.
+    """DGL's sampler of that name, which also checks that reverses of edges are reverses.
 
     See :func:`as_edge_prediction_sampler`.
     """
@@ -87,16 +87,16 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         )
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the sampler of nodes and of the negative sampler, where they have one.
+        """Set the epoch of the node sampler and of the negative sampler, if they have one.
 
-        DGL's own samplers have none: they draw by that of the :class:`GraphStorage`.
+        DGL's own samplers have none: they draw by the epoch of the :class:`GraphStorage`.
         """
         for part in (self.sampler, self.negative_sampler):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
 
     def sample(self, g: GraphStorage, seed_edges: Any) -> tuple[Any, ...]:
-        """``(input_nodes, pair_graph, [negative pair graph,] blocks)``.
+        """Return ``(input_nodes, pair_graph, [negative pair graph,] blocks)``.
 
         Raises:
             OutOfRangeError: a seed edge that does not exist, or a negative reverse.
@@ -105,14 +105,14 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         storage, call = storage_of(g), self
         check_prefetch(self.prefetch_labels, "prefetch_labels", storage.schema, "edge")
         if isinstance(self.exclude, str) and self.exclude != "self":
-            # A copy that leaves out these ids: several threads may be at work in this one.
+            # A copy that leaves out these ids, since several threads may use this sampler.
             call = copy.copy(self)
             call.exclude = self._with_reverses(storage.schema, seed_edges)
         sampled: tuple[Any, ...] = super(EdgePredictionSampler, call).sample(storage, seed_edges)
         return sampled
 
     def _with_reverses(self, schema: Schema, seed_edges: Any) -> Any:
-        """Seed edges and their reverses, by edge type where the seeds are."""
+        """Return seed edges and their reverses, by edge type if the seeds are."""
         hidden: dict[EdgeType, list[Ids]] = {}
         for kind, own in schema.edge_ids(seed_edges, "seed_edges").items():
             ids = schema.numbers[kind].shown(own)
@@ -125,7 +125,7 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         return found if isinstance(seed_edges, Mapping) else found[schema.etype(None)]
 
     def _reverse(self, schema: Schema, kind: EdgeType, ids: Ids) -> tuple[EdgeType | None, Ids]:
-        """The edge type of the reverses, None if it has none, and their ids."""
+        """Return the edge type of the reverses (None: there is none) and their ids."""
         if self.exclude == "reverse_types":
             types = {schema.etype(a): schema.etype(b) for a, b in self.reverse_etypes.items()}
             return types.get(kind), ids
@@ -163,7 +163,7 @@ def _by_type(given: Any, name: str, check: Callable[[Any, str], Any]) -> Any:
 
 
 def _ids_or_mask(given: Any, name: str) -> Tensor:
-    """A tensor, which DGL takes for ids."""
+    """Convert ids or a mask to a tensor, which DGL takes for ids."""
     if isinstance(given, Tensor) and given.dtype != torch.bool:
         return torch.from_numpy(seed_ids(given, name))
     array = read_array(given, name)
@@ -173,7 +173,7 @@ def _ids_or_mask(given: Any, name: str) -> Tensor:
 
 
 def _table(given: Any, name: str) -> Ids:
-    """An id per edge; int64 ones stay where they are."""
+    """Return one id per edge as int64, without a copy if they are int64."""
     return seed_ids(given, name) if isinstance(given, Tensor) else as_ids(given, name)
 
 
@@ -208,7 +208,7 @@ def as_edge_prediction_sampler(
     negative_sampler: Any = None,
     prefetch_labels: Any = None,
 ) -> EdgePredictionSampler:
-    """A sampler whose seeds are edges, as DGL's function of that name.
+    """Make a sampler whose seeds are edges, as DGL's function of that name does.
 
     A batch is ``(input_nodes, pair_graph, negative_graph, blocks)``, without the third where there
     is no negative sampler. ``set_epoch`` sets the epoch of ``sampler`` and ``negative_sampler``.
@@ -238,7 +238,7 @@ def as_edge_prediction_sampler(
 
 
 class PerSourceUniform(Keyed):
-    """Negatives for every edge: its source and ``k`` nodes drawn uniformly, as DGL's ``Uniform``.
+    """Negative sampler: each edge's source and ``k`` uniform nodes, as DGL's ``Uniform``.
 
     The draws are a function of ``seed`` (else ``torch.initial_seed()``), the epoch and the seed
     edges, and so the same for any number of workers; DGL's come from torch's global generator.
@@ -253,7 +253,7 @@ class PerSourceUniform(Keyed):
         self._set_seed(seed)
 
     def __call__(self, g: GraphStorage, eids: Any) -> Any:
-        """``(src, dst)`` [n * k], or a dict of that by edge type."""
+        """Return ``(src, dst)`` [n * k], or a dict of that by edge type."""
         if isinstance(eids, Mapping):
             kinds = {g.to_canonical_etype(kind): ids for kind, ids in eids.items()}
             return {kind: self._draw(g, kind, ids) for kind, ids in kinds.items()}

@@ -33,16 +33,16 @@ __all__ = ["BUFFERS", "EdgeFeatureStorage", "FeatureStorage", "Fetch"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: Memory of batches of this process that is used again.
+#: Pool of memory for the batches of this process.
 BUFFERS = BufferPool()
 
-#: Reads of a batch that run beside each other, in every process.
+#: Reads of a batch that run at the same time, in every process.
 _THREADS = 2
 _pool: tuple[int, ThreadPool] | None = None
 
 
 def _threads() -> ThreadPool:
-    """The pool of this process: threads do not live on in a forked child."""
+    """Return the thread pool of this process: threads end in a forked child."""
     global _pool
     if _pool is None or _pool[0] != os.getpid():
         _pool = os.getpid(), ThreadPool(_THREADS, "aethergraph-fetch")
@@ -50,7 +50,7 @@ def _threads() -> ThreadPool:
 
 
 class Fetch:
-    """Rows on their way.
+    """Read of rows in progress.
 
     Args:
         read: reads them.
@@ -62,7 +62,7 @@ class Fetch:
         self._read = read
 
     def wait(self) -> Tensor:
-        """The rows; who waits reads them, if no thread has begun to.
+        """Return the rows; read them here if no thread has begun to.
 
         Raises:
             What reading them raised, such as OutOfRangeError or FileChangedError.
@@ -73,7 +73,7 @@ class Fetch:
 
 
 class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
-    """Rows of node data, read in the background while DGL asks for the other ones.
+    """Rows of node data, read in the background while DGL asks for other names.
 
     DGL's loaders call :meth:`fetch` in the main process for every name in a sampler's
     ``prefetch_node_feats`` and ``prefetch_labels``. :meth:`aethergraph.dgl.GraphStorage` hands one
@@ -97,12 +97,12 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(num_rows, ...)``."""
+        """Shape of the rows, ``(num_rows, ...)``."""
         return self._column.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of what is fetched."""
+        """Dtype in torch of the rows that :meth:`fetch` returns."""
         return self._column.dtype
 
     def fetch(

@@ -41,7 +41,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[misc]
-    """Samples blocks by LABOR-0, as DGL's ``LaborSampler`` with its default options.
+    """Sampler of blocks by LABOR-0, as DGL's ``LaborSampler`` with its default options.
 
     Every source node has one number in [0, 1) in a layer, and a destination of degree d takes those
     of its neighbours whose number is below fanout / d: each with the probability that neighbour
@@ -173,7 +173,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
 
 
 def node_numbers(ids: Ids, key: int) -> NDArray[np.float64]:
-    """A number in [0, 1) of each node, a function of key and node: splitmix64."""
+    """Return a number in [0, 1) for each node, a function of key and node: splitmix64."""
     z = ids.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -182,7 +182,7 @@ def node_numbers(ids: Ids, key: int) -> NDArray[np.float64]:
 
 
 def _choose(number: NDArray[np.float64], col: Ids, num_dst: int, fanout: int) -> NDArray[np.bool_]:
-    """Which edges are taken: all of a list that is not longer than ``fanout``."""
+    """Choose edges: all of a list that is not longer than ``fanout``."""
     if fanout < 0:
         return np.ones(len(col), bool)
     degree = np.bincount(col, minlength=num_dst)[col]
@@ -192,7 +192,7 @@ def _choose(number: NDArray[np.float64], col: Ids, num_dst: int, fanout: int) ->
 def choose_fewest(
     src: Ids, col: Ids, fanout: int, key: int, weight: NDArray[Any] | None = None
 ) -> NDArray[np.bool_]:
-    """Which edges are taken, ``fanout`` of each list: those whose sources have the least numbers.
+    """Choose ``fanout`` edges of each list: those whose sources have the least numbers.
 
     Args:
         src: sources by id.

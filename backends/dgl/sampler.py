@@ -1,4 +1,4 @@
-"""Neighbour samplers for DGL's loaders: message flow graphs out of one native call.
+"""Neighbour samplers for DGL's loaders: message flow graphs made by one native call.
 
 Source followed: ``dgl/dataloading/neighbor_sampler.py`` and ``base.py``.
 """
@@ -50,9 +50,9 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class KeyedSampler(Keyed):
-    """Walks over the graph that a loader hands in, kept for the next batch."""
+    """Base of samplers that keep the walk over a loader's graph for the next batch."""
 
-    #: For which graph, and the walk: one attribute, for threads that sample from two graphs.
+    #: Graph and its walk, in one attribute, since threads may sample from two graphs.
     _walked: tuple[Any, Walk] | None = None
 
     def _make_walk(self, storage: GraphStorage) -> Walk:
@@ -81,7 +81,7 @@ class KeyedSampler(Keyed):
 
 
 class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[misc]
-    """Samples message flow graphs (blocks) around seed nodes, as DGL's ``NeighborSampler``.
+    """Sampler of message flow graphs (blocks) around seed nodes: DGL's ``NeighborSampler``.
 
     ::
 
@@ -236,7 +236,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         return storage.blocks.of_layers(layers)
 
     def _times(self, schema: Schema, seeds: Mapping[str, Ids]) -> dict[str, NDArray[Any]] | None:
-        """What seeds may see, by type; None: their own times."""
+        """Return the times that seeds may see, by type; None: their own times."""
         if self.seed_time is None:
             return None
         given = self.seed_time
@@ -285,7 +285,7 @@ MultiLayerNeighborSampler = NeighborSampler
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):
-    """Takes all neighbours for every layer, as DGL's sampler of that name.
+    """Sampler of all neighbours for every layer, as DGL's sampler of that name.
 
     Args:
         num_layers: number of blocks.
@@ -300,7 +300,7 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
 
 
 def storage_of(graph: Any) -> GraphStorage:
-    """The graph that a loader hands to a sampler of ours."""
+    """Return the storage that a loader passes to a sampler of ours."""
     if not isinstance(graph, GraphStorage):
         raise InvalidArgumentError(
             f"this sampler needs a GraphStorage as the loader's graph, got {type(graph).__name__}: "

@@ -30,7 +30,7 @@ __all__ = ["ShaDowKHopSampler"]
 
 
 class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # type: ignore[misc]
-    """Samples neighbours hop by hop and gives all edges among them, as DGL's sampler of that name.
+    """Sampler of neighbours by hop, with all edges among them, as DGL's sampler of that name.
 
     One subgraph for all seeds of a batch, seeds first. Draws, ``seed`` and ``set_epoch`` are as in
     :class:`NeighborSampler`.
@@ -75,7 +75,7 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
     def sample(
         self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, Any]:
-        """``(input_nodes, output_nodes, subgraph)``; edges that are excluded are not in it."""
+        """Return ``(input_nodes, output_nodes, subgraph)``, without the excluded edges."""
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")

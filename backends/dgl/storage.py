@@ -1,4 +1,4 @@
-"""DGL's duck-typed graph over our graphs: what stock loaders, samplers and negatives touch.
+"""Duck-typed ``DGLGraph`` over our graphs, for stock loaders, samplers and negatives.
 
 Sources followed: ``dgl/dataloading`` (``dataloader.py``, ``base.py``, ``neighbor_sampler.py``,
 ``shadow.py``, ``graphsaint.py``, ``negative_sampler.py``, ``spot_target.py``) and the methods of
@@ -49,7 +49,7 @@ __all__ = ["GraphStorage"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: What code looks for that needs a DGLGraph, and what to take instead.
+#: Attributes that code looks for if it needs a DGLGraph, and what to use instead.
 _HINTS = {
     "_graph": "DGL's functions in C++ need a DGLGraph: for random walks take RandomWalker of "
     "aethergraph, for these samplers ClusterGCNSampler and SAINTSampler of aethergraph.dgl, for "
@@ -173,7 +173,7 @@ class GraphStorage(Keyed, Queries):
 
     @property
     def blocks(self) -> BlockMaker:
-        """Makes blocks of it (for samplers)."""
+        """Maker of blocks of this graph, for samplers."""
         if self._blocks is None:
             self._blocks = BlockMaker(self._schema, self.idtype)
         return self._blocks
@@ -181,12 +181,12 @@ class GraphStorage(Keyed, Queries):
     # ---- features ------------------------------------------------------------------------
 
     def get_node_storage(self, key: str, ntype: str | None = None) -> FeatureStorage:
-        """Node data by name."""
+        """Return the storage of node data called by a name."""
         rows = self._schema.node_rows(self._schema.ntype(ntype))
         return FeatureStorage(_named(rows, key, f"node data of {ntype!r}"))
 
     def get_edge_storage(self, key: str, etype: Any = None) -> EdgeFeatureStorage:
-        """Edge data by name."""
+        """Return the storage of edge data called by a name."""
         kind = self._schema.etype(etype)
         rows = self._schema.edge_rows(kind)
         return EdgeFeatureStorage(
@@ -198,13 +198,14 @@ class GraphStorage(Keyed, Queries):
     def edge_subgraph(
         self, edges: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
     ) -> Any:
-        """A ``DGLGraph`` of some edges, with ``edata[dgl.EID]``.
+        """Make a ``DGLGraph`` of some edges, with ``edata[dgl.EID]``.
 
         Args:
             edges: ids or a mask, or a dict of them by edge type.
             relabel_nodes: only the ends of these edges are nodes, with ``ndata[dgl.NID]``; else
                 all nodes are.
-            output_device: where it is to be.
+            output_device: device of the result.
+            **other: further options of DGL's method, at their defaults only.
         """
         _refuse(other, store_ids=True)
         relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
@@ -230,12 +231,13 @@ class GraphStorage(Keyed, Queries):
     def subgraph(
         self, nodes: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
     ) -> Any:
-        """The ``DGLGraph`` of all edges among some nodes, with ``dgl.NID`` and ``dgl.EID``.
+        """Make the ``DGLGraph`` of all edges among some nodes, with ``dgl.NID`` and ``dgl.EID``.
 
         Args:
             nodes: ids or a mask, or a dict of them by node type; node i of a type is ``nodes[i]``.
             relabel_nodes: False keeps all nodes.
-            output_device: where it is to be.
+            output_device: device of the result.
+            **other: further options of DGL's method, at their defaults only.
         """
         _refuse(other, store_ids=True)
         relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
@@ -250,7 +252,7 @@ class GraphStorage(Keyed, Queries):
         return _move(self.induced(sample, relabel_nodes), device)
 
     def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
-        """A sample as a ``DGLGraph`` (for samplers)."""
+        """Convert a sample to a ``DGLGraph``, for samplers."""
         ends, shown = {}, {}
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
         for i, kind in enumerate(self._schema.own_etypes):
@@ -280,7 +282,7 @@ class GraphStorage(Keyed, Queries):
         output_device: Any = None,
         **other: Any,
     ) -> Any:
-        """One hop around ``nodes``: a ``DGLGraph`` over all nodes, with ``edata[dgl.EID]``.
+        """Sample one hop around ``nodes``: a ``DGLGraph`` of all nodes, with ``edata[dgl.EID]``.
 
         Args:
             nodes: ids, or a dict of them by node type.
@@ -291,7 +293,8 @@ class GraphStorage(Keyed, Queries):
             exclude_edges: ids that are not drawn, or a dict of them by edge type. Ids beyond the
                 last edge are ignored, as in DGL.
             replace: draw with replacement.
-            output_device: where it is to be.
+            output_device: device of the result.
+            **other: further options of DGL's method, at their defaults only.
 
         Raises:
             LayoutError: the graph does not store that direction; names ``layout``.
@@ -319,7 +322,7 @@ class GraphStorage(Keyed, Queries):
         return _move(self._make_graph(ends, shown, self._counts()), device)
 
     def sample_labors(self, *args: Any, **options: Any) -> Any:
-        """Refused: the stock ``LaborSampler`` draws with a state of its own."""
+        """Refuse: the stock ``LaborSampler`` draws with a state of its own."""
         raise UnsupportedError(
             "dgl.dataloading.LaborSampler needs a DGLGraph: take aethergraph.dgl.LaborSampler"
         )
@@ -332,14 +335,14 @@ class GraphStorage(Keyed, Queries):
         etype: Any = None,
         redundancy: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Pairs of nodes without an edge between them, uniformly; perhaps fewer than asked for.
+        """Draw pairs of nodes without an edge, uniformly; perhaps fewer than asked for.
 
         Args:
-            num_samples: how many.
+            num_samples: number of pairs.
             exclude_self_loops: no node is paired with itself.
             replace: pairs may come twice.
             etype: the edge type.
-            redundancy: how many more are drawn for those that turn out to be edges.
+            redundancy: share of extra draws for pairs that turn out to be edges.
         """
         kind = self._schema.etype(etype)
         num_samples = as_count(num_samples, "num_samples")
@@ -385,7 +388,7 @@ def _check_idtype(schema: Schema, idtype: torch.dtype) -> None:
 
 
 def _refuse(options: dict[str, Any], **defaults: Any) -> None:
-    """Options of DGLGraph's method that only have their default here."""
+    """Refuse options of DGLGraph's method that are not at their default."""
     given = {name: value for name, value in options.items() if not name.startswith("_")}
     refuse_options(given, defaults, "leave it out")
 

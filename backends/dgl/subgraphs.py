@@ -100,13 +100,13 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
 
 
 def _simple(storage: GraphStorage) -> Any:
-    """What METIS can do with: self-loops make DGL's copy of it write where it must not."""
+    """Return the simple graph for METIS: self-loops make DGL's copy of it write out of bounds."""
     whole = to_dgl(storage, idtype=torch.int64, data=False)
     return dgl.remove_self_loop(dgl.to_simple(whole))
 
 
 def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Where each cluster begins, and the nodes by cluster."""
+    """Return where each cluster begins, and the nodes by cluster."""
     array = read_array(clusters, "clusters")
     if array.dtype.kind not in "iu" or array.shape != (num_nodes,):
         raise InvalidArgumentError(
@@ -138,7 +138,7 @@ class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
     """
 
     def sample(self, g: GraphStorage, indices: Any) -> Any:
-        """A subgraph of the nodes that are drawn.
+        """Return the subgraph of nodes that are drawn.
 
         Raises:
             UnsupportedError: a graph of several types.
@@ -151,7 +151,7 @@ class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
         return super().sample(g, indices)
 
     def walk_sampler(self, g: GraphStorage) -> Tensor:
-        """The nodes that random walks visit."""
+        """Return the nodes that random walks visit."""
         graph = storage_of(g).graph
         if not isinstance(graph, Graph):
             raise UnsupportedError(

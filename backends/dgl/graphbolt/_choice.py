@@ -1,6 +1,6 @@
-"""Draws among the whole lists of a hop's nodes, for what the native sampler does not draw.
+"""Draws among the whole lists of a hop's nodes, of kinds that the native sampler lacks.
 
-That is one fanout for all edge types of a node together, LABOR, and times of nodes and edges at
+They are one fanout for all edge types of a node together, LABOR, and times of nodes and edges at
 once. Source followed: ``impl/fused_csc_sampling_graph.py`` of ``dgl/graphbolt`` (its documentation
 of fanouts and times) and its ``TemporalMask`` in C++.
 """
@@ -32,14 +32,14 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class TimeNames(NamedTuple):
-    """The names of data that bounds are for: of nodes and of edges, each may be None."""
+    """Names of the times of nodes and of edges that bounds are for; each may be None."""
 
     node: str | None
     edge: str | None
 
 
 class Hop:
-    """The edges that the nodes of a call may draw, by edge type and ascending by destination.
+    """Edges that the nodes of a call may draw, by edge type and ascending by destination.
 
     Args:
         schema: the graph.
@@ -122,7 +122,7 @@ class Hop:
                 return _with_replacement(
                     parts, len(ids), fanout, lambda at: node_numbers(ids, mix_key(own[0], at))
                 )
-            # The least of exponential variables, divided by weights, are draws one after the other.
+            # The least of exponential variables, divided by weights, are successive weighted draws.
             uniform = [node_numbers(self._edge[i], k) for i, k in zip(group, own, strict=True)]
             return _least(parts, [-np.log1p(-part) for part in uniform], fanout)
 
@@ -176,7 +176,7 @@ class Hop:
     def _take_groups(
         self, counts: tuple[int, ...] | int, pick: Callable[[list[int], int], list[Ids]]
     ) -> None:
-        """Take what ``pick`` chooses of each group of edge types that draw together."""
+        """Keep the edges that ``pick`` chooses of each group of edge types that draw together."""
         kinds = self._schema.own_etypes
         groups: Iterable[tuple[list[int], int]]
         if isinstance(counts, int):

@@ -1,4 +1,4 @@
-"""What else code asks a ``FusedCSCSamplingGraph``: totals, and where to find the rest of it.
+"""Further attributes of ``FusedCSCSamplingGraph``: totals, and pointers to the others.
 
 Source followed: ``impl/fused_csc_sampling_graph.py`` of ``dgl/graphbolt``.
 """
@@ -25,7 +25,7 @@ _LISTS = (
 )
 _DATA = "data is the graph's below, and FeatureStore(.graph) reads it by edge ids"
 
-#: What a graph in memory has, and what to take instead.
+#: Attributes that a graph in memory has, and what to use instead.
 _HINTS = {
     "csc_indptr": _LISTS,
     "indices": _LISTS,
@@ -34,7 +34,7 @@ _HINTS = {
 
 
 class _Elsewhere(Mapping[str, Tensor]):
-    """No data, and where it is: later versions of GraphBolt look whether there is some."""
+    """Empty data that tells where the data is: later GraphBolt looks whether there is some."""
 
     def __init__(self, hint: str) -> None:
         self._hint = hint
@@ -53,23 +53,23 @@ class _Elsewhere(Mapping[str, Tensor]):
 
 
 class FusedNames:
-    """The part of a :class:`SamplingGraph` that GraphBolt's samplers do not call."""
+    """Part of a :class:`SamplingGraph` that GraphBolt's samplers do not call."""
 
     _schema: Schema
 
     @property
     def total_num_nodes(self) -> int:
-        """Nodes of all types."""
+        """Number of nodes of all types."""
         return sum(self._schema.num_nodes(name) for name in self._schema.ntypes)
 
     @property
     def total_num_edges(self) -> int:
-        """Edges of all types."""
+        """Number of edges of all types."""
         return sum(self._schema.num_edges(kind) for kind in self._schema.canonical_etypes)
 
     @property
     def node_type_offset(self) -> Tensor | None:
-        """First id of each node type [num_types + 1] where nodes of all types are counted through.
+        """First id of each node type [num_types + 1], counting nodes through all types.
 
         Types are in the order of ``node_type_to_id``; None for a graph of one type.
         """
@@ -80,12 +80,12 @@ class FusedNames:
 
     @property
     def node_attributes(self) -> Mapping[str, Tensor]:
-        """Nothing: node data is the graph's below."""
+        """Empty: node data is in the graph below."""
         return _Elsewhere(f".graph.node_attrs: {_DATA}")
 
     @property
     def edge_attributes(self) -> Mapping[str, Tensor]:
-        """Nothing: edge data is the graph's below."""
+        """Empty: edge data is in the graph below."""
         return _Elsewhere(f".graph.edge_attrs: {_DATA}")
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the ``metadata.yaml`` of a folder of ``gb.OnDiskDataset`` says of its graph, checked.
+"""Description of a graph in the ``metadata.yaml`` of ``gb.OnDiskDataset``, checked.
 
 Source followed: ``impl/ondisk_metadata.py`` of ``dgl/graphbolt``.
 """
@@ -19,19 +19,19 @@ from aethergraph.errors import InvalidArgumentError, MissingFileError
 
 __all__ = ["Entry", "Metadata", "Task", "read_metadata", "read_tasks"]
 
-_MOST_BYTES: Final = 1 << 20  # of metadata.yaml, which has some thousand
+_MOST_BYTES: Final = 1 << 20  # most bytes of metadata.yaml, which has some thousand
 _MOST_VALUES: Final = 50_000
 _MOST_DEPTH: Final = 32
 _MOST_NODES: Final = 1 << 62
 
 
 class Entry:
-    """An entry of one of the lists; errors name it.
+    """Entry of one of the lists, which is named in errors.
 
     Args:
         config: the ``metadata.yaml``, whose folder paths start at.
         where: the list and the place in it.
-        fields: what it says.
+        fields: its fields.
     """
 
     def __init__(self, config: Path, where: str, fields: Any) -> None:
@@ -48,27 +48,27 @@ class Entry:
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """All of them."""
+        """All fields of the entry."""
         return self._fields
 
     @property
     def type(self) -> Any:
-        """Of nodes or edges; None where there is one."""
+        """Node type or edge type; None if there is only one."""
         return self._fields.get("type")
 
     @property
     def flat(self) -> bool:
-        """Whether rows of shape (1,) stand for one number each."""
+        """True if rows of shape (1,) stand for one number each."""
         return bool(self._fields.get(FLAT))
 
     @property
     def in_memory(self) -> bool:
-        """Whether the rows are to be read."""
+        """True if the rows are to be read into memory."""
         return self._fields.get("in_memory", True) is not False
 
     @property
     def is_copy(self) -> bool:
-        """Whether the same rows are there once more."""
+        """True if the rows are the copy for sampling of rows that are listed as well."""
         return bool(self._fields.get(COPY))
 
     def need(self, field: str) -> Any:
@@ -118,14 +118,14 @@ class Entry:
         return path
 
     def same_rows(self, other: Entry) -> bool:
-        """Return whether the other one names the same file, read in the same way."""
+        """Return whether another entry names the same file, to be read in the same way."""
         return all(self.text(field) == other.text(field) for field in ("path", "format")) and (
             self.flat == other.flat
         )
 
 
 class Metadata(NamedTuple):
-    """How many nodes there are by type, the edge lists by type, the data by type and name."""
+    """Numbers of nodes by type, edge lists by type, and data by type and name."""
 
     counts: dict[str | None, int]
     edges: dict[str | None, Entry]
@@ -134,7 +134,7 @@ class Metadata(NamedTuple):
 
 
 def _read_description(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the path of the ``metadata.yaml`` of a folder, and what it says.
+    """Return the path of the ``metadata.yaml`` of a folder, and its content.
 
     Raises:
         InvalidArgumentError: no such file, or no YAML.
@@ -148,7 +148,7 @@ def _read_description(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def read_metadata(folder: Path) -> Metadata:
-    """Return what a folder holds.
+    """Read the description of a folder.
 
     Raises:
         InvalidArgumentError: no such file, or an entry that cannot be; names it and its value.
@@ -194,7 +194,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return node
 
     def flatten_mapping(self, node: Any) -> None:
-        # A merge key copies what it names, and what that has merged.
+        # A merge key copies the mapping that it names, with all that was merged there.
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 raise yaml.MarkedYAMLError(
@@ -211,7 +211,7 @@ def _parse(text: str, config: Path) -> Any:
         finally:
             loader.dispose()
     except Exception as error:
-        # Not only YAMLError: a value such as `!!int ""` fails in Python's own ways.
+        # Not only YAMLError: a value such as `!!int ""` raises other errors of Python.
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         problem = getattr(error, "problem", None) or "a value cannot be read"
@@ -237,7 +237,7 @@ def _by_type(entries: list[Entry]) -> dict[str | None, Entry]:
 
 
 def _check_types(nodes: dict[str | None, Entry], edges: dict[str | None, Entry]) -> None:
-    """Either nothing has a type, or everything has one."""
+    """Check that either no entry has a type, or all entries have one."""
     typed = any(name is not None for name in (*nodes, *edges))
     for entry in (*nodes.values(), *edges.values()):
         if typed and entry.type is None:
@@ -278,14 +278,14 @@ def _add_rows(
 
 
 class Task(NamedTuple):
-    """A task: by name of its sets the items by type, as names and entries, and other fields."""
+    """Task: the items of each set by type, as names and entries, and other fields."""
 
     sets: dict[str, dict[str | None, list[tuple[str, Entry]]]]
     fields: dict[str, Any]
 
 
 def read_tasks(folder: Path, names: Collection[str]) -> list[Task]:
-    """Return the tasks of a folder, with their sets of these names.
+    """Read the tasks of a folder, with their sets of these names.
 
     Raises:
         InvalidArgumentError: an entry that cannot be; names it and its value.

@@ -41,17 +41,17 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 def is_typed(schema: Schema) -> bool:
-    """Whether ids come in dicts by type, as in GraphBolt's heterogeneous graphs."""
+    """Return whether ids come in dicts by type, as in GraphBolt's heterogeneous graphs."""
     return not isinstance(schema.graph, Graph)
 
 
 def type_name(kind: EdgeType) -> str:
-    """An edge type as GraphBolt writes it."""
+    """Return an edge type as GraphBolt writes it."""
     return ":".join(kind)
 
 
 def edge_type(schema: Schema, name: Any) -> EdgeType:
-    """The edge type of ``"source:relation:destination"`` or such a tuple; None: the only one."""
+    """Return the edge type of ``"source:relation:destination"`` or a tuple; None: the only one."""
     return schema.etype(tuple(name.split(":")) if isinstance(name, str) and ":" in name else name)
 
 
@@ -66,7 +66,7 @@ def destination_type(schema: Schema, name: Any) -> str:
 
 
 def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | int:
-    """The fanouts of one layer, by edge type in the graph's order.
+    """Return the fanouts of one layer, by edge type in the graph's order.
 
     A tensor has one number, or one per edge type in the order of ``edge_type_to_id``. One number is
     for all edge types of a node together: it is returned as it is where nodes have several.
@@ -132,7 +132,7 @@ def single_hop(
     offsets: list[Ids],
     edge: list[Ids],
 ) -> Any:
-    """One hop as ``SamplingGraph.sample_neighbors`` returns it: sources uncompacted."""
+    """Make the result of ``SamplingGraph.sample_neighbors``: sources uncompacted."""
     nodes = dict(zip(schema.own_ntypes, node, strict=True))
     csc, ids = {}, {}
     for i, kind in enumerate(schema.own_etypes):
@@ -144,7 +144,7 @@ def single_hop(
 
 
 def layer_subgraphs(schema: Schema, sample: native.NativeLayers) -> tuple[Any, list[Any]]:
-    """The input nodes and the subgraphs of all layers, the input's first.
+    """Return the input nodes and the subgraphs of all layers, the input's first.
 
     Local ids count through the whole sample, so the nodes of each layer are a prefix of one tensor.
     Every type is in every dict, those without nodes too.

@@ -1,4 +1,4 @@
-"""Arguments as the installed GraphBolt gives them: names and places differ between its versions.
+"""Arguments in the form of the installed GraphBolt; names and places differ by version.
 
 Between 2.1 and 2.5 the first arguments were renamed, and a window went into the middle of those of
 ``temporal_sample_neighbors``. So a call is read by the signature of GraphBolt's own method.
@@ -18,7 +18,7 @@ __all__ = ["SIGNATURES", "Finished", "as_graphbolt", "read_call"]
 
 Result = TypeVar("Result")
 
-#: The signatures of GraphBolt's graph, by method; those that it lacks are not in it.
+#: Signatures of the methods of GraphBolt's graph; methods that it lacks are missing.
 SIGNATURES: dict[str, inspect.Signature] = {
     name: inspect.signature(getattr(gb.FusedCSCSamplingGraph, name))
     for name in (
@@ -30,7 +30,7 @@ SIGNATURES: dict[str, inspect.Signature] = {
     if hasattr(gb.FusedCSCSamplingGraph, name)
 }
 
-#: The names here of arguments that were renamed.
+#: Our names of arguments that were renamed.
 _NAMES = {
     "seeds": "nodes",
     "seeds_timestamp": "input_nodes_timestamp",
@@ -41,7 +41,7 @@ _NAMES = {
 
 
 class Finished:
-    """A result that is there, for callers that wait for it."""
+    """Finished result, for callers that wait for it."""
 
     def __init__(self, result: Any) -> None:
         self._result = result
@@ -52,11 +52,10 @@ class Finished:
 
 
 def as_graphbolt(method: Callable[..., Result]) -> Callable[..., Result | Finished]:
-    """Let a method be called as GraphBolt's of the same name, in the installed version.
+    """Wrap a method so that it takes the arguments of the installed GraphBolt's method.
 
-    ``async_op=True`` gives an object to ``wait()`` for, whose result is there.
+    ``async_op=True`` gives a finished object, whose ``wait()`` returns the result.
     """
-
     own = inspect.signature(method)
 
     @functools.wraps(method)
@@ -80,5 +79,5 @@ def read_call(signature: inspect.Signature, *args: Any, **options: Any) -> dict[
     given = dict(signature.bind(*args, **options).arguments)
     given.pop("self")
     found = {_NAMES.get(name, name): value for name, value in given.items()}
-    found.pop("ids_are_optional", None)  # they are always there
+    found.pop("ids_are_optional", None)  # original edge ids are always given
     return found

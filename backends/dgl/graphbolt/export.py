@@ -1,4 +1,4 @@
-"""Graphs of ours as folders of GraphBolt's on-disk datasets.
+"""Export of graphs of ours to folders of GraphBolt's on-disk datasets.
 
 Source followed: ``impl/ondisk_dataset.py`` and ``impl/ondisk_metadata.py`` of ``dgl/graphbolt``.
 """
@@ -36,9 +36,9 @@ __all__ = ["COPY", "FLAT", "save_ondisk_dataset"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-#: A field of ``metadata.yaml``: these rows were one number each, which GraphBolt's are not.
+#: Field of ``metadata.yaml``: these rows were one number each, unlike GraphBolt's rows.
 FLAT = "one_number_per_row"
-#: Another one: a copy for GraphBolt's sampling, of edges by their place in its lists; the features
+#: Field: a copy for GraphBolt's sampling, of edges by their place in its lists; the features
 #: have the rows by id.
 COPY = "copy_for_sampling"
 _CHUNK_ROWS = 1 << 16
@@ -52,18 +52,20 @@ def save_ondisk_dataset(
     node_attrs: list[str] | None = None,
     edge_attrs: list[str] | None = None,
 ) -> None:
-    """Write a graph with its node data and edge data as a folder of ``gb.OnDiskDataset``::
+    """Write a graph with its node data and edge data as a folder of ``gb.OnDiskDataset``.
+
+    Example::
 
         save_ondisk_dataset(Graph.load("graph.bin"), "folder")
         dataset = gb.OnDiskDataset("folder", include_original_edge_id=True).load()
 
-    GraphBolt preprocesses the folder when it opens it first, for which it reads the whole graph
+    GraphBolt preprocesses the folder when it first opens it, for which it reads the whole graph
     into memory; :func:`load_ondisk_dataset` makes the same graph of it again. Edges are in the
     order of the ids that a :class:`SamplingGraph` gives, and so is edge data. All data is written
     as features, in numpy's format, a part at a time; rows of one number each become rows of shape
     ``(1,)``, as GraphBolt's features need it. There are no tasks: add them to ``metadata.yaml``.
 
-    What GraphBolt samples by is written a second time, as attributes of its graph: then
+    Data that GraphBolt samples by is written a second time, as attributes of its graph: then
     ``prob_name="edge_weight"`` and ``edge_timestamp_attr_name="edge_time"`` are there. GraphBolt
     takes row i of such a file for the edge at place i of its lists, not for edge i, so that is the
     order of these files; they are made in memory.
@@ -72,9 +74,10 @@ def save_ondisk_dataset(
         source: the graph.
         path: the folder, which is made; nothing in it is overwritten.
         name: ``dataset_name``.
-        node_attrs, edge_attrs: names of data to sample by, such as a mask, which every type must
-            have. None: the graph's own ``node_time``, and ``edge_weight`` and ``edge_time``, where
-            every type has them.
+        node_attrs: names of node data to sample by, which every type must have. None: the
+            graph's own ``node_time``, where every type has it.
+        edge_attrs: names of edge data to sample by, such as a mask, likewise. None: the graph's
+            own ``edge_weight`` and ``edge_time``, where every type has them.
 
     Raises:
         InvalidArgumentError: no graph of ours, a folder with files in it, or data that a type does
@@ -150,7 +153,7 @@ def _check_dtypes(schema: Schema) -> None:
 def _sampled_by(
     schema: Schema, node_attrs: list[str] | None, edge_attrs: list[str] | None
 ) -> tuple[list[str], list[str]]:
-    """The names of node data and of edge data that GraphBolt is to sample by, checked."""
+    """Return the checked names of node data and edge data that GraphBolt is to sample by."""
     nodes: dict[Any, Any] = {own: schema.node_rows(own) for own in schema.ntypes}
     edges: dict[Any, Any] = {kind: schema.edge_rows(kind) for kind in schema.canonical_etypes}
     if node_attrs is None:
@@ -195,7 +198,7 @@ def _write_edge_values(
 ) -> list[Any]:
     """Write values of edges by their place in the lists that GraphBolt makes of all edge types.
 
-    GraphBolt puts the files of all types behind each other, as strings sort their names; so each
+    GraphBolt concatenates the files of all types in the order of their names; so each
     has a share of the places, whatever the types of the edges there are.
     """
     starts = np.cumsum([0, *(schema.num_nodes(ntype) for ntype in schema.ntypes)])
@@ -241,6 +244,6 @@ def _write_rows(
         table.flush()
     else:
         np.save(path, np.empty(shape, rows.dtype))
-    # One number each is read: what sampling goes by is in memory in any case.
+    # Data of one number each is read: data to sample by must be in memory in any case.
     written = {**entry, "format": "numpy", "path": path.name, "in_memory": flat}
     return {**written, FLAT: True} if flat else written

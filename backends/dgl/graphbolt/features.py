@@ -36,10 +36,10 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class _OnCpu:
-    """What GraphBolt's features in memory can do about devices, as far as it goes here."""
+    """Device methods of GraphBolt's features in memory, as far as they apply here."""
 
     def pin_memory_(self) -> Any:
-        """Return it as it is, with a warning: rows are read by the CPU, wherever they are."""
+        """Return the feature unchanged, with a warning: the CPU reads its rows."""
         warn_of_pinning(
             "rows are read by the CPU, and batches move with copy_to; rows that fit in memory can "
             "be a gb.TorchBasedFeature(feature.read()), which has it"
@@ -47,7 +47,7 @@ class _OnCpu:
         return self
 
     def to(self, device: Any) -> Any:
-        """Return it for the CPU, where it is.
+        """Return the feature for the CPU, where it is.
 
         Raises:
             UnsupportedError: another device, or "pinned".
@@ -91,7 +91,7 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         self._metadata = metadata
 
     def read(self, ids: Tensor | None = None) -> Tensor:
-        """Rows [n, ...] of ``ids``, an integer vector [n], on its device; None: all of them.
+        """Return rows [n, ...] of ``ids``, an integer vector [n], on its device; None: all.
 
         Raises:
             OutOfRangeError: an id that is no row, with its position.
@@ -112,15 +112,15 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         yield Fetch(lambda: self.read(ids), ahead=in_file)
 
     def read_async_num_stages(self, ids_device: Any) -> int:
-        """Return how often :meth:`read_async` yields, on any device."""
+        """Return the number of times that :meth:`read_async` yields, on any device."""
         return 1
 
     def size(self) -> torch.Size:
-        """The shape of a row."""
+        """Return the shape of a row."""
         return torch.Size(self._column.shape[1:])
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return int(self._column.shape[0])
 
     def update(self, value: Tensor, ids: Tensor | None = None) -> None:
@@ -134,7 +134,7 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
 
         Args:
             value: rows [n, ...]; with ``ids`` of the same shape and dtype.
-            ids: [n] which; None: all of them.
+            ids: numbers of the rows [n]; None: all rows.
 
         Raises:
             UnsupportedError: some rows of a file, of a read-only array, or of a graph's own weights
@@ -177,12 +177,12 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         rows[torch.from_numpy(self._rows_of(own))] = value.detach().to(rows.device)
 
     def is_pinned(self) -> bool:
-        """Whether they are a tensor in page-locked memory."""
+        """Return whether the rows are a tensor in page-locked memory."""
         tensor = self._column.tensor
         return tensor is not None and tensor.is_pinned()
 
     def metadata(self) -> dict[str, Any]:
-        """What was given, else nothing."""
+        """Return the metadata that were given, else nothing."""
         return {} if self._metadata is None else self._metadata
 
     def __getstate__(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         return rows
 
     def _in_own_order(self, value: Tensor) -> Tensor:
-        """Return rows that are in the order of ids in the order in which they are kept."""
+        """Reorder rows from the order of users' ids to that in which they are kept."""
         return value
 
     def _rows_of(self, ids: Ids) -> Ids:
@@ -241,7 +241,7 @@ class EdgeFeature(Feature):
 
 
 class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
-    """All node data and edge data of a graph, by name, for ``fetch_feature``.
+    """Node data and edge data of a graph, by name, for ``fetch_feature``.
 
     ::
 
@@ -277,20 +277,20 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
     def read(
         self, domain: str, type_name: str | None, feature_name: str, ids: Tensor | None = None
     ) -> Tensor:
-        """Rows of ``ids``; see :meth:`Feature.read`."""
+        """Return rows of ``ids``; see :meth:`Feature.read`."""
         rows: Tensor = self._feature(domain, type_name, feature_name).read(ids)
         return rows
 
     def size(self, domain: str, type_name: str | None, feature_name: str) -> torch.Size:
-        """The shape of a row."""
+        """Return the shape of a row."""
         return self._feature(domain, type_name, feature_name).size()
 
     def count(self, domain: str, type_name: str | None, feature_name: str) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return self._feature(domain, type_name, feature_name).count()
 
     def metadata(self, domain: str, type_name: str | None, feature_name: str) -> dict[str, Any]:
-        """What the feature says of itself."""
+        """Return the metadata of a feature."""
         return self._feature(domain, type_name, feature_name).metadata()
 
     def update(
@@ -305,7 +305,7 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
         self._feature(domain, type_name, feature_name).update(value, ids)
 
     def is_pinned(self) -> bool:
-        """Whether all features are, as those of GraphBolt."""
+        """Return whether all features are pinned, as GraphBolt's method does."""
         return all(feature.is_pinned() for feature in self._features.values())
 
     def _feature(self, *key: str | None) -> Feature:

@@ -1,4 +1,4 @@
-"""GraphBolt's on-disk datasets and its in-memory graphs into graphs of ours, and back.
+"""Conversion of GraphBolt's on-disk datasets and in-memory graphs to ours, and back.
 
 Sources followed: ``impl/ondisk_dataset.py``, ``impl/fused_csc_sampling_graph.py`` and
 ``internal/utils.py`` of ``dgl/graphbolt``.
@@ -161,8 +161,9 @@ def to_fused_csc(
 
     Args:
         source: a graph.
-        node_attrs, edge_attrs: names of data to take along for sampling, which every type must
-            have; None: none. Features are for a feature store.
+        node_attrs: names of node data to include for sampling, which every type must have; None:
+            none. Features are for a feature store.
+        edge_attrs: names of edge data to include, likewise.
 
     Raises:
         InvalidArgumentError: something else, or data that a type does not have.

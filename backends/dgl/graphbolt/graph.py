@@ -1,4 +1,4 @@
-"""GraphBolt's sampling graph over our graphs: what its stock samplers call.
+"""GraphBolt's sampling graph over our graphs, for its stock samplers.
 
 Sources followed: ``sampling_graph.py``, ``impl/fused_csc_sampling_graph.py`` and the samplers of
 ``dgl/graphbolt/impl``.
@@ -56,7 +56,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc]
-    """A graph that GraphBolt's stock samplers take in the place of a ``FusedCSCSamplingGraph``.
+    """Graph that GraphBolt's stock samplers take instead of a ``FusedCSCSamplingGraph``.
 
     ::
 
@@ -103,7 +103,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     @property
     def graph(self) -> Graph | HeteroGraph:
-        """The graph below."""
+        """Graph below the sampling graph."""
         return self._schema.graph
 
     @property
@@ -113,13 +113,13 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     @property
     def num_nodes(self) -> int | dict[str, int]:
-        """Nodes; by type where ids are."""
+        """Number of nodes; by type if ids are by type."""
         counts = {name: self._schema.num_nodes(name) for name in self._schema.ntypes}
         return counts if is_typed(self._schema) else next(iter(counts.values()))
 
     @property
     def num_edges(self) -> int | dict[str, int]:
-        """Edges; by type where ids are."""
+        """Number of edges; by type if ids are by type."""
         kinds = self._schema.canonical_etypes
         counts = {type_name(kind): self._schema.num_edges(kind) for kind in kinds}
         return counts if is_typed(self._schema) else next(iter(counts.values()))
@@ -132,7 +132,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     @property
     def edge_type_to_id(self) -> dict[str, int] | None:
-        """Numbers of edge types in order of name, which is that of fanouts; None likewise."""
+        """Numbers of edge types in order of name, as fanouts; None for a graph of one type."""
         if not is_typed(self._schema):
             return None
         return {type_name(kind): i for i, kind in enumerate(self._schema.canonical_etypes)}
@@ -164,7 +164,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         return self
 
     def copy_to_shared_memory(self, shared_memory_name: str) -> SamplingGraph:
-        """This graph: processes map the same file, or inherit its memory when they are forked.
+        """Return this graph: processes map its file, or inherit its memory when forked.
 
         Args:
             shared_memory_name: not used.
@@ -180,7 +180,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         return self
 
     def batch_key(self, *content: int) -> int:
-        """The key of a call or a batch: mixed from the seed, the epoch and what is in it."""
+        """Mix the key of a call or a batch from the seed, the epoch and its content."""
         return self._batch_key(None, *content)
 
     # ---- sampling --------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     def sample_neighbors(
         self, nodes: Any, fanouts: Tensor, replace: bool = False, probs_name: str | None = None
     ) -> Any:
-        """In-edges of ``nodes``, drawn as GraphBolt's graph draws them.
+        """Sample in-edges of ``nodes`` as GraphBolt's graph does.
 
         The arguments go by the places and names of the installed GraphBolt; later versions call the
         first one ``seeds`` and have ``async_op``.
@@ -229,13 +229,14 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         random_seed: Tensor | None = None,
         seed2_contribution: float = 0.0,
     ) -> Any:
-        """The same number of in-edges, of sources that the nodes share where they can (LABOR).
+        """Sample as many in-edges, of sources that the nodes share where they can (LABOR).
 
         Paper: Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023, appendix A.3: every
         source has one number, and each node takes those of its neighbours that have the least.
 
         Args:
-            nodes, fanouts: as in :meth:`sample_neighbors`.
+            nodes: as in :meth:`sample_neighbors`.
+            fanouts: as in :meth:`sample_neighbors`.
             replace: draw with replacement: by other numbers for each draw.
             probs_name: the name of edge data: numbers are divided by it, so that edges of more
                 weight come more often, those of 0 never; a mask of dtype bool will do.
@@ -265,19 +266,22 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         node_timestamp_attr_name: str | None = None,
         edge_timestamp_attr_name: str | None = None,
     ) -> Any:
-        """In-edges of times (or from nodes of times) strictly below those of ``nodes``.
+        """Sample in-edges of times (or from nodes of times) strictly below those of ``nodes``.
 
         With one kind of times the graph's lists are sorted by them, and only the edges that are
         drawn are read. With both, or with windows, the whole lists of the nodes are, in any order.
 
         Args:
-            nodes, fanouts, replace, probs_name: as in :meth:`sample_neighbors`.
+            nodes: as in :meth:`sample_neighbors`.
+            fanouts: as in :meth:`sample_neighbors`.
+            replace: as in :meth:`sample_neighbors`.
+            probs_name: as in :meth:`sample_neighbors`.
             input_nodes_timestamp: a time per node, or a dict of them by node type.
             window: how far back each node sees, exclusive, in the form of the times; None: all the
                 way. GraphBolt has it from 2.3 on, as ``seeds_pre_time_window``.
-            node_timestamp_attr_name, edge_timestamp_attr_name: the names of the times, of nodes,
-                of edges, or both. Types without them are drawn from as if they had always been
-                there.
+            node_timestamp_attr_name: name of the times of nodes, or None.
+            edge_timestamp_attr_name: name of the times of edges, or None. Times of both may be
+                given. Types without times are drawn from as if they had always existed.
 
         Raises:
             InvalidArgumentError: no times, times of one kind that lists are not sorted by, or
@@ -315,9 +319,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         random_seed: Tensor | None = None,
         seed2_contribution: float = 0.0,
     ) -> Any:
-        """In-edges in time, as :meth:`temporal_sample_neighbors`, drawn by their sources.
+        """Sample in-edges in time, as :meth:`temporal_sample_neighbors`, drawn by sources.
 
-        Which those are :meth:`sample_layer_neighbors` says, also of the arguments. GraphBolt has
+        :meth:`sample_layer_neighbors` describes the draws and the arguments. GraphBolt has
         it from 2.4 on.
         """
         schema = self._schema
@@ -332,7 +336,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         return hop.subgraph()
 
     def in_subgraph(self, nodes: Any) -> Any:
-        """All in-edges of ``nodes``, which are as in :meth:`sample_neighbors`."""
+        """Return all in-edges of ``nodes``, which are as in :meth:`sample_neighbors`."""
         counts = (-1,) * len(self._schema.own_etypes)
         return self._sample(self._node_ids(nodes), counts, 0, False)
 
@@ -341,7 +345,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     def sample_negative_edges_uniform(
         self, edge_type: str | None, node_pairs: tuple[Tensor, Tensor] | Tensor, negative_ratio: int
     ) -> tuple[None, Tensor] | Tensor:
-        """Destinations for ``negative_ratio`` pairs per edge, uniform over all nodes of the type.
+        """Draw uniform destinations for ``negative_ratio`` pairs per edge.
 
         Such a pair may be an edge, as in GraphBolt. The draws are a function of the key and the
         pairs.
@@ -368,7 +372,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     def sample_negative_edges_uniform_2(
         self, edge_type: str | None, node_pairs: Tensor, negative_ratio: int
     ) -> Tensor:
-        """The pairs [n, 2] and after them ``negative_ratio`` negative ones for each, likewise."""
+        """Return the pairs [n, 2] and, after them, ``negative_ratio`` negatives for each."""
         if not isinstance(node_pairs, Tensor) or node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
             got = tuple(node_pairs.shape) if isinstance(node_pairs, Tensor) else shown(node_pairs)
             raise InvalidArgumentError(f"node_pairs must be a tensor of shape [n, 2], got {got}")
@@ -477,7 +481,7 @@ def _windows(
 def check_times(
     schema: Schema, seeds: Mapping[str, Ids], times: Any, what: str = "timestamps"
 ) -> dict[str, NDArray[Any]]:
-    """Times of seeds by node type, out of a tensor or a dict of them; messages call them ``what``.
+    """Read times of seeds by node type from a tensor or a dict; messages call them ``what``.
 
     Raises:
         InvalidArgumentError: a type without times, or another number of times than seeds.

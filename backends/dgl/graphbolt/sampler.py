@@ -1,4 +1,4 @@
-"""A subgraph sampler for GraphBolt's pipes that makes all hops of a batch in one native call.
+"""Subgraph sampler for GraphBolt's pipes that makes all hops of a batch in one native call.
 
 Source followed: ``dgl/graphbolt/subgraph_sampler.py`` and ``impl/neighbor_sampler.py``.
 """
@@ -34,7 +34,7 @@ __all__ = ["NeighborSampler"]
 
 @functional_datapipe("sample_neighbor_at_once")
 class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
-    """Samples the subgraphs of all layers, as ``sample_neighbor`` and ``temporal_sample_neighbor``.
+    """Sampler of all layers, as ``sample_neighbor`` and ``temporal_sample_neighbor``.
 
     Functional name: ``sample_neighbor_at_once``::
 
@@ -126,7 +126,7 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
 
         Args:
             seeds: ids, or a dict of them by node type.
-            seeds_timestamp: what each may see, where the sampler goes by time.
+            seeds_timestamp: time of each seed, if the sampler goes by time.
             seeds_pre_time_window: None: windows are for ``temporal_sample_neighbor``.
 
         Returns:
@@ -181,7 +181,7 @@ def _how_to_make(graph: Any) -> str:
 
 
 class _Layers:
-    """What a sampler walks; apart from it, because datapipes pickle in a way of their own."""
+    """Layers of a sampler; separate from it, because datapipes pickle in their own way."""
 
     def __init__(
         self, graph: SamplingGraph, options: Options, prob: str | None, times: TimesOf | None
@@ -218,7 +218,7 @@ class _Layers:
 
 
 def _order_by_appearance(minibatch: Any) -> None:
-    """Number seeds as a single thread would: GraphBolt's numbers depend on what threads do."""
+    """Number seeds as a single thread would: GraphBolt's numbers depend on its threads."""
     seeds = minibatch._seed_nodes
     parts: dict[str | None, list[Tensor]] = {}
     for name, ids in _compacted(minibatch):
@@ -240,7 +240,7 @@ def _order_by_appearance(minibatch: Any) -> None:
 
 
 def _compacted(minibatch: Any) -> Iterator[tuple[str | None, Tensor]]:
-    """Local ids with their type, in the order in which GraphBolt puts them together."""
+    """Return local ids with their type, in the order in which GraphBolt combines them."""
     fields: list[tuple[Any, int | None]] = [(minibatch.compacted_seeds, None)]
     if getattr(minibatch, "node_pairs", None) is not None:
         fields = [

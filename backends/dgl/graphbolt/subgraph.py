@@ -1,4 +1,4 @@
-"""A sampled layer that edges can be taken out of, whatever the size of ids.
+"""Sampled layer that edges can be removed from, whatever the size of ids.
 
 Source followed: ``dgl/graphbolt/sampled_subgraph.py``, which packs two ids into 64 bits.
 """
@@ -19,12 +19,12 @@ __all__ = ["SampledSubgraph"]
 
 
 class SampledSubgraph(gb.SampledSubgraphImpl):  # type: ignore[misc]
-    """A layer of :class:`NeighborSampler`, with the fields of ``gb.SampledSubgraphImpl``."""
+    """Layer of :class:`NeighborSampler`, with the fields of ``gb.SampledSubgraphImpl``."""
 
     def exclude_edges(
         self, edges: Any, assume_num_node_within_int32: bool = True, async_op: bool = False
     ) -> SampledSubgraph | Finished:
-        """This layer without the edges between pairs of nodes; its nodes stay.
+        """Return this layer without the edges between pairs of nodes; its nodes stay.
 
         ``gb.exclude_seed_edges`` calls it.
 
@@ -60,11 +60,11 @@ class SampledSubgraph(gb.SampledSubgraphImpl):  # type: ignore[misc]
 
 
 def _exclude(csc: Any, ids: Tensor, rows: Tensor, columns: Tensor, pairs: Any) -> Any:
-    """The compressed edges that are none of the pairs, and their ids."""
+    """Return the compressed edges that are none of the pairs, and their ids."""
     src, dst = (pairs[:, 0], pairs[:, 1]) if isinstance(pairs, Tensor) else pairs
     indptr = csc.indptr.long()
     own_dst = columns.repeat_interleave(indptr.diff())
-    # Ids give way to their ranks among those that occur, so that two make one number.
+    # Ids are replaced by their ranks among those that occur, so that two fit into one number.
     sources, u = torch.cat([rows[csc.indices], src.to(rows.dtype)]).unique(return_inverse=True)  # type: ignore[no-untyped-call]
     _, v = torch.cat([own_dst, dst.to(columns.dtype)]).unique(return_inverse=True)  # type: ignore[no-untyped-call]
     number = v * len(sources) + u

@@ -25,12 +25,12 @@ __all__ = ["Tasks", "load_ondisk_tasks"]
 
 _SETS = ("train_set", "validation_set", "test_set")
 
-#: Item sets by type were renamed in GraphBolt 2.3.
+#: Class of item sets by type, which was renamed in GraphBolt 2.3.
 _BY_TYPE: Any = getattr(gb, "HeteroItemSet", None) or gb.ItemSetDict
 
 
 class Tasks(NamedTuple):
-    """The tasks of a folder, and all nodes of its graph as an item set.
+    """Tasks of a folder, and all nodes of its graph as an item set.
 
     ``tasks`` are ``gb.OnDiskTask``, with ``metadata``, ``train_set``, ``validation_set`` and
     ``test_set``. Ids are as in :func:`load_ondisk_dataset`.
@@ -41,7 +41,7 @@ class Tasks(NamedTuple):
 
 
 def load_ondisk_tasks(path: str | os.PathLike[str]) -> Tasks:
-    """Return the tasks of a folder of ``gb.OnDiskDataset``; neither edges nor features are read.
+    """Read the tasks of a folder of ``gb.OnDiskDataset``, without edges and features.
 
     Args:
         path: the folder, with a ``metadata.yaml`` as :func:`load_ondisk_dataset` reads it.
