@@ -32,7 +32,7 @@ def is_typed(stores: Any) -> bool:
 def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> int | None:
     """Return the number of nodes of a type (None: homogeneous).
 
-    None if foreign stores do not tell.
+    None means that foreign stores do not tell it.
     """
     graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
     if isinstance(graph, HeteroGraph):

@@ -186,7 +186,7 @@ class LoaderMixin:
     def _epoch_key(self) -> int | None:
         """Return the key of the epoch.
 
-        None if the loader itself is not iterated, as in ``ZipLoader``.
+        None means that the loader itself is not iterated, as in PyG's ``ZipLoader``.
         """
         if self._key is not None and self.persistent_workers:
             return self._shared_key.value + (1 << 63)
@@ -226,10 +226,7 @@ class LoaderMixin:
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
-        """Sample and fetch the batches of ``numbers`` in background threads.
-
-        Yield sampler outputs.
-        """
+        """Yield sampler outputs of ``numbers``, sampled and fetched in background threads."""
         store = None if self.transform_sampler_output is not None else self.data[0]
         planned = choose_columns(
             store, self._names, self.plan_ahead, self._groups(), self.batch_size or 1

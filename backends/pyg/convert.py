@@ -167,7 +167,7 @@ def _read_sparse(
 def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str, int]:
     """Count nodes by type, as PyG does.
 
-    Types without attributes to count by the largest edge end.
+    Nodes of types without attributes are counted by the largest end of their edges.
     """
     counts: dict[str, int] = {}
     for name, store in data.node_items():

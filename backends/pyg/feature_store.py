@@ -314,10 +314,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return super().get_tensor(self._cast(*args, **kwargs), convert_type=convert_type)
 
     def multi_get_tensor(self, attrs: list[Any], convert_type: bool = False) -> list[Any]:
-        """Return the tensors or rows of several ``attrs``, in their order.
-
-        See :meth:`get_tensor`.
-        """
+        """Return the tensors or rows of several ``attrs``, as :meth:`get_tensor` does."""
         attrs = [self._cast(attr) for attr in attrs]
         return list(super().multi_get_tensor(attrs, convert_type=convert_type))
 
@@ -536,7 +533,7 @@ def _as_tensor(values: Any) -> Tensor:
     refuse_masked(values, "the tensor")
     if isinstance(values, np.ndarray):
         if not values.flags.writeable or values.dtype.byteorder == ">":
-            values = values.astype(values.dtype.newbyteorder("="))  # for torch
+            values = values.astype(values.dtype.newbyteorder("="))  # torch takes neither
         try:
             return torch.from_numpy(values)
         except (TypeError, ValueError) as error:

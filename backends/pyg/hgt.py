@@ -35,7 +35,7 @@ __all__ = ["HGTLoader", "HGTSampler"]
 
 
 class HGTSampler(KeyedSampler):
-    """HGT sampler: draws a given number of nodes of every type, and takes all edges among them.
+    """Sampler of a given number of nodes of every type, and all edges among them (HGT).
 
     :class:`aethergraph.HGTSampler` describes the draws and their distribution. Differs from PyG's
     ``HGTSampler`` in two points: a sample has every edge among its nodes (PyG's at most 50 into

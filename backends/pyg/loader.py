@@ -35,7 +35,7 @@ __all__ = ["LinkNeighborLoader", "NeighborLoader"]
 
 
 class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc]
-    """Batches of sampled neighbourhoods around seed nodes: PyG's ``NeighborLoader``, faster.
+    """Loader of sampled neighbourhoods around seed nodes: PyG's ``NeighborLoader``, faster.
 
     Takes the arguments of PyG's and gives the same batches: a ``Data`` (or ``custom_cls``) with
     ``edge_index``, ``num_nodes``, every node tensor (``x``, ``y``, masks, ...), every edge tensor
@@ -191,7 +191,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
 
 
 class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: ignore[misc]
-    """Batches of sampled neighbourhoods around links: PyG's ``LinkNeighborLoader``, faster.
+    """Loader of sampled neighbourhoods around links: PyG's ``LinkNeighborLoader``, faster.
 
     Takes the arguments of PyG's and gives the same batches: the attributes of
     :class:`NeighborLoader` (without ``batch_size``), and ``edge_label_index`` and ``edge_label``,

@@ -161,7 +161,7 @@ class Stores(tuple[Any, Any]):
     def _group_of(self, name: str, value: Any) -> tuple[Any] | None:
         """Return the group for ``value``, by the rule of PyG's ``Data``.
 
-        None: the graph as a whole.
+        None means that ``value`` belongs to the graph as a whole.
         """
         if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
             return None

@@ -196,7 +196,7 @@ class BatchRules(Contract):
                 self.each(check, OPTIONS[word])
 
     def test_options_hold_together(self) -> None:
-        """One or two declared options hold together: a batch has what each of them asks for.
+        """Any one or two declared options hold together: a batch has what each asks for.
 
         Where all neighbours are taken, or the latest one, the whole batch is compared.
         """
