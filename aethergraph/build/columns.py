@@ -62,7 +62,7 @@ class ColumnFiles:
     def path(self, name: str) -> str:
         """Return the path of a column's file.
 
-        Numbered, since names of attributes may hold anything.
+        The name has the column's number, since names of attributes may hold anything.
         """
         return f"{self._prefix}{name if name == 'indptr' else [*self.columns].index(name)}"
 

@@ -155,7 +155,7 @@ class GlTable:
     def targets(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the target of each of the edges ``start .. stop - 1``.
 
-        Above 2^63 - 1 as negative numbers.
+        Targets above 2^63 - 1 become negative numbers.
         """
         out = empty(stop - start, np.int64, f"{stop - start} edges")
         out[:] = self._targets[start:stop].view(np.int64)

@@ -28,7 +28,7 @@ from aethergraph.build.source import (
 __all__ = ["ParquetTable"]
 
 _ROWS = 1 << 18  # rows per chunk
-_READ_BYTES = 1 << 20  # of a column at once, so that row groups are not read whole
+_READ_BYTES = 1 << 20  # read of a column at once; row groups may be larger
 
 Array = npt.NDArray[Any]
 

@@ -390,7 +390,7 @@ class EdgeReader:
         self._watches = [InputWatch(path) for path in files]
         self._sizes = [watch.size for watch in self._watches]
         self._done = 0
-        self._dtypes: list[NumberType] | None = None  # of weight, time, attrs: fixed by file 1
+        self._dtypes: list[NumberType] | None = None  # weight, time, attrs: fixed by file 1
         self._time_unit = plan.time_unit  # None: fixed by file 1
         self.notes: list[str] = []
         self.unused: tuple[str, ...] = ()

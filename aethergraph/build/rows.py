@@ -343,7 +343,7 @@ def _label_column(table: Table, ids: Field | None) -> int:
 def _array_labels(path: PathLike) -> Iterator[npt.NDArray[np.int64]]:
     """Yield labels of a .npy file in pieces.
 
-    Read, since a mapped file may fail without an error.
+    The file is read, since a mapped file may fail without an error.
     """
     open_npy(path)  # raises if the file is bad
     form = read_npy_form(path)

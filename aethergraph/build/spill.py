@@ -69,7 +69,7 @@ class Run:
     def sum_of(self, first: int, count: int) -> int | None:
         """Return the checksum of whole parts, ``count`` records from ``first`` on.
 
-        None if unknown.
+        None means that checksums are not kept.
         """
         if self.sums is None:
             return None
@@ -297,7 +297,7 @@ class Spill:
 
 
 class RunWriter:
-    """Collects records in memory, and writes full runs in another thread.
+    """Buffer of records in memory, whose full runs are written in another thread.
 
     Args:
         spill: the file that runs are appended to.
