@@ -45,7 +45,7 @@ def fanout(
 def alias_table(weights: Sequence[float]) -> list[tuple[int, int]] | None:
     """Return (threshold, other place) per entry, as ``native/src/sample/alias.h``.
 
-    None: all zero.
+    None means that all weights are zero.
     """
     count, values = len(weights), [float(w) for w in weights]
     top = max(range(count), key=values.__getitem__, default=0)

@@ -68,7 +68,7 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
 
 
 def check_fanout(fanout: Any, name: str) -> int:
-    """An integer of at least -1, and of 64 bits."""
+    """Return a fanout as an integer of at least -1 and of 64 bits."""
     count = check_integer(fanout, name)
     if count < -1:
         raise InvalidArgumentError(
@@ -91,7 +91,7 @@ def check_integer(value: Any, name: str) -> int:
     is_bool = isinstance(value, bool) or getattr(value, "dtype", None) in (torch.bool, np.bool_)
     try:
         number = None if is_bool else operator.index(value)
-    except (TypeError, ValueError, RuntimeError):  # the others of tensors and arrays
+    except (TypeError, ValueError, RuntimeError):  # the others: tensors and arrays
         number = None
     if number is None:
         raise InvalidArgumentError(f"{name} = {shown(value)} is no integer")
@@ -253,7 +253,7 @@ def check_prefetch(names: Any, option: str, schema: Schema, what: Literal["node"
 
 
 def check_threads(count: Any) -> int:
-    """How many threads a call may use."""
+    """Return the number of threads that a call may use."""
     number = check_integer(count, "num_threads")
     if not 0 <= number <= 256:
         raise InvalidArgumentError(f"num_threads = {number} is not in 0..256")

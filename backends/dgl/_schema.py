@@ -34,7 +34,7 @@ NODE = "_N"
 EDGE = ("_N", "_E", "_N")
 
 
-#: Where the rows of the input are, by edge type: made when it is first asked for, once for a graph.
+#: Positions of the rows of the input, by edge type; computed on first use, once per graph.
 _inverses: weakref.WeakKeyDictionary[Any, dict[EdgeType, NDArray[Any]]] = (
     weakref.WeakKeyDictionary()
 )
@@ -92,7 +92,7 @@ class EdgeNumbers:
 
 
 def check_graph(graph: Any) -> None:
-    """Whether this is a graph of ours."""
+    """Raise InvalidArgumentError unless ``graph`` is one of our graphs."""
     if not isinstance(graph, (Graph, HeteroGraph)):
         raise InvalidArgumentError(
             f"graph must be an aethergraph Graph or HeteroGraph, got {type(graph).__name__}"

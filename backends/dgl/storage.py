@@ -65,7 +65,7 @@ _HINTS = {
 
 
 class GraphStorage(Keyed, Queries):
-    """A graph that DGL's stock ``DataLoader`` and samplers take in the place of a ``DGLGraph``.
+    """Graph that DGL's stock ``DataLoader`` and samplers take instead of a ``DGLGraph``.
 
     ::
 
