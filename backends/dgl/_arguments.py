@@ -86,7 +86,7 @@ def check_integer(value: Any, name: str) -> int:
     """Return an integer that is no bool.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: any other value.
     """
     is_bool = isinstance(value, bool) or getattr(value, "dtype", None) in (torch.bool, np.bool_)
     try:

@@ -55,8 +55,8 @@ class BlockMaker:
     that changing or pickling one does not take the others along.
 
     Args:
-        schema: the types.
-        idtype: of all ids in blocks.
+        schema: types of the graph.
+        idtype: dtype of all ids in blocks.
     """
 
     def __init__(self, schema: Schema, idtype: torch.dtype) -> None:

@@ -92,7 +92,7 @@ def make_lists(
 
     Raises:
         LayoutError: the graph does not store that direction.
-        InvalidArgumentError: values that no type has, that cannot be, or that lists are not sorted
+        InvalidArgumentError: values that no type has, are invalid, or that lists are not sorted
             by.
     """
     number = {name: i for i, name in enumerate(schema.own_ntypes)}

@@ -217,9 +217,9 @@ def as_edge_prediction_sampler(
         sampler: one of this package that takes edges to exclude.
         exclude: ``"self"``, ``"reverse_id"``, ``"reverse_types"``, None, ids or a mask (a tensor,
             array or list, by edge type if there are several), or a function of the seed edges that
-            gives ids. Nodes draw as if their lists did not have these edges. For the two reverses
-            it is checked that they are: DGL leaves out any edge of that id. Ids beyond the last
-            edge are ignored, as in DGL, so that reverses may be missing from the graph.
+            gives ids. Nodes draw as if their lists did not have these edges. Reverses are
+            checked to be that: DGL leaves out any edge of their ids. Ids beyond the last edge are
+            ignored, as in DGL, so that reverses may be missing from the graph.
         reverse_eids: for ``"reverse_id"`` the id of every edge's reverse, integers [num_edges], by
             edge type (or the name of its relation) if there are several.
         reverse_etypes: for ``"reverse_types"`` the edge type of the reverses, which have the same
@@ -229,8 +229,8 @@ def as_edge_prediction_sampler(
         prefetch_labels: names of edge data of the pair graph to fetch.
 
     Raises:
-        InvalidArgumentError: an option that cannot be; in a batch an edge whose reverse is none, or
-            of which ``reverse_eids`` says no reverse.
+        InvalidArgumentError: an invalid option; in a batch an edge whose reverse is none, or
+            for which ``reverse_eids`` has no reverse.
     """
     return EdgePredictionSampler(
         sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels
@@ -245,7 +245,7 @@ class PerSourceUniform(Keyed):
 
     Args:
         k: negatives per edge.
-        seed: a number of its own instead of torch's seed.
+        seed: fixed number to draw from instead of torch's seed.
     """
 
     def __init__(self, k: int, *, seed: int | None = None) -> None:

@@ -53,8 +53,8 @@ class Fetch:
     """Read of rows in progress.
 
     Args:
-        read: reads them.
-        ahead: begin in another thread.
+        read: function that returns the rows.
+        ahead: start the read in another thread.
     """
 
     def __init__(self, read: Callable[[], Tensor], ahead: bool) -> None:
@@ -65,7 +65,7 @@ class Fetch:
         """Return the rows; read them here if no thread has begun to.
 
         Raises:
-            What reading them raised, such as OutOfRangeError or FileChangedError.
+            Exception: any error of reading, such as OutOfRangeError or FileChangedError.
         """
         if self._future is None or self._future.cancel():
             return self._read()
@@ -112,7 +112,7 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
 
         Args:
             indices: integer vector [n].
-            device: where the rows are to be.
+            device: device of the rows.
             pin_memory: copy the rows into page-locked memory once they are read, if there is a CUDA
                 device, and move them to ``device`` from there without waiting. None, which DGL
                 passes for graphs that are no ``DGLGraph``, means no.
@@ -150,7 +150,7 @@ class EdgeFeatureStorage(FeatureStorage):
 
     Args:
         rows: in the order of the graph's own edge ids.
-        numbers: what the ids mean.
+        numbers: numbering of the ids that users give.
     """
 
     def __init__(

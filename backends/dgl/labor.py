@@ -61,7 +61,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         batch_dependency: 1.
         prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device: as in
             :class:`NeighborSampler`.
-        seed: a number of its own instead of torch's seed.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch.
 
     Raises:
@@ -197,9 +197,9 @@ def choose_fewest(
     Args:
         src: sources by id.
         col: destinations, ascending.
-        fanout: per destination; -1 takes all.
+        fanout: edges per destination; -1 takes all.
         key: decides the numbers.
-        weight: of the edges, above 0: numbers are divided by it. None: all alike.
+        weight: weights of the edges, above 0, that numbers are divided by. None: equal weights.
     """
     if fanout < 0:
         return np.ones(len(col), bool)
@@ -211,7 +211,7 @@ def least_of_each(number: NDArray[Any], col: Ids, fanout: int) -> NDArray[np.boo
     """Return which edges have the ``fanout`` least numbers among those of their destination.
 
     Args:
-        number: of the edges [n].
+        number: numbers of the edges [n].
         col: their destinations [n], in any order.
         fanout: per destination.
     """

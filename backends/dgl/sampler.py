@@ -95,7 +95,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
     ``dgl.NID`` and ``dgl.EID`` are set. Seeds that are given twice keep a place each and get the
     same edges, as in DGL's fused sampling; without it DGL gives all of them to the first.
 
-    Every draw is a function of a key, the hop and the node: of no thread, process or worker. The
+    Every draw depends on a key, the hop and the node: not on threads, processes or workers. The
     key of a batch is mixed from ``seed`` (else ``torch.initial_seed()`` of the main process), the
     epoch (:meth:`set_epoch`) and the seeds with their order, as in :mod:`aethergraph.pyg`. So a
     node draws in a hop what it draws there in PyG's form and in that of numpy. ``dgl.seed`` plays
@@ -115,24 +115,24 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         prefetch_node_feats, prefetch_labels, prefetch_edge_feats: names of data that the loader
             puts into the first block's ``srcdata``, the last one's ``dstdata``, every ``edata``; by
             type where there are several.
-        output_device: where blocks are to be.
+        output_device: device of the blocks.
         fused: accepted, all hops are one call in any case.
         layer_dependency: every node keeps the neighbours that it was first given, in all blocks, so
             that together they hold PyG's sample of the same key. A node that hop h from the seeds
             has added then has the fanout of hop h + 1 in every block.
         time_attr: the name of times, of nodes if any have it, else of edges: every seed gets a tree
             of its own, of edges (or to nodes) of times below its own time.
-        seed_time: by node id, what each seed may see, [num_nodes] or a dict of that by node type.
+        seed_time: time that each seed may see, by node id [num_nodes], or a dict by node type.
             None: the time of the node itself. Times of edges need it.
-        temporal_strategy: ``"uniform"``: any of the neighbours in time; ``"last"``: the latest.
-        strict: times below the seed's (GraphBolt's rule); False: up to it (PyG's).
-        window: times from the seed's minus this on only.
-        seed: a number of its own instead of torch's seed.
+        temporal_strategy: choice among the neighbours in time, ``"uniform"`` or ``"last"``.
+        strict: see only times below the seed's (GraphBolt's rule), not up to it (PyG's).
+        window: see only times of at least the seed's time minus this number.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
         UnsupportedError: an option that is not supported; names it and what to do.
-        InvalidArgumentError: an argument that cannot be; with the first batch what does not fit the
+        InvalidArgumentError: an invalid argument; with the first batch what does not fit the
             graph: types, names of data, weights, times that lists are not sorted by.
         OutOfRangeError (when sampling): a seed that is no node, with its position.
     """
@@ -289,7 +289,7 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
 
     Args:
         num_layers: number of blocks.
-        **options: of :class:`NeighborSampler`.
+        **options: options of :class:`NeighborSampler`.
     """
 
     def __init__(self, num_layers: int, **options: Any) -> None:

@@ -41,12 +41,12 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         replace: draw with replacement.
         prob: the name of edge data to draw by.
         prefetch_node_feats, prefetch_edge_feats: names of data of the subgraph to fetch.
-        output_device: where the subgraph is to be.
-        seed: a number of its own instead of torch's seed.
+        output_device: device of the subgraph.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch.
 
     Raises:
-        As :class:`NeighborSampler`.
+        UnsupportedError, InvalidArgumentError, OutOfRangeError: as :class:`NeighborSampler`.
     """
 
     def __init__(

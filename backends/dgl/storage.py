@@ -79,7 +79,7 @@ class GraphStorage(Keyed, Queries):
 
     DGL's own ``NeighborSampler``, ``MultiLayerFullNeighborSampler``, ``ShaDowKHopSampler``,
     ``SAINTSampler`` (nodes and edges), negative samplers and ``SpotTarget`` work on it; the
-    samplers of this package do the same with one native call per batch. As theirs, the draws of
+    samplers of this package do this with one native call per batch. Like their draws, those of
     :meth:`sample_neighbors` are a function of ``seed`` (else of ``torch.initial_seed()``), the
     epoch (:meth:`set_epoch`) and the nodes; and of how often they were just asked for, so that
     layers over the same nodes differ. Those of :meth:`global_uniform_negative_sampling`, which is
@@ -88,21 +88,21 @@ class GraphStorage(Keyed, Queries):
 
     Args:
         graph: a :class:`aethergraph.Graph` or :class:`aethergraph.HeteroGraph`.
-        edge_ids: what edge ids mean, in ``dgl.EID`` and wherever ids are given. ``"input"``: rows
+        edge_ids: meaning of edge ids, in ``dgl.EID`` and in arguments. ``"input"``: rows
             of the edge list that the graph was built from, as in DGL; the graph must have been
             built with ``keep_order=True``, and looking ids up takes a table of one id per edge.
             ``"graph"``: the graph's own, which are positions in its lists. None: ``"input"`` where
             the graph kept the order.
-        idtype: ``torch.int64`` or ``torch.int32``: of all ids in results.
-        seed: a number of its own instead of torch's seed.
+        idtype: dtype of all ids in results, ``torch.int64`` or ``torch.int32``.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per call; 1 is the calling thread, 0 all cores the process may use.
 
     Attributes:
         device: always the CPU.
-        ntypes, etypes, canonical_etypes: sorted, as DGL sorts them.
+        ntypes, etypes, canonical_etypes: names of types, sorted as DGL sorts them.
 
     Raises:
-        InvalidArgumentError: no graph of ours, or an option that cannot be.
+        InvalidArgumentError: no graph of ours, or an invalid option.
     """
 
     device = torch.device("cpu")
@@ -159,7 +159,7 @@ class GraphStorage(Keyed, Queries):
 
         Args:
             device: the CPU.
-            **options: of ``DGLGraph.to``, not used.
+            **options: options of ``DGLGraph.to``, not used.
 
         Raises:
             UnsupportedError: another device.
@@ -298,7 +298,7 @@ class GraphStorage(Keyed, Queries):
 
         Raises:
             LayoutError: the graph does not store that direction; names ``layout``.
-            InvalidArgumentError, OutOfRangeError: an argument that cannot be.
+            InvalidArgumentError, OutOfRangeError: an invalid argument.
         """
         _refuse(other, copy_ndata=True, copy_edata=True)
         edge_dir = as_choice(edge_dir, ("in", "out"), "edge_dir")

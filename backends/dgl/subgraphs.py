@@ -33,15 +33,15 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
 
     The loader's indices are numbers of clusters; a batch is the subgraph induced by the nodes of
     some. Without a file at ``cache_path`` METIS partitions the graph first, for which DGL needs all
-    of its edges in memory. ``clusters`` brings a partition of your own.
+    of its edges in memory. ``clusters`` gives a partition instead.
 
     Args:
         g: the graph, of one type.
         k: number of clusters.
         cache_path: file of the partition, in DGL's format.
-        balance_edges, mode: of METIS.
+        balance_edges, mode: options of METIS.
         prefetch_ndata, prefetch_edata: names of data to fetch.
-        output_device: where subgraphs are to be.
+        output_device: device of the subgraphs.
         clusters: the cluster of every node, integers [num_nodes] below ``k``; ``cache_path`` is
             then not used.
 
@@ -130,7 +130,7 @@ class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
 
     All arguments are DGL's. Subgraphs need a graph that stores in-edges (layout "csc" or "both");
     ``mode="walk"`` also follows out-edges, and so needs layout "both". ``"node"`` and ``"edge"``
-    hold one number per node or edge, as there. As in DGL, draws come from torch's global generator.
+    hold one number per node or edge, as DGL's. Draws come from torch's global generator, too.
 
     Raises:
         LayoutError (when sampling): the graph does not store a direction; names ``layout``.

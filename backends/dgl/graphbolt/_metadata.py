@@ -151,7 +151,7 @@ def read_metadata(folder: Path) -> Metadata:
     """Read the description of a folder.
 
     Raises:
-        InvalidArgumentError: no such file, or an entry that cannot be; names it and its value.
+        InvalidArgumentError: no such file, or an invalid entry; names it and its value.
         InputError: a path that leads out of the folder, or a file that is no text.
     """
     config, described = _read_description(folder)
@@ -288,7 +288,7 @@ def read_tasks(folder: Path, names: Collection[str]) -> list[Task]:
     """Read the tasks of a folder, with their sets of these names.
 
     Raises:
-        InvalidArgumentError: an entry that cannot be; names it and its value.
+        InvalidArgumentError: an invalid entry; names it and its value.
     """
     config, described = _read_description(folder)
     found = []

@@ -69,7 +69,7 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
     """Return the fanouts of one layer, by edge type in the graph's order.
 
     A tensor has one number, or one per edge type in the order of ``edge_type_to_id``. One number is
-    for all edge types of a node together: it is returned as it is where nodes have several.
+    for all edge types of a node together, and returned alone where nodes have several.
 
     Raises:
         InvalidArgumentError: another number of them, or what is no fanout.

@@ -72,7 +72,7 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
     Args:
         rows: an :class:`aethergraph.FeatureStore`, a tensor, or an array. A contiguous tensor or
             array is not copied.
-        metadata: for :meth:`metadata`.
+        metadata: result of :meth:`metadata`.
 
     Raises:
         InvalidArgumentError: rows that cannot be stored.
@@ -215,7 +215,7 @@ class EdgeFeature(Feature):
 
     Args:
         rows: in the order of the graph's own edge ids.
-        numbers: what the ids mean.
+        numbers: numbering of the ids that users give.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
         edge_ids: as in :class:`SamplingGraph`, and the same.
 
     Raises:
-        InvalidArgumentError: no graph of ours; in every method: data that there is not.
+        InvalidArgumentError: no graph of ours; in every method: data that does not exist.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ def load_ondisk_dataset(
 def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | HeteroGraph:
     """Return a graph of ours with the edges and attributes of a ``gb.FusedCSCSamplingGraph``.
 
-    Where it has GraphBolt's original edge ids, edges get them back as their order; otherwise edges
+    If the graph has GraphBolt's original edge ids, they become the order of edges; otherwise edges
     are numbered by place in the lists, as GraphBolt does without them.
 
     Args:

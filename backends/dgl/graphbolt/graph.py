@@ -70,17 +70,17 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     them by ``"user"`` or ``"user:votes:post"``. Sampled subgraphs always have original edge ids.
 
     A draw is a function of ``seed`` (else of ``torch.initial_seed()`` of the main process), the
-    epoch (:meth:`set_epoch`), the nodes of the call and the node, of no thread or worker; and of
+    epoch (:meth:`set_epoch`), the nodes of the call and the node, not of threads; and of
     how often these nodes were just asked for, so that layers over the same nodes differ.
 
     Args:
         graph: a graph of one type or of many, from a file or in memory.
         edge_ids: ``"input"``, ``"graph"`` or None, as in :class:`aethergraph.dgl.GraphStorage`.
-        seed: a number of its own instead of torch's seed.
+        seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per call; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
-        InvalidArgumentError: no graph of ours, or an option that cannot be.
+        InvalidArgumentError: no graph of ours, or an invalid option.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             ``gb.SampledSubgraphImpl`` with sources in original ids, one list per node of ``nodes``.
 
         Raises:
-            InvalidArgumentError: fanouts or a name that cannot be.
+            InvalidArgumentError: invalid fanouts, or an unknown name.
             OutOfRangeError: a node that is not there, with its position.
         """
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
@@ -277,8 +277,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             replace: as in :meth:`sample_neighbors`.
             probs_name: as in :meth:`sample_neighbors`.
             input_nodes_timestamp: a time per node, or a dict of them by node type.
-            window: how far back each node sees, exclusive, in the form of the times; None: all the
-                way. GraphBolt has it from 2.3 on, as ``seeds_pre_time_window``.
+            window: exclusive time span before its time that each node sees, in the form of the
+                times; None: all earlier times. GraphBolt has it from 2.3 on, as
+                ``seeds_pre_time_window``.
             node_timestamp_attr_name: name of the times of nodes, or None.
             edge_timestamp_attr_name: name of the times of edges, or None. Times of both may be
                 given. Types without times are drawn from as if they had always existed.

@@ -52,7 +52,7 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
     for any number of threads.
 
     Args:
-        datapipe: of ``gb.MiniBatch`` with ``seed_nodes``, ``node_pairs`` or ``seeds``.
+        datapipe: pipe of ``gb.MiniBatch`` with ``seed_nodes``, ``node_pairs`` or ``seeds``.
         graph: a :class:`SamplingGraph`.
         fanouts: for each layer a number, a tensor of one per edge type in the order of
             ``graph.edge_type_to_id``, or a dict of that by edge type. -1 takes all. One number is
@@ -67,7 +67,7 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
 
     Raises:
         UnsupportedError: an option that is not supported; names it and what to do.
-        InvalidArgumentError: an argument that cannot be, or data that the graph does not have.
+        InvalidArgumentError: an invalid argument, or data that the graph does not have.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             seeds_pre_time_window: None: windows are for ``temporal_sample_neighbor``.
 
         Returns:
-            ``(input_nodes, subgraphs)``: of the first layer, by type where there are several; one
-            subgraph per layer.
+            ``(input_nodes, subgraphs)``: nodes of the first layer, by type if there are
+            several; one subgraph per layer.
 
         Raises:
             OutOfRangeError: a seed that is no node, with its position.

@@ -47,7 +47,7 @@ def load_ondisk_tasks(path: str | os.PathLike[str]) -> Tasks:
         path: the folder, with a ``metadata.yaml`` as :func:`load_ondisk_dataset` reads it.
 
     Raises:
-        InvalidArgumentError: no such folder, or an entry that cannot be; names it and its value.
+        InvalidArgumentError: no such folder, or an invalid entry; names it and its value.
         MissingFileError: a file that is not there.
         InputError: a file that cannot be read, or a path that leads out of the folder.
     """
