@@ -3,7 +3,8 @@
 PyG defines edge ids as positions in the layout that was asked for. Here they are
 
 * over a graph, the graph's own: positions in its CSC order (CSR order if it stores CSR alone).
-  ``csc()`` then returns ``perm=None``; ``csr()`` and ``coo()`` return the permutation to these ids;
+  ``coo()`` and the layout of that order then return ``perm=None``; the other layout returns the
+  permutation to these ids;
 * over tensors that were put in, positions in those tensors, whatever order the sampler uses
   internally. A sampler's ``e_id`` therefore indexes edge tensors in the order they were given.
 
