@@ -1,4 +1,4 @@
-r"""From partitioned records to lists in files, a bounded part at a time.
+r"""Building of lists in files from partitioned records, a bounded part at a time.
 
 ::
 

@@ -441,7 +441,7 @@ class TextTable:
     def _parse_plain(self, block: Block, fields: Sequence[Field]) -> list[Array] | None:
         """Parse plain integers, several times as fast as pyarrow.
 
-        None means that there is anything else.
+        None means that the block holds anything else.
         """
         delimiter = self._delimiter
         if not delimiter.isascii() or any(self._arrow_type(one) != "int64" for one in fields):
