@@ -31,10 +31,13 @@ from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
     PAGE,
+    SAMPLE_ROWS,
     batch_bytes,
     hot_room,
     memory_needed,
     places_at,
+    row_digests,
+    sample_ids,
 )
 from aethergraph.packing.spool import Spool, SpooledBatch
 
@@ -226,10 +229,14 @@ class Packing:
 
     def _write(self, out: _Stream) -> None:
         features, dtype = self._features, self._features.dtype_name
-        source = json.dumps({
+        about: dict[str, Any] = {
             "num_rows": features.num_rows, "path": features.path,
             "fingerprint": features.fingerprint,
-        }).encode()  # fmt: skip
+        }  # fmt: skip
+        if features.fingerprint is None:
+            count = min(features.num_rows, SAMPLE_ROWS)
+            about["sample"] = row_digests(features.gather(sample_ids(features.num_rows, count)))
+        source = json.dumps(about).encode()
         shapes = (
             (self.num_hot, *features.row_shape), (self._batches_bytes,), self._index.shape,
             (len(source),),

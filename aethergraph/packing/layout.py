@@ -7,7 +7,8 @@
 
     index    uint64 [n, 5]     for each batch: begin, number of rows, number of ids, and
                                the 16 bytes of the fingerprint of its ids
-    source   uint8             JSON: number of rows, path and fingerprint of the packed store
+    source   uint8             JSON: number of rows, path and fingerprint of the packed store; of a
+                               store without a file, digests of a sample of its rows
 
 A reader holds the hot rows in front of the rows of one batch, which begin at a page in memory, too.
 `places` (uint32) are positions in that memory, one for each id of the batch:
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +32,21 @@ __all__ = [
     "INDEX_COLUMNS",
     "NAMES",
     "PAGE",
+    "SAMPLE_ROWS",
     "batch_bytes",
     "fingerprint",
     "hot_room",
     "memory_needed",
     "places_at",
+    "row_digests",
+    "sample_ids",
 ]
 
 PAGE = 4096
 NAMES = ("hot", "batches", "index", "source")
 INDEX_COLUMNS = 5
+#: Number of rows by which a store without a file is recognised, at most.
+SAMPLE_ROWS = 256
 _PLACE_BYTES = 4
 #: Bytes of memory for each batch: a row of the index, and its fingerprint in a dictionary.
 _KNOWN_BYTES = 200
@@ -74,3 +81,18 @@ def memory_needed(index: NDArray[np.uint64], num_hot: int, row_bytes: int) -> in
 def fingerprint(ids: Ids) -> bytes:
     """Return the 16 bytes that identify the ids of a batch (contiguous), including their order."""
     return hashlib.blake2b(ids.data, digest_size=16).digest()
+
+
+def sample_ids(num_rows: int, count: int) -> Ids:
+    """Return ``count`` ids, evenly spaced from the first row to the last, each once."""
+    if count < 2:
+        return np.arange(count)
+    steps = np.arange(count, dtype=np.int64)
+    whole, rest = divmod(num_rows - 1, count - 1)
+    return steps * whole + steps * rest // (count - 1)
+
+
+def row_digests(rows: NDArray[Any]) -> list[str]:
+    """Return a digest of the bytes of each row, in hexadecimal digits."""
+    flat = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    return [hashlib.blake2b(row.data, digest_size=8).hexdigest() for row in flat]

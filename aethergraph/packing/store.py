@@ -28,11 +28,14 @@ from aethergraph.features import FeatureStore
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
+    SAMPLE_ROWS,
     batch_bytes,
     fingerprint,
     hot_room,
     memory_needed,
     places_at,
+    row_digests,
+    sample_ids,
 )
 
 __all__ = ["PackedFeatures", "PackedStats"]
@@ -89,7 +92,10 @@ class _PackedFile:
         try:
             self.source: dict[str, Any] = json.loads(source.tobytes())
             self.num_rows = as_count(self.source["num_rows"], "num_rows")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            self.sample = list(self.source.get("sample", ()))
+            if len(self.sample) > min(self.num_rows, SAMPLE_ROWS):
+                raise ValueError(f"{len(self.sample)} digests of {self.num_rows} rows")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CorruptFileError(
                 f"{self.path}: what was packed cannot be read: {error}"
             ) from error
@@ -270,7 +276,8 @@ class PackedFeatures(FeatureStore):
             memory_budget: bytes for the hot rows and the largest batch, or a text such as
                 ``"1G"``; default ``"512M"``. Results of ``gather`` are not counted.
             features: the store that was packed. It serves all ids that are not a packed batch,
-                after a check that its rows are those that were packed.
+                after a check that its rows are those that were packed: rows of a file by the
+                fingerprint of the file, rows of an array by up to 256 of them, evenly spaced.
             progress: called with (bytes done, total bytes) while hot rows are read.
 
         Raises:
@@ -441,3 +448,15 @@ def _check_source(found: _PackedFile, features: Any) -> None:
             f"they were then; {features!r} has others: pack again",
             found.path,
         )
+    if found.sample:
+        ids = sample_ids(found.num_rows, len(found.sample))
+        for row, now, then in zip(
+            ids, row_digests(features.gather(ids)), found.sample, strict=True
+        ):
+            if now != then:
+                raise FileChangedError(
+                    errno.ESTALE,
+                    f"{found.path}: row {row} of {features!r} is not the one that was packed: give "
+                    "the store that was, or pack again",
+                    found.path,
+                )

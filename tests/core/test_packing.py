@@ -24,7 +24,7 @@ from aethergraph import FeatureStore, Graph, errors
 from aethergraph import _binding as native
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, Packing, pack
-from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
+from aethergraph.packing.layout import INDEX_COLUMNS, NAMES, SAMPLE_ROWS, sample_ids
 
 Lists = list[Any]
 
@@ -276,6 +276,33 @@ def test_another_store_is_refused(packed_path: Path, path: Path, rows: Any) -> N
     os.utime(path, ns=(0, 0))
     with pytest.raises(errors.FileChangedError, match=r"rows\.npy were packed as they were"):
         PackedFeatures.load(packed_path, features=FeatureStore.load(path))
+
+
+@pytest.mark.parametrize("count", [1, 2, 100, 256, 257, 2000])
+def test_another_array_is_refused(count: int, tmp_path: Path, rows: Any) -> None:
+    mine = FeatureStore.from_array(rows[:count])
+    where = tmp_path / "epoch"
+    pack([[0]], mine, where)
+    both = PackedFeatures.load(where, features=FeatureStore.from_array(rows[:count].copy()))
+    np.testing.assert_array_equal(both.gather(np.arange(count)), rows[:count])
+    for changed in (0, count - 1):
+        other = rows[:count].copy()
+        other[changed, 127] += 1
+        with pytest.raises(errors.FileChangedError, match=rf"epoch: row {changed} of FeatureStore"):
+            PackedFeatures.load(where, features=FeatureStore.from_array(other))
+    with pytest.raises(
+        errors.FileChangedError, match=r"row 0 of .* is not the one that was packed"
+    ):
+        PackedFeatures.load(where, features=FeatureStore.from_array(rows[:count] + 1))
+    PackedFeatures.load(where)
+
+
+def test_the_rows_of_a_sample() -> None:
+    for num_rows in (1, 2, 255, 256, 257, 10**12, 2**62):
+        ids = sample_ids(num_rows, min(num_rows, SAMPLE_ROWS))
+        assert len(ids) == min(num_rows, SAMPLE_ROWS)
+        assert (ids[0], ids[-1]) == (0, num_rows - 1)
+        assert (np.diff(ids) > 0).all()
 
 
 def test_a_pickle_wants_the_same_file(packed_path: Path, store: FeatureStore) -> None:
