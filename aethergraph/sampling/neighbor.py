@@ -12,6 +12,7 @@ from aethergraph import _binding as native
 from aethergraph._arrays import as_ids
 from aethergraph._options import as_flag
 from aethergraph._parts import check_ids
+from aethergraph.errors import UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
@@ -21,6 +22,7 @@ from aethergraph.sampling.base import (
     as_excluded,
     as_fanouts,
 )
+from aethergraph.sampling.directions import SampleDirection, check_direction
 from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
@@ -71,8 +73,12 @@ class NeighborSampler(SamplerBase):
         layered: every hop draws neighbours of all nodes so far, like DGL's message flow graphs, not
             only of the nodes that the previous hop added. ``Subgraph.col`` then starts anew with
             every hop. The draws of a node in a hop stay the same.
+        sample_direction: ``"forward"``, the only one here: edges are followed from destination to
+            source. :class:`aethergraph.HeteroNeighborSampler` has the others, also over a
+            ``HeteroGraph`` of one type.
 
     Raises:
+        UnsupportedError: ``sample_direction`` is ``"backward"`` or ``"both"``.
         LayoutError: the graph stores no in-neighbours.
         InvalidArgumentError: an argument is invalid, a weight is negative or not finite
             (``position`` is its edge), or a list is not sorted by time (``position`` is the first
@@ -96,9 +102,18 @@ class NeighborSampler(SamplerBase):
         window: float | int | None = None,
         is_sorted: bool = False,
         layered: bool = False,
+        sample_direction: SampleDirection = "forward",
     ) -> None:
         if not isinstance(graph, Graph):
             raise not_a_graph(graph, "Graph", "NeighborSampler")
+        check_direction(sample_direction)
+        if sample_direction != "forward":
+            raise UnsupportedError(
+                f"sample_direction = {sample_direction!r}: NeighborSampler follows in-edges only; "
+                "make a HeteroGraph of the edges, HeteroGraph.from_edges({('node', 'to', 'node'): "
+                "graph.edge_index()}, {'node': graph.num_nodes}, layout='both'), and take "
+                "HeteroNeighborSampler, or aethergraph.pyg.NeighborSampler over this graph"
+            )
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,

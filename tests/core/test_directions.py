@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import HeteroGraph, HeteroNeighborSampler, HeteroSubgraph, errors
+from aethergraph import (
+    Graph,
+    HeteroGraph,
+    HeteroNeighborSampler,
+    HeteroSubgraph,
+    NeighborSampler,
+    errors,
+)
 from aethergraph.testing import oracle
 
 VOTES, IN, KNOWS = ("user", "votes", "post"), ("post", "in", "sub"), ("user", "knows", "user")
@@ -203,3 +210,20 @@ def test_what_is_refused() -> None:
     for option in options:
         with pytest.raises(errors.InvalidArgumentError, match="goes without time_attr"):
             HeteroNeighborSampler(make_graph(), [2], sample_direction="both", **option)
+
+
+@pytest.mark.parametrize("direction", ["backward", "both"])
+def test_a_graph_of_one_type_in_other_directions(direction: Any) -> None:
+    """The sampler of plain graphs refuses; the way that it names is there."""
+    graph = Graph.from_edges(3, [0, 0, 1], [1, 2, 2])
+    NeighborSampler(graph, [-1], sample_direction="forward")
+    with pytest.raises(errors.UnsupportedError, match=f"'{direction}': .* in-edges only") as caught:
+        NeighborSampler(graph, [-1], sample_direction=direction)
+    assert "HeteroGraph.from_edges(" in str(caught.value)
+    with pytest.raises(errors.InvalidArgumentError, match="sample_direction = 'up'"):
+        NeighborSampler(graph, [-1], sample_direction="up")  # type: ignore[arg-type]
+    typed = HeteroGraph.from_edges(
+        {("node", "to", "node"): graph.edge_index()}, {"node": graph.num_nodes}, layout="both"
+    )
+    found = HeteroNeighborSampler(typed, [-1], sample_direction=direction).sample({"node": [0]})
+    assert sorted(found.node["node"]) == [0, 1, 2]
