@@ -157,13 +157,19 @@ def _is_file_name(name: str) -> bool:
 class Archive:
     """Zip file whose members are read into memory; a context manager.
 
+    Args:
+        path: the file.
+        compressed: False refuses compressed members, in formats that have none: so no member is
+            longer than the file.
+
     Raises:
         InputError: not a zip file.
         MissingFileError, StorageError: it cannot be opened.
     """
 
-    def __init__(self, path: PathLike) -> None:
+    def __init__(self, path: PathLike, *, compressed: bool = True) -> None:
         self.path = path
+        self._allows_compressed = compressed
         self._size = check_readable(path)
         with decoding(path):
             self._zip = zipfile.ZipFile(path)
@@ -200,6 +206,12 @@ class Archive:
         if info.flag_bits & 1 or ratio is None:
             raise InputError(
                 self.path, f"member {shorten(name)} is encrypted or compressed in an unknown way"
+            )
+        if info.compress_type != zipfile.ZIP_STORED and not self._allows_compressed:
+            raise InputError(
+                self.path,
+                f"member {shorten(name)} is compressed, which this format never is: write the file "
+                "anew with the program that makes it",
             )
         if info.file_size > ratio * min(info.compress_size, self._size):
             raise InputError(

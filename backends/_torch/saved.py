@@ -59,7 +59,7 @@ def read_tensor(path: PathLike) -> Tensor:
     with decoding(path), open(path, "rb") as file:
         if file.read(2) != b"PK":
             raise InputError(path, "is no archive of torch.save: save it with torch 1.6 or newer")
-    with Archive(path) as archive, decoding(path):
+    with Archive(path, compressed=False) as archive, decoding(path):
         root = _root(archive)
         pickled = archive.read(f"{root}/data.pkl", _MOST_PICKLE).tobytes()
         found = _Interpreter(path).run(pickled)
@@ -203,8 +203,13 @@ def _build(archive: Archive, member: str, found: _Saved) -> Tensor:
     path, items = archive.path, math.prod(shape)
     size = archive.size(member)
     have = size // dtype.itemsize
+    promised = storage.numel * storage.dtype.itemsize
+    if size >= promised + storage.dtype.itemsize:
+        raise InputError(
+            path, f"{member} has {size} bytes, but the storage of the tensor has {promised}"
+        )
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    if len(shape) > 32 or storage.numel * storage.dtype.itemsize > size or (items and last >= have):
+    if len(shape) > 32 or promised > size or (items and last >= have):
         raise InputError(path, f"a tensor of shape {shorten(shape)} reaches out of {size} bytes")
     if items == 0:
         return torch.empty(shape, dtype=dtype)

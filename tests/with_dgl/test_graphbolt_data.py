@@ -113,9 +113,9 @@ def test_update_of_a_graphs_attributes(typed: bool, keep_order: bool) -> None:
         assert torch.equal(store.read(*key), wide)
         assert torch.equal(store.read(*key, ids), wide[ids])
         assert torch.equal(FeatureStore(graph).read(*key), back)
-        if key[0] == "edge":
-            with pytest.raises(errors.InvalidArgumentError, match="a row for each of the"):
-                store.update(*key, wide[:-1])
+        with pytest.raises(errors.InvalidArgumentError, match=f"a row for each of the .*{key[0]}s"):
+            store.update(*key, wide[:-1])
+        assert torch.equal(store.read(*key), wide)
     with pytest.raises(errors.InvalidArgumentError, match="is no feature; there are"):
         store.update("node", None, "q", torch.ones(1))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -186,6 +187,45 @@ def test_tensors_that_lie(old: bytes, new: bytes, tmp_path: Path) -> None:
 
     edit_pickle(path, edit)
     with pytest.raises(errors.FormatError, match=r"x\.pt: "):
+        read_tensor(path)
+
+
+def rewrite(path: Path, record: bytes | None, method: int) -> None:
+    """Write the archive anew, with another content of the storage."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            is_storage = record is not None and name.endswith("/data/0")
+            archive.writestr(name, record if is_storage else content)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_records_longer_than_the_tensor_are_not_read(method: int, tmp_path: Path) -> None:
+    from aethergraph._torch.saved import read_tensor
+
+    path, size = tmp_path / "x.pt", 1 << 26
+    torch.save(torch.rand(4, 6), path)
+    rewrite(path, bytes(size), method)
+    text = "is compressed" if method else f"has {size} bytes, but the storage .* has 96"
+    tracemalloc.start()  # counts numpy's memory
+    try:
+        with pytest.raises(errors.FormatError, match=rf"x\.pt: .*{text}"):
+            read_tensor(path)
+        assert tracemalloc.get_traced_memory()[1] < size // 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_compressed_records_are_refused(tmp_path: Path) -> None:
+    from aethergraph._torch.saved import read_tensor
+
+    path = tmp_path / "x.pt"
+    torch.save(torch.rand(4, 6), path)
+    rewrite(path, None, zipfile.ZIP_STORED)
+    assert read_tensor(path).shape == (4, 6)
+    rewrite(path, None, zipfile.ZIP_DEFLATED)
+    with pytest.raises(errors.FormatError, match=r"x\.pt: member .* is compressed"):
         read_tensor(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,20 @@ def test_rows_that_both_lists_name(tmp_path: Path) -> None:
     write_wrong(tmp_path, {"feature_data": [ROWS_OF_NODES]}, [ROWS_OF_NODES])
     graph = load_ondisk_dataset(tmp_path)
     assert isinstance(graph, Graph) and list(graph.node_attrs) == ["x"]
+
+
+@pytest.mark.parametrize("name", ["e", "x"])
+def test_paths_that_are_no_files(name: str, tmp_path: Path) -> None:
+    write_wrong(tmp_path, {}, [ROWS_OF_NODES])
+    path = tmp_path / f"{name}.npy"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(errors.FormatError, match=rf"{name}\.npy: is a folder, not a file"):
+        load_ondisk_dataset(tmp_path)
+    path.rmdir()
+    os.mkfifo(path)
+    with pytest.raises(errors.FormatError, match=rf"{name}\.npy: is a pipe or a device"):
+        load_ondisk_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["e", "x"])

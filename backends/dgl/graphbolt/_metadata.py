@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import yaml  # type: ignore[import-untyped]
 
 from aethergraph.build.foreign import path_below, read_text, shorten
+from aethergraph.build.source import check_readable
 from aethergraph.dgl.graphbolt.export import COPY, FLAT
 from aethergraph.errors import InvalidArgumentError, MissingFileError
 
@@ -108,13 +109,14 @@ class Entry:
         return value
 
     def path(self) -> Path:
-        """Return the path of the file, which is below the folder."""
+        """Return the path of the file, which is below the folder and can be read."""
         name = self.text("path")
         path = path_below(self._config.parent, name, self._config, f"{self._place}: path")
-        if not os.path.isfile(path):
+        if not os.path.exists(path):
             raise MissingFileError(
                 errno.ENOENT, f"{path}: no such file; {self.where} names it as its path", str(path)
             )
+        check_readable(path)
         return path
 
     def same_rows(self, other: Entry) -> bool:

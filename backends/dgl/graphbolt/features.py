@@ -30,7 +30,7 @@ from aethergraph.hetero import HeteroGraph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EdgeFeature", "Feature", "FeatureStore"]
+__all__ = ["EdgeFeature", "Feature", "FeatureStore", "NodeFeature"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -133,13 +133,14 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         that of ``value`` from now on, and the file, array or graph keeps what it had.
 
         Args:
-            value: rows [n, ...]; with ``ids`` of the same shape and dtype.
+            value: rows [n, ...]; with ``ids`` of the same shape and dtype. Without ids a feature of
+                a graph takes one for each of its nodes or edges.
             ids: numbers of the rows [n]; None: all rows.
 
         Raises:
             UnsupportedError: some rows of a file, of a read-only array, or of a graph's own weights
                 and times, which are not written.
-            InvalidArgumentError: another shape or dtype, or no tensor of rows.
+            InvalidArgumentError: another number of rows, shape or dtype, or no tensor of rows.
             OutOfRangeError: an id that is no row, with its position.
         """
         if not isinstance(value, Tensor) or not value.ndim:
@@ -206,8 +207,23 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         """Reorder rows from the order of users' ids to that in which they are kept."""
         return value
 
+    def _check_count(self, value: Tensor, what: str) -> None:
+        if len(value) != self.count():
+            raise InvalidArgumentError(
+                f"value must have a row for each of the {self.count()} {what}, got {len(value)}: "
+                "give all of them, or ids of those that these are"
+            )
+
     def _rows_of(self, ids: Ids) -> Ids:
         return ids
+
+
+class NodeFeature(Feature):
+    """Rows of node data: one for each node of a graph, also after :meth:`update`."""
+
+    def _in_own_order(self, value: Tensor) -> Tensor:
+        self._check_count(value, "nodes")
+        return value
 
 
 class EdgeFeature(Feature):
@@ -228,10 +244,7 @@ class EdgeFeature(Feature):
         return column.gather(self._rows_of(np.arange(self.count())))
 
     def _in_own_order(self, value: Tensor) -> Tensor:
-        if len(value) != self.count():
-            raise InvalidArgumentError(
-                f"value must have a row for each of the {self.count()} edges, got {len(value)}"
-            )
+        self._check_count(value, "edges")
         kept = torch.empty_like(value)
         kept[torch.from_numpy(self._rows_of(np.arange(len(value))))] = value
         return kept
@@ -267,7 +280,7 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
         features: dict[tuple[str, str | None, str], Feature] = {}
         for ntype in schema.ntypes:
             for name, rows in schema.node_rows(ntype).items():
-                features["node", ntype if typed else None, name] = Feature(rows)
+                features["node", ntype if typed else None, name] = NodeFeature(rows)
         for kind in schema.canonical_etypes:
             for name, rows in schema.edge_rows(kind).items():
                 where = type_name(kind) if typed else None
