@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import N_KEYS
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from aethergraph._options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph
+from aethergraph.hetero import HeteroGraph
 from aethergraph.loading.planned import Coming, choose_plans
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 
@@ -183,9 +186,14 @@ def _ids_of(out: Any, group: Any) -> Tensor | None:
 def counted_types(data: Any) -> frozenset[Any] | None:
     """Return the node types (None: the only one) whose ``Data`` itself has ``num_nodes``.
 
-    Their batches have the attribute too, as PyG's do. None for stores: PyG then adds the attribute
-    to every type that has tensors.
+    Their batches have the attribute too, as PyG's do. A graph is like a ``Data`` without it: in a
+    batch ``n_id`` implies it, unless an attribute of edges has a name in which PyG looks for rows
+    of nodes. None for stores: PyG then adds the attribute to every type that has tensors.
     """
+    if isinstance(data, HeteroGraph):
+        return frozenset()
+    if isinstance(data, Graph):
+        return frozenset() if N_KEYS.isdisjoint(data.edge_attrs) else frozenset([None])
     if isinstance(data, HeteroData):
         return frozenset(name for name in data.node_types if "num_nodes" in data[name])
     if isinstance(data, Data):

@@ -324,9 +324,6 @@ class LoaderMixin:
             f"batch_size={self.batch_size})"
         )
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"  # as PyG prints it: programs compare it
-
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_iterator"] = None

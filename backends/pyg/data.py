@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
+from aethergraph._arrays import as_float_values, check_weights, to_array
 from aethergraph._options import shown
+from aethergraph._times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.build.exact import first_changed
+from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg.convert import as_stores, from_data
@@ -27,11 +31,15 @@ from aethergraph.pyg.graph_store import GraphStore
 if TYPE_CHECKING:
     import os
 
+    from numpy.typing import NDArray
+
     from aethergraph._adjacency import Layout
 
 __all__ = ["graph_from_data", "to_data"]
 
 log = logging.getLogger("aethergraph")
+
+_UNIT = "time_unit"
 
 
 def to_data(
@@ -44,6 +52,9 @@ def to_data(
     ``node_time`` of a graph. The columns of ``edge_index`` and the rows of edge attributes are in
     the order of edge ids: ``to_data(from_data(data))`` equals ``data``. ``num_nodes`` is set
     where no attribute implies it.
+
+    Times of a graph that counts them in a unit are int64 in that unit, and ``data.time_unit`` names
+    it, ``"D"`` for ``datetime64[D]``; :func:`graph_from_data` reads it back.
 
     Everything is read into memory. Tensors that were put into the stores are not copied.
 
@@ -62,8 +73,12 @@ def to_data(
     groups = {key[0] for key, _ in features.columns()} - {None, EDGE_GROUP}
     no_edges = not graph_store.get_all_edge_attrs()
     if graph_store.edge_types or graph_store.num_typed_nodes() or (groups and no_edges):
-        return _typed_data(features, graph_store)
-    return _one_data(features, graph_store)
+        data = _typed_data(features, graph_store)
+    else:
+        data = _one_data(features, graph_store)
+    if graph_store.time_unit is not None:
+        data[_UNIT] = graph_store.time_unit
+    return data
 
 
 def _one_data(features: FeatureStore, graph_store: GraphStore) -> Data:
@@ -129,8 +144,13 @@ def graph_from_data(
     ``data.is_edge_attr``) becomes an attribute of the same name: ``data.x`` is
     ``graph.node_attrs["x"]``, that is ``graph.features``; ``data["user"].x`` is
     ``graph["user"].features``. Three names become values of the graph itself, which samplers find
-    under these names: ``edge_weight`` (float32 or float64, one finite number >= 0 per edge),
-    ``edge_time`` and ``node_time`` (int64 or float64). Other dtypes or values stay attributes.
+    under these names: ``edge_weight`` (one finite number >= 0 per edge, kept as float32 or, from
+    float64 and integers, float64), ``edge_time`` and ``node_time`` (kept as int64, from floats as
+    float64). Values that cannot be kept exactly are refused.
+
+    Lists are sorted by ``edge_time``, else by ``node_time``. With ``time_attr="node_time"`` they
+    are sorted by that, and ``edge_time`` stays an attribute. ``data.time_unit``, such as ``"s"``,
+    makes datetimes of integer times: it becomes ``graph.time_unit``.
 
     Edge ids are positions in the graph's order; ``graph.edge_order`` gives the column of
     ``edge_index`` that each edge was. :func:`to_data` converts back.
@@ -146,9 +166,10 @@ def graph_from_data(
         keep_order: as in :meth:`aethergraph.Graph.from_edges`.
 
     Raises:
-        InvalidArgumentError: as :func:`from_data`; a dtype that a graph cannot hold, a
-            ``time_attr`` that does not exist, or a dataset of several graphs.
-        OutOfRangeError: as :func:`from_data`.
+        InvalidArgumentError: as :func:`from_data`; a dtype that a graph cannot hold, weights or
+            times that it cannot keep exactly (names the attribute, and ``position`` the first such
+            value), a ``time_attr`` that does not exist, or a dataset of several graphs.
+        OutOfRangeError: as :func:`from_data`; a time above 2^63 - 1.
     """
     if isinstance(data, Dataset):
         if len(data) != 1:
@@ -157,15 +178,16 @@ def graph_from_data(
             )
         data = data[0]
     features, graph_store = from_data(data)
-    lost = list(features.graph_attrs)
+    tables: dict[Any, dict[str, Tensor]] = {}
+    for (group, name), column in features.columns():
+        tables.setdefault(group, {})[name] = column.get(None)
+    unit = features.graph_attrs.get(_UNIT)
+    values = _take_values(tables, time_attr, unit if is_unit(unit) else None)
+    lost = [name for name in features.graph_attrs if name != _UNIT or not values.has_unit]
     for group, attrs in features.type_attrs.items():
         lost += [f"{name} of {group!r}" for name in attrs]
     if lost:
         log.warning("graph_from_data: not in the graph: %s", ", ".join(lost))
-    tables: dict[Any, dict[str, Tensor]] = {}
-    for (group, name), column in features.columns():
-        tables.setdefault(group, {})[name] = column.get(None)
-    values = _take_values(tables, time_attr)
     options: dict[str, Any] = {"layout": layout, "keep_order": keep_order}
     if isinstance(data, HeteroData):
         return _typed_graph(graph_store, tables, values, options)
@@ -206,12 +228,20 @@ def _typed_graph(
 class _Values(NamedTuple):
     """Weights and times that a graph keeps as values of its own, by group."""
 
-    edge_weight: dict[Any, Tensor]
-    edge_time: dict[Any, Tensor]
-    node_time: dict[Any, Tensor]
+    edge_weight: dict[Any, NDArray[Any]]
+    edge_time: dict[Any, NDArray[Any]]
+    node_time: dict[Any, NDArray[Any]]
+
+    @property
+    def has_unit(self) -> bool:
+        """True if some times are datetimes."""
+        times = [*self.edge_time.values(), *self.node_time.values()]
+        return any(one.dtype.kind == "M" for one in times)
 
 
-def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) -> _Values:
+def _take_values(
+    tables: dict[Any, dict[str, Tensor]], time_attr: str | None, unit: str | None
+) -> _Values:
     """Take out of ``tables`` the weights and times that a graph has a place of its own for."""
     nodes = [group for group in tables if not isinstance(group, tuple)]
     edges = [group for group in tables if isinstance(group, tuple)]
@@ -222,7 +252,8 @@ def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) ->
         for own, groups in (("node_time", nodes), ("edge_time", edges)):
             taken = _take(tables, groups, time_attr, own)
             if taken:
-                getattr(found, own).update(taken)
+                for group, one in taken:
+                    getattr(found, own)[group] = _as_times(one, group, time_attr, unit)
                 break
         else:
             known = sorted({name for table in tables.values() for name in table})
@@ -231,26 +262,26 @@ def _take_values(tables: dict[Any, dict[str, Tensor]], time_attr: str | None) ->
                 + (", ".join(map(repr, known)) or "none")
             )
     for group in edges:
-        weight = tables[group].get("edge_weight")
-        if weight is not None and _is_weight(weight):
-            found.edge_weight[group] = tables[group].pop("edge_weight")
+        if "edge_weight" in tables[group]:
+            weight = tables[group].pop("edge_weight")
+            found.edge_weight[group] = _as_weights(weight, group)
     if found.node_time:  # a graph with times of edges too would have its lists sorted by those
         return found
     for own, groups in (("node_time", nodes), ("edge_time", edges)):
         for group in groups:
-            times = tables[group].get(own)
-            if times is not None and group not in getattr(found, own) and _is_time(times):
-                getattr(found, own)[group] = tables[group].pop(own)
+            if own in tables[group] and group not in getattr(found, own):
+                times = _as_times(tables[group].pop(own), group, own, unit)
+                getattr(found, own)[group] = times
     return found
 
 
 def _take(
     tables: dict[Any, dict[str, Tensor]], groups: Iterable[Any], name: str, own: str
-) -> dict[Any, Tensor]:
-    taken = {}
+) -> list[tuple[Any, Tensor]]:
+    taken = []
     for group in groups:
         if name in tables[group]:
-            taken[group] = tables[group].pop(name)
+            taken.append((group, tables[group].pop(name)))
             if own in tables[group]:
                 raise InvalidArgumentError(
                     f"time_attr = {name!r} becomes {own!r}, and there is another attribute of that "
@@ -259,17 +290,46 @@ def _take(
     return taken
 
 
-def _is_weight(values: Tensor) -> bool:
-    return (
-        values.ndim == 1
-        and values.dtype in (torch.float32, torch.float64)
-        and bool((values.isfinite() & (values >= 0)).all())
-    )
+def _as_weights(values: Tensor, group: Any) -> NDArray[Any]:
+    label = _label(group, "edge_weight")
+    with _advising("edge_weight"):
+        array = _vector(values, label)
+        found = as_float_values(array, len(array), label, "num_edges")
+        changed = first_changed(array, found.dtype.name)
+        if changed is not None:
+            raise InvalidArgumentError(
+                f"{label}[{changed}] = {array[changed]} has no exact {found.dtype}",
+                position=changed,
+            )
+        check_weights(found, label)
+    return found
 
 
-def _is_time(values: Tensor) -> bool:
-    return (
-        values.ndim == 1
-        and values.dtype in (torch.int64, torch.float64)
-        and not bool(values.isnan().any())
-    )
+def _as_times(values: Tensor, group: Any, name: str, unit: str | None) -> NDArray[Any]:
+    label = _label(group, name)
+    with _advising(name):
+        array = _vector(values, label)
+        found, _ = as_times(array, len(array), label, "the number of rows")
+    return found if unit is None or found.dtype.kind == "f" else found.view(f"datetime64[{unit}]")
+
+
+def _label(group: Any, name: str) -> str:
+    return f"data.{name}" if group in (None, EDGE_GROUP) else f"data[{group!r}].{name}"
+
+
+def _vector(values: Tensor, label: str) -> NDArray[Any]:
+    if values.dtype == torch.bfloat16:
+        values = values.float()
+    if values.ndim == 2 and values.shape[1] == 1:
+        raise InvalidArgumentError(f"{label} must be one-dimensional: take {label}.view(-1)")
+    return to_array(values, label)
+
+
+@contextmanager
+def _advising(name: str) -> Iterator[None]:
+    """Add to an error about values that are to be the graph's own how to keep them otherwise."""
+    try:
+        yield
+    except AetherError as error:
+        text = f"{error}; an attribute of another name than {name!r} keeps any values"
+        raise type(error)(text, position=error.position, value=error.value) from None

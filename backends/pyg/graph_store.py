@@ -302,6 +302,12 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return self._graph is not None
 
     @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of the graph that was given; None without one."""
+        graph = self.hetero if self._graph is None else self._graph
+        return None if graph is None else graph.time_unit
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes of the homogeneous graph."""
         return self.graph.num_nodes

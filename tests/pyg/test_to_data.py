@@ -50,6 +50,14 @@ def fill(draw: st.DrawFn, store: Any, count: int, names: list[str]) -> None:
         store[name] = rows(draw, count)
 
 
+def fill_own(draw: st.DrawFn, store: Any, count: int, names: list[str]) -> None:
+    """Values that a graph takes as its own, in the dtypes in which it keeps them."""
+    for name in draw(st.lists(st.sampled_from(names), unique=True)):
+        generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+        dtype = torch.float64 if name == "edge_weight" else torch.int64
+        store[name] = torch.randint(0, 7, (count,), generator=generator).to(dtype)
+
+
 @st.composite
 def one_type(draw: st.DrawFn) -> Data:
     """With more edges than nodes: the other way round PyG may take one for the other."""
@@ -57,8 +65,10 @@ def one_type(draw: st.DrawFn) -> Data:
     data.num_nodes = 12
     while data.num_edges == 12:  # PyG cannot tell rows of nodes from rows of edges
         data.edge_index = edges(draw, 12, 12)
-    fill(draw, data, 12, ["x", "y", "train_mask", "node_time"])
-    fill(draw, data, data.num_edges, ["edge_attr", "edge_weight", "edge_time"])
+    fill(draw, data, 12, ["x", "y", "train_mask"])
+    fill(draw, data, data.num_edges, ["edge_attr"])
+    fill_own(draw, data, 12, ["node_time"])
+    fill_own(draw, data, data.num_edges, ["edge_weight", "edge_time"])
     if draw(st.booleans()):
         data.names, data.scale = ["a", "b"], torch.tensor(3.0)
     return data
@@ -70,10 +80,12 @@ def many_types(draw: st.DrawFn) -> HeteroData:
     counts = {name: draw(st.integers(0, 9)) for name in ("b", "alone", "a")}
     for name, count in counts.items():
         data[name].num_nodes = count
-        fill(draw, data[name], count, ["x", "y", "node_time", "time"])
+        fill(draw, data[name], count, ["x", "y", "time"])
+        fill_own(draw, data[name], count, ["node_time"])
     for kind in (KIND, SELF):
         data[kind].edge_index = edges(draw, counts[kind[0]], counts[kind[2]])
-        fill(draw, data[kind], data[kind].num_edges, ["edge_attr", "edge_weight", "edge_time"])
+        fill(draw, data[kind], data[kind].num_edges, ["edge_attr"])
+        fill_own(draw, data[kind], data[kind].num_edges, ["edge_weight", "edge_time"])
     if draw(st.booleans()):
         data["a"].names, data[KIND].scale, data.title = ["a", "b"], 3, "t"
         data[SELF].edge_label_index = torch.zeros(2, 3, dtype=torch.int64)
@@ -191,11 +203,132 @@ def test_values_become_the_graphs_own() -> None:
     assert graph.edge_time.tolist() == [5, 3, 9]  # by destination, then by time
     assert graph.edge_order.tolist() == [2, 1, 0]
     assert graph.features.array.shape == (4, 1)
-    for odd in (torch.tensor([1.0, -1.0, 0.0]), torch.ones(3, 1), torch.tensor([1, 2, 3])):
-        data.edge_weight = odd
-        kept = graph_from_data(data)
-        assert kept.edge_weight is None
-        assert kept.edge_attrs["edge_weight"].array.tolist() == odd[order_of(kept)].tolist()
+
+
+WEIGHTS = {
+    torch.float16: np.float32, torch.bfloat16: np.float32, torch.float32: np.float32,
+    torch.float64: np.float64, torch.uint8: np.float64, torch.int32: np.float64,
+    torch.int64: np.float64,
+}  # fmt: skip
+TIMES = {
+    dtype: np.float64 if dtype.is_floating_point else np.int64
+    for dtype in (*WEIGHTS, torch.int8, torch.int16)
+}
+ENDS = torch.tensor([[0, 1, 2, 0], [2, 2, 2, 1]])
+
+
+def make_one(typed: bool, **own: Tensor) -> Data | HeteroData:
+    """The same graph, of one type or of a type "b" of nodes; all with these attributes."""
+    data: Any = HeteroData() if typed else Data()
+    nodes, edges = (data["b"], data[SELF]) if typed else (data, data)
+    nodes.x, edges.edge_index = torch.rand(5, 1), ENDS
+    for name, value in own.items():
+        (nodes if name.startswith("node") else edges)[name] = value
+    return data
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("dtype", WEIGHTS, ids=str)
+def test_weights_of_every_dtype_become_the_graphs_own(dtype: torch.dtype, typed: bool) -> None:
+    graph: Any = graph_from_data(make_one(typed, edge_weight=torch.tensor([3, 0, 2, 7]).to(dtype)))
+    own = graph[SELF] if typed else graph
+    assert list(own.attrs if typed else own.edge_attrs) == []
+    assert own.edge_weight.dtype == WEIGHTS[dtype]
+    assert own.edge_weight.tolist() == [[3, 0, 2, 7][i] for i in own.edge_order]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("dtype", TIMES, ids=str)
+def test_times_of_every_dtype_become_the_graphs_own(dtype: torch.dtype, typed: bool) -> None:
+    times = torch.tensor([9, 3, 5, 1]).to(dtype)
+    graph: Any = graph_from_data(make_one(typed, edge_time=times))
+    own = graph[SELF] if typed else graph
+    assert own.edge_time.dtype == TIMES[dtype]
+    assert own.edge_time.tolist() == [1, 3, 5, 9]  # by destination, then by time
+    seeds = ("b", torch.tensor([2])) if typed else torch.tensor([2])
+    batch = next(iter(NeighborLoader(
+        graph, [-1], seeds, time_attr="edge_time", input_time=torch.tensor([5]),
+    )))  # fmt: skip
+    assert (batch[SELF] if typed else batch).edge_time.tolist() == [3, 5]
+    nodes = torch.tensor([2, 1, 0, 3, 4]).to(dtype)
+    graph = graph_from_data(make_one(typed, node_time=nodes))
+    assert (graph["b"] if typed else graph).node_time.dtype == TIMES[dtype]
+    assert (graph[SELF] if typed else graph).edge_index()[0].tolist() == [0, 2, 1, 0]
+
+
+def test_times_of_nodes_and_edges_together() -> None:
+    times = torch.tensor([9, 3, 5, 1], dtype=torch.int32)
+    data = make_one(False, edge_time=times, node_time=torch.tensor([2, 1, 0, 3, 4]))
+    graph: Any = graph_from_data(data)
+    assert graph.edge_time.tolist() == [1, 3, 5, 9]
+    assert graph.node_time.tolist() == [2, 1, 0, 3, 4]
+    graph = graph_from_data(data, time_attr="node_time")
+    assert graph.edge_time is None
+    assert graph.edge_attrs["edge_time"].array.tolist() == [1, 5, 3, 9]  # sources 0 | 2, 1, 0
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("edge_weight", torch.tensor([1.0, -1.0, 0.0, 1.0]), r"\[1\] = -1.0: weights are finite"),
+        (
+            "edge_weight",
+            torch.tensor([1, 2, 2**53 + 1, 1]),
+            r"\[2\] = 9007199254740993 has no exact",
+        ),
+        ("edge_weight", torch.ones(4, 1), r" must be one-dimensional: take .*view\(-1\)"),
+        ("edge_weight", torch.ones(4, 2), r" must be one-dimensional, got shape \(4, 2\)"),
+        ("edge_weight", torch.ones(4, dtype=torch.bool), " must hold numbers, got dtype bool"),
+        ("edge_time", torch.tensor([1, 2, torch.nan, 1]), r"\[2\] = nan: every time must be known"),
+        ("node_time", torch.ones(5, dtype=torch.bool), " must hold numbers, got dtype bool"),
+        ("node_time", torch.ones(5, 2, dtype=torch.int32), " must be one-dimensional"),
+    ],
+)
+def test_own_values_that_do_not_fit_are_refused(
+    name: str, value: Tensor, text: str, typed: bool
+) -> None:
+    label = rf"data\['b'\].{name}" if name == "node_time" else rf"data\[\('b'.*\)\].{name}"
+    label = label if typed else f"data.{name}"
+    with pytest.raises(errors.InvalidArgumentError, match=label + text) as caught:
+        graph_from_data(make_one(typed, **{name: value}))
+    assert f"another name than '{name}' keeps any values" in str(caught.value)
+    graph_from_data(make_one(typed, **{name.replace("_", "_the_"): value}))  # as it says
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("of", ["edge_time", "node_time"])
+def test_the_unit_of_times_comes_back(of: str, typed: bool, tmp_path: Path) -> None:
+    days = np.array(["1969-12-31", "2020-01-02", "2020-01-01", "2000-01-01", "2000-01-03"], "M8[D]")
+    times = days if of == "node_time" else days[:4]
+    graph: Any
+    if typed:
+        key = "b" if of == "node_time" else SELF
+        counts = {"b": 5, "a": 1}
+        graph = HeteroGraph.from_edges({SELF: ENDS}, counts, **{of: {key: times}})  # type: ignore[arg-type]
+    else:
+        graph = Graph.from_edges(5, *ENDS, **{of: times})  # type: ignore[arg-type]
+    graph.save(tmp_path / "graph.aeg")
+    for source in (graph, tmp_path / "graph.aeg"):
+        data = to_data(source)
+        assert data.time_unit == "D"
+        again: Any = graph_from_data(data)
+        assert again.time_unit == "D"
+        found, expected = (one[key] if typed else one for one in (again, graph))
+        assert np.array_equal(getattr(found, of), getattr(expected, of))
+    renamed: Any = make_one(typed, edge_stamp=torch.arange(4, dtype=torch.int32))
+    renamed.time_unit = "us"
+    assert graph_from_data(renamed, time_attr="edge_stamp").time_unit == "us"
+    assert "time_unit" not in to_data(Graph.from_edges(2, [0], [1], edge_time=[3]))
+
+
+def test_a_unit_without_times_stays_behind(caplog: pytest.LogCaptureFixture) -> None:
+    for unit, own in (("s", {}), ("week", {"edge_time": torch.arange(4)})):
+        data = make_one(False, **own)  # type: ignore[arg-type]
+        data.time_unit = unit
+        caplog.clear()
+        assert graph_from_data(data).time_unit is None
+        assert "not in the graph: time_unit" in caplog.text
 
 
 def test_a_graph_sorted_by_the_times_of_its_nodes() -> None:
