@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from aethergraph._exact import describe_change, first_changed
 from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 
@@ -165,7 +166,11 @@ def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None
 
 
 def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
-    """Return a float32 or float64 vector: float16 becomes float32, integers become float64."""
+    """Return a float32 or float64 vector: float16 becomes float32, integers become float64.
+
+    Raises:
+        InvalidArgumentError: not ``length`` numbers, or one that float64 does not hold exactly.
+    """
     array = to_array(values, name)
     check_vector(array, length, name, what)
     if array.size == 0 and array.dtype.kind not in "fiu":
@@ -176,6 +181,13 @@ def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDA
         target = np.float64
     else:
         raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}")
+    at = first_changed(array, "float64")
+    if at is not None:
+        way = "round them first, .astype('float64')"
+        if array.dtype.kind != "f":
+            way = f"{way}, or keep them as an attribute of the edges"
+        problem = describe_change(array[at], "float64", f"{name}[{at}] = ")
+        raise InvalidArgumentError(f"{problem}: {way}", position=at)
     return np.require(array, target, ["C_CONTIGUOUS", "ALIGNED"])
 
 

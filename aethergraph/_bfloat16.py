@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._exact import MANTISSA, first_changed
 
 
 def float32_to_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
@@ -55,3 +56,20 @@ def convert(rows: NDArray[Any], code: int, to: int) -> NDArray[Any]:
     if to == native.BFLOAT16:
         return float32_to_bfloat16(rows)
     return rows.astype(native.ARRAY_DTYPES[to], copy=False)
+
+
+def first_lost(rows: NDArray[Any], code: int, to: int) -> tuple[int, Any] | None:
+    """Return the first value that :func:`convert` must not change but would, and its row, or None.
+
+    See :func:`aethergraph._exact.first_changed` for the rules.
+    """
+    name = native.DTYPE_NAMES[to]
+    if code == to or name not in MANTISSA:
+        return None
+    if code == native.BFLOAT16:
+        if name != "float16":
+            return None
+        rows = bfloat16_to_float32(rows)
+    values = rows.reshape(-1)
+    at = first_changed(values, name)
+    return None if at is None else (at * len(rows) // values.size, values[at])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import read_only
-from aethergraph._bfloat16 import can_save_as, convert
+from aethergraph._bfloat16 import can_save_as, convert, first_lost
+from aethergraph._exact import describe_change, narrowest_float
 from aethergraph._feature_files import (
     FoundRows,
     Origin,
@@ -463,12 +464,15 @@ class FeatureStore(RowTable):
 
         Args:
             path: the file.
-            dtype: convert to this dtype: any float, such as ``"bfloat16"`` (rounded to nearest
-                even) or ``"float16"`` (which has infinity above 65504), or a wider integer. None:
-                the rows are written as they are.
+            dtype: convert to this dtype: any float, such as ``"bfloat16"`` or ``"float16"``, or a
+                wider integer. Floats are rounded to nearest even; integers, and whole numbers of
+                float64 that become float32, stay exact. None: the rows are written as they are.
             progress: called with (bytes done, total bytes).
 
         Raises:
+            InvalidArgumentError: a value that ``dtype`` does not hold exactly though it must, or
+                that would become infinite; ``position`` is its row.
+            UnsupportedError: floats cannot become integers, nor integers narrower ones.
             StorageError: the file cannot be written (no space, no permission...).
         """
         self.native_rows()
@@ -520,6 +524,9 @@ class FeatureStore(RowTable):
                 rows = self.gather(np.arange(start, stop))
             else:
                 rows = self._array[start:stop]
+            lost = first_lost(rows, self._code, code)
+            if lost is not None:
+                _refuse_change(start + lost[0], lost[1], native.DTYPE_NAMES[code])
             yield np.ascontiguousarray(convert(rows, self._code, code))
 
     def verify(self, progress: native.Progress | None = None) -> None:
@@ -577,6 +584,13 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
     if origin.cache is not None and found.is_mapped:
         return FeatureStore._read(found, before, origin.cache, progress)
     return FeatureStore._open(found, origin.storage, progress)
+
+
+def _refuse_change(row: int, value: Any, dtype: str) -> NoReturn:
+    wide = narrowest_float(value)
+    way = "leaving dtype out" if wide is None else f"dtype={wide!r}"
+    problem = describe_change(value, dtype, "the value ")
+    raise InvalidArgumentError(f"row {row}: {problem}; {way} keeps it", position=row)
 
 
 def _as_dtype(stored: FeatureStore, dtype: str) -> FeatureStore:

@@ -116,7 +116,8 @@ class Graph(Adjacency):
             num_nodes: number of nodes; ids are below it. None takes the largest id + 1.
             src: source node ids, a vector [E] of any integer dtype.
             dst: destination node ids, a vector [E] of any integer dtype.
-            edge_weight: [E] finite, >= 0; float32, or float64 (integers become float64).
+            edge_weight: [E] finite, >= 0; float32, or float64. Integers become float64; one that it
+                does not hold exactly is refused.
             edge_time: [E] integers (kept as int64), floats (float64) or datetime64 (int64, with
                 the unit in :attr:`time_unit`).
             node_time: [num_nodes], like edge_time. Datetimes of two units are converted to the

@@ -59,7 +59,7 @@ def from_scipy(
     Args:
         matrix: any scipy format; rows are sources, columns are destinations.
         weight: take the values as edge weights: float32 and float64 unchanged, integers as
-            float64, bools as float32. False takes only the pattern.
+            float64 if it holds them exactly, bools as float32. False takes only the pattern.
         layout: as in :meth:`Graph.from_edges`.
         keep_order: as in :meth:`Graph.from_edges`; the input order is that of
             ``matrix.tocoo()``.

@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, cast, get_args
 
 import numpy as np
 
+from aethergraph import _binding as native
+from aethergraph._bfloat16 import first_lost
+from aethergraph._exact import describe_change, narrowest_float
 from aethergraph._options import as_text
 from aethergraph.build.arguments import as_column, as_optional_file
-from aethergraph.build.exact import MANTISSA, explain_change, first_changed
 from aethergraph.build.inputs import is_url
 from aethergraph.build.npy_columns import read_npy_form
 from aethergraph.build.outputs import NpyWriter
@@ -30,7 +32,6 @@ from aethergraph.build.rows import (
 )
 from aethergraph.build.source import (
     ColumnSelector,
-    Field,
     InputError,
     InputWatch,
     PathLike,
@@ -42,6 +43,7 @@ from aethergraph.features import FeatureStore
 __all__ = ["CompanionFiles", "Companions"]
 
 
+Half = Literal["bfloat16", "float16"]
 _PIECE_ITEMS = 1 << 19
 
 
@@ -74,7 +76,9 @@ class CompanionFiles:
         put = functools.partial(object.__setattr__, self)  # the class is frozen
         for name in ("features", "features_out", "labels", "labels_out"):
             put(name, as_optional_file(getattr(self, name)))
-        put("dtype", as_text(self.dtype, "dtype"))
+        dtype = as_text(self.dtype, "dtype")
+        if dtype is not None:
+            put("dtype", native.DTYPE_NAMES[native.dtype_code(dtype)])
         put("id_column", as_column(self.id_column, "id_column"))
         for path in self.inputs:
             if is_url(path):
@@ -121,8 +125,9 @@ class CompanionFiles:
     ) -> Companions:
         """Open the tables and start their conversion; see :class:`Companions`."""
         narrow = self.dtype != "float64"
+        half = cast("Half", self.dtype) if self.dtype in get_args(Half) else None
         columns = FeatureColumns(
-            self.id_column, self.feature_columns, "float32" if narrow else "float64"
+            self.id_column, self.feature_columns, "float32" if narrow else "float64", half
         )
         opened = Companions(stack, columns, show, room)
         features, labels = self.outputs(graph)
@@ -261,21 +266,20 @@ class Companions:
 def _check_narrowing(path: PathLike, store: FeatureStore, dtype: str) -> None:
     """Refuse numbers of an array that ``dtype`` would change by more than rounding fractions.
 
-    Text and Parquet files are checked while they are read. Half floats are asked for to round.
+    Saving would refuse them as well, but only after the edges were converted. Text and Parquet
+    files are checked while they are read.
     """
-    if dtype not in MANTISSA or store.dtype_name in ("bfloat16", dtype):
-        return
-    one = Field("feature", 0, cast("Literal['float32', 'float64']", dtype))
-    width = max(1, math.prod(store.shape[1:]))
-    step = max(1, _PIECE_ITEMS // width)
+    code, to = native.dtype_code(store.dtype_name), native.dtype_code(dtype)
+    step = max(1, _PIECE_ITEMS // max(1, math.prod(store.shape[1:])))
     for begin in range(0, store.num_rows, step):
         rows = store.gather(np.arange(begin, min(begin + step, store.num_rows)))
-        if rows.dtype.kind not in "iuf":
-            return
-        changed = first_changed(rows.reshape(-1), dtype)
-        if changed is not None:
-            problem = explain_change(one, rows.reshape(-1)[changed])
-            raise InputError(path, problem, line=begin + changed // width + 1, unit="row")
+        lost = first_lost(rows, code, to)
+        if lost is not None:
+            problem = describe_change(lost[1], dtype, "the feature ")
+            wide = narrowest_float(lost[1])
+            way = "leave --dtype (dtype=) out to keep it"
+            way = way if wide is None else f"--dtype {wide} (dtype=) keeps it"
+            raise InputError(path, f"{problem}: {way}", line=begin + lost[0] + 1, unit="row")
 
 
 def _column_major(path: PathLike) -> bool:

@@ -1,66 +1,53 @@
-"""Numbers that a float type would change, so that no number is changed silently.
-
-An integer that float32 or float64 does not hold exactly is refused: it may be an id. A fraction is
-rounded, as every fraction is. A finite number that would become infinite is refused as well.
-"""
+"""Numbers of a table that the type of their column would change, and what keeps them."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._exact import (
+    LARGEST_ID,
+    MANTISSA,
+    changed_integers,
+    describe_change,
+    first_changed,
+    is_kept,
+    largest,
+)
 from aethergraph.build.source import Field
 
-__all__ = ["MANTISSA", "explain_change", "explain_text_change", "first_changed", "may_change"]
+__all__ = ["explain_change", "explain_text_change", "may_change"]
 
-#: Bits of the integers that are exact (counted from the lowest bit that is set).
-MANTISSA: Final = {"float32": 24, "float64": 53}
+_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
+#: Also integers that a program has written as floats.
 _WHOLE = re.compile(r"([+-]?)0*([0-9]*)\.?0*")
-#: Whole numbers above this are no ids: they are rounded as fractions are.
-_LARGEST = 2.0**64
 
 
-def first_changed(array: NDArray[Any], dtype: str) -> int | None:
-    """Return the position of the first number that ``dtype`` would change, or None.
+def may_change(array: NDArray[Any], dtype: str) -> NDArray[np.bool_] | None:
+    """Mark numbers, parsed as floats, whose text may have another value; None if there are none.
 
     Args:
-        array: numbers, one-dimensional.
-        dtype: "float32" or "float64".
+        array: float32 or float64, one-dimensional.
+        dtype: type of the stored numbers: that of ``array``, or a half float.
     """
-    if array.dtype.kind in "iu":
-        changed = _inexact_integers(array, MANTISSA[dtype])
-    elif array.dtype.itemsize > np.dtype(dtype).itemsize:
-        with np.errstate(over="ignore"):
-            narrow = array.astype(dtype)
-        whole = (np.abs(array) <= _LARGEST) & (np.floor(array) == array)
-        changed = (whole & (narrow != array)) | (np.isinf(narrow) & np.isfinite(array))
-    else:
-        return None
-    return int(changed.argmax()) if changed.any() else None
-
-
-def _inexact_integers(array: NDArray[Any], bits: int) -> NDArray[np.bool_]:
-    if not array.size or -(1 << bits) <= int(array.min()) <= int(array.max()) <= 1 << bits:
-        return np.zeros(array.size, np.bool_)
-    unsigned = array.astype(np.uint64)  # modulo 2^64, so that the smallest int64 is 2^63 below
-    size = np.where(array < 0, np.uint64(0) - unsigned, unsigned)
-    lowest = size & (np.uint64(0) - size)
-    changed: NDArray[np.bool_] = (size >> np.uint64(bits)) >= np.maximum(lowest, np.uint64(1))
-    return changed
-
-
-def may_change(array: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Mark numbers, parsed as floats, whose text may have another value; None if there are none."""
-    limit = float(1 << MANTISSA[array.dtype.name])
-    # fmax and fmin ignore NaN.
-    if not array.size or max(np.fmax.reduce(array), -np.fmin.reduce(array)) < limit:
+    limit = float(1 << MANTISSA[dtype])
+    if not array.size or not largest(array) >= limit:
         return None
     with np.errstate(invalid="ignore"):
         large: NDArray[np.bool_] = np.abs(array) >= limit
-    return large
+        if dtype == array.dtype.name:
+            return large
+        # Fractions are rounded whatever their text is, and small integers are parsed exactly.
+        large &= np.floor(array) == array
+        parsed = np.flatnonzero(large & (np.abs(array) < 1 << MANTISSA[array.dtype.name]))
+    large[parsed] = changed_integers(array[parsed].astype(np.int64), dtype)
+    overflow = first_changed(array, dtype)
+    if overflow is not None:
+        large[overflow] = True
+    return large if large.any() else None
 
 
 def explain_text_change(one: Field, text: str) -> str | None:
@@ -69,23 +56,22 @@ def explain_text_change(one: Field, text: str) -> str | None:
     if number != number or "inf" in text.lower():
         return None
     value: int | float = number
-    if number.is_integer() and abs(number) <= _LARGEST:
-        digits = _WHOLE.fullmatch(text)
+    halved = one.stored != one.dtype
+    digits = (_INTEGER if halved else _WHOLE).fullmatch(text)
+    if number.is_integer() and abs(number) <= LARGEST_ID and not (halved and digits is None):
         # Leading zeros are left out: Python converts at most some thousand digits.
         value = int(number if digits is None else digits[2] or "0")
         value = -value if digits is not None and digits[1] == "-" else value
-    with np.errstate(over="ignore"):
-        stored = float(np.array(number).astype(one.dtype))
-    if np.isfinite(stored) and (isinstance(value, float) or int(stored) == value):
+    if np.isinf(value):
+        return explain_change(one, text[:80])
+    if is_kept(value, one.stored):
         return None
-    return explain_change(one, value if np.isfinite(value) else text[:80])
+    return explain_change(one, value)
 
 
 def explain_change(one: Field, value: Any) -> str:
-    """Return the message about a value that :func:`first_changed` has found, or its text."""
-    advice = f": {one.keep}" if one.keep else ""
-    with np.errstate(over="ignore"):
-        stored = np.inf if isinstance(value, str) else float(np.array(value).astype(one.dtype))
-    if np.isfinite(stored):
-        return f"{one.dtype} would make {int(stored)} of the {one.role} {int(value)}{advice}"
-    return f"the {one.role} {value} is too large for {one.dtype}{advice}"
+    """Return the message about a value that a field must not change but would, or its text."""
+    fitting = [way for dtype, way in one.keep if dtype and is_kept(value, dtype)][:1]
+    ways = fitting + [way for dtype, way in one.keep if not dtype]
+    advice = f": {'; '.join(ways)}" if ways else ""
+    return describe_change(value, one.stored, f"the {one.role} ") + advice

@@ -141,6 +141,8 @@ class _Content:
         """Add rows [num_nodes, ...] as an attribute of a node type, under PyG's name."""
         if kind not in self.num_nodes:
             raise InputError(path, f"{shorten(kind)} is no node type of the graph")
+        if name == "node_label":
+            _check_labels(rows, path)
         table = self.node_attrs.setdefault(kind, {})
         table[_NAMES.get(name, name)] = _check(rows, self.num_nodes[kind], name, path)
 
@@ -158,6 +160,18 @@ def _check(rows: Array, count: int, name: str, path: Path) -> Array:
     if name not in ("node_feat", "edge_feat") and rows.ndim == 2 and rows.shape[1] == 1:
         return rows[:, 0].copy()
     return rows
+
+
+def _check_labels(labels: Array, path: Path) -> None:
+    """Refuse a label outside of int64; NaN stands for one that is not known."""
+    known = labels[~np.isnan(labels)] if labels.dtype.kind == "f" else labels
+    if not known.size or (known.min() >= -(2**63) and known.max() < 2**63):
+        return
+    with np.errstate(invalid="ignore"):
+        wrong = (labels < -(2.0**63)) | (labels >= 2.0**63)
+    at = int(wrong.argmax())
+    problem = f"the label {labels.reshape(-1)[at]!s} does not fit in 64 bits"
+    raise InputError(path, problem, line=at * len(labels) // labels.size + 1, unit="row")
 
 
 _NODE = "node"
@@ -313,6 +327,7 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
     found = False
     for kind, count in content.num_nodes.items():
         place = _below(folder, f"{split}/{kind}" if content.typed else split)
+        masks: dict[str, Array] = {}
         for part, mask_name in _MASKS.items():
             path = _below(place, f"{part}.csv.gz")
             if not os.path.isfile(path):
@@ -321,9 +336,34 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
             ids = read_table(path, limits=(count,))[:, 0]
             mask = np.zeros(count, np.bool_)
             mask[ids] = True
+            _check_part(ids, mask, path)
+            for other, before in masks.items():
+                _warn_of_overlap(path, other, mask & before)
+            masks[part] = mask
             content.add_nodes(kind, mask_name, mask, path)
     if not found:
         log.warning("read_ogb: %s holds no .csv.gz files: no masks are made", folder / split)
+
+
+def _check_part(ids: Array, mask: Array, path: Path) -> None:
+    """Refuse a part of a split that names a node twice."""
+    if np.count_nonzero(mask) == len(ids):
+        return
+    order = np.argsort(ids, kind="stable")
+    again = order[1:][ids[order[1:]] == ids[order[:-1]]]
+    row = int(again.min())
+    first = int((ids == ids[row]).argmax())
+    problem = f"the node {ids[row]} comes again, after row {first + 1}: a split names a node once"
+    raise InputError(path, problem, line=row + 1, unit="row")
+
+
+def _warn_of_overlap(path: Path, other: str, both: Array) -> None:
+    count = np.count_nonzero(both)
+    if count:
+        log.warning(
+            "read_ogb: %s: %d nodes are also in %s, the first is %d: their masks overlap",
+            path, count, other, both.argmax(),
+        )  # fmt: skip
 
 
 # ---- files -----------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from aethergraph._exact import first_changed
 from aethergraph._times import convert_times
-from aethergraph.build.exact import explain_change, first_changed
+from aethergraph.build.exact import explain_change
 from aethergraph.build.inputs import is_url, open_input
 from aethergraph.build.source import (
     INT64_MAX,
@@ -118,8 +119,8 @@ class ParquetTable:
         ]
 
     @property
-    def moved_range(self) -> str | None:
-        """Index of pandas that is a range but not 0, 1, 2..., as text.
+    def moved_range(self) -> tuple[str, str] | None:
+        """Index of pandas that is a range but not 0, 1, 2..., as text, and its name.
 
         Such an index is no column.
         """
@@ -127,7 +128,7 @@ class ParquetTable:
             if isinstance(one, dict) and one.get("kind") == "range":
                 start, stop, step = (one.get(key) for key in ("start", "stop", "step"))
                 if self.num_rows and (start != 0 or step != 1):
-                    return f"{start}:{stop}:{step}"
+                    return f"{start}:{stop}:{step}", str(one.get("name") or "")
         return None
 
     @property
@@ -336,7 +337,7 @@ class ParquetTable:
                 at = int(np.argmax(array > INT64_MAX))
                 raise bad(at, f"the {one.role} {array[at]} does not fit in 64 bits")
         elif array.dtype.kind != "b":
-            changed = first_changed(array, one.dtype)
+            changed = first_changed(array, one.stored)
             if changed is not None:
                 raise bad(changed, explain_change(one, array[changed]))
         if one.is_id:

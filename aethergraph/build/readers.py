@@ -495,11 +495,10 @@ class EdgeReader:
             if role == "time":
                 fields.append(self._time_field(column, dtype))
             elif role == "weight":
-                keep = "--weight-type float64 (weight_type=) keeps it"
                 fields.append(
                     Field(
                         role, column, dtype, finite=True, minimum=0, logical=True,
-                        keep=keep if dtype == "float32" else "",
+                        keep=_KEEP_WEIGHT,
                     )
                 )  # fmt: skip
             else:
@@ -507,7 +506,7 @@ class EdgeReader:
                     Field(
                         role, column, dtype, logical=True, lists=True,
                         hint=_FRACTIONS if dtype == "int64" else "",
-                        keep="ask for NAME:int64 or NAME:float64 to keep it",
+                        keep=_KEEP_ATTRIBUTE,
                     )
                 )  # fmt: skip
         return fields
@@ -517,7 +516,7 @@ class EdgeReader:
         hint = _FRACTIONS if dtype == "int64" and unit is None else ""
         return Field(
             "time", column, dtype, finite=True, is_time=True, unit=unit, declared=declared,
-            hint=hint, keep="ask for int64 times" if dtype == "float64" else "",
+            hint=hint, keep=_KEEP_TIME,
         )  # fmt: skip
 
     def _select(self, table: Table, selector: ColumnSelector, role: str) -> int:
@@ -580,6 +579,15 @@ class EdgeReader:
         return chosen
 
 
+_KEEP_WEIGHT = (
+    ("float64", "--weight-type float64 (weight_type=) keeps it"),
+    ("int64", "no weight does, but --attr NAME=COLUMN:int64 (attrs=) takes it along"),
+)
+_KEEP_ATTRIBUTE = (
+    ("float64", "ask for NAME:float64 to keep it"),
+    ("int64", "ask for NAME:int64 to keep it"),
+)
+_KEEP_TIME = (("int64", "ask for int64 times, --time-type int64 (time_type=)"),)
 _FRACTIONS = " (the first rows hold integers; ask for float64 to read fractions)"
 
 

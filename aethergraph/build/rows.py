@@ -50,6 +50,11 @@ __all__ = [
 
 _LABEL_NAMES = ("label", "labels", "y", "class", "target")
 _PIECE_ROWS = 1 << 16
+_KEEP = (
+    ("float32", "--dtype float32 (dtype=) keeps it"),
+    ("float64", "--dtype float64 (dtype=) keeps it"),
+    ("", "if it is an id, leave its column out by --feature-columns (feature_columns=)"),
+)
 
 
 def is_array_file(path: PathLike) -> bool:
@@ -67,11 +72,13 @@ class FeatureColumns:
         id_column: column of node ids; None: row i belongs to node i.
         chosen: feature columns, in this order; None: all others.
         dtype: "float32" or "float64".
+        half: the half float in which they are stored in the end, if they are.
     """
 
     id_column: ColumnSelector | None = None
     chosen: Sequence[ColumnSelector] | None = None
     dtype: Literal["float32", "float64"] = "float32"
+    half: Literal["bfloat16", "float16"] | None = None
 
 
 def iter_rows(
@@ -102,11 +109,16 @@ def iter_rows(
     tell = remark or (lambda text: None)
     names = [table.column_name(c) or f"column {c + 1}" for c in found]
     tell(f"{os.fspath(path)}: features are {list_columns(names)}")
-    keep = "if it is an id, leave its column out by --feature-columns (feature_columns=)"
-    if columns.dtype == "float32":
-        keep = f"--dtype float64 (dtype=) keeps it; {keep}"
     fields = [
-        Field("feature", column, columns.dtype, logical=True, lists=True, keep=keep)
+        Field(
+            "feature",
+            column,
+            columns.dtype,
+            logical=True,
+            lists=True,
+            half=columns.half,
+            keep=_KEEP,
+        )
         for column in found
     ]
     for arrays in table.chunks(id_fields + fields, progress):
@@ -316,11 +328,17 @@ def _refuse_index(table: Table) -> None:
         )
     moved = table.moved_range if isinstance(table, ParquetTable) else None
     if moved is not None:
+        place, name = moved
+        taken = table.peek_names()
+        if not name or name.isdecimal():  # a number would choose a column by its position
+            name = "index"
+        while name in taken:
+            name = f"node_{name}"
         raise InputError(
             table.path,
-            f"has the index {moved} of pandas, not 0, 1, 2...: write the table again after "
-            "reset_index() if rows belong to the nodes it names (and say --id-column index), or "
-            "after reset_index(drop=True) if row i is that of node i",
+            f"has the index {place} of pandas, not 0, 1, 2...: write the table again after "
+            f"reset_index(names={name!r}) if rows belong to the nodes it names (and say "
+            f"--id-column {name}), or after reset_index(drop=True) if row i is that of node i",
         )
 
 

@@ -142,7 +142,9 @@ class Field:
         declared: the caller gave ``unit``, so plain integers are counts of it.
         lists: read a Parquet column of lists as rows [n, width].
         hint: advice to the user if a value is not an integer.
-        keep: advice to the user if a float type does not hold a value exactly.
+        half: float16 or bfloat16 if the values are stored in it in the end.
+        keep: advice to the user if a float type changes a value: pairs of a dtype and how to ask
+            for it. The first dtype that keeps the value is named, and every pair of the dtype "".
     """
 
     role: str
@@ -158,7 +160,13 @@ class Field:
     declared: bool = False
     lists: bool = False
     hint: str = field(default="", compare=False)
-    keep: str = field(default="", compare=False)
+    half: Literal["bfloat16", "float16"] | None = None
+    keep: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    @property
+    def stored(self) -> str:
+        """Name of the dtype in which the values are stored in the end."""
+        return self.half or self.dtype
 
 
 def describe_column(column: int, name: str | None = None) -> str:

@@ -420,7 +420,7 @@ class TextTable:
         self, one: Field, array: Array, kind: str, clean: Any, options: dict[str, Any]
     ) -> None:
         """Refuse integers that a float type does not hold exactly; their text tells integers."""
-        large = may_change(array) if kind in ("float32", "float64") else None
+        large = may_change(array, one.stored) if kind in ("float32", "float64") else None
         if large is None:
             return
         import pyarrow as pa

@@ -12,7 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from aethergraph import Graph
+from aethergraph import FeatureStore, Graph
 from aethergraph.build import InputError, convert, read_edges, read_labels
 from aethergraph.errors import AetherError, InvalidArgumentError
 
@@ -81,6 +81,31 @@ def test_a_range_that_is_not_that_of_the_rows(start: int, step: int, tmp_path: P
         features(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "advised"),
+    [
+        ("nid", ["f"], "nid"),
+        (None, ["f"], "index"),
+        (None, ["index"], "node_index"),
+        ("f", ["f"], "node_f"),
+        ("7", ["f"], "index"),
+    ],
+)
+def test_the_advice_about_a_moved_range_works(
+    name: str | None, columns: list[str], advised: str, tmp_path: Path
+) -> None:
+    index = {**RANGE, "name": name, "start": 3, "stop": -1, "step": -1}
+    path = frame(tmp_path / "x.parquet", dict.fromkeys(columns, VALUES), [index])
+    with pytest.raises(InputError) as caught:
+        features(path)
+    assert f"reset_index(names={advised!r})" in str(caught.value)
+    assert f"--id-column {advised})" in str(caught.value)
+    path = frame(  # as pandas writes it then
+        tmp_path / "x.parquet", {advised: [3, 2, 1, 0], **dict.fromkeys(columns, VALUES)}, [RANGE]
+    )
+    assert features(path, id_column=advised).tolist() == VALUES[::-1, None].tolist()
+
+
 def test_the_index_in_csv(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     rows = [f"{i},{v}" for i, v in zip(INDEX, VALUES, strict=True)]
@@ -146,8 +171,83 @@ def test_large_weights_and_attributes(suffix: str, tmp_path: Path) -> None:
     found = read_edges(path, weight="w", weight_type="float64", attrs=["w"])
     assert found.weight is not None and found.weight.tolist() == LARGE
     assert found.attrs["w"].dtype == np.int64 and found.attrs["w"].tolist() == LARGE
-    with pytest.raises(InputError, match="16777217: ask for NAME:int64 or NAME:float64"):
+    with pytest.raises(InputError, match="16777217: ask for NAME:float64"):
         read_edges(path, attrs=["w:float32"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_weights_beyond_float64_become_attributes(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"e.{suffix}"
+    table = pa.table({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 0], "w": HUGE})
+    pq.write_table(table, path) if suffix == "parquet" else pacsv.write_csv(table, path)
+    for weight_type in ("auto", "float32", "float64"):
+        with pytest.raises(InputError, match="993: no weight does, but --attr NAME=COLUMN:int64"):
+            read_edges(path, weight="w", weight_type=weight_type)  # type: ignore[arg-type]
+    for dtype in ("float32", "float64"):
+        with pytest.raises(InputError, match="993: ask for NAME:int64"):
+            read_edges(path, attrs=[f"w:{dtype}"])
+    assert read_edges(path, attrs=["kept=w:int64"]).attrs["kept"].tolist() == HUGE
+
+
+@pytest.mark.parametrize("memory", [None, "4G"])
+@pytest.mark.parametrize("kind", ["csv", "int32", "uint64", "npy"])
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("float16", 10001, "float16 would make 10000 of the feature 10001"),
+        ("float16", 70000, "the feature 70000 is too large for float16"),
+        ("bfloat16", 257, "bfloat16 would make 256 of the feature 257"),
+        ("bfloat16", 16777217, "bfloat16 would make 16777216 of the feature 16777217"),
+    ],
+)
+def test_integers_that_half_floats_do_not_hold(
+    kind: str, memory: str | None, dtype: str, value: int, message: str, tmp_path: Path
+) -> None:
+    rows = [2, 128, value, 5]
+    path = tmp_path / f"x.{kind if kind in ('csv', 'npy') else 'parquet'}"
+    if kind == "csv":
+        path.write_text("a,f\n" + "".join(f"0.3,{v}\n" for v in rows))
+    elif kind == "npy":
+        np.save(path, np.array(rows)[:, None])
+    else:
+        pq.write_table(pa.table({"a": [0.3] * 4, "f": pa.array(rows).cast(kind)}), path)
+    out = tmp_path / "x-out.bin"
+    wide = "float64" if value > 1 << 24 else "float32"
+
+    def run(dtype: str) -> None:
+        convert(
+            edges_file(tmp_path), tmp_path / "g.aeg", features=path, features_out=out, dtype=dtype,
+            memory_budget=memory, force=True,
+        )  # fmt: skip
+
+    with pytest.raises(InputError, match=rf"(line 4|row 3).*: {message}: --dtype {wide}"):
+        run(dtype)
+    assert not out.exists()
+    run(wide)
+    assert FeatureStore.load(out)[:][:, -1].tolist() == rows
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
+def test_half_floats_round_fractions_but_do_not_overflow(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{suffix}"
+
+    def write(values: list[float]) -> None:
+        table = pa.table({"f": values})
+        if suffix == "csv":
+            path.write_text("f\n" + "".join(f"{v!r}\n" for v in values))
+        elif suffix == "npy":
+            np.save(path, np.array(values))
+        else:
+            pq.write_table(table, path)
+
+    write([0.1, 10001.0, 3000.5, -65519.0])
+    wanted = np.array([0.1, 10001, 3000.5, -65519], np.float32).astype(np.float16)
+    assert features(path, dtype="float16").reshape(-1).tolist() == wanted.tolist()
+    assert features(path, dtype="half").dtype == np.float16
+    for value in (65520.0, -70000.5, 1e39):
+        write([0.1, float("inf"), float("nan"), value])
+        with pytest.raises(InputError, match=r"(line 5|row 4).* is too large for float16: --dtype"):
+            features(path, dtype="float16")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

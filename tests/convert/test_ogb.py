@@ -126,9 +126,35 @@ def test_splits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert "no masks" in caplog.text
 
 
+def test_parts_that_overlap_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(text_folder(tmp_path) / "split" / "time" / "valid.csv.gz", [29, int(SPLIT["train"][1])])
+    read_ogb(tmp_path)
+    said = f"1 nodes are also in train, the first is {SPLIT['train'][1]}: their masks overlap"
+    assert "valid.csv.gz" in caplog.text and said in caplog.text
+
+
+@pytest.mark.parametrize(
+    "labels", [Y.astype(np.uint64) + np.uint64(2**63), np.where(Y[4] == Y, 1e20, np.nan)]
+)
+def test_labels_outside_int64_are_refused(labels: Any, tmp_path: Path) -> None:
+    write_npz(binary_folder(tmp_path) / "raw" / "node-label.npz", node_label=labels)
+    with pytest.raises(InputError, match=r"node-label.npz, row \d+: the label .* 64 bits"):
+        read_ogb(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "table", "match"),
     [
+        (
+            "raw/node-label.csv.gz",
+            [*range(12), 299999999999999999999, *range(17)],
+            r"node-label.csv.gz, row 13: the label 3e\+20 does not fit in 64 bits",
+        ),
+        (
+            "split/time/train.csv.gz",
+            [4, 7, 9, 7, 4],
+            "train.csv.gz, row 4: the node 7 comes again, after row 2",
+        ),
         ("raw/edge.csv.gz", [[0, 1], [30, 2]], r"edge.csv.gz, line 2, column 1.*30"),
         ("raw/edge.csv.gz", [[0, 1], [2, -1]], r"line 2, column 2.*-1"),
         ("raw/edge.csv.gz", [[0, 1, 2]], "3 columns instead of 2"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from core.strategies import Ids, edge_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph import FeatureStore, Graph, set_num_threads
+from aethergraph import FeatureStore, Graph, HeteroGraph, errors, set_num_threads
+from aethergraph.build import convert_chunks
 from aethergraph.testing import oracle
 
 
@@ -130,3 +133,57 @@ def test_progress_ends_at_the_total() -> None:
     Graph.from_edges(1000, src, dst, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (32 * 200_000, 32 * 200_000)
     assert all(0 <= done <= total for done, total in seen)
+
+
+def from_graph(weight: Any, _: Path) -> Any:
+    return Graph.from_edges(2, [0, 1], [1, 0], edge_weight=weight).edge_weight
+
+
+def from_types(weight: Any, _: Path) -> Any:
+    kind = ("a", "to", "a")
+    graph = HeteroGraph.from_edges(
+        {kind: ([0, 1], [1, 0])}, {"a": 2}, edge_weight={kind: weight}
+    )  # fmt: skip
+    return graph[kind].weight
+
+
+def from_chunks(weight: Any, folder: Path) -> Any:
+    path = folder / "g.bin"
+    chunks = [([0, 1], [1, 0], {"weight": weight})]
+    convert_chunks(chunks, path, num_nodes=2, memory_budget="512M")
+    return Graph.load(path).edge_weight
+
+
+def from_matrix(weight: Any, _: Path) -> Any:
+    sparse = pytest.importorskip("scipy.sparse")
+    return Graph.from_scipy(sparse.coo_array((weight, ([0, 1], [1, 0])), (2, 2))).edge_weight
+
+
+@pytest.mark.parametrize("build", [from_graph, from_types, from_chunks, from_matrix])
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.array([1, 2**53 + 1]), "float64 would make 9007199254740992 of"),
+        (np.array([1, 2**64 - 1], np.uint64), "float64 would make 18446744073709551616 of"),
+        (np.array(["1", "0.1"], np.longdouble), "float64 would make 0.1 of"),
+    ],
+)
+def test_weights_that_float64_does_not_hold_are_refused(
+    build: Callable[[Any, Path], Any], weight: Any, message: str, tmp_path: Path
+) -> None:
+    if weight.dtype.itemsize == 8 and weight.dtype.kind == "f":
+        pytest.skip("long double is double here")
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        build(weight, tmp_path)
+    said = str(caught.value)
+    assert f"{message} " in said and f"weight[1] = {weight[1]!s}" in said
+    assert "round them first, .astype('float64')" in said and caught.value.position == 1
+    rounded = build(weight.astype("float64"), tmp_path)
+    assert sorted(rounded) == weight.astype("float64").tolist()
+
+
+def test_weights_that_float64_holds_are_taken() -> None:
+    for weight in (np.array([2**53, 2**60 + 2**8]), np.array([0.5, 2**53], np.longdouble)):
+        graph = Graph.from_edges(2, [0, 1], [1, 0], edge_weight=weight, keep_order=True)
+        assert graph.edge_weight is not None and graph.edge_weight.dtype == np.float64
+        assert sorted(map(int, graph.edge_weight)) == sorted(map(int, weight))

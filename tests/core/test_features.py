@@ -329,6 +329,7 @@ def test_saving_round_trips(tmp_path: Path, dtype: str, name: str, shape: tuple[
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
 def test_saving_as_bfloat16_rounds_to_nearest_even(tmp_path: Path, dtype: str) -> None:
     rows = table(dtype)
+    rows = rows >> 24 if dtype == "int32" else rows  # integers stay exact
     FeatureStore.from_array(rows).save(tmp_path / "b", "bfloat16")
     store = FeatureStore.load(tmp_path / "b")
     assert store.dtype_name == "bfloat16"
@@ -363,6 +364,72 @@ def test_saving_to_other_dtypes(tmp_path: Path) -> None:
         store.save(tmp_path / "c", "complex64")
     with pytest.raises(errors.InvalidArgumentError, match="'float7' is not one of"):
         store.save(tmp_path / "c", "float7")
+
+
+BEYOND_BFLOAT16 = 2.0**128 - 2.0**119
+
+
+@pytest.mark.parametrize("name", ["x.aef", "x.npy"])
+@pytest.mark.parametrize(
+    ("value", "dtype", "message", "wide"),
+    [
+        (np.int64(2**24 + 1), "float32", "float32 would make 16777216 of the value", "float64"),
+        (np.float64(2**24 + 1), "float32", "float32 would make 16777216 of the value", "float64"),
+        (np.int64(2**53 + 1), "float64", "float64 would make 9007199254740992 of the", None),
+        (np.int64(-(2**63) + 1), "float32", "float32 would make -9223372036854775808", None),
+        (np.uint64(2**64 - 1), "float32", "float32 would make 18446744073709551616", None),
+        (np.int32(10001), "float16", "float16 would make 10000 of the value 10001", "float32"),
+        (np.uint32(65536), "float16", "the value 65536 is too large for float16", "float32"),
+        (np.int16(257), "bfloat16", "bfloat16 would make 256 of the value 257", "float32"),
+        (np.float32(65520), "float16", "the value 65520.0 is too large for float16", "float32"),
+        (np.float64(-1e300), "bfloat16", r"-1e\+300 is too large for bfloat16", "float64"),
+        (np.float32(BEYOND_BFLOAT16), "bfloat16", "is too large for bfloat16", "float32"),
+        (np.float64(1e39), "float32", r"1e\+39 is too large for float32", "float64"),
+    ],
+)
+def test_saving_refuses_what_it_would_lose(
+    name: str, value: Any, dtype: str, message: str, wide: str | None, tmp_path: Path
+) -> None:
+    if name.endswith("npy") and dtype == "bfloat16":
+        return
+    rows = np.zeros((5, 2), value.dtype)
+    rows[3, 1] = value
+    store = FeatureStore.from_array(rows)
+    way = "leaving dtype out" if wide is None else f"dtype='{wide}'"
+    with pytest.raises(errors.InvalidArgumentError, match=f"row 3: .*{message}.*; {way}") as caught:
+        store.save(tmp_path / name, dtype=dtype)
+    assert caught.value.position == 3
+    assert not (tmp_path / name).exists()
+    store.save(tmp_path / name, dtype=wide)
+    assert FeatureStore.load(tmp_path / name)[3][1] == value
+
+
+def test_saving_bfloat16_as_float16_refuses_overflow(tmp_path: Path) -> None:
+    bits = float32_to_bfloat16(np.array([1, np.inf, np.nan, 70000], np.float32))
+    store = FeatureStore.from_array(bits, dtype="bfloat16")
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"row 3: the value 70144\.0 is too large"
+    ):
+        store.save(tmp_path / "h", dtype="float16")
+    FeatureStore.from_array(bits[:3], dtype="bfloat16").save(tmp_path / "h", dtype="float16")
+    assert np.isinf(FeatureStore.load(tmp_path / "h").array[1])
+
+
+def test_the_largest_numbers_that_a_type_holds(tmp_path: Path) -> None:
+    largest = np.nextafter(np.float32(BEYOND_BFLOAT16), np.float32(0))
+    for rows, dtype in [
+        (np.array([65519.99, np.inf, np.nan, 0.1], np.float64), "float16"),
+        (np.array([65504, -65504, 2048, 4096], np.int64), "float16"),
+        (np.array([largest, -np.inf], np.float32), "bfloat16"),
+        (np.array([np.nan, np.nan]), "float32"),
+        (np.array([-(2**63), 2**62, -256], np.int64), "bfloat16"),
+        (np.array([2**63], np.uint64), "float32"),
+    ]:
+        FeatureStore.from_array(rows).save(tmp_path / "x", dtype=dtype)
+        found = FeatureStore.load(tmp_path / "x").gather(np.arange(len(rows)), dtype="float32")
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(rows.astype(np.float64)))
+        if rows.dtype.kind in "iu":
+            assert found.astype(object).tolist() == rows.astype(object).tolist()
 
 
 @pytest.mark.parametrize("name", ["x.aef", "x.npy"])

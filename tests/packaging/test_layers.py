@@ -13,7 +13,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A module may import from its own layer and from those before it.
 PYTHON_LAYERS = [
-    {"errors", "protocols", "_memory", "_arrays", "_times", "_holdings", "_options", "_threads"},
+    {
+        "errors",
+        "protocols",
+        "_memory",
+        "_arrays",
+        "_exact",
+        "_times",
+        "_holdings",
+        "_options",
+        "_threads",
+    },
     {"_native", "_binding"},
     {
         "graph",
