@@ -9,8 +9,14 @@ A worker is told the number. Without workers torch tells nobody; there it is rea
 which is found among the callers. Persistent workers keep the number of the first iteration, and
 torch makes a new fetcher in each of them for every other one: those are counted.
 
+GraphBolt's ``DataLoader`` runs the stages before ``copy_to`` in a thread of a ``Prefetcher``. Its
+first batch is waited for where the thread was started, so the iterator is found among the callers
+there.
+
 Sources followed: ``torch/utils/data/dataloader.py`` (``_BaseDataLoaderIter``) and
-``torch/utils/data/_utils/{worker,fetch}.py`` of torch 2.2 and 2.13.
+``torch/utils/data/_utils/{worker,fetch}.py`` of torch 2.2 and 2.13;
+``torchdata/datapipes/iter/util/prefetcher.py`` of torchdata 0.7, which DGL has as
+``dgl/graphbolt/datapipes/utils.py`` from 2.5 on.
 """
 
 from __future__ import annotations
@@ -18,15 +24,16 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
+from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import get_worker_info
 
 from aethergraph.sampling.keys import mix_key
 
-__all__ = ["iteration_key", "next_iteration_key"]
+__all__ = ["current_iteration", "iteration_key", "next_iteration_key"]
 
 _MASK = (1 << 64) - 1
 
@@ -52,6 +59,10 @@ _CODES = _codes()
 #: Fetcher of this worker process, and the number of fetchers before it.
 _fetcher: weakref.ref[Any] | None = None
 _num_before = -1
+
+#: Fetcher and iterator by the buffer of a thread that works ahead.
+_places_ahead: weakref.WeakKeyDictionary[Any, tuple[Callable[[], Any], ...]]
+_places_ahead = weakref.WeakKeyDictionary()
 _has_warned = False
 
 
@@ -61,23 +72,37 @@ def iteration_key() -> int | None:
     Returns:
         None outside of any ``DataLoader``.
     """
-    found = None if _CODES is None else _find_fetcher(sys._getframe(1))
+    place = None if _CODES is None else _find_place(sys._getframe(1))
     info = get_worker_info()
-    if found is None:
+    if place is None:
         if _CODES is None and info is None:
             _warn()
         return None if info is None else (info.seed - info.id) & _MASK
-    fetcher, iterator = found
-    if iterator is not None:
-        seed = getattr(iterator, "_base_seed", None)
+    if place.iterator is not None:
+        seed = getattr(place.iterator, "_base_seed", None)
         if seed is None:
             _warn()
         return None if seed is None else int(seed) & _MASK
     if info is None:
         return None
     seed = (info.seed - info.id) & _MASK
-    number = _count_fetchers(fetcher)
+    number = _count_fetchers(place.fetcher)
     return mix_key(seed, number) if number else seed
+
+
+def current_iteration() -> object | None:
+    """Return an object that is there as long as the iteration that asks for a batch.
+
+    Two iterations have two of them, also where their keys are equal.
+
+    Returns:
+        None outside of any ``DataLoader``.
+    """
+    place = None if _CODES is None else _find_place(sys._getframe(1))
+    if place is None:
+        return None
+    found: object = place.iterator if place.fetcher is None else place.fetcher
+    return found
 
 
 def next_iteration_key(generator: torch.Generator | None) -> int:
@@ -93,8 +118,18 @@ def next_iteration_key(generator: torch.Generator | None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=copy)) & _MASK
 
 
-def _find_fetcher(frame: FrameType | None) -> tuple[Any, Any] | None:
-    """Find the fetcher that a call is made from, and its iterator (None in a worker)."""
+class _Place(NamedTuple):
+    """The fetcher that a call is made from, None beside it, and its iterator, None in a worker."""
+
+    fetcher: Any
+    iterator: Any
+
+
+_NOWHERE = _Place(None, None)
+
+
+def _find_place(frame: FrameType | None) -> _Place | None:
+    """Find the iteration that a call is made for."""
     assert _CODES is not None
     fetches, next_batch, work = _CODES
     fetcher = None
@@ -103,10 +138,46 @@ def _find_fetcher(frame: FrameType | None) -> tuple[Any, Any] | None:
         if fetcher is None and code in fetches:
             fetcher = frame.f_locals["self"]
         elif code is next_batch:
-            return fetcher, frame.f_locals["self"]
+            return _Place(fetcher, frame.f_locals["self"])
         elif code is work:  # a forked worker has its parent's frames below
-            return None if fetcher is None else (fetcher, None)
+            return None if fetcher is None else _Place(fetcher, None)
+        elif code.co_name == "thread_worker" and "prefetch_data" in code.co_varnames:
+            return _find_place_ahead(frame)
         frame = frame.f_back
+    return None
+
+
+def _find_place_ahead(frame: FrameType) -> _Place | None:
+    """Find the iteration that the thread of a ``Prefetcher`` works for."""
+    data = frame.f_locals["prefetch_data"]
+    if data not in _places_ahead:
+        waiting = _find_waiting(data)
+        if waiting is None:
+            _warn()
+        place = None if waiting is None else _find_place(waiting)
+        # Weak ones, since the iterator holds what holds the key.
+        _places_ahead[data] = tuple(map(_weakly, place or _NOWHERE))
+    place = _Place(*(one() for one in _places_ahead[data]))
+    return None if place == _NOWHERE else place
+
+
+def _weakly(one: Any) -> Callable[[], Any]:
+    return (lambda: None) if one is None else weakref.ref(one)
+
+
+def _find_waiting(data: Any) -> FrameType | None:
+    """Find where the thread that fills ``data`` was started, which waits for the first batch."""
+    for caller in sys._current_frames().values():
+        frame: FrameType | None = caller
+        while frame is not None:
+            code = frame.f_code
+            if (
+                code.co_name == "__iter__"
+                and "prefetch_data" in code.co_varnames
+                and frame.f_locals.get("prefetch_data") is data
+            ):
+                return frame
+            frame = frame.f_back
     return None
 
 
@@ -126,6 +197,7 @@ def _warn() -> None:
         warnings.warn(
             f"torch {torch.__version__} does not tell a sampler that an epoch begins: batches of "
             "the same seeds are sampled alike in every epoch unless you call set_epoch(epoch) of "
-            "the sampler, or use the loaders of aethergraph.pyg",
+            "the sampler (for DGL's own samplers: of the graph), or use the loaders of "
+            "aethergraph.pyg",
             stacklevel=3,
         )

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import warnings
+
 from aethergraph._arrays import as_integer
+from aethergraph._torch.iteration import iteration_key
 from aethergraph._torch.seeds import MainSeed, SharedCount
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 
 __all__ = ["Keyed"]
 
+#: Values of ``_first_iteration`` that are no keys; keys have their second bit set there.
+_NONE, _DONE = 0, 1
+
 
 class Keyed:
     """Sampler whose draws are a function of a key, so that any process may make a batch.
 
-    The key of a batch is mixed from the seed, the epoch and the content of the batch. A loader may
-    put a number of its own, ``loader_key``, in the place of the seed.
+    The key of a batch is mixed from the seed, the epoch and the content of the batch. In a batch of
+    a ``DataLoader`` the number that torch draws for the iteration replaces the seed, unless a seed
+    was given. A loader may put a number of its own, ``loader_key``, there.
     """
 
+    #: End of the warning that epochs repeat: other means than ``set_epoch``.
+    _other_ways = ""
     _main_seed: MainSeed
     _shared_epoch: SharedCount
+    _first_iteration: SharedCount
 
     def _set_seed(self, seed: int | None) -> None:
         self._main_seed = MainSeed(seed)
         self._shared_epoch = SharedCount()
+        self._first_iteration = SharedCount(_NONE)
 
     @property
     def seed(self) -> int | None:
@@ -37,8 +48,9 @@ class Keyed:
     def set_epoch(self, epoch: int) -> None:
         """Change the draws of the batches to come, as ``DistributedSampler`` does.
 
-        Call it in the main process before each epoch; running workers see it too.
-        Copies of this sampler share its epoch.
+        Call it in the main process before each epoch; running workers see it too. Its
+        copies share its epoch. Epochs of a ``DataLoader`` draw anew without it, except with
+        ``seed=``.
 
         Args:
             epoch: any integer of 64 bits; 0 at the start.
@@ -49,7 +61,37 @@ class Keyed:
         if not -(1 << 63) <= value < 1 << 63:
             raise InvalidArgumentError(f"epoch = {value} does not fit 64 bits")
         self._shared_epoch.value = value
+        self._first_iteration.value = _DONE
+
+    def start_key(self) -> int | None:
+        """Return the key that replaces the seed for the batch that is asked for now.
+
+        None means the seed itself: the sampler's, or outside of a loader torch's.
+        """
+        if self.seed is None:
+            return iteration_key()
+        if self._first_iteration.value != _DONE:
+            self._watch(iteration_key())
+        return None
 
     def _batch_key(self, loader_key: int | None, *content: int) -> int:
-        start = self._main_seed.value() if loader_key is None else loader_key
+        start = self.start_key() if loader_key is None else loader_key
+        if start is None:
+            start = self._main_seed.value()
         return mix_key(start, self._shared_epoch.value, *content)
+
+    def _watch(self, iteration: int | None) -> None:
+        """Warn if a second iteration begins with the draws of the first."""
+        if iteration is None:
+            return
+        number = (iteration | 2) - (1 << 63)
+        if self._first_iteration.value == _NONE:
+            self._first_iteration.value = number
+        elif self._first_iteration.value != number:
+            self._first_iteration.value = _DONE
+            warnings.warn(
+                f"seed={self.seed}: batches of the same seeds are sampled alike in every epoch. "
+                f"Call set_epoch(epoch) of the {type(self).__name__} before each of them "
+                f"(set_epoch(0) once if that is what you want){self._other_ways}",
+                stacklevel=2,
+            )

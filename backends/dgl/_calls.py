@@ -6,40 +6,59 @@ say which batch or layer a call is for, so calls are counted where nothing else 
 
 from __future__ import annotations
 
+import itertools
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch.distributed
 from torch.utils.data import get_worker_info
 
+from aethergraph._torch.iteration import current_iteration
+
 __all__ = ["Calls", "Repeats"]
 
 
 class Repeats:
-    """Counter of equal calls in a row, such as those for the layers over all nodes of a graph."""
+    """Counter of equal calls in a row, such as those for the layers over all nodes of a graph.
+
+    It starts again with each epoch and with each iteration of a loader.
+    """
 
     def __init__(self) -> None:
         self._last: Any = None
         self._count = 0
 
     def parts(self, epoch: int, content: list[int]) -> list[int]:
-        """Return ``content``, with a number added from the second equal call in an epoch on."""
-        self._count = self._count + 1 if (epoch, content) == self._last else 0
-        self._last = epoch, content
+        """Return ``content``, with a number added from the second equal call on."""
+        iteration = current_iteration()
+        call = epoch, None if iteration is None else weakref.ref(iteration), content
+        self._count = self._count + 1 if call == self._last else 0
+        self._last = call
         return [*content, self._count] if self._count else content
 
 
 class Calls:
-    """Counter of all calls of an epoch, in each process."""
+    """Counter of all calls of an epoch or of a loader's iteration, in each process."""
 
     def __init__(self) -> None:
         self._epoch: int | None = None
-        self._count = 0
+        self._start()
 
     def parts(self, epoch: int) -> tuple[int, int]:
         """Return the number of this process, and that of the call in it."""
-        self._count = self._count + 1 if epoch == self._epoch else 0
-        self._epoch = epoch
-        return _process(), self._count
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._start()
+        iteration = current_iteration()
+        counter: Iterator[int] = self._outside
+        if iteration is not None:  # iterators that take turns have a counter each
+            counter = self._inside.setdefault(iteration, itertools.count())
+        return _process(), next(counter)
+
+    def _start(self) -> None:
+        self._outside = itertools.count()
+        self._inside: weakref.WeakKeyDictionary[Any, Iterator[int]] = weakref.WeakKeyDictionary()
 
 
 def _process() -> int:

@@ -240,8 +240,8 @@ def as_edge_prediction_sampler(
 class PerSourceUniform(Keyed):
     """Negative sampler: each edge's source and ``k`` uniform nodes, as DGL's ``Uniform``.
 
-    The draws are a function of ``seed`` (else ``torch.initial_seed()``), the epoch and the seed
-    edges, and so the same for any number of workers; DGL's come from torch's global generator.
+    The draws are a function of the key, as in :class:`NeighborSampler`, and the seed edges, and so
+    the same for any number of workers; DGL's come from torch's global generator.
 
     Args:
         k: negatives per edge.

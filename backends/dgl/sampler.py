@@ -95,12 +95,13 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
     ``dgl.NID`` and ``dgl.EID`` are set. Seeds that are given twice keep a place each and get the
     same edges, as in DGL's fused sampling; without it DGL gives all of them to the first.
 
-    Every draw depends on a key, the hop and the node: not on threads, processes or workers. The
-    key of a batch is mixed from ``seed`` (else ``torch.initial_seed()`` of the main process), the
-    epoch (:meth:`set_epoch`) and the seeds with their order, as in :mod:`aethergraph.pyg`. So a
-    node draws in a hop what it draws there in PyG's form and in that of numpy. ``dgl.seed`` plays
-    no part, and torch's generator is left alone. DGL's loaders do not tell a sampler that an epoch
-    begins: without ``shuffle`` the next one repeats the draws unless ``set_epoch`` is called.
+    Every draw is a function of a key, the hop and the node: of no thread, process or worker. The
+    key of a batch is mixed from ``seed``, the epoch (:meth:`set_epoch`) and the seeds with their
+    order, as in :mod:`aethergraph.pyg`; without ``seed``, in place of it, from the number that torch
+    draws when a ``DataLoader`` begins an iteration, so that every epoch draws anew, and outside of
+    a loader from ``torch.initial_seed()``. So a node draws in a hop what it draws there in PyG's
+    form and in that of numpy. ``dgl.seed`` plays no part, and torch's generator is left alone. With
+    ``seed`` epochs repeat unless ``set_epoch`` is called, and a warning says so once.
 
     Goes with ``as_edge_prediction_sampler`` of this package or DGL's.
 

@@ -80,11 +80,12 @@ class GraphStorage(Keyed, Queries):
     DGL's own ``NeighborSampler``, ``MultiLayerFullNeighborSampler``, ``ShaDowKHopSampler``,
     ``SAINTSampler`` (nodes and edges), negative samplers and ``SpotTarget`` work on it; the
     samplers of this package do this with one native call per batch. Like their draws, those of
-    :meth:`sample_neighbors` are a function of ``seed`` (else of ``torch.initial_seed()``), the
-    epoch (:meth:`set_epoch`) and the nodes; and of how often they were just asked for, so that
-    layers over the same nodes differ. Those of :meth:`global_uniform_negative_sampling`, which is
-    not told for what it draws, are a function of seed, epoch, process (rank and worker) and the
-    number of the call.
+    :meth:`sample_neighbors` are a function of ``seed`` (else of the number of the loader's
+    iteration, or outside of a loader of ``torch.initial_seed()``), the epoch (:meth:`set_epoch`)
+    and the nodes; and of how often they were just asked for, so that layers over the same nodes
+    differ. Those of :meth:`global_uniform_negative_sampling`, which is not told for what it draws,
+    are a function of the same, process (rank and worker) and the number of the call instead of the
+    nodes.
 
     Args:
         graph: a :class:`aethergraph.Graph` or :class:`aethergraph.HeteroGraph`.

@@ -69,9 +69,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     :class:`aethergraph.Graph` are tensors, those of a :class:`aethergraph.HeteroGraph` dicts of
     them by ``"user"`` or ``"user:votes:post"``. Sampled subgraphs always have original edge ids.
 
-    A draw is a function of ``seed`` (else of ``torch.initial_seed()`` of the main process), the
-    epoch (:meth:`set_epoch`), the nodes of the call and the node, not of threads; and of
-    how often these nodes were just asked for, so that layers over the same nodes differ.
+    A draw is a function of ``seed`` (else of the number of the loader's iteration, or outside of a
+    loader of ``torch.initial_seed()`` of the main process), the epoch (:meth:`set_epoch`), the
+    nodes of the call and the node, not of threads; and of how often these nodes were just
+    asked for, so that layers over the same nodes differ.
 
     Args:
         graph: a graph of one type or of many, from a file or in memory.
