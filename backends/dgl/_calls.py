@@ -56,6 +56,9 @@ class Calls:
             counter = self._inside.setdefault(iteration, itertools.count())
         return _process(), next(counter)
 
+    def __reduce__(self) -> tuple[type[Calls], tuple[()]]:
+        return Calls, ()  # another process counts its own
+
     def _start(self) -> None:
         self._outside = itertools.count()
         self._inside: weakref.WeakKeyDictionary[Any, Iterator[int]] = weakref.WeakKeyDictionary()

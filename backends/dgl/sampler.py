@@ -97,11 +97,11 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
 
     Every draw is a function of a key, the hop and the node: of no thread, process or worker. The
     key of a batch is mixed from ``seed``, the epoch (:meth:`set_epoch`) and the seeds with their
-    order, as in :mod:`aethergraph.pyg`; without ``seed``, in place of it, from the number that torch
-    draws when a ``DataLoader`` begins an iteration, so that every epoch draws anew, and outside of
-    a loader from ``torch.initial_seed()``. So a node draws in a hop what it draws there in PyG's
-    form and in that of numpy. ``dgl.seed`` plays no part, and torch's generator is left alone. With
-    ``seed`` epochs repeat unless ``set_epoch`` is called, and a warning says so once.
+    order, as in :mod:`aethergraph.pyg`. Where ``seed`` is None, the number that torch draws when a
+    ``DataLoader`` begins an iteration stands in its place, so that every epoch draws anew; outside
+    of a loader it is ``torch.initial_seed()``. So a node draws in a hop what it draws there in
+    PyG's form and in that of numpy. ``dgl.seed`` plays no part, and torch's generator is left
+    alone. With ``seed`` epochs repeat unless ``set_epoch`` is called, and a warning says so once.
 
     Goes with ``as_edge_prediction_sampler`` of this package or DGL's.
 
