@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_ids, as_node, empty
+from aethergraph._arrays import STRETCH, as_ids, as_node, empty, stretches
 from aethergraph._options import as_choice
 from aethergraph._parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
@@ -259,7 +258,7 @@ class Adjacency(NoStrayAttributes):
         lists = parts.any_lists
         minor = lists.topology.ids_at(ids)
         major = empty(len(ids), np.int64, f"{len(ids)} nodes")
-        for some in _stretches(len(ids)):
+        for some in stretches(len(ids)):
             major[some] = np.searchsorted(lists.indptr, ids[some].astype(np.uint64), side="right")
         major -= 1
         return (minor, major) if lists is parts.csc else (major, minor)
@@ -334,29 +333,20 @@ class Adjacency(NoStrayAttributes):
         return self._edges().sorted_by
 
 
-#: Items per numpy call; Ctrl-C is noticed between two calls.
-_STRETCH = 1 << 20
-
-
-def _stretches(count: int) -> Iterator[slice]:
-    for begin in range(0, count, _STRETCH):
-        yield slice(begin, min(begin + _STRETCH, count))
-
-
 def _repeat(times: Ids, total: int) -> Ids:
     """Repeat every index ``i`` of ``times`` ``times[i]`` times; ``total`` is the sum."""
     out = empty(total, np.int64, f"{total} edges")
     end = 0
-    for some in _stretches(len(times)):
+    for some in stretches(len(times)):
         nodes = np.arange(some.start, some.stop, dtype=np.int64)
         some_times = times[some]
         begin, end = end, end + int(some_times.sum())
-        if end - begin <= 4 * _STRETCH:
+        if end - begin <= 4 * STRETCH:
             out[begin:end] = np.repeat(nodes, some_times)
             continue
         ends = begin + np.cumsum(some_times)
-        for low in range(begin, end, _STRETCH):
-            edges = np.arange(low, min(low + _STRETCH, end))
+        for low in range(begin, end, STRETCH):
+            edges = np.arange(low, min(low + STRETCH, end))
             out[edges[0] : edges[-1] + 1] = nodes[np.searchsorted(ends, edges, side="right")]
     return out
 

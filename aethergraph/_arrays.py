@@ -7,8 +7,8 @@ if one value is at fault, the value and its position.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -30,6 +30,7 @@ __all__ = [
     "read_only",
     "refuse_masked",
     "reject_first",
+    "stretches",
 ]
 
 Ids = NDArray[np.int64]
@@ -37,6 +38,25 @@ T = TypeVar("T")
 
 _INT64 = np.dtype(np.int64)
 _INT64_MAX = int(np.iinfo(np.int64).max)
+
+#: Items per numpy call; Ctrl-C is noticed between two calls.
+STRETCH = 1 << 20
+
+
+class _Checked(Protocol):
+    def check(self) -> None:
+        """Raise CancelledError if the work is to end."""
+
+
+def stretches(count: int, task: _Checked | None = None) -> Iterator[slice]:
+    """Yield slices that make up ``range(count)``, of at most ``STRETCH`` items each.
+
+    Between two of them ``task``, the long call that the work is part of, may raise CancelledError.
+    """
+    for begin in range(0, count, STRETCH):
+        if task is not None:
+            task.check()
+        yield slice(begin, min(begin + STRETCH, count))
 
 
 def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -99,15 +119,29 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
         hint = "; for a mask use np.flatnonzero(mask)" if array.dtype.kind == "b" else ""
         raise InvalidArgumentError(f"{name} must hold integers, got dtype {array.dtype}{hint}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
-        large = array > _INT64_MAX
-        if large.any():
-            at = int(large.argmax())
-            raise OutOfRangeError(
-                f"{name}[{at}] = {array[at]} is above 2**63 - 1", position=at, value=int(array[at])
-            )
-    return allocate(
-        lambda: np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"]), f"{name} as int64"
-    )
+        for some in stretches(len(array)):
+            large = array[some] > _INT64_MAX
+            if large.any():
+                at = some.start + int(large.argmax())
+                raise OutOfRangeError(
+                    f"{name}[{at}] = {array[at]} is above 2**63 - 1",
+                    position=at, value=int(array[at]),
+                )  # fmt: skip
+    return as_vector(array, np.int64, f"{name} as int64")
+
+
+def as_vector(array: NDArray[Any], dtype: DTypeLike, what: str) -> NDArray[Any]:
+    """Return a vector as contiguous, aligned memory of ``dtype``, without a copy if possible.
+
+    Raises:
+        OutOfMemoryError: there is no memory for ``what``.
+    """
+    if len(array) <= STRETCH or (array.dtype == dtype and array.flags.c_contiguous):
+        return allocate(lambda: np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"]), what)
+    out = empty(len(array), dtype, what)
+    for some in stretches(len(array)):
+        out[some] = array[some]
+    return out
 
 
 def as_count(value: Any, name: str) -> int:
@@ -188,20 +222,21 @@ def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDA
             way = f"{way}, or keep them as an attribute of the edges"
         problem = describe_change(array[at], "float64", f"{name}[{at}] = ")
         raise InvalidArgumentError(f"{problem}: {way}", position=at)
-    return np.require(array, target, ["C_CONTIGUOUS", "ALIGNED"])
+    return as_vector(array, target, f"{name} as {np.dtype(target)}")
 
 
 def check_weights(weights: NDArray[Any], name: str) -> None:
     """Raise for the first weight that is negative or not finite."""
     reject_first(
-        ~(np.isfinite(weights) & (weights >= 0)), weights, name, "weights are finite and >= 0"
-    )
+        lambda some: ~(np.isfinite(some) & (some >= 0)), weights, name,
+        "weights are finite and >= 0",
+    )  # fmt: skip
 
 
 def check_times(times: NDArray[Any], name: str) -> None:
     """Raise for the first time that is NaN."""
     if times.dtype.kind == "f":
-        reject_first(np.isnan(times), times, name, "every time must be known")
+        reject_first(np.isnan, times, name, "every time must be known")
 
 
 def check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:
@@ -211,11 +246,15 @@ def check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None
     check_length(array, length, name, what)
 
 
-def reject_first(bad: NDArray[np.bool_], array: NDArray[Any], name: str, rule: str) -> None:
-    """Raise InvalidArgumentError for the first item of ``array`` marked in ``bad``, if any."""
-    if bad.any():
-        at = int(bad.argmax())
-        raise InvalidArgumentError(f"{name}[{at}] = {array[at]}: {rule}", position=at)
+def reject_first(
+    is_bad: Callable[[NDArray[Any]], NDArray[np.bool_]], array: NDArray[Any], name: str, rule: str
+) -> None:
+    """Raise InvalidArgumentError for the first item of ``array`` that is bad, if any."""
+    for some in stretches(len(array)):
+        bad = is_bad(array[some])
+        if bad.any():
+            at = some.start + int(bad.argmax())
+            raise InvalidArgumentError(f"{name}[{at}] = {array[at]}: {rule}", position=at)
 
 
 def allocate(make: Callable[[], T], what: str) -> T:

@@ -14,10 +14,10 @@ from aethergraph._arrays import (
     as_float_values,
     check_weights,
     describe_range,
-    empty,
     read_only,
 )
 from aethergraph._options import is_name, shown
+from aethergraph._orders import inverse, take, take_rows, time_order
 from aethergraph._paging import Paging
 from aethergraph._times import as_times, to_one_unit
 from aethergraph._value_columns import ValueColumn
@@ -388,8 +388,8 @@ class EdgeInput:
     time: NDArray[Any] | None = None
     time_unit: str | None = None
     attrs: dict[str, FeatureStore] = field(default_factory=dict)
-    #: Input row of each edge after the edges were reordered; None before.
-    rank: NDArray[np.int64] | None = None
+    #: Input row of each edge after the edges were reordered, uint32 or uint64; None before.
+    rank: NDArray[Any] | None = None
     #: True if each list is to be sorted by id.
     sort_neighbors: bool = False
 
@@ -425,11 +425,13 @@ class EdgeInput:
             )
         self._check_ids("src", self.source, num_src)
         self._check_ids("dst", self.target, num_dst)
-        times = node_time[self.source] if self.time is None else self.time  # type: ignore[index]
-        if (times[1:] >= times[:-1]).all():
-            return
-        self.rank = np.argsort(times, kind="stable")
-        self.source, self.target = self.source[self.rank], self.target[self.rank]
+        if self.time is not None:
+            self.rank = time_order(self.time)
+        else:
+            assert node_time is not None
+            self.rank = time_order(take(node_time, self.source))
+        if self.rank is not None:
+            self.source, self.target = take(self.source, self.rank), take(self.target, self.rank)
 
     def sort_by_id(self, layout: str, parts: EdgeParts, task: native.Task | None) -> None:
         """Reorder the edges so that every list is sorted by id."""
@@ -439,8 +441,9 @@ class EdgeInput:
             before, self.rank = self.rank, None
             order = self.sort(by_source, parts, True, task)[2]
             assert order is not None
-            self.source, self.target = self.source[order], self.target[order]
-            self.rank = order.astype(np.int64) if before is None else before[order]
+            self.source = take(self.source, order, task)
+            self.target = take(self.target, order, task)
+            self.rank = order if before is None else take(before, order, task)
 
     def _check_ids(self, name: str, ids: Ids, count: int) -> None:
         low, high = native.id_bounds(ids)
@@ -489,7 +492,7 @@ class EdgeInput:
                 raise name_id(error, "src", parts.num_src) from None
             raise name_id(error, "dst", parts.num_dst) from None
         if order is not None and self.rank is not None:
-            order = self.rank[order].astype(order.dtype)
+            order = take(self.rank, order, task)
         return indptr, indices, order
 
 
@@ -552,28 +555,18 @@ def _carry_values(
     parts: EdgeParts, edges: EdgeInput, order: NDArray[Any], task: native.Task | None
 ) -> None:  # fmt: skip
     if edges.weight is not None:
-        parts.edge_weight = read_only(_take(FeatureStore.from_array(edges.weight), order, task))
+        parts.edge_weight = read_only(take(edges.weight, order, task))
     if edges.time is not None:
-        parts.edge_time = read_only(_take(FeatureStore.from_array(edges.time), order, task))
+        parts.edge_time = read_only(take(edges.time, order, task))
         parts.time_unit = edges.time_unit
     for name, store in edges.attrs.items():
-        rows = _take(store, order, task)
+        rows = take_rows(store, order, task)
         bits = "bfloat16" if store.dtype_name == "bfloat16" else None
         parts.edge_attrs[name] = FeatureStore.from_array(rows, dtype=bits)
-
-
-def _take(store: FeatureStore, order: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
-    array = store.array
-    out = empty((len(order), *array.shape[1:]), array.dtype, f"{len(order)} edge values")
-    ids = order if order.dtype.itemsize == 4 else order.view(np.int64)
-    store.native_rows().gather(ids, out, store.dtype_code, task)
-    return out
 
 
 def _edge_ids_at(
     order: NDArray[Any], rows: NDArray[Any], task: native.Task | None
 ) -> NDArray[Any]:  # fmt: skip
     """Return edge ids by CSR position, from input rows by CSR position and by edge id."""
-    edge_of_row = empty(len(order), order.dtype, f"{len(order)} edge ids")
-    edge_of_row[order] = np.arange(len(order), dtype=order.dtype)
-    return _take(FeatureStore.from_array(edge_of_row), rows, task)
+    return take(inverse(order, task), rows, task)

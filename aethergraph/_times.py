@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._arrays import (
     as_ids,
+    as_vector,
     check_length,
     check_times,
     check_vector,
@@ -81,7 +82,7 @@ def split_unit(array: NDArray[Any], name: str) -> tuple[NDArray[Any], str | None
         )
     if array.dtype.kind != "M":
         return array, None
-    reject_first(np.isnat(array), array, name, "every time must be known")
+    reject_first(np.isnat, array, name, "every time must be known")
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     return native.view(np.int64), unit_of(array.dtype)
 
@@ -142,7 +143,7 @@ def as_times(
     if array.size == 0 and array.dtype.kind not in "iuf":
         return np.empty(0, np.int64), unit
     if array.dtype.kind == "f":
-        times = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
+        times = as_vector(array, np.float64, f"{name} as float64")
         check_times(times, name)
         return times, None
     if array.dtype.kind not in "iu":
@@ -237,5 +238,5 @@ def as_seed_times(
             )
         return own.astype(np.int64)
     wide = own.astype(np.float64)
-    reject_first(np.isnan(wide), wide, name, "every time must be known")
+    reject_first(np.isnan, wide, name, "every time must be known")
     return wide

@@ -39,13 +39,13 @@ class Calls:
         rng = np.random.default_rng(0)
         edges = size * DEGREE
         self._src, self._dst = rng.integers(0, size, (2, edges))
+        self._weight = rng.random(edges, dtype=np.float32)
         self._seeds = rng.integers(0, size, size // 4)
         self._pairs = rng.integers(0, size, (2, 4 * size))
         self._positions = rng.integers(0, edges, edges)
         path = folder / "graph.aether"
-        graph = ag.Graph.from_edges(
-            size, self._src, self._dst, edge_weight=rng.random(edges, dtype=np.float32)
-        )
+        self._times = rng.integers(0, 10**9, edges)
+        graph = ag.Graph.from_edges(size, self._src, self._dst, edge_weight=self._weight)
         graph.save(path)
         np.save(folder / "ends.npy", np.stack([self._src, self._dst]))
         np.save(folder / "x.npy", np.zeros((size, 64), np.float32))
@@ -106,9 +106,31 @@ class Calls:
         self._graph.save(self._folder / "copy.aether", compress=True)
         return 0
 
-    def from_edges(self) -> int:
-        graph = ag.Graph.from_edges(self._size, self._src, self._dst, layout="both")
+    def _build(self, **options: Any) -> int:
+        graph = ag.Graph.from_edges(self._size, self._src, self._dst, layout="both", **options)
         return graph.num_edges
+
+    def from_edges(self) -> int:
+        return self._build()
+
+    def from_edges_sorted(self) -> int:
+        return self._build(sort_neighbors=True, keep_order=True)
+
+    def from_edges_with_weights(self) -> int:
+        return self._build(keep_order=True, edge_weight=self._weight)
+
+    def from_edges_with_times(self) -> int:
+        return self._build(keep_order=True, edge_time=self._times)
+
+    def from_edges_with_float_times(self) -> int:
+        return self._build(edge_time=self._weight, edge_weight=self._times)
+
+    def from_edges_with_node_times(self) -> int:
+        return self._build(node_time=self._times[: self._size], edge_attrs={"t": self._times})
+
+    def from_edges_of_one_list(self) -> int:
+        star = np.zeros_like(self._src)
+        return ag.Graph.from_edges(1, star, star, sort_neighbors=True).num_edges
 
     def convert(self) -> int:
         return self._convert(None)

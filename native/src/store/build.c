@@ -245,11 +245,15 @@ static void *copy_room(build *b, uint32_t worker, uint64_t size) {
 }
 
 /* ends[k] = where list k starts. */
-static inline __attribute__((always_inline)) void list_starts(const build *b, uint64_t bucket, uint64_t *ends,
+static inline __attribute__((always_inline)) void list_starts(build *b, uint64_t bucket, uint64_t *ends,
                                                               uint64_t lists, uint32_t key_bytes) {
+    const uint64_t end = b->first[bucket + 1];
     memset(ends, 0, lists * sizeof *ends);
-    for (uint64_t i = b->first[bucket]; i < b->first[bucket + 1]; i++)
-        ends[get(b->keys, i, key_bytes)]++;
+    for (uint64_t row = b->first[bucket], stop; row < end && go_on(b, 0); row = stop) {
+        stop = ae_min_u64(row + BLOCK, end);
+        for (uint64_t i = row; i < stop; i++)
+            ends[get(b->keys, i, key_bytes)]++;
+    }
     uint64_t place = b->first[bucket];
     for (uint64_t k = 0; k < lists; k++) {
         uint64_t rows = ends[k];
@@ -282,21 +286,32 @@ sort_bucket(build *b, const bucket_job *job, uint32_t key_bytes, uint32_t id_byt
         return;
     }
     char *inputs = ids + ids_size;
-    memcpy(ids, (char *)indices + begin * id_bytes, rows * id_bytes);
-    if (order_bytes)
-        memcpy(inputs, (char *)order + begin * order_bytes, rows * order_bytes);
-    for (uint64_t i = 0; i < rows; i++) {
-        uint64_t place = ends[get(keys, begin + i, key_bytes)]++;
-        put(indices, place, get(ids, i, id_bytes), id_bytes);
+    for (uint64_t row = 0, stop; row < rows; row = stop) {
+        stop = ae_min_u64(row + BLOCK, rows);
+        if (!go_on(b, 0))
+            return;
+        memcpy(ids + row * id_bytes, (char *)indices + (begin + row) * id_bytes, (stop - row) * id_bytes);
         if (order_bytes)
-            put(order, place, get(inputs, i, order_bytes), order_bytes);
+            memcpy(inputs + row * order_bytes, (char *)order + (begin + row) * order_bytes,
+                   (stop - row) * order_bytes);
+    }
+    for (uint64_t row = 0, stop; row < rows; row = stop) {
+        stop = ae_min_u64(row + BLOCK, rows);
+        if (!go_on(b, stop - row))
+            return;
+        for (uint64_t i = row; i < stop; i++) {
+            uint64_t place = ends[get(keys, begin + i, key_bytes)]++;
+            put(indices, place, get(ids, i, id_bytes), id_bytes);
+            if (order_bytes)
+                put(order, place, get(inputs, i, order_bytes), order_bytes);
+        }
     }
 }
 
 static void sort_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     build *b = ctx;
     bucket_job job = {b->schedule[chunk].bucket, worker};
-    if (go_on(b, b->schedule[chunk].rows))
+    if (go_on(b, 0))
         DISPATCH(sort_bucket, b, &job)
 }
 
