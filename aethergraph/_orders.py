@@ -60,11 +60,12 @@ def time_order(times: NDArray[Any]) -> NDArray[Any] | None:
     dtype = native.id_dtype(native.id_bytes_for(len(times)))
     if len(times) <= STRETCH:
         return np.argsort(times, kind="stable").astype(dtype)
-    keys, bits = _as_keys(times)
-    passes = -(-bits // _MOST_BITS)
-    width = -(-bits // passes)
-    order = _sort_by_bits(keys, 0, width, None)
-    for shift in range(width, bits, width):
+    keys, used = _as_keys(times)
+    low, high = (used & -used).bit_length() - 1, used.bit_length()
+    passes = -(-(high - low) // _MOST_BITS)
+    width = -(-(high - low) // passes)
+    order: NDArray[Any] | None = None
+    for shift in range(low, high, width):
         order = _sort_by_bits(keys, shift, width, order)
     return order
 
@@ -74,15 +75,16 @@ _MOST_BITS = 22
 
 
 def _as_keys(times: NDArray[Any]) -> tuple[NDArray[np.uint64], int]:
-    """Return numbers from 0 on in the order of ``times``, and the bits of the largest one."""
+    """Return numbers from 0 on in the order of ``times``, and the bits that they have set."""
     keys = empty(len(times), np.int64, f"{len(times)} times")
     for some in stretches(len(times)):
         keys[some] = times[some] if times.dtype == np.int64 else _as_integers(times[some])
-    low, high = native.id_bounds(keys)
-    found = keys.view(np.uint64)
+    least = np.int64(native.id_bounds(keys)[0]).view(np.uint64)
+    found, used = keys.view(np.uint64), 0
     for some in stretches(len(times)):
-        found[some] -= np.int64(low).view(np.uint64)  # modulo 2^64
-    return found, (high - low).bit_length()
+        found[some] -= least  # modulo 2^64
+        used |= int(np.bitwise_or.reduce(found[some]))
+    return found, used
 
 
 def _as_integers(times: NDArray[np.float64]) -> NDArray[np.int64]:

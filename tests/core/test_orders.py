@@ -21,8 +21,9 @@ _LARGEST, _LOWEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         [_LARGEST, _LOWEST, 0, -1, 1, _LOWEST + 1],
         [5],
         [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, 5e-324, -5e-324, -1e300, 1e300],
+        [0.5, 0.25, 1.0, 2.0, 1.75, -3.0],
     ],
-    ids=["few", "whole range", "equal", "floats"],
+    ids=["few", "whole range", "equal", "floats", "float32"],
 )
 def test_many_times_are_sorted_stably(values: list[float]) -> None:
     rng = np.random.default_rng(0)
