@@ -17,10 +17,10 @@ from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
 from aethergraph._arrays import as_float_values, check_weights, to_array
+from aethergraph._exact import first_changed
 from aethergraph._options import shown
 from aethergraph._times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
-from aethergraph.build.exact import first_changed
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph

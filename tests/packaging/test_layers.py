@@ -33,6 +33,7 @@ PYTHON_LAYERS = [
         "_graph_file",
         "_section_content",
         "_verify",
+        "_orders",
         "_parts",
         "_paging",
         "_value_columns",
