@@ -17,7 +17,6 @@ from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
 from aethergraph._arrays import as_float_values, check_weights, to_array
-from aethergraph._exact import first_changed
 from aethergraph._options import shown
 from aethergraph._times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
@@ -295,12 +294,6 @@ def _as_weights(values: Tensor, group: Any) -> NDArray[Any]:
     with _advising("edge_weight"):
         array = _vector(values, label)
         found = as_float_values(array, len(array), label, "num_edges")
-        changed = first_changed(array, found.dtype.name)
-        if changed is not None:
-            raise InvalidArgumentError(
-                f"{label}[{changed}] = {array[changed]} has no exact {found.dtype}",
-                position=changed,
-            )
         check_weights(found, label)
     return found
 
