@@ -95,7 +95,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
     ``dgl.NID`` and ``dgl.EID`` are set. Seeds that are given twice keep a place each and get the
     same edges, as in DGL's fused sampling; without it DGL gives all of them to the first.
 
-    Every draw is a function of a key, the hop and the node: of no thread, process or worker. The
+    Every draw depends on a key, the hop and the node: not on threads, processes or workers. The
     key of a batch is mixed from ``seed``, the epoch (:meth:`set_epoch`) and the seeds with their
     order, as in :mod:`aethergraph.pyg`. Where ``seed`` is None, the number that torch draws when a
     ``DataLoader`` begins an iteration stands in its place, so that every epoch draws anew; outside
