@@ -6,6 +6,7 @@ import operator
 import os
 import re
 from pathlib import Path
+from typing import SupportsIndex
 
 from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError
@@ -18,7 +19,7 @@ _LARGEST = (1 << 63) - 1
 _NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
-def parse_size(size: int | str, name: str = "memory_budget") -> int:
+def parse_size(size: SupportsIndex | str, name: str = "memory_budget") -> int:
     """Return the bytes of ``"1G"``, ``"512MiB"``, ``"1.5 gb"`` or a plain integer.
 
     Units are powers of 1024.
@@ -35,7 +36,7 @@ def parse_size(size: int | str, name: str = "memory_budget") -> int:
         return _bounded(_bytes_of(match.group(1), _UNITS[match.group(2).lower()]), size, name)
     try:
         count = None if isinstance(size, bool) else operator.index(size)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # the others of tensors and arrays
         count = None
     if count is None:
         raise InvalidArgumentError(

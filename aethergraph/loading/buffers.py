@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -66,7 +66,7 @@ class BufferPool:
             that is returned to the system.
     """
 
-    def __init__(self, max_idle: int | str = "2G") -> None:
+    def __init__(self, max_idle: SupportsIndex | str = "2G") -> None:
         self._max_idle = parse_size(max_idle, "max_idle")
         # append and pop of a deque are atomic. A lock could deadlock: the garbage collector may
         # return a lease in the middle of any call, in any thread.
@@ -74,7 +74,10 @@ class BufferPool:
         self._lent = 0  # bytes of blocks in use
         self._most_lent = 0
 
-    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    # mypyc checks other types than object by itself, and would raise a TypeError of its own.
+    def empty(
+        self, shape: SupportsIndex | tuple[SupportsIndex, ...], dtype: DTypeLike = np.float32
+    ) -> NDArray[Any]:
         """Return an uninitialised, writable, C-contiguous array, aligned to 64 bytes or more.
 
         Raises:

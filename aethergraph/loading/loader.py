@@ -135,8 +135,6 @@ class SubgraphLoader:
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not at least 1")
-        as_count(num_threads, "num_threads")
-        as_count(plan_ahead, "plan_ahead")
         self.graph = graph
         self.sampler = NeighborSampler(
             graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=subgraph_type
@@ -146,9 +144,9 @@ class SubgraphLoader:
         self.shuffle = as_flag(shuffle, "shuffle")
         self.drop_last = as_flag(drop_last, "drop_last")
         self.seed = as_integer(seed, "seed")
-        self.plan_ahead = int(plan_ahead)
-        self.num_threads = num_threads
-        self.prefetch = prefetch
+        self.plan_ahead = as_count(plan_ahead, "plan_ahead")
+        self.num_threads = as_count(num_threads, "num_threads")
+        self.prefetch = int(prefetch)
         if buffers is not None and not isinstance(buffers, BufferPool):
             raise InvalidArgumentError(
                 f"buffers must be a BufferPool, got {type(buffers).__name__}"

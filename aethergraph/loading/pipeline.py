@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeVar
 
 from aethergraph._arrays import as_integer
 from aethergraph._binding.tasks import Task, cancel_with
@@ -196,7 +196,11 @@ class PrefetchIterator(Generic[T, R]):
 
 
 def prefetch_map(
-    function: Callable[[T], R], items: Iterable[T], *, num_threads: int = 1, depth: int = 2
+    function: Callable[[T], R],
+    items: Iterable[T],
+    *,
+    num_threads: SupportsIndex = 1,
+    depth: SupportsIndex = 2,
 ) -> PrefetchIterator[T, R]:
     """Return ``map(function, items)``, computed ahead by background threads, in order.
 
@@ -213,9 +217,9 @@ def prefetch_map(
     Raises:
         InvalidArgumentError: ``num_threads`` is negative or ``depth`` is not positive.
     """
-    num_threads, depth = as_integer(num_threads, "num_threads"), as_integer(depth, "depth")
-    if num_threads < 0:
-        raise InvalidArgumentError(f"num_threads = {num_threads} is negative")
-    if depth < 1:
-        raise InvalidArgumentError(f"depth = {depth} is not at least 1")
-    return PrefetchIterator(function, items, num_threads, depth)
+    threads, ahead = as_integer(num_threads, "num_threads"), as_integer(depth, "depth")
+    if threads < 0:
+        raise InvalidArgumentError(f"num_threads = {threads} is negative")
+    if ahead < 1:
+        raise InvalidArgumentError(f"depth = {ahead} is not at least 1")
+    return PrefetchIterator(function, items, threads, ahead)

@@ -150,7 +150,7 @@ def from_types(weight: Any, _: Path) -> Any:
 def from_chunks(weight: Any, folder: Path) -> Any:
     path = folder / "g.bin"
     chunks = [([0, 1], [1, 0], {"weight": weight})]
-    convert_chunks(chunks, path, num_nodes=2, memory_budget="512M")
+    convert_chunks(chunks, path, num_nodes=2, memory_budget="8G")
     return Graph.load(path).edge_weight
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from targets import Target
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # PYTHONSAFEPATH keeps it away
 SECONDS = 10.0  # one call
 MEMORY = 8 << 30  # address space of a child: far more than any call is meant to take
 

@@ -44,7 +44,11 @@ class Target(NamedTuple):
         """The names of the arguments that can be attacked."""
         call, given = self.make(folder)
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        found = [p.name for p in inspect.signature(call).parameters.values() if p.kind in kinds]
+        try:
+            parameters = inspect.signature(call).parameters.values()
+        except ValueError:  # compiled by mypyc: the arguments that are given
+            return list(given)
+        found = [p.name for p in parameters if p.kind in kinds]
         found += [name for name in (*given, *self.more) if name not in found]
         return [name for name in found if name not in CALLBACKS]
 
