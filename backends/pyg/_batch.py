@@ -18,8 +18,6 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from aethergraph._options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
 from aethergraph.loading.planned import Coming, choose_plans
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 
@@ -75,10 +73,7 @@ def choose_names(
     Raises:
         InvalidArgumentError: a name that no tensor has; names the option and the existing tensors.
     """
-    if isinstance(store, FeatureStore):
-        keys = [key for key, _ in store.columns()]
-    else:
-        keys = [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()]
+    keys = _keys(store)
     found: list[frozenset[str] | None] = []
     for given, option, of_edges in (
         (node_attrs, "node_attrs", False), (edge_attrs, "edge_attrs", True),
@@ -183,22 +178,35 @@ def _ids_of(out: Any, group: Any) -> Tensor | None:
     return (out.edge if of_edges else out.node) if of_edges or group is None else None
 
 
-def counted_types(data: Any) -> frozenset[Any] | None:
-    """Return the node types (None: the only one) whose ``Data`` itself has ``num_nodes``.
+def counted_types(data: Any, store: Any) -> frozenset[Any] | None:
+    """Return the node types (None: the only one) whose batches have ``num_nodes``, as PyG's do.
 
-    Their batches have the attribute too, as PyG's do. A graph is like a ``Data`` without it: in a
-    batch ``n_id`` implies it, unless an attribute of edges has a name in which PyG looks for rows
-    of nodes. None for stores: PyG then adds the attribute to every type that has tensors.
+    A ``Data`` or ``HeteroData`` says so itself. A graph, or the path of one, is like a ``Data``
+    without it: in a batch ``n_id`` implies it, unless an attribute of edges has a name in which PyG
+    looks for rows of nodes.
+
+    Args:
+        data: given to the loader.
+        store: the feature store of ``data``.
+
+    Returns:
+        None for stores: PyG then adds the attribute to every type that has tensors.
     """
-    if isinstance(data, HeteroGraph):
-        return frozenset()
-    if isinstance(data, Graph):
-        return frozenset() if N_KEYS.isdisjoint(data.edge_attrs) else frozenset([None])
     if isinstance(data, HeteroData):
         return frozenset(name for name in data.node_types if "num_nodes" in data[name])
     if isinstance(data, Data):
         return frozenset([None] if "num_nodes" in data else [])
-    return None
+    if isinstance(data, (tuple, list)):
+        return None
+    misread = (group == EDGE_GROUP and name in N_KEYS for group, name in _keys(store))
+    return frozenset([None]) if any(misread) else frozenset()
+
+
+def _keys(store: Any) -> list[tuple[Any, str]]:
+    """Return group and name of every tensor of a feature store, ours or another one."""
+    if isinstance(store, FeatureStore):
+        return [key for key, _ in store.columns()]
+    return [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()]
 
 
 def make_batch(

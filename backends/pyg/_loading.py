@@ -136,13 +136,14 @@ class LoaderMixin:
     def _set_up(
         self,
         data: Any,
+        store: Any,
         seed: int | None,
         prefetch_batches: int,
         num_sample_threads: int,
         plan_ahead: int = 0,
         names: Names | None = None,
     ) -> None:
-        self._counted = counted_types(data)
+        self._counted = counted_types(data, store)
         self._names = names = names or Names()
         self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
         self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)

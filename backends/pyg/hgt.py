@@ -190,7 +190,7 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         sampler = HGTSampler(stores, num_samples, is_sorted, max_neighbors=max_neighbors)
         names = choose_names(stores[0], node_attrs, edge_attrs)
         depth = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, seed, depth, num_sample_threads, names=names)
+        self._set_up(data, stores[0], seed, depth, num_sample_threads, names=names)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

@@ -171,7 +171,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             time_attr = sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead, names)
+        self._set_up(data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -295,7 +295,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             time_attr = None if edge_label_time is None else sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, seed, prefetch_batches, num_sample_threads, plan_ahead, names)
+        self._set_up(data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names)
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(
             stores,

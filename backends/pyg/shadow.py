@@ -101,7 +101,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         )
         names = choose_names(stores[0], node_attrs, edge_attrs)
         depth = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, seed, depth, num_sample_threads, names=names)
+        self._set_up(data, stores[0], seed, depth, num_sample_threads, names=names)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

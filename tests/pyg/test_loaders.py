@@ -424,7 +424,7 @@ def test_batches_have_the_keys_that_pyg_gives() -> None:
 
 @pytest.mark.parametrize("attrs", [{}, {"y": np.arange(150)}, {"x": np.ones((150, 2))}])
 def test_a_batch_of_a_graph_has_num_nodes_by_its_ids(attrs: dict[str, Any]) -> None:
-    """As in batches of PyG's own loader over a ``Data`` that does not set it."""
+    """PyG's own loader over a ``Data`` that does not set it makes such batches."""
     graph = Graph.from_edges(NUM_NODES, *GRAPH.edge_index())
     graph.node_attrs.update(attrs)
     typed = HeteroGraph.from_edges({("a", "to", "a"): GRAPH.edge_index()}, {"a": NUM_NODES})
@@ -439,6 +439,20 @@ def test_a_batch_of_a_graph_has_num_nodes_by_its_ids(attrs: dict[str, Any]) -> N
         graph.edge_attrs["pos"] = np.zeros((graph.num_edges, 3))  # PyG counts its rows as nodes
         batch = next(iter(NeighborLoader(graph, [3, 2], SEEDS, batch_size=4)))
         assert batch.num_nodes == len(batch.n_id) != len(batch.pos)
+
+
+def test_a_path_gives_the_batches_of_its_graph(tmp_path: Path) -> None:
+    graph = Graph.from_edges(NUM_NODES, *GRAPH.edge_index())
+    graph.node_attrs["y"] = np.arange(NUM_NODES)
+    for edge_attrs in ({}, {"pos": np.zeros((graph.num_edges, 3))}):
+        graph.edge_attrs.update(edge_attrs)
+        graph.save(tmp_path / "g.bin")
+        one, other = (
+            next(iter(NeighborLoader(data, [3, 2], SEEDS, batch_size=4, seed=1)))
+            for data in (graph, tmp_path / "g.bin")
+        )
+        assert set(one.keys()) == set(other.keys())
+        assert ("num_nodes" in one) == bool(edge_attrs)
 
 
 def test_repr_says_what_is_loaded() -> None:
