@@ -14,15 +14,28 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import Graph, HeteroGraph
 
+G = TypeVar("G", Graph, HeteroGraph)
+
 FOLDER = Path(__file__).resolve().parent / "golden" / "samples"
 WRITE = os.environ.get("AETHERGRAPH_WRITE_GOLDEN") == "1"
+
+#: How a graph is stored -> (options of save, options of load).
+STORAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "memory": ({}, {"storage": "memory"}),
+    "mmap": ({}, {"storage": "mmap"}),
+    "uring": ({}, {"storage": "uring", "memory_budget": "24M"}),
+    "compressed": ({"compress": True}, {"storage": "mmap"}),
+    "compressed uring": ({"compress": True}, {"storage": "uring", "memory_budget": "24M"}),
+}
+#: The storages of the adapters' tests, which lead to the same core.
+PLAIN_STORAGES = ("memory", "mmap", "uring")
 
 NODES, EDGES = 600, 9000
 USERS, POSTS, TAGS = 200, 400, 30
@@ -123,6 +136,13 @@ def make_hetero_graph() -> HeteroGraph:
         edge_weight={k: rng.randint(0, 4, n).astype(np.float32) for k, n in kinds.items()},
         edge_time={k: rng.randint(0, 100, n) for k, n in kinds.items()},
     )  # fmt: skip
+
+
+def store(graph: G, folder: Path, storage: str) -> G:
+    """Save ``graph`` in ``folder`` and open the file, as ``storage`` says."""
+    save, load = STORAGES[storage]
+    graph.save(folder / "graph.aeg", **save)
+    return type(graph).load(folder / "graph.aeg", **load)
 
 
 def seeds_of(num_nodes: int, number: int) -> NDArray[np.int64]:

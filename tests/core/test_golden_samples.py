@@ -11,26 +11,19 @@ import pytest
 from golden_samples import (
     NODES,
     POSTS,
+    STORAGES,
     USERS,
     Golden,
     make_graph,
     make_hetero_graph,
     seeds_of,
+    store,
 )
 
 from aethergraph import Graph, HeteroGraph, NeighborSampler
 from aethergraph.loading import SubgraphLoader
 from aethergraph.sampling import HeteroNeighborSampler, HGTSampler, RandomWalker, random_fanout
 
-BUDGET = "24M"
-#: How a graph is stored -> (options of save, options of load).
-STORAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "memory": ({}, {"storage": "memory"}),
-    "mmap": ({}, {"storage": "mmap"}),
-    "uring": ({}, {"storage": "uring", "memory_budget": BUDGET}),
-    "compressed": ({"compress": True}, {"storage": "mmap"}),
-    "compressed uring": ({"compress": True}, {"storage": "uring", "memory_budget": BUDGET}),
-}
 MODES: dict[str, dict[str, Any]] = {
     "uniform": {},
     "replace": {"replace": True},
@@ -72,18 +65,12 @@ def golden() -> Golden:
 
 @pytest.fixture(scope="module", params=STORAGES)
 def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    path = tmp_path_factory.mktemp("golden") / "graph.aeg"
-    save, load = STORAGES[request.param]
-    make_graph().save(path, **save)
-    return Graph.load(path, **load)
+    return store(make_graph(), tmp_path_factory.mktemp("golden"), request.param)
 
 
 @pytest.fixture(scope="module", params=STORAGES)
 def hetero(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeteroGraph:
-    path = tmp_path_factory.mktemp("golden") / "hetero.aeg"
-    save, load = STORAGES[request.param]
-    make_hetero_graph().save(path, **save)
-    return HeteroGraph.load(path, **load)
+    return store(make_hetero_graph(), tmp_path_factory.mktemp("golden"), request.param)
 
 
 def fields(sub: Any) -> list[Any]:

@@ -97,7 +97,7 @@ def _problem(
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether the call went into the package, not into a library that a target calls itself."""
+    """Return whether the call went into the package, not into a library of its target."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if Path(frame.f_code.co_filename).parent != HERE:
             return str(frame.f_globals.get("__name__")).startswith("aethergraph")

@@ -14,12 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile import attack
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-import attack  # noqa: E402
-
 ALL = bool(os.environ.get("AETHERGRAPH_HOSTILE"))
 SHARE = 1.0 if ALL else 0.03
 INTERRUPTED_NODES = 1_000_000 if ALL else 50_000

@@ -13,11 +13,13 @@ pytest.importorskip("torch_geometric")
 
 from golden_samples import (  # noqa: E402
     NODES,
+    PLAIN_STORAGES,
     POSTS,
     Golden,
     make_graph,
     make_hetero_graph,
     seeds_of,
+    store,
 )
 from torch_geometric.loader import LinkLoader, NodeLoader  # noqa: E402
 from torch_geometric.sampler import NegativeSampling  # noqa: E402
@@ -37,11 +39,6 @@ from aethergraph.pyg import (  # noqa: E402
 
 pytestmark = pytest.mark.pyg
 
-STORAGES: dict[str, dict[str, Any]] = {
-    "memory": {"storage": "memory"},
-    "mmap": {"storage": "mmap"},
-    "uring": {"storage": "uring", "memory_budget": "24M"},
-}
 MODES: dict[str, dict[str, Any]] = {
     "uniform": {},
     "replace": {"replace": True},
@@ -70,20 +67,16 @@ def golden() -> Golden:
     return Golden("pyg")
 
 
-@pytest.fixture(scope="module", params=STORAGES)
+@pytest.fixture(scope="module", params=PLAIN_STORAGES)
 def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    path = tmp_path_factory.mktemp("golden") / "graph.aeg"
-    make_graph().save(path)
-    found = Graph.load(path, **STORAGES[request.param])
+    found = store(make_graph(), tmp_path_factory.mktemp("golden"), request.param)
     found.node_attrs["x"] = np.arange(NODES * 3, dtype=np.float32).reshape(NODES, 3)
     return found
 
 
-@pytest.fixture(scope="module", params=STORAGES)
+@pytest.fixture(scope="module", params=PLAIN_STORAGES)
 def hetero(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeteroGraph:
-    path = tmp_path_factory.mktemp("golden") / "hetero.aeg"
-    make_hetero_graph().save(path)
-    return HeteroGraph.load(path, **STORAGES[request.param])
+    return store(make_hetero_graph(), tmp_path_factory.mktemp("golden"), request.param)
 
 
 def content(batch: Any) -> dict[str, Any]:

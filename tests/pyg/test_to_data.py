@@ -218,7 +218,7 @@ ENDS = torch.tensor([[0, 1, 2, 0], [2, 2, 2, 1]])
 
 
 def make_one(typed: bool, **own: Tensor) -> Data | HeteroData:
-    """The same graph, of one type or of a type "b" of nodes; all with these attributes."""
+    """Make one graph, plain or with the node type "b", and give it these attributes."""
     data: Any = HeteroData() if typed else Data()
     nodes, edges = (data["b"], data[SELF]) if typed else (data, data)
     nodes.x, edges.edge_index = torch.rand(5, 1), ENDS

@@ -109,7 +109,7 @@ def fetched(
 
 
 def copied(sample: Any, **options: Any) -> Any:
-    """The same with the sampler in a thread that GraphBolt starts."""
+    """Make a loader whose sampler runs in a thread that GraphBolt starts."""
     pipe = sample(gb.ItemSampler(node_items(40), 4), SamplingGraph(GRAPH))
     pipe = pipe.copy_to(torch.device("cpu"))
     pipe = pipe.fetch_feature(FeatureStore(GRAPH), node_feature_keys=["x"])
@@ -117,13 +117,13 @@ def copied(sample: Any, **options: Any) -> Any:
 
 
 def plain(sample: Any, **options: Any) -> Any:
-    """The same without features."""
+    """Make a loader without features."""
     pipe = sample(gb.ItemSampler(node_items(40), 4), SamplingGraph(GRAPH))
     return gb.DataLoader(pipe, **options)
 
 
 def ahead(sample: Any, **options: Any) -> Any:
-    """The same in a thread, without a loader below it."""
+    """Make a loader that samples in a thread, with no stage after it."""
     pipe = sample(gb.ItemSampler(node_items(40), 4), SamplingGraph(GRAPH))
     return gb.DataLoader(pipe.copy_to(torch.device("cpu")), **options)
 

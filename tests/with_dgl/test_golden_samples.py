@@ -8,7 +8,16 @@ import dgl.graphbolt as gb
 import pytest
 import torch
 from dgl.dataloading import DataLoader
-from golden_samples import NODES, POSTS, Golden, make_graph, make_hetero_graph, seeds_of
+from golden_samples import (
+    NODES,
+    PLAIN_STORAGES,
+    POSTS,
+    Golden,
+    make_graph,
+    make_hetero_graph,
+    seeds_of,
+    store,
+)
 from with_dgl.graphbolt_common import at_once
 
 from aethergraph import Graph, HeteroGraph
@@ -25,11 +34,6 @@ from aethergraph.dgl.graphbolt import SamplingGraph
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dataloader CPU affinity")
 
-STORAGES: dict[str, dict[str, Any]] = {
-    "memory": {"storage": "memory"},
-    "mmap": {"storage": "mmap"},
-    "uring": {"storage": "uring", "memory_budget": "24M"},
-}
 #: Workers take seconds to start, so one storage will do.
 WORKERS = [("memory", 0), ("mmap", 0), ("uring", 0), ("mmap", 2)]
 SAMPLERS: dict[str, Any] = {
@@ -61,20 +65,16 @@ def golden() -> Golden:
     return Golden("dgl")
 
 
-@pytest.fixture(scope="module", params=STORAGES)
+@pytest.fixture(scope="module", params=PLAIN_STORAGES)
 def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    path = tmp_path_factory.mktemp("golden") / "graph.aeg"
     made = make_graph()
     made.edge_attrs["edge_weight"] = made.edge_weight
-    made.save(path)
-    return Graph.load(path, **STORAGES[request.param])
+    return store(made, tmp_path_factory.mktemp("golden"), request.param)
 
 
-@pytest.fixture(scope="module", params=STORAGES)
+@pytest.fixture(scope="module", params=PLAIN_STORAGES)
 def hetero(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeteroGraph:
-    path = tmp_path_factory.mktemp("golden") / "hetero.aeg"
-    make_hetero_graph().save(path)
-    return HeteroGraph.load(path, **STORAGES[request.param])
+    return store(make_hetero_graph(), tmp_path_factory.mktemp("golden"), request.param)
 
 
 def content(thing: Any) -> Any:
