@@ -159,8 +159,16 @@ def as_count(value: Any, name: str) -> int:
     return count
 
 
-def as_integer(value: Any, name: str) -> int:
-    """Return any integer-like value as a Python int; raise InvalidArgumentError for others."""
+def as_integer(value: Any, name: str, *, bools: bool = True) -> int:
+    """Return any integer-like value as a Python int; raise InvalidArgumentError for others.
+
+    Args:
+        value: an int, or an object with ``__index__``.
+        name: of the argument, for messages.
+        bools: False refuses True and False, which are integers to Python.
+    """
+    if not bools and isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{name} must be an integer, got a bool")
     try:
         return operator.index(value)
     except (TypeError, ValueError, RuntimeError):  # arrays and tensors raise the last two

@@ -16,10 +16,11 @@ from aethergraph.features import FeatureStore
 
 __all__ = ["inverse", "take", "take_rows", "time_order"]
 
+#: Bits of the keys that one pass sorts by: each of their values has an offset of 8 bytes.
+_MOST_BITS = 22
 
-def take(
-    array: NDArray[Any], rows: NDArray[Any], task: native.Task | None = None
-) -> NDArray[Any]:  # fmt: skip
+
+def take(array: NDArray[Any], rows: NDArray[Any], task: native.Task | None = None) -> NDArray[Any]:
     """Return ``array[rows]`` of a vector; ``rows`` is an order, or int64."""
     out = empty(len(rows), array.dtype, f"{len(rows)} edge values")
     native.gather(array, _as_gathered(rows), out, task)
@@ -28,7 +29,7 @@ def take(
 
 def take_rows(
     store: FeatureStore, rows: NDArray[Any], task: native.Task | None = None
-) -> NDArray[Any]:  # fmt: skip
+) -> NDArray[Any]:
     """Return the rows of ``store`` by position in the order ``rows``."""
     array = store.array
     out = empty((len(rows), *array.shape[1:]), array.dtype, f"{len(rows)} edge values")
@@ -68,10 +69,6 @@ def time_order(times: NDArray[Any]) -> NDArray[Any] | None:
     for shift in range(low, high, width):
         order = _sort_by_bits(keys, shift, width, order)
     return order
-
-
-#: Bits of the keys that one pass sorts by: each of their values has an offset of 8 bytes.
-_MOST_BITS = 22
 
 
 def _as_keys(times: NDArray[Any]) -> tuple[NDArray[np.uint64], int]:

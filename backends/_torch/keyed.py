@@ -55,9 +55,7 @@ class Keyed:
         Args:
             epoch: any integer of 64 bits; 0 at the start.
         """
-        if isinstance(epoch, bool):
-            raise InvalidArgumentError("epoch must be an integer, got bool")
-        value = as_integer(epoch, "epoch")
+        value = as_integer(epoch, "epoch", bools=False)
         if not -(1 << 63) <= value < 1 << 63:
             raise InvalidArgumentError(f"epoch = {value} does not fit 64 bits")
         self._shared_epoch.value = value

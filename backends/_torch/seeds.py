@@ -101,9 +101,7 @@ def check_seed(seed: Any) -> int | None:
     """Check a seed; return it as an unsigned 64-bit number, or None."""
     if seed is None:
         return None
-    if isinstance(seed, bool):
-        raise InvalidArgumentError("seed must be an integer or None, got bool")
-    value = as_integer(seed, "seed")
+    value = as_integer(seed, "seed", bools=False)
     if not -(1 << 63) <= value <= _MASK:
         raise InvalidArgumentError(f"seed = {value} does not fit 64 bits")
     return value & _MASK

@@ -27,6 +27,7 @@ __all__ = [
     "as_numpy",
     "is_shared",
     "read_array",
+    "read_ids",
     "seed_ids",
     "shared_empty",
     "stack_rows",
@@ -138,6 +139,17 @@ def read_array(values: Any, name: str) -> NDArray[Any]:
         return np.asarray(values.detach().cpu().resolve_conj().resolve_neg().numpy())
     except (TypeError, RuntimeError) as error:
         raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from None
+
+
+def read_ids(values: Any, name: str) -> NDArray[Any]:
+    """Return ids or a mask as an array, as :func:`read_array` does; an empty list holds int64 ids.
+
+    Raises:
+        InvalidArgumentError: numpy cannot have the values.
+    """
+    array = read_array(values, name)
+    # An empty list has no dtype of its own: numpy makes it float64.
+    return array if array.size or hasattr(values, "dtype") else np.empty(0, np.int64)
 
 
 def as_device(device: Any, name: str) -> torch.device:

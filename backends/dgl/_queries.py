@@ -16,7 +16,7 @@ import dgl
 from aethergraph._arrays import as_ids
 from aethergraph._options import as_choice, shown
 from aethergraph._parts import check_ids
-from aethergraph._torch.tensors import read_array
+from aethergraph._torch.tensors import read_ids
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.errors import UnsupportedError
@@ -193,10 +193,7 @@ def _is_one(ids: Any) -> bool:
 
 def _vector(ids: Any, name: str) -> Any:
     """Return ids or a mask as an array; one id as a vector of one."""
-    array = read_array(ids, name)
-    if not array.size and not hasattr(ids, "dtype"):
-        return np.empty(0, np.int64)  # an empty list has no dtype of its own
-    return np.atleast_1d(array) if array.ndim == 0 else array
+    return np.atleast_1d(read_ids(ids, name))
 
 
 def _some(nodes: Any, count: int, name: str) -> Ids | None:

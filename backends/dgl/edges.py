@@ -18,7 +18,7 @@ import dgl.dataloading
 from aethergraph._arrays import allocate, as_count, as_ids
 from aethergraph._options import as_choice, shown
 from aethergraph._torch.keyed import Keyed
-from aethergraph._torch.tensors import read_array, seed_ids
+from aethergraph._torch.tensors import read_ids, seed_ids
 from aethergraph.dgl._arguments import as_names, check_prefetch
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
@@ -166,9 +166,7 @@ def _ids_or_mask(given: Any, name: str) -> Tensor:
     """Convert ids or a mask to a tensor, which DGL takes for ids."""
     if isinstance(given, Tensor) and given.dtype != torch.bool:
         return torch.from_numpy(seed_ids(given, name))
-    array = read_array(given, name)
-    if not array.size and not hasattr(given, "dtype"):
-        array = array.astype(np.int64)
+    array = read_ids(given, name)
     return torch.tensor(array if array.dtype == bool else as_ids(array, name))
 
 

@@ -217,11 +217,11 @@ class GraphStorage(Keyed, Queries):
             kind: edge_ends(self._schema, kind, own.get(kind, none))
             for kind in self.canonical_etypes
         }
-        shown = {
+        shown_ids = {
             kind: self._schema.numbers[kind].shown(own.get(kind, none).copy())
             for kind in self.canonical_etypes
         }
-        made = self._make_graph(ends, shown, self._counts())
+        made = self._make_graph(ends, shown_ids, self._counts())
         if relabel_nodes:
             found = dgl.compact_graphs(made)
             for kind in self.canonical_etypes:
@@ -254,7 +254,7 @@ class GraphStorage(Keyed, Queries):
 
     def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
         """Convert a sample to a ``DGLGraph``, for samplers."""
-        ends, shown = {}, {}
+        ends, shown_ids = {}, {}
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
         for i, kind in enumerate(self._schema.own_etypes):
             row, col = sample.row[i], sample.col[i]
@@ -262,9 +262,9 @@ class GraphStorage(Keyed, Queries):
                 ends[kind] = row.copy(), col.copy()
             else:
                 ends[kind] = node[kind[0]][row], node[kind[2]][col]
-            shown[kind] = self._schema.numbers[kind].shown(sample.edge[i])
+            shown_ids[kind] = self._schema.numbers[kind].shown(sample.edge[i])
         counts = {name: len(ids) for name, ids in node.items()}
-        made = self._make_graph(ends, shown, counts if relabel_nodes else self._counts())
+        made = self._make_graph(ends, shown_ids, counts if relabel_nodes else self._counts())
         if relabel_nodes:
             for name in self.ntypes:
                 made.nodes[name].data[dgl.NID] = self._tensors(node[name])[0]
@@ -314,13 +314,13 @@ class GraphStorage(Keyed, Queries):
         key = self._batch_key(None, *content)
         sample = self._walks.get(options, layout, prob=prob).sample(seeds, key, exclude=excluded)
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
-        ends, shown = {}, {}
+        ends, shown_ids = {}, {}
         for i, kind in enumerate(self._schema.own_etypes):
             near, far = sample.col[i], sample.row[i]
             src, dst = (far, near) if edge_dir == "in" else (near, far)
             ends[kind] = node[kind[0]][src], node[kind[2]][dst]
-            shown[kind] = self._schema.numbers[kind].shown(sample.edge[i])
-        return _move(self._make_graph(ends, shown, self._counts()), device)
+            shown_ids[kind] = self._schema.numbers[kind].shown(sample.edge[i])
+        return _move(self._make_graph(ends, shown_ids, self._counts()), device)
 
     def sample_labors(self, *args: Any, **options: Any) -> Any:
         """Refuse: the stock ``LaborSampler`` draws with a state of its own."""
@@ -366,13 +366,13 @@ class GraphStorage(Keyed, Queries):
     def _make_graph(
         self,
         ends: Mapping[EdgeType, tuple[Ids, Ids]],
-        shown: Mapping[EdgeType, Ids],
+        shown_ids: Mapping[EdgeType, Ids],
         counts: dict[str, int],
     ) -> Any:
         data = {kind: self._tensors(*ends[kind]) for kind in self.canonical_etypes}
         made = dgl.heterograph(data, counts)
         for kind in self.canonical_etypes:
-            made.edges[kind].data[dgl.EID] = self._tensors(shown[kind])[0]
+            made.edges[kind].data[dgl.EID] = self._tensors(shown_ids[kind])[0]
         return made
 
 

@@ -225,8 +225,7 @@ class Walker:
 
 def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:
     for at, fanout in enumerate(fanouts):
-        number = None if isinstance(fanout, bool) else as_integer(fanout, f"num_neighbors[{at}]")
-        if number is None or not -1 <= number < 1 << 63:
+        if not -1 <= as_integer(fanout, f"num_neighbors[{at}]", bools=False) < 1 << 63:
             raise InvalidArgumentError(
                 f"num_neighbors[{at}] = {shown(fanout)}: an integer >= 0, or -1 for all neighbours",
                 position=at,
