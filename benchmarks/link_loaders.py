@@ -2,10 +2,10 @@
 
     PyG LinkNeighborLoader          Data or HeteroData in memory, PyG's sampler
     stock LinkLoader                PyG's LinkLoader over our stores and sampler
-    aethergraph LinkNeighborLoader  ours, prefetching in threads; one type of nodes only
+    aethergraph LinkNeighborLoader  ours, prefetching in threads
 
-An epoch is a new loader over fresh links, timed from ``iter()`` to the last batch. The links are
-edges of the graph, of one type where it has many.
+An epoch is a new loader over fresh links and a sampler made once, timed from ``iter()`` to the last
+batch. The links are edges of the graph, of one type where it has many.
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ def stock(folder: Path, storage: str) -> Make:
 
 
 def ours(folder: Path, storage: str) -> Make:
-    from aethergraph.pyg import LinkNeighborLoader
+    from aethergraph.pyg import LinkNeighborLoader, NeighborSampler, as_stores
 
     graph = open_graph(folder, storage)
+    sampler = NeighborSampler(as_stores(graph), FANOUTS)
     return lambda negatives, links, batch: LinkNeighborLoader(
-        graph, FANOUTS, links, neg_sampling=negatives, batch_size=batch
+        graph, FANOUTS, links, neg_sampling=negatives, batch_size=batch, neighbor_sampler=sampler
     )
 
 
@@ -120,14 +121,16 @@ def typed_stock(folder: Path, storage: Any) -> Make:
 
 def typed_ours(folder: Path, storage: Any) -> Make:
     from aethergraph import HeteroGraph
-    from aethergraph.pyg import LinkNeighborLoader
+    from aethergraph.pyg import HeteroNeighborSampler, LinkNeighborLoader, as_stores
 
     graph = HeteroGraph.load(folder / "eight.aeg", storage=storage)
     for name in graph.node_types:
         graph[name].load_features(folder / f"x128-{name}.npy", storage=storage)
+    sampler = HeteroNeighborSampler(as_stores(graph), FANOUTS)
     return lambda negatives, links, batch: LinkNeighborLoader(
-        graph, FANOUTS, (LINKS, links), neg_sampling=negatives, batch_size=batch
-    )
+        graph, FANOUTS, (LINKS, links), neg_sampling=negatives, batch_size=batch,
+        neighbor_sampler=sampler,
+    )  # fmt: skip
 
 
 # ---- serving -----------------------------------------------------------------------------------
