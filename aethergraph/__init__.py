@@ -10,6 +10,7 @@ The core needs numpy and cffi only; ``aethergraph.pyg`` and ``aethergraph.pytorc
 
 from aethergraph import errors, protocols
 from aethergraph._binding import build_info, get_num_threads, native_version, set_num_threads
+from aethergraph._cached_rows import CachedRows
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AetherError",
+    "CachedRows",
     "FeatureStore",
     "Graph",
     "HGTSampler",

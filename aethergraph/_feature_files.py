@@ -6,17 +6,26 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from aethergraph import _binding as native
+from aethergraph._bfloat16 import convert, first_lost
+from aethergraph._exact import describe_change, narrowest_float
 from aethergraph._hot import RowCache
 from aethergraph._npy import identity, is_npy, map_npy, read_npy_header
 from aethergraph._opening import open_container
+from aethergraph._row_sources import check_result
 from aethergraph.container import ArrayMeta, FileMeta, SectionTable, check_fingerprint, write_meta
-from aethergraph.errors import FileChangedError, FormatError, UnsupportedError
+from aethergraph.errors import (
+    FileChangedError,
+    FormatError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
+from aethergraph.protocols import RowSource
 
 __all__ = [
     "FoundRows",
@@ -24,10 +33,15 @@ __all__ = [
     "find_rows",
     "find_section",
     "is_npy_name",
+    "row_pieces",
     "save_native",
     "save_npy",
     "verify",
+    "write_rows",
 ]
+
+#: Rows are converted and written in pieces of about this size.
+_PIECE_BYTES = 16 << 20
 
 
 class Origin:
@@ -129,6 +143,48 @@ def open_rows(
             errno.ESTALE, f"{origin.path}: the file was replaced while it was opened", origin.path
         )
     return rows
+
+
+def row_pieces(rows: RowSource, code: int) -> Iterator[NDArray[Any]]:
+    """Yield all rows in contiguous pieces, converted to dtype code ``code``.
+
+    Raises:
+        InvalidArgumentError: a value that the conversion must keep but does not; ``position`` is
+            its row. Or the source returned something else than its rows.
+    """
+    own, num_rows = native.dtype_code(rows.dtype_name), rows.num_rows
+    row_bytes = max(1, rows.nbytes // max(1, num_rows))
+    step = max(1, _PIECE_BYTES // row_bytes)
+    for start in range(0, num_rows, step):
+        stop = min(start + step, num_rows)
+        piece = check_result(rows, rows.read(start, stop), stop - start)
+        lost = first_lost(piece, own, code)
+        if lost is not None:
+            _refuse_change(start + lost[0], lost[1], native.DTYPE_NAMES[code])
+        yield np.ascontiguousarray(convert(piece, own, code))
+
+
+def _refuse_change(row: int, value: Any, dtype: str) -> NoReturn:
+    wide = narrowest_float(value)
+    way = "leaving dtype out" if wide is None else f"dtype={wide!r}"
+    problem = describe_change(value, dtype, "the value ")
+    raise InvalidArgumentError(f"row {row}: {problem}; {way} keeps it", position=row)
+
+
+def write_rows(
+    rows: RowSource,
+    writer: native.NativeWriter,
+    number: int,
+    task: native.Task | None,
+    dtype: DTypeLike | str | None = None,
+) -> None:
+    """Write all rows as ARRAY section ``number``; ``dtype`` as in ``FeatureStore.save``."""
+    code = native.dtype_code(rows.dtype_name if dtype is None else dtype)
+    writer.begin(native.SECTION_ARRAY, number, code)
+    with native.reading(rows.guard):
+        for piece in row_pieces(rows, code):
+            writer.append(piece, task)
+    writer.end()
 
 
 def save_native(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -21,14 +21,25 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
+from aethergraph.protocols import RowSource
 
 __all__ = ["NativeTable", "RowTable"]
 
-#: Rows in memory or mapped; rows of a file behind a cache; or short rows of a graph file.
-NativeTable: TypeAlias = native.NativeRows | native.FileRows | ValueColumn
+
+class NativeTable(Protocol):
+    """Reader behind a :class:`RowTable`: of memory, of a file, of packed batches, of a cache."""
+
+    @property
+    def code(self) -> int:
+        """Native code of the dtype of the rows."""
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
 
 
-class RowTable:
+class RowTable(RowSource):
     """Queries that a :class:`FeatureStore` answers about its rows; the store places the rows."""
 
     _rows: NativeTable | None
@@ -143,11 +154,26 @@ class RowTable:
         return rows if isinstance(rows, ValueColumn) and rows.hold() is None else None
 
     @property
-    def has_cache(self) -> bool:
-        """True if rows are read through a cache of their own, which a plan can manage."""
-        return isinstance(self._rows, native.FileRows)
+    def can_plan(self) -> bool:
+        """True if rows are read from the file, through a cache that a plan can manage.
+
+        False for rows that the budget of their graph has room for: see :meth:`paged_column`.
+        """
+        return isinstance(self._rows, native.FileRows) or self.paged_column() is not None
+
+    @property
+    def can_widen(self) -> bool:
+        """True: rows are converted while they are gathered."""
+        return True
 
     # ---- rows ----------------------------------------------------------------------------
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows ``start .. stop - 1``: a read-only view if they are memory or mapped."""
+        self.native_rows()
+        if self._array is None:
+            return self.gather(np.arange(start, stop))
+        return self._array[start:stop]
 
     def gather(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _binding as native
+from aethergraph._feature_files import write_rows
 from aethergraph._memory import format_size
 from aethergraph._opening import open_container
 from aethergraph._options import as_flag
@@ -44,6 +45,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureStore
+from aethergraph.protocols import RowSource
 
 __all__ = ["GraphReader", "GraphWriter"]
 
@@ -335,7 +337,7 @@ class GraphWriter:
     ) -> None:
         self.sections: list[tuple[int, int, Content]] = []
         self.compress = None if compress is None else as_flag(compress, "compress")
-        self.stores: list[FeatureStore] = []
+        self.stores: list[RowSource] = []
         self.attrs = attrs
         arrays = list[ArrayMeta]()
         parts: list[NodeParts | EdgeParts] = [node for _, node in node_types]
@@ -422,4 +424,4 @@ class GraphWriter:
                 content.write(writer, task)
                 writer.end()
             for number, store in enumerate(self.stores):
-                store.write_section(writer, number, task)
+                write_rows(store, writer, number, task)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import STRETCH, empty, stretches
-from aethergraph.features import FeatureStore
+from aethergraph._feature_rows import as_rows
+from aethergraph._row_sources import all_rows
+from aethergraph.protocols import RowSource
 
 __all__ = ["inverse", "take", "take_rows", "time_order"]
 
@@ -28,12 +30,13 @@ def take(array: NDArray[Any], rows: NDArray[Any], task: native.Task | None = Non
 
 
 def take_rows(
-    store: FeatureStore, rows: NDArray[Any], task: native.Task | None = None
+    store: RowSource, rows: NDArray[Any], task: native.Task | None = None
 ) -> NDArray[Any]:
     """Return the rows of ``store`` by position in the order ``rows``."""
-    array = store.array
+    bits = "bfloat16" if store.dtype_name == "bfloat16" else None
+    array, code = as_rows(all_rows(store), bits, "edge values")
     out = empty((len(rows), *array.shape[1:]), array.dtype, f"{len(rows)} edge values")
-    store.native_rows().gather(_as_gathered(rows), out, store.dtype_code, task)
+    native.NativeRows(array, code, store.guard).gather(_as_gathered(rows), out, code, task)
     return out
 
 

@@ -24,6 +24,7 @@ from aethergraph._value_columns import ValueColumn
 from aethergraph.container import Owner
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 from aethergraph.features import FeatureStore, attribute_store
+from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = [
     "AttributeTable",
@@ -49,20 +50,22 @@ RawLists = tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArra
 _SPARSE = 64
 
 
-class AttributeTable(MutableMapping[str, FeatureStore]):
+class AttributeTable(MutableMapping[str, RowSource]):
     """Named attributes of nodes or edges: ``graph.node_attrs["y"] = labels``.
 
-    Assigning an array wraps it in a :class:`FeatureStore`. The number of rows is checked.
+    Assigning an array wraps it in a :class:`FeatureStore`; any
+    :class:`aethergraph.protocols.FeatureSource` may be assigned as it is. The number of rows is
+    checked.
     """
 
     def __init__(
-        self, kind: Owner, num_rows: int, stores: Mapping[str, FeatureStore] | None = None
+        self, kind: Owner, num_rows: int, stores: Mapping[str, RowSource] | None = None
     ) -> None:
         self.kind: Owner = kind
         self._num_rows = num_rows
         self._stores = dict(stores or {})
 
-    def __getitem__(self, name: str) -> FeatureStore:
+    def __getitem__(self, name: str) -> RowSource:
         self._require(name)
         return self._stores[name]
 
@@ -71,12 +74,12 @@ class AttributeTable(MutableMapping[str, FeatureStore]):
             known = ", ".join(map(repr, self._stores)) or "none"
             raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
 
-    def __setitem__(self, name: str, value: FeatureStore | ArrayLike) -> None:
+    def __setitem__(self, name: str, value: FeatureSource | ArrayLike) -> None:
         _check_name(name, self.kind)
         label = f"{self.kind}_attrs[{name!r}]"
         self._stores[name] = attribute_store(value, self._num_rows, label, f"num_{self.kind}s")
 
-    def replaced(self, stores: Mapping[str, FeatureStore]) -> AttributeTable:
+    def replaced(self, stores: Mapping[str, RowSource]) -> AttributeTable:
         """Return a table of ``stores``, but keep own stores of rows of the graph's file.
 
         A graph that reads its lists from the file reads short rows together with them, within one
@@ -225,7 +228,7 @@ class NodeParts:
     def __post_init__(self) -> None:
         self.node_attrs = AttributeTable("node", self.num_nodes)
 
-    def set_node_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
+    def set_node_attrs(self, stores: Mapping[str, RowSource]) -> None:
         """Replace all attributes. Parts that share the previous table keep it unchanged."""
         self.node_attrs = self.node_attrs.replaced(stores)
 
@@ -266,7 +269,7 @@ class EdgeParts:
     def __post_init__(self) -> None:
         self.edge_attrs = AttributeTable("edge", self.num_edges)
 
-    def set_edge_attrs(self, stores: Mapping[str, FeatureStore]) -> None:
+    def set_edge_attrs(self, stores: Mapping[str, RowSource]) -> None:
         """Replace all attributes. Parts that share the previous table keep it unchanged."""
         self.edge_attrs = self.edge_attrs.replaced(stores)
 
@@ -387,7 +390,7 @@ class EdgeInput:
     weight: NDArray[Any] | None = None
     time: NDArray[Any] | None = None
     time_unit: str | None = None
-    attrs: dict[str, FeatureStore] = field(default_factory=dict)
+    attrs: dict[str, RowSource] = field(default_factory=dict)
     #: Input row of each edge after the edges were reordered, uint32 or uint64; None before.
     rank: NDArray[Any] | None = None
     #: True if each list is to be sorted by id.
@@ -397,7 +400,7 @@ class EdgeInput:
         self,
         weight: ArrayLike | None,
         time: ArrayLike | None,
-        attrs: Mapping[str, ArrayLike] | None,
+        attrs: Mapping[str, FeatureSource | ArrayLike] | None,
     ) -> None:
         """Check and store the weights, times and attributes of the edges."""
         edges = len(self.source)

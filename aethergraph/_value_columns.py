@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,25 +38,17 @@ _IN_VAIN = 4
 
 
 class RowsInStore:
-    """Rows of several gathers, read before they are asked for.
+    """Rows of one gather, read before they are asked for; released when it has taken them."""
 
-    The rows are released when the object is dropped, or after each gather has taken its own.
-    """
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._rows = [rows]  # pop is atomic
 
-    def __init__(self, rows: NDArray[Any], num_gathers: int) -> None:
-        self.nbytes = rows.nbytes
-        self._rows: NDArray[Any] | None = rows
-        self._waiting = [None] * num_gathers  # pop is atomic
-
-    def take(self, begin: int, end: int) -> NDArray[Any] | None:
-        """Return the rows of one gather; None if they were released."""
-        rows = self._rows
-        if rows is None:
+    def take(self) -> NDArray[Any] | None:
+        """Return the rows; None if they were taken before."""
+        try:
+            return self._rows.pop()
+        except IndexError:
             return None
-        self._waiting.pop()
-        if not self._waiting:
-            self._rows = None
-        return rows[begin:end]
 
 
 class ValueColumn:
@@ -92,7 +85,7 @@ class ValueColumn:
         #: Lists whose positions are the edge ids that number the rows; else None.
         self.edges_of: native.NativeTopology | None = None
         # Keys are hashes of ids. pop and setdefault are atomic.
-        self._expected = dict[int, tuple[weakref.ref[RowsInStore], int, int]]()
+        self._expected = dict[int, weakref.ref[RowsInStore]]()
         self._in_vain = 0
 
     @staticmethod
@@ -210,31 +203,29 @@ class ValueColumn:
         """
         return self.edges_of is not None and self._items == 1 and self._in_vain < _IN_VAIN
 
-    def expect(
-        self, hashes: NDArray[np.uint64], counts: NDArray[np.uint64], rows: NDArray[Any]
-    ) -> RowsInStore:
-        """Serve gathers from rows that were read for them, as long as the caller keeps the result.
+    def expect(self, hashes: NDArray[np.uint64], rows: Iterable[NDArray[Any]]) -> list[RowsInStore]:
+        """Serve gathers from rows that were read for them.
 
         Args:
             hashes: hash of the ids of each gather.
-            counts: number of rows of each gather.
-            rows: rows of all gathers, one gather after the other.
+            rows: rows of each gather.
+
+        Returns:
+            One object for each gather, which is served as long as the caller keeps it.
         """
-        held = RowsInStore(rows, len(counts))
-        for key in [k for k, (its, _, _) in list(self._expected.items()) if its() is None]:
+        for key in [key for key, its in list(self._expected.items()) if its() is None]:
             self._expected.pop(key, None)
-        begin, reference = 0, weakref.ref(held)
-        for key, count in zip(hashes.tolist(), counts.tolist(), strict=True):
-            self._expected[key] = (reference, begin, begin + count)
-            begin += count
+        held = [RowsInStore(own) for own in rows]
+        for key, its in zip(hashes.tolist(), held, strict=True):
+            self._expected[key] = weakref.ref(its)
         self._in_vain += 1
         return held
 
     def _serve_expected(self, ids: NDArray[Any], out: NDArray[Any], out_code: int) -> bool:
         key = native.hash_ids(np.ascontiguousarray(ids, np.int64))
-        reference, begin, end = self._expected.pop(key, (None, 0, 0))
+        reference = self._expected.pop(key, None)
         held = None if reference is None else reference()
-        rows = None if held is None else held.take(begin, end)
+        rows = None if held is None else held.take()
         if rows is None:
             return False
         self._in_vain = 0

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _binding as native
 from aethergraph._arrays import read_only
-from aethergraph._bfloat16 import can_save_as, convert, first_lost
-from aethergraph._exact import describe_change, narrowest_float
+from aethergraph._bfloat16 import can_save_as
 from aethergraph._feature_files import (
     FoundRows,
     Origin,
@@ -20,14 +17,17 @@ from aethergraph._feature_files import (
     find_section,
     is_npy_name,
     open_rows,
+    row_pieces,
     save_native,
     save_npy,
     verify,
+    write_rows,
 )
 from aethergraph._feature_rows import as_rows, as_tensor
 from aethergraph._feature_table import NativeTable, RowTable
 from aethergraph._hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph._npy import identity
+from aethergraph._row_sources import SourceRows, check_source
 from aethergraph._storage import (
     Storage,
     check_storage,
@@ -40,16 +40,17 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
+from aethergraph.protocols import FeatureSource, RowSource
 
 if TYPE_CHECKING:
     from aethergraph._paging import Paging
 
-__all__ = ["FeatureStore", "Storage"]
+__all__ = ["FeatureStore", "Storage", "as_row_source"]
+
+S = TypeVar("S", bound="FeatureStore")
 
 #: Methods of PyG's feature stores that its loaders call.
 _ASKED_BY_PYG = ("get_all_tensor_attrs", "get_tensor", "multi_get_tensor", "put_tensor")
-#: Rows are converted and written in pieces of about this size.
-_PIECE_BYTES = 16 << 20
 
 
 class FeatureStore(RowTable):
@@ -113,12 +114,12 @@ class FeatureStore(RowTable):
 
     @classmethod
     def _over(
-        cls,
+        cls: type[S],
         rows: NativeTable,
         shape: tuple[int, ...],
         origin: Origin | None,
         storage: str,
-    ) -> FeatureStore:
+    ) -> S:
         self = cls.__new__(cls)
         self._rows = rows
         self._array = None
@@ -299,6 +300,16 @@ class FeatureStore(RowTable):
         return self._is_writable
 
     @property
+    def is_in_memory(self) -> bool:
+        """True if all rows are in memory, copied or wrapped there."""
+        return self._storage == "memory"
+
+    @property
+    def writable_array(self) -> NDArray[Any] | None:
+        """Array of the rows to write to, if they are :attr:`is_writable`; else None."""
+        return native.without_read_only(self.array) if self._is_writable else None
+
+    @property
     def guard(self) -> native.FileGuard | None:
         """Guard of the file that the rows are mapped from; None if they are not mapped."""
         return self._guard
@@ -308,9 +319,9 @@ class FeatureStore(RowTable):
         """True after :meth:`close`."""
         return self._rows is None
 
-    def is_same_rows(self, other: FeatureStore) -> bool:
+    def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both are the same array of one graph file, without caches of their own."""
-        mine, its = self._origin, other._origin
+        mine, its = self._origin, other._origin if isinstance(other, FeatureStore) else None
         return mine is not None and its is not None and mine.is_same_section(its)
 
     def tensor(self) -> Any:
@@ -485,49 +496,18 @@ class FeatureStore(RowTable):
         if is_npy_name(path):
             native.run_long(
                 lambda task: save_npy(
-                    path, self.shape, code, self._pieces(code), self._guard, task
+                    path, self.shape, code, row_pieces(self, code), self._guard, task
                 ),
                 progress, self.nbytes,
             )  # fmt: skip
             return
 
         def write(writer: native.NativeWriter, task: native.Task | None) -> None:
-            self.write_section(writer, 0, task, native.DTYPE_NAMES[code])
+            write_rows(self, writer, 0, task, native.DTYPE_NAMES[code])
 
         native.run_long(
             lambda task: save_native(path, self.shape, code, write, task), progress, self.nbytes
         )
-
-    def write_section(
-        self,
-        writer: native.NativeWriter,
-        number: int,
-        task: native.Task | None,
-        dtype: DTypeLike | str | None = None,
-    ) -> None:
-        """Write the rows as ARRAY section ``number``."""
-        self.native_rows()
-        code = self._code if dtype is None else native.dtype_code(dtype)
-        writer.begin(native.SECTION_ARRAY, number, code)
-        with native.reading(self._guard):
-            for piece in self._pieces(code):
-                writer.append(piece, task)
-        writer.end()
-
-    def _pieces(self, code: int) -> Iterator[NDArray[Any]]:
-        """Yield the rows in contiguous pieces, converted to dtype code ``code``."""
-        row_bytes = max(1, math.prod(self._row_shape) * self._dtype.itemsize)
-        step = max(1, _PIECE_BYTES // row_bytes)
-        for start in range(0, self._num_rows, step):
-            stop = min(start + step, self._num_rows)
-            if self._array is None:
-                rows = self.gather(np.arange(start, stop))
-            else:
-                rows = self._array[start:stop]
-            lost = first_lost(rows, self._code, code)
-            if lost is not None:
-                _refuse_change(start + lost[0], lost[1], native.DTYPE_NAMES[code])
-            yield np.ascontiguousarray(convert(rows, self._code, code))
 
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the file behind this store and compare its checksums.
@@ -586,13 +566,6 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
     return FeatureStore._open(found, origin.storage, progress)
 
 
-def _refuse_change(row: int, value: Any, dtype: str) -> NoReturn:
-    wide = narrowest_float(value)
-    way = "leaving dtype out" if wide is None else f"dtype={wide!r}"
-    problem = describe_change(value, dtype, "the value ")
-    raise InvalidArgumentError(f"row {row}: {problem}; {way} keeps it", position=row)
-
-
 def _as_dtype(stored: FeatureStore, dtype: str) -> FeatureStore:
     return stored.astype(dtype)
 
@@ -601,11 +574,29 @@ def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
     return FeatureStore._make(array, code)
 
 
-def attribute_store(value: Any, num_rows: int, name: str, what: str) -> FeatureStore:
-    """Return ``value`` as a FeatureStore; raise if it does not have ``num_rows`` rows."""
-    store = value if isinstance(value, FeatureStore) else None
-    if store is None:
-        store = FeatureStore._make(*as_rows(value, None, name))
-    if store.num_rows != num_rows:
-        raise InvalidArgumentError(f"{name} has {store.num_rows} rows, but {what} = {num_rows}")
-    return store
+def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
+    """Return ``value`` as rows to gather from: itself, an adapter of it, or a store of an array.
+
+    Args:
+        value: a source of rows, an array, or a tensor.
+        name: name of the argument, for messages.
+
+    Raises:
+        InvalidArgumentError: the shape, number of rows or dtype of a source contradict each other,
+            or an array that cannot be stored.
+    """
+    if isinstance(value, RowSource):
+        return check_source(value, name)
+    if isinstance(value, FeatureSource):
+        return check_source(SourceRows(value), name)
+    return FeatureStore._make(*as_rows(value, None, name))
+
+
+def attribute_store(
+    value: FeatureSource | ArrayLike, num_rows: int, name: str, what: str
+) -> RowSource:
+    """Return ``value`` as rows to gather from; raise if they are not ``num_rows``."""
+    rows = as_row_source(value, name)
+    if rows.num_rows != num_rows:
+        raise InvalidArgumentError(f"{name} has {rows.num_rows} rows, but {what} = {num_rows}")
+    return rows

@@ -32,6 +32,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
 )
 from aethergraph.features import FeatureStore
+from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 
@@ -100,7 +101,7 @@ class Graph(Adjacency):
         edge_weight: ArrayLike | None = None,
         edge_time: ArrayLike | None = None,
         node_time: ArrayLike | None = None,
-        edge_attrs: Mapping[str, ArrayLike] | None = None,
+        edge_attrs: Mapping[str, FeatureSource | ArrayLike] | None = None,
         layout: Layout = "csc",
         keep_order: bool = False,
         sort_neighbors: bool = False,
@@ -596,12 +597,12 @@ class Graph(Adjacency):
         return self._live().node_attrs
 
     @property
-    def features(self) -> FeatureStore | None:
-        """``node_attrs["x"]``, or None. Assign an array or a FeatureStore; None removes it."""
+    def features(self) -> RowSource | None:
+        """``node_attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
         return self._live().node_attrs.get("x")
 
     @features.setter
-    def features(self, value: FeatureStore | ArrayLike | None) -> None:
+    def features(self, value: FeatureSource | ArrayLike | None) -> None:
         attrs = self._live().node_attrs
         if value is None:
             attrs.pop("x", None)
@@ -632,8 +633,8 @@ def _reopen(
     storage: Storage,
     budget: int | None,
     fingerprint: str,
-    node_attrs: dict[str, FeatureStore],
-    edge_attrs: dict[str, FeatureStore],
+    node_attrs: dict[str, RowSource],
+    edge_attrs: dict[str, RowSource],
 ) -> Graph:
     reader = GraphReader(path)
     check_fingerprint(path, fingerprint, reader.fingerprint)
@@ -649,8 +650,8 @@ def _rebuild(
     num_edges: int,
     nodes: tuple[Any, ...],
     edges: tuple[Any, ...],
-    node_attrs: dict[str, FeatureStore],
-    edge_attrs: dict[str, FeatureStore],
+    node_attrs: dict[str, RowSource],
+    edge_attrs: dict[str, RowSource],
 ) -> Graph:
     parts = GraphParts(num_nodes, num_edges)
     parts.unpack_nodes(nodes)

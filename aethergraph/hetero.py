@@ -36,6 +36,7 @@ from aethergraph.container import NodeType as NodeMeta
 from aethergraph.container import check_fingerprint
 from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.features import FeatureStore
+from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["EdgeType", "EdgeView", "HeteroGraph", "NodeView"]
 
@@ -88,12 +89,12 @@ class NodeView(NoStrayAttributes):
         return self._parts().node_attrs
 
     @property
-    def features(self) -> FeatureStore | None:
-        """``attrs["x"]``, or None. Assign an array or a FeatureStore; None removes it."""
+    def features(self) -> RowSource | None:
+        """``attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
         return self.attrs.get("x")
 
     @features.setter
-    def features(self, value: FeatureStore | ArrayLike | None) -> None:
+    def features(self, value: FeatureSource | ArrayLike | None) -> None:
         if value is None:
             self.attrs.pop("x", None)
         else:
@@ -232,7 +233,7 @@ class HeteroGraph(NoStrayAttributes):
         edge_weight: Mapping[EdgeType, ArrayLike] | None = None,
         edge_time: Mapping[EdgeType, ArrayLike] | None = None,
         node_time: Mapping[str, ArrayLike] | None = None,
-        edge_attrs: Mapping[EdgeType, Mapping[str, ArrayLike]] | None = None,
+        edge_attrs: Mapping[EdgeType, Mapping[str, FeatureSource | ArrayLike]] | None = None,
         layout: Layout = "csc",
         keep_order: bool = False,
         add_reverse: bool = False,
@@ -386,8 +387,8 @@ class HeteroGraph(NoStrayAttributes):
 
     def with_attrs(
         self,
-        node_attrs: Mapping[str, Mapping[str, FeatureStore | ArrayLike]],
-        edge_attrs: Mapping[EdgeType, Mapping[str, FeatureStore | ArrayLike]],
+        node_attrs: Mapping[str, Mapping[str, FeatureSource | ArrayLike]],
+        edge_attrs: Mapping[EdgeType, Mapping[str, FeatureSource | ArrayLike]],
     ) -> HeteroGraph:
         """Return a copy of this graph with attributes added or, under the same names, replaced.
 
@@ -551,8 +552,8 @@ class HeteroGraph(NoStrayAttributes):
 
 def _attach(
     graph: HeteroGraph,
-    node_attrs: Mapping[str, Mapping[str, FeatureStore]],
-    edge_attrs: Mapping[EdgeType, Mapping[str, FeatureStore]],
+    node_attrs: Mapping[str, Mapping[str, RowSource]],
+    edge_attrs: Mapping[EdgeType, Mapping[str, RowSource]],
 ) -> HeteroGraph:
     for name, stores in node_attrs.items():
         graph.node_parts(name).set_node_attrs(stores)

@@ -124,6 +124,7 @@ from aethergraph._binding.tasks import (
     lend,
     run_long,
     run_task,
+    working_for,
 )
 from aethergraph._binding.topology import NativeTopology, Place
 from aethergraph._binding.values import NativeStaging, NativeValues
@@ -245,4 +246,5 @@ __all__ = [
     "trim_memory",
     "view_memory",
     "without_read_only",
+    "working_for",
 ]

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._binding.core import Ids, ffi, lib, new_error, raise_error
-from aethergraph._binding.exports import NativeSample, SampleNumbers, SampleShape, export_sample
+from aethergraph._binding.exports import (
+    NativeLayers,
+    NativeSample,
+    SampleNumbers,
+    SampleShape,
+    export_layers,
+    export_sample,
+)
 from aethergraph._binding.reads import begin_read, raise_named
 from aethergraph._binding.sampling import (
     SAMPLE_DISJOINT,
     NativeRelation,
     describe_relations,
+    guards_of,
+    hand_over,
     lend_excluded,
     lend_seeds,
 )
 from aethergraph._binding.tasks import Task, lend
 from aethergraph._binding.values import NativeValues
+
+S = TypeVar("S", bound=NativeSample | NativeLayers)
 
 
 class NativeBatch(NamedTuple):
@@ -30,6 +41,11 @@ class NativeBatch(NamedTuple):
     since: Sequence[Ids | None] | None = None
     until: Sequence[Ids | None] | None = None
     exclude: Sequence[Ids | None] | None = None
+
+    @property
+    def num_seeds(self) -> int:
+        """Number of seeds of all types."""
+        return sum(map(len, self.seeds))
 
     def is_like(self, other: NativeBatch) -> bool:
         """Return whether key and seeds are equal, hence the samples (exclusions are ignored)."""
@@ -49,6 +65,8 @@ class NativeGroup:
         num_threads: as for ``NativeSampler``.
         capacity: most samples at once.
         window_bytes: bytes of each of the four buffers for reading; 0: the default.
+        value_bytes: bytes, about, of weights and times in a file while draws look at them; 0: the
+            default.
     """
 
     def __init__(
@@ -61,9 +79,10 @@ class NativeGroup:
         *,
         capacity: int,
         window_bytes: int = 0,
+        value_bytes: int = 0,
     ) -> None:
         self.relations = tuple(relations)
-        self._guards = list(dict.fromkeys(g for r in relations for g in r.all_guards()))
+        self._guards = guards_of(relations)
         hops = len(fanouts[0]) if fanouts else 0
         self._shape = SampleShape(
             len(num_nodes), len(self.relations), hops, bool(flags & SAMPLE_DISJOINT)
@@ -79,7 +98,9 @@ class NativeGroup:
         self._size = 0
         self._lent: Any = None  # arrays that samples not taken yet may read
         rows = describe_relations(self.relations)
-        options = ffi.new("aether_group_options *", (capacity, num_threads, window_bytes))
+        options = ffi.new(
+            "aether_group_options *", (capacity, num_threads, window_bytes, value_bytes)
+        )
         out = ffi.new("aether_group **")
         code = lib.aether_group_create(
             rows, len(self.relations), list(num_nodes), len(num_nodes), options, out, self._err
@@ -87,6 +108,15 @@ class NativeGroup:
         if code:
             raise_error(code, self._err)
         self._handle = ffi.gc(out[0], lib.aether_group_destroy)
+
+    def retarget(self, relations: Sequence[NativeRelation], num_nodes: Sequence[int]) -> None:
+        """Go on with other relations and numbers of nodes; as ``NativeSampler.retarget``.
+
+        Samples that were not taken are dropped.
+        """
+        hand_over(lib.aether_group_retarget, self._handle, relations, num_nodes, self._err)
+        self.relations, self._guards = tuple(relations), guards_of(relations)
+        self._lent, self._size = None, 0
 
     @property
     def memory(self) -> int:
@@ -110,20 +140,35 @@ class NativeGroup:
         return counts, hashes
 
     def gather(
-        self, relation: int, values: NativeValues, out: NDArray[Any], task: Task | None = None
+        self,
+        relation: int,
+        values: NativeValues,
+        outs: Sequence[NDArray[Any]],
+        task: Task | None = None,
     ) -> None:
-        """Read the values of the edges that :meth:`edges` counts, by sample, each page once."""
+        """Read the values of the edges that :meth:`edges` counts, each page once.
+
+        Args:
+            relation: number of the edge type.
+            values: a value for each edge of it.
+            outs: for each sample an array for its values.
+            task: the long call that this one is part of.
+        """
+        buffers = [ffi.from_buffer(out) for out in outs]
+        rooms = ffi.new("uint64_t[]", [len(out) for out in outs])
         code = lib.aether_group_gather(
-            self._handle, relation, values.handle, ffi.from_buffer(out), out.nbytes,
+            self._handle, relation, values.handle, ffi.new("void *[]", buffers), rooms,
             lend(task, 0), self._err,
         )  # fmt: skip
         if code:
             raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
 
     def sample(
-        self, batches: Sequence[NativeBatch], task: Task | None = None
-    ) -> Iterator[NativeSample]:
+        self, batches: Sequence[NativeBatch], form: type[S], task: Task | None = None
+    ) -> Iterator[S]:
         """Make the samples of ``batches`` now; the iterator completes and yields one by one.
+
+        ``form`` is that of the samples; ``NativeLayers`` are for ``SAMPLE_LAYERED``.
 
         Raises:
             OutOfRangeError: a seed is not a node; samplers check seeds before this call.
@@ -152,9 +197,9 @@ class NativeGroup:
         )
         if code:
             self._end(code)
-        return self._take_all(count)
+        return self._take_all(count, form)
 
-    def _take_all(self, count: int) -> Iterator[NativeSample]:
+    def _take_all(self, count: int, form: type[S]) -> Iterator[S]:
         out = ffi.new("aether_sampler **")
         counts, hop_nodes, hop_edges = self._numbers
         for i in range(count):
@@ -166,10 +211,17 @@ class NativeGroup:
             )  # fmt: skip
             if code:
                 self._end(code)
-            sample = export_sample(out[0], self._shape, self._numbers, self._err, self._end)
+            sample = self._export(out[0], form)
             lib.aether_group_release(self._handle)
             self._end(0)
             yield sample
+
+    def _export(self, sampler: Any, form: type[Any]) -> Any:
+        numbers, err, end = self._numbers, self._err, self._end
+        if form is NativeLayers:
+            sources = [relation.source for relation in self.relations]
+            return export_layers(sampler, self._shape, numbers, sources, err, end)
+        return export_sample(sampler, self._shape, numbers, err, end)
 
     def _end(self, code: int) -> None:
         for guard in self._guards:

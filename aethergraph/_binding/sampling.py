@@ -117,6 +117,25 @@ def describe_relations(relations: Sequence[NativeRelation]) -> Any:
     return rows
 
 
+def guards_of(relations: Sequence[NativeRelation]) -> list[FileGuard]:
+    """Return the guards of all files that the relations are mapped from, each once."""
+    return list(dict.fromkeys(g for r in relations for g in r.all_guards()))
+
+
+def hand_over(
+    retarget: Any,
+    handle: Any,
+    relations: Sequence[NativeRelation],
+    num_nodes: Sequence[int],
+    err: Any,
+) -> None:
+    """Have ``retarget``, a function of the C core, give a handle other relations."""
+    rows = describe_relations(relations)
+    code = retarget(handle, rows, len(relations), list(num_nodes), len(num_nodes), err)
+    if code:
+        raise_error(code, err)
+
+
 class NativeSampler:
     """Workspace and options of a sampler; used by one thread at a time.
 
@@ -155,7 +174,7 @@ class NativeSampler:
         self._handle: Any = None
         self.relations = tuple(relations)
         self.num_types = len(num_nodes)
-        self._guards = list(dict.fromkeys(g for r in relations for g in r.all_guards()))
+        self._guards = guards_of(relations)
         self._num_hops = len(fanouts[0]) if fanouts else 0
         self._with_batch = bool(flags & SAMPLE_DISJOINT)
         self._fanouts = ffi.new("int64_t[]", [k for row in fanouts for k in row])
@@ -177,6 +196,18 @@ class NativeSampler:
         if code:
             raise_error(code, self._err)
         self._handle = ffi.gc(out[0], lib.aether_sampler_destroy)
+
+    def retarget(self, relations: Sequence[NativeRelation], num_nodes: Sequence[int]) -> None:
+        """Go on with other relations and numbers of nodes, say of the next snapshot of a graph.
+
+        The workspace stays. Nothing of the relations before is used any more.
+
+        Raises:
+            InvalidArgumentError: the relations or node types are not as many as before, or do not
+                fit each other; the sampler goes on with those that it has.
+        """
+        hand_over(lib.aether_sampler_retarget, self._handle, relations, num_nodes, self._err)
+        self.relations, self._guards = tuple(relations), guards_of(relations)
 
     @property
     def memory(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import _thread
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from aethergraph import errors
@@ -74,6 +75,17 @@ def lend(task: Task | None, size: int) -> Any:
 def cancel_with(task: Task | None) -> None:
     """Let ``task`` cancel the native calls that this thread makes from now on; None ends that."""
     work_for(task, None if task is None else task._handle)
+
+
+@contextmanager
+def working_for(task: Task | None) -> Iterator[None]:
+    """Let ``task``, if there is one, cancel the native calls of this thread inside the block."""
+    before: Task | None = thread_owner()
+    cancel_with(before if task is None else task)
+    try:
+        yield
+    finally:
+        cancel_with(before)
 
 
 def run_task(

@@ -27,7 +27,7 @@ def grouped_map(
     prepare: Callable[[T], tuple[C, native.NativeBatch]],
     finish: Callable[[C, native.NativeSample], R],
     items: Iterable[T],
-    groups: SampleGroups,
+    groups: SampleGroups[native.NativeSample],
     *,
     num_seeds: int,
     columns: EdgeColumns = (),

@@ -12,23 +12,23 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids, as_integer, to_array
 from aethergraph._options import as_flag, as_list, shown
-from aethergraph._row_plan import RowPlan
+from aethergraph._row_sources import gather_rows
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import FeatureStore
 from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
 from aethergraph.loading.planned import choose_plans, planned_map
+from aethergraph.protocols import GatherPlan, RowSource, SampledSubgraph, Sampler
 from aethergraph.sampling.base import SubgraphType
+from aethergraph.sampling.engine import as_two_step
 from aethergraph.sampling.keys import mix_key, permutation
 from aethergraph.sampling.neighbor import NeighborSampler
-from aethergraph.sampling.subgraph import Subgraph
 
 __all__ = ["Batch", "SubgraphLoader"]
 
 Ids = NDArray[np.int64]
-Plans = dict[int, RowPlan]  # by id() of the store
+Plans = dict[int, GatherPlan]  # by id() of the store
 R = TypeVar("R")
 
 
@@ -44,7 +44,7 @@ class Batch:
         edge_attrs: arrays by name, one row per ``subgraph.edge``.
     """
 
-    subgraph: Subgraph
+    subgraph: SampledSubgraph
     seeds: Ids
     index: Ids
     node_attrs: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Batch:
     @property
     def edge_index(self) -> Ids:
         """Local ids of the edges' ends, int64 [2, E]: source over destination."""
-        return self.subgraph.edge_index
+        return np.stack((self.subgraph.row, self.subgraph.col))
 
 
 class SubgraphLoader:
@@ -88,7 +88,7 @@ class SubgraphLoader:
 
     Args:
         graph: a graph that stores in-neighbours; batches carry its attributes.
-        fanouts: as in :class:`NeighborSampler`.
+        fanouts: as in :class:`NeighborSampler`; or None, with ``sampler``.
         seeds: node ids, or a boolean mask over the nodes; None takes every node.
         batch_size: seeds per batch.
         shuffle: use a new order of the seeds in each epoch.
@@ -110,12 +110,23 @@ class SubgraphLoader:
             none.
         prefetch: number of batches computed ahead.
         buffers: pool for the memory of the attributes; None makes one.
+        sampler: what samples, instead of a :class:`NeighborSampler` of ``fanouts``: one with
+            weights, times or threads, or any other :class:`aethergraph.protocols.Sampler` of the
+            graph's nodes. It is called as ``sample(seeds, key)``, from background threads unless
+            ``num_threads`` is 0. Samplers of this package sample several batches at once where
+            that pays.
+        seed_time: with a ``sampler`` that goes by time, the latest time that each of ``seeds`` may
+            see; it is passed on as ``seed_time``. None: the sampler's own default.
+
+    Raises:
+        InvalidArgumentError: an argument is invalid; both or neither of ``fanouts`` and ``sampler``
+            are given; or options of sampling beside a ``sampler``, which has its own.
     """
 
     def __init__(
         self,
         graph: Graph,
-        fanouts: Sequence[int] | NDArray[Any],
+        fanouts: Sequence[int] | NDArray[Any] | None = None,
         seeds: ArrayLike | None = None,
         *,
         batch_size: int = 1,
@@ -131,15 +142,24 @@ class SubgraphLoader:
         num_threads: int = 1,
         prefetch: int = 2,
         buffers: BufferPool | None = None,
+        sampler: Sampler | None = None,
+        seed_time: ArrayLike | None = None,
     ) -> None:
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not at least 1")
         self.graph = graph
-        self.sampler = NeighborSampler(
-            graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=subgraph_type
-        )
+        options = {"replace": replace, "disjoint": disjoint, "subgraph_type": subgraph_type}
+        self.sampler = _as_sampler(graph, fanouts, sampler, options)
         self.seeds = _as_seeds(seeds, graph.num_nodes)
+        if sampler is None and seed_time is not None:
+            raise InvalidArgumentError("seed_time needs a sampler with time_attr")
+        self.seed_time = None if seed_time is None else to_array(seed_time, "seed_time")
+        if self.seed_time is not None and self.seed_time.shape != self.seeds.shape:
+            raise InvalidArgumentError(
+                f"seed_time has shape {self.seed_time.shape}, but there are {len(self.seeds)} "
+                "seeds: give one time for each"
+            )
         self.batch_size = int(batch_size)
         self.shuffle = as_flag(shuffle, "shuffle")
         self.drop_last = as_flag(drop_last, "drop_last")
@@ -174,27 +194,30 @@ class SubgraphLoader:
             start = number * self.batch_size
             return order[start : start + self.batch_size]
 
-        def sample(number: int) -> tuple[Ids, Subgraph]:
+        def sample(number: int) -> tuple[Ids, SampledSubgraph]:
             index = index_of(number)
-            return index, self.sampler.sample(self.seeds[index], mix_key(self.seed, epoch, number))
+            return index, self._draw(self.sampler.sample, index, mix_key(self.seed, epoch, number))
 
-        def prepare(number: int) -> tuple[Ids, native.NativeBatch]:
-            index = index_of(number)
-            key = mix_key(self.seed, epoch, number)
-            return index, self.sampler.prepare(self.seeds[index], key)
-
-        numbers, groups = range(len(self)), self.sampler.groups
+        own = as_two_step(self.sampler)
+        numbers, groups = range(len(self)), None if own is None else own.engine.groups
         stores = [*self._node_stores.values(), *self._edge_stores.values()]
         coming = choose_plans(stores, self.plan_ahead, groups, self.batch_size)
 
-        def samples(end: Callable[[Ids, Subgraph], R], depth: int) -> PrefetchIterator[Any, R]:
-            if groups is None:
+        def samples(
+            end: Callable[[Ids, SampledSubgraph], R], depth: int
+        ) -> PrefetchIterator[Any, R]:
+            if own is None or groups is None:
                 return prefetch_map(
                     lambda number: end(*sample(number)), numbers,
                     num_threads=self.num_threads, depth=depth,
                 )  # fmt: skip
+
+            def prepare(number: int) -> tuple[Ids, native.NativeBatch]:
+                index = index_of(number)
+                return index, self._draw(own.prepare, index, mix_key(self.seed, epoch, number))
+
             return grouped_map(
-                prepare, lambda index, made: end(index, self.sampler.finish(made)), numbers, groups,
+                prepare, lambda index, made: end(index, own.finish(made)), numbers, groups,
                 num_seeds=self.batch_size, columns=coming.columns, num_threads=self.num_threads,
                 depth=depth,
             )  # fmt: skip
@@ -202,7 +225,7 @@ class SubgraphLoader:
         if not coming.num_samples:
             return samples(self._assemble, self.prefetch)
 
-        def plan(made: Sequence[tuple[Ids, Subgraph]]) -> Plans:
+        def plan(made: Sequence[tuple[Ids, SampledSubgraph]]) -> Plans:
             lists = [[getattr(sub, name) for _, sub in made] for name in ("node", "edge")]
             return {id(s): s.plan(lists[i >= len(self._node_stores)]) for i, s in coming.chosen}
 
@@ -214,18 +237,48 @@ class SubgraphLoader:
 
     def collate(self, index: Ids, key: int) -> Batch:
         """Return the batch of the seeds at positions ``index``, drawn with ``key``."""
-        return self._assemble(index, self.sampler.sample(self.seeds[index], key))
+        return self._assemble(index, self._draw(self.sampler.sample, index, key))
 
-    def _assemble(self, index: Ids, subgraph: Subgraph, plans: Plans | None = None) -> Batch:
-        def gather(store: FeatureStore, ids: Ids) -> NDArray[Any]:
+    def _draw(self, call: Callable[..., R], index: Ids, key: int) -> R:
+        """Return ``call`` of the seeds at positions ``index``, and of their times if any."""
+        if self.seed_time is None:
+            return call(self.seeds[index], key)
+        return call(self.seeds[index], key, seed_time=self.seed_time[index])
+
+    def _assemble(self, index: Ids, subgraph: SampledSubgraph, plans: Plans | None = None) -> Batch:
+        def gather(store: RowSource, ids: Ids) -> NDArray[Any]:
             dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
             out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
             plan = None if plans is None else plans.get(id(store))
-            return store.gather(ids, out) if plan is None else plan.gather(ids, out)
+            return gather_rows(store, ids, out) if plan is None else plan.gather(ids, out)
 
         nodes = {name: gather(s, subgraph.node) for name, s in self._node_stores.items()}
         edges = {name: gather(s, subgraph.edge) for name, s in self._edge_stores.items()}
         return Batch(subgraph, self.seeds[index], index, nodes, edges)
+
+
+def _as_sampler(
+    graph: Graph, fanouts: Any, sampler: Sampler | None, options: dict[str, Any]
+) -> Sampler:
+    """Return the sampler that was given, or one of ``fanouts`` and ``options``."""
+    if sampler is None:
+        if fanouts is None:
+            raise InvalidArgumentError("fanouts or sampler is needed: give fanouts=[15, 10]")
+        return NeighborSampler(graph, fanouts, **options)
+    if fanouts is not None:
+        raise InvalidArgumentError(
+            "fanouts and sampler exclude each other: the sampler has its own"
+        )
+    if not isinstance(sampler, Sampler):
+        raise InvalidArgumentError(
+            f"sampler must have a method sample(seeds, key), got {type(sampler).__name__}"
+        )
+    for name, value in options.items():
+        if not (value is False or (isinstance(value, str) and value == "directional")):
+            raise InvalidArgumentError(
+                f"{name} = {shown(value)} goes without sampler: give it to the sampler"
+            )
+    return sampler
 
 
 def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
@@ -243,7 +296,7 @@ def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
 
 def _pick(
     table: AttributeTable, names: Iterable[str] | None, argument: str
-) -> dict[str, FeatureStore]:
+) -> dict[str, RowSource]:
     if names is None:
         return dict(table)
     picked = {}

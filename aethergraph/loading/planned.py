@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from aethergraph.features import FeatureStore
 from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
+from aethergraph.protocols import RowSource
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups, SamplesAhead
 
 __all__ = ["Coming", "choose_plans", "planned_map"]
@@ -37,13 +37,16 @@ class Coming(NamedTuple):
     """
 
     num_samples: int
-    chosen: list[tuple[int, FeatureStore]]
+    chosen: list[tuple[int, RowSource]]
     columns: EdgeColumns = ()
     memory: SamplesAhead | None = None
 
 
 def choose_plans(
-    stores: Sequence[FeatureStore], plan_ahead: int, groups: SampleGroups | None, num_seeds: int
+    stores: Sequence[RowSource],
+    plan_ahead: int,
+    groups: SampleGroups[Any] | None,
+    num_seeds: int,
 ) -> Coming:
     """Choose the stores whose gathers are planned, and for how many samples at a time.
 
@@ -56,7 +59,7 @@ def choose_plans(
     """
     numbered = [(i, store, store.paged_column()) for i, store in enumerate(stores)]
     if plan_ahead:
-        chosen = [(i, store) for i, store, column in numbered if column or store.has_cache]
+        chosen = [(i, store) for i, store, _ in numbered if store.can_plan]
         return Coming(plan_ahead if chosen else 0, chosen)
     if groups is None:
         return Coming(0, [])

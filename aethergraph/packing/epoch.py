@@ -18,6 +18,7 @@ from aethergraph._arrays import as_ids
 from aethergraph._hot import hottest
 from aethergraph._memory import format_size, parse_size
 from aethergraph._options import as_iterator
+from aethergraph._row_sources import gather_rows
 from aethergraph.container import ArrayMeta, FileMeta, write_meta
 from aethergraph.errors import (
     ClosedError,
@@ -26,7 +27,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     StorageError,
 )
-from aethergraph.features import FeatureStore
+from aethergraph.features import as_row_source
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
@@ -40,6 +41,7 @@ from aethergraph.packing.layout import (
     sample_ids,
 )
 from aethergraph.packing.spool import Spool, SpooledBatch
+from aethergraph.protocols import FeatureSource
 
 __all__ = ["Packing", "pack"]
 
@@ -75,7 +77,7 @@ class Packing:
 
     Args:
         lists: row numbers [n] of each batch, an integer vector per batch; read once.
-        features: the rows.
+        features: the rows: a store, another source of rows, or an array.
         path: the file; :meth:`save` creates it complete, or not at all.
         hot_budget: memory for hot rows when the file is used: bytes, or a text such as ``"1G"``.
         memory_budget: memory for packing. The row numbers of one batch, about 40 bytes for each,
@@ -91,19 +93,16 @@ class Packing:
     def __init__(
         self,
         lists: Iterable[ArrayLike],
-        features: FeatureStore,
+        features: FeatureSource | ArrayLike,
         path: native.Path,
         *,
         hot_budget: int | str = "256M",
         memory_budget: int | str = "512M",
     ) -> None:
         self.path = os.path.abspath(native.encode_path(path)[0])
-        if not isinstance(features, FeatureStore):
-            raise InvalidArgumentError(
-                f"features must be a FeatureStore, got {type(features).__name__}"
-            )
-        self._features = features
-        self._row_bytes = math.prod(features.row_shape) * features.array_dtype.itemsize
+        self._features = as_row_source(features, "features")
+        row_shape, item = self._features.row_shape, self._features.array_dtype.itemsize
+        self._row_bytes = math.prod(row_shape) * item
         if not self._row_bytes:
             raise InvalidArgumentError(f"{features!r} has rows of no bytes: nothing to pack")
         self._memory = parse_size(memory_budget)
@@ -235,7 +234,9 @@ class Packing:
         }  # fmt: skip
         if features.fingerprint is None:
             count = min(features.num_rows, SAMPLE_ROWS)
-            about["sample"] = row_digests(features.gather(sample_ids(features.num_rows, count)))
+            about["sample"] = row_digests(
+                gather_rows(features, sample_ids(features.num_rows, count))
+            )
         source = json.dumps(about).encode()
         shapes = (
             (self.num_hot, *features.row_shape), (self._batches_bytes,), self._index.shape,
@@ -260,7 +261,7 @@ class Packing:
     def _write_batches(self, out: _Stream) -> None:
         for group, union in self._groups():
             fits = len(union) <= self._group_rows
-            rows = self._features.gather(union) if fits else None
+            rows = gather_rows(self._features, union) if fits else None
             for batch in group:
                 is_hot, at = self._is_hot(batch)
                 cold = batch.unique[~is_hot]
@@ -296,7 +297,7 @@ class Packing:
 
     def _copy_rows(self, out: _Stream, ids: Ids) -> None:
         for piece in self._pieces(ids):
-            out.append(self._features.gather(piece))
+            out.append(gather_rows(self._features, piece))
 
     def _pieces(self, ids: Ids) -> Iterator[Ids]:
         step = max(1, min(_PIECE_BYTES // self._row_bytes, self._group_rows // 2))
@@ -353,7 +354,7 @@ class _Stream:
 
 def pack(
     lists: Iterable[ArrayLike],
-    features: FeatureStore,
+    features: FeatureSource | ArrayLike,
     path: native.Path,
     *,
     hot_budget: int | str = "256M",

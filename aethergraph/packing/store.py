@@ -15,6 +15,7 @@ from aethergraph import _binding as native
 from aethergraph._arrays import as_count, as_ids
 from aethergraph._hot import DEFAULT_BUDGET
 from aethergraph._memory import parse_size
+from aethergraph._row_sources import gather_rows
 from aethergraph.container import SectionTable, check_fingerprint
 from aethergraph.errors import (
     CorruptFileError,
@@ -24,7 +25,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureStore, as_row_source
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
@@ -37,6 +38,7 @@ from aethergraph.packing.layout import (
     row_digests,
     sample_ids,
 )
+from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["PackedFeatures", "PackedStats"]
 
@@ -160,7 +162,7 @@ class _PackedRows:
     """Native rows of a store of packed batches: gathers each batch by one read."""
 
     def __init__(
-        self, found: _PackedFile, features: FeatureStore | None, progress: native.Progress | None
+        self, found: _PackedFile, features: RowSource | None, progress: native.Progress | None
     ) -> None:
         self.path, self.code = found.path, found.code
         self.features = features
@@ -205,7 +207,8 @@ class _PackedRows:
                 "the store that has all rows"
             )
         self.others += 1
-        self.features.native_rows().gather(ids, out, out_code, task)
+        with native.working_for(task):
+            gather_rows(self.features, ids, out, native.DTYPE_NAMES[out_code])
 
     def check_count(self, number: int, count: int) -> None:
         """Raise CorruptFileError unless batch ``number`` has ``count`` ids in the file.
@@ -266,7 +269,7 @@ class PackedFeatures(FeatureStore):
         path: native.Path,
         memory_budget: int | str | None = None,
         *,
-        features: FeatureStore | None = None,
+        features: FeatureSource | None = None,
         progress: native.Progress | None = None,
     ) -> PackedFeatures:
         """Open a file of packed batches.
@@ -275,7 +278,7 @@ class PackedFeatures(FeatureStore):
             path: the file.
             memory_budget: bytes for the hot rows and the largest batch, or a text such as
                 ``"1G"``; default ``"512M"``. Results of ``gather`` are not counted.
-            features: the store that was packed. It serves all ids that are not a packed batch,
+            features: the source that was packed. It serves all ids that are not a packed batch,
                 after a check that its rows are those that were packed: rows of a file by the
                 fingerprint of the file, rows of an array by up to 256 of them, evenly spaced.
             progress: called with (bytes done, total bytes) while hot rows are read.
@@ -295,15 +298,15 @@ class PackedFeatures(FeatureStore):
                 f"rows and the largest batch: at least {least} are needed, or pack with a smaller "
                 "hot_budget"
             )
-        if features is not None:
-            _check_source(found, features)
-        packed: Any = _PackedRows(found, features, progress)
-        self: Any = cls._over(packed, (found.num_rows, *found.row_shape), None, "packed")
+        rows = None if features is None else as_row_source(features, "features")
+        if rows is not None:
+            _check_source(found, rows)
+        packed = _PackedRows(found, rows, progress)
+        self = cls._over(packed, (found.num_rows, *found.row_shape), None, "packed")
         self._packed = packed
         self._found = found.fingerprint, memory
         self._source = found.source.get("path") or "from an array"
-        opened: PackedFeatures = self
-        return opened
+        return self
 
     @property
     def path(self) -> str | None:
@@ -335,7 +338,8 @@ class PackedFeatures(FeatureStore):
             OutOfRangeError: the batch does not exist.
             InvalidArgumentError: ``ids`` are not the ids that were packed.
         """
-        rows: Any = self.native_rows()
+        rows = self._packed
+        self.native_rows()  # raises if the store was closed
         number = as_count(number, "number")
         if number >= self.num_batches:
             raise OutOfRangeError(
@@ -398,12 +402,15 @@ class PackedFeatures(FeatureStore):
 
     def _all_rows(self) -> FeatureStore:
         self.native_rows()
-        if self._packed.features is None:
+        features = self._packed.features
+        if features is None:
             raise UnsupportedError(
                 f"{self!r} has the rows of {self.num_batches} batches only: open the file that "
                 f"was packed, {self._source}"
             )
-        return self._packed.features
+        if not isinstance(features, FeatureStore):  # nothing else has these two methods
+            raise UnsupportedError(f"{features!r} is no FeatureStore, which could be moved")
+        return features
 
     def close(self) -> None:
         """Close the file and drop the hot rows; ``features`` stays open."""
@@ -423,19 +430,15 @@ class PackedFeatures(FeatureStore):
         return _reopen, (self._packed.path, *self._found, self._packed.features)
 
 
-def _reopen(path: str, expected: str, memory: int, features: FeatureStore | None) -> PackedFeatures:
+def _reopen(path: str, expected: str, memory: int, features: RowSource | None) -> PackedFeatures:
     packed = PackedFeatures.load(path, memory, features=features)
     check_fingerprint(path, expected, packed._found[0])
     return packed
 
 
-def _check_source(found: _PackedFile, features: Any) -> None:
-    if not isinstance(features, FeatureStore):
-        raise InvalidArgumentError(
-            f"features must be a FeatureStore, got {type(features).__name__}"
-        )
+def _check_source(found: _PackedFile, features: RowSource) -> None:
     shape, packed = features.shape, (found.num_rows, *found.row_shape)
-    if shape != packed or features.dtype_code != found.code:
+    if shape != packed or features.dtype_name != native.DTYPE_NAMES[found.code]:
         raise InvalidArgumentError(
             f"{found.path}: rows of {native.DTYPE_NAMES[found.code]} {packed} were packed, "
             f"features has {features.dtype_name} {shape}"
@@ -451,7 +454,7 @@ def _check_source(found: _PackedFile, features: Any) -> None:
     if found.sample:
         ids = sample_ids(found.num_rows, len(found.sample))
         for row, now, then in zip(
-            ids, row_digests(features.gather(ids)), found.sample, strict=True
+            ids, row_digests(gather_rows(features, ids)), found.sample, strict=True
         ):
             if now != then:
                 raise FileChangedError(

@@ -1,34 +1,36 @@
-"""Base classes of the samplers: options, keys, and workspaces of concurrent calls."""
+"""Base classes of the samplers: options, keys, and the engine that draws."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids, as_integer
-from aethergraph._options import as_choice, as_flag, as_list, as_text
+from aethergraph._arrays import as_ids, as_integer
+from aethergraph._options import as_choice, as_flag, as_text
 from aethergraph._paging import Paging
 from aethergraph._parts import check_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling._misuse import stray_attribute
+from aethergraph.sampling.engine import (
+    DrawOptions,
+    NativeEngine,
+    SampleEngine,
+    as_num_threads,
+)
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
 
 __all__ = [
-    "MAX_HOPS",
     "KeyedSampler",
     "SamplerBase",
     "SubgraphType",
     "TemporalStrategy",
     "as_excluded",
-    "as_fanouts",
     "as_window",
 ]
 
@@ -40,11 +42,10 @@ TemporalStrategy = Literal["uniform", "last"]
 _SUBGRAPH_TYPES = ("directional", "bidirectional", "induced")
 _STRATEGIES = ("uniform", "last")
 _KEY_MASK = (1 << 64) - 1
-MAX_HOPS = 1024
 
 
 class KeyedSampler:
-    """Keys for calls without one, and a pool of native samplers, one per concurrent call."""
+    """Keys for calls without one."""
 
     if not TYPE_CHECKING:  # a type checker would take every name to exist
 
@@ -54,32 +55,18 @@ class KeyedSampler:
     def _set_seed(self, seed: int) -> None:
         self.seed = as_integer(seed, "seed")
         self._calls = itertools.count()
-        # append and pop of a deque are atomic: no lock that a fork could copy in its locked state.
-        self._scratch: deque[native.NativeSampler] = deque()
 
     def _number(self, key: int | None) -> int:
         if key is None:
             return mix_key(self.seed, next(self._calls))
         return as_integer(key, "key") & _KEY_MASK
 
-    def _take_scratch(self) -> native.NativeSampler:
-        """Return a native sampler that no other call uses; the caller puts it into ``_scratch``."""
-        try:
-            return self._scratch.pop()
-        except IndexError:
-            return self._make_scratch()
-
-    def _make_scratch(self) -> native.NativeSampler:
-        raise NotImplementedError
-
-    @property
-    def scratch_memory(self) -> int:
-        """Bytes of the idle native samplers' workspaces."""
-        return sum(scratch.memory for scratch in list(self._scratch))
-
 
 class SamplerBase(KeyedSampler):
-    """Checked options of the neighbour samplers, and the native call that they share."""
+    """Checked options of the neighbour samplers, and their engine."""
+
+    #: Maker of the samples.
+    engine: SampleEngine[native.NativeSample]
 
     _OPTIONS = (
         "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
@@ -111,12 +98,10 @@ class SamplerBase(KeyedSampler):
         if time_attr is None and (strict or window is not None or temporal_strategy != "uniform"):
             raise InvalidArgumentError("strict, window and temporal_strategy need time_attr")
         disjoint = as_flag(disjoint, "disjoint") or time_attr is not None
-        if as_count(num_threads, "num_threads") > 256:
-            raise InvalidArgumentError(f"num_threads = {num_threads} is not in 0..256")
+        self.num_threads = as_num_threads(num_threads)
         self.replace = as_flag(replace, "replace")
         self.disjoint = disjoint
         self.subgraph_type: SubgraphType = subgraph_type
-        self.num_threads = int(num_threads)
         self._set_seed(seed)
         self.weight_attr = weight_attr
         self.time_attr = time_attr
@@ -130,49 +115,34 @@ class SamplerBase(KeyedSampler):
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._OPTIONS}
 
-    def _set_walk(
+    def _set_engine(
         self,
         relations: Sequence[native.NativeRelation],
         num_nodes: Sequence[int],
         fanouts: Sequence[Sequence[int]],
         paging: Paging | None,
     ) -> None:
-        self._walk = (relations, num_nodes, fanouts)
-        #: Makes samples of coming batches together; None if that saves nothing.
-        self.groups: SampleGroups | None = None
-        if paging is not None:
-            # Not a method of self: a sampler in a reference cycle would keep its files open.
-            make = partial(native.NativeGroup, *self._walk, self._flags(), self.num_threads)
-            self.groups = SampleGroups(make, paging, fanouts, relations)
-
-    def _make_scratch(self) -> native.NativeSampler:
-        return native.NativeSampler(*self._walk, self._flags(), self.num_threads)
-
-    def draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        """Draw one sample by itself."""
-        scratch = self._take_scratch()
-        try:
-            return scratch.sample(*batch)
-        finally:
-            self._scratch.append(scratch)
-
-    def _draw_many(self, batches: Iterable[native.NativeBatch]) -> Iterator[native.NativeSample]:
-        if self.groups is None:
-            yield from map(self.draw, batches)
-            return
-        rest = iter(batches)
-        for first in rest:
-            size = self.groups.size(sum(map(len, first.seeds)))
-            yield from self.groups.sample([first, *itertools.islice(rest, size - 1)])
-
-    def _flags(self) -> int:
-        return (
-            native.SAMPLE_REPLACE * self.replace
-            | native.SAMPLE_DISJOINT * self.disjoint
-            | native.SAMPLE_INDUCED * (self.subgraph_type == "induced")
-            | native.SAMPLE_LATEST * (self.temporal_strategy == "last")
-            | native.SAMPLE_LAYERED * self.layered
+        options = DrawOptions(
+            replace=self.replace,
+            disjoint=self.disjoint,
+            induced=self.subgraph_type == "induced",
+            latest=self.temporal_strategy == "last",
+            layered=self.layered,
+            num_threads=self.num_threads,
         )
+        self.engine = NativeEngine(
+            native.NativeSample, relations, num_nodes, fanouts, options, paging
+        )
+
+    @property
+    def groups(self) -> SampleGroups[native.NativeSample] | None:
+        """Maker of samples of coming batches together; None if that saves nothing."""
+        return self.engine.groups
+
+    @property
+    def scratch_memory(self) -> int:
+        """Bytes of the workspaces that no call uses at this moment."""
+        return self.engine.scratch_memory
 
 
 def as_window(window: Any) -> float | int | None:
@@ -191,33 +161,3 @@ def as_excluded(edges: ArrayLike, num_edges: int, name: str) -> Ids:
     ids = as_ids(edges, name)
     check_ids(ids, num_edges, name, "edges")
     return np.unique(ids)
-
-
-def as_fanouts(
-    fanouts: Sequence[int] | NDArray[Any],
-    name: str = "fanouts",
-    least: int = -1,
-    rule: str = "a fanout is >= 0, or -1 for all neighbours",
-) -> tuple[int, ...]:
-    """Return numbers by hop, checked to be at least ``least``; ``rule`` explains that limit."""
-    if fanouts is None:
-        raise InvalidArgumentError(f"{name} has one number per hop, got None")
-    if isinstance(fanouts, (int, np.integer)):
-        raise InvalidArgumentError(f"{name} has one number per hop: [{int(fanouts)}] for one hop")
-    for at, fanout in enumerate(as_list(fanouts, name, "numbers")):
-        if isinstance(fanout, int) and fanout >= 1 << 63:
-            raise InvalidArgumentError(
-                f"{name}[{at}] = {fanout} is too large: -1 takes all neighbours", position=at
-            )
-    ids = as_ids(fanouts, name)
-    if ids.shape[0] > MAX_HOPS:
-        raise InvalidArgumentError(f"{name} has {ids.shape[0]} hops, at most {MAX_HOPS} can be")
-    below = np.flatnonzero(ids < least)
-    if below.size:
-        at = int(below[0])
-        raise InvalidArgumentError(
-            f"{name}[{at}] = {ids[at]}: {rule}",
-            position=at,
-            value=int(ids[at]),
-        )
-    return tuple(int(k) for k in ids)

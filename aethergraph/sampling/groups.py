@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
@@ -22,6 +22,8 @@ __all__ = ["EdgeColumns", "SampleGroups", "SamplesAhead"]
 
 #: Columns of values by edge, each after the number of its relation.
 EdgeColumns: TypeAlias = Sequence[tuple[int, ValueColumn]]
+
+S = TypeVar("S", bound=native.NativeSample | native.NativeLayers)
 
 MOST = 256
 #: Bytes of an edge of a sample in progress: position, id, its share of spans and nodes.
@@ -35,6 +37,8 @@ _MAP_BYTES = 32
 _AHEAD_TIMES = 5
 #: Divisor of the room for samples that gives the room for completed ones.
 _AHEAD_PART = 4
+#: Divisor of the budget that gives the memory for weights and times that a group's draws look at.
+_LOOKED_AT_PART = 32
 
 
 class SamplesAhead:
@@ -44,11 +48,20 @@ class SamplesAhead:
         self.count = count
 
 
-class SampleGroups:
-    """Maker of groups of samples for one sampler.
+class _ValuesRead(NamedTuple):
+    """Values of the edges of a group's samples that were not handed out yet."""
+
+    rows: deque[RowsInStore]
+    nbytes: int  # of all of them at first
+
+
+class SampleGroups(Generic[S]):
+    """Maker of groups of samples for one engine.
 
     Args:
-        make: creates a native group of ``capacity`` samples, with buffers of ``window_bytes``.
+        form: form of the samples, ``NativeSample`` or ``NativeLayers``.
+        make: creates a native group of ``capacity`` samples, with buffers of ``window_bytes`` and
+            ``value_bytes`` for what draws look at.
         paging: reader of the lists, with their memory budget.
         fanouts: fanouts by edge type and hop.
         relations: the lists and values to sample from.
@@ -56,16 +69,20 @@ class SampleGroups:
 
     def __init__(
         self,
+        form: type[S],
         make: Callable[..., native.NativeGroup],
         paging: Paging,
         fanouts: Sequence[Sequence[int]],
         relations: Sequence[native.NativeRelation],
     ) -> None:
+        self._form = form
         self._relations = relations
         self._make = make
         self._paging = paging
         self._fanouts = fanouts
-        # append and pop of a deque are atomic, as in KeyedSampler
+        draws_look = any(any(relation.in_file or ()) for relation in relations)
+        self._value_bytes = paging.budget // _LOOKED_AT_PART if draws_look else 0
+        # append and pop of a deque are atomic, as in NativeEngine
         self._idle: deque[native.NativeGroup] = deque()
         self._idle_bytes = 0
         self._sample_bytes = 0  # per sample of the last group; 0: no group was made yet
@@ -90,6 +107,7 @@ class SampleGroups:
         """
         paging = self._paging
         room = min(paging.sample_room_of(shares) - self._idle_bytes, paging.sample_room_left)
+        room -= self._value_bytes
         if self._sample_bytes:
             self._expected = self._sample_bytes
             return max(1, min(room // self._sample_bytes, 2 * self._last, MOST))
@@ -121,7 +139,7 @@ class SampleGroups:
 
     def sample(
         self, batches: Sequence[native.NativeBatch], columns: EdgeColumns = ()
-    ) -> Iterator[native.NativeSample]:
+    ) -> Iterator[S]:
         """Make the samples of ``batches`` now; the iterator completes and yields one by one.
 
         While the iterator is held, gathers from ``columns`` find the values of the samples' edges.
@@ -129,14 +147,16 @@ class SampleGroups:
         group = self._take()
         before, held = group.memory, self._paging.groups
         held.note(group, before + self._expected * len(batches), at_work=True)
-        samples = group.sample(batches)
-        values = {own: found for own in columns if (found := _read_values(group, *own)) is not None}
-        for found in values.values():
-            held.note(found, found.nbytes, at_work=False)
+        samples = group.sample(batches, self._form)
+        values = [
+            (relation, read)
+            for relation, column in columns
+            if (read := self._read_values(group, relation, column)) is not None
+        ]
         after = group.memory
         held.note(group, after, at_work=True)
         self._idle_bytes = before
-        taken = after - before + sum(found.nbytes for found in values.values())
+        taken = after - before + sum(read.nbytes for _, read in values)
         self._sample_bytes = max(1, taken // len(batches))
         self._last = len(batches)
         return self._hand_out(group, samples, len(batches), values)
@@ -144,41 +164,46 @@ class SampleGroups:
     def _hand_out(
         self,
         group: native.NativeGroup,
-        samples: Iterator[native.NativeSample],
+        samples: Iterator[S],
         count: int,
-        values: Mapping[tuple[int, ValueColumn], RowsInStore],
-    ) -> Iterator[native.NativeSample]:
+        values: Sequence[tuple[int, _ValuesRead]],
+    ) -> Iterator[S]:
         for number, sample in enumerate(samples, 1):
             if number == count:  # a caller who takes all samples may never ask for the end
                 self._paging.groups.note(group, group.memory, at_work=False)
                 self._idle.append(group)
-            for (relation, _), found in values.items():  # samples may wait long for their values
-                _keep_alive(found, sample.edge[relation])
+            for relation, read in values:  # samples may wait long for their values
+                _keep_alive(read.rows.popleft(), sample.edge[relation])
             yield sample
+
+    def _read_values(
+        self, group: native.NativeGroup, relation: int, column: ValueColumn
+    ) -> _ValuesRead | None:
+        """Read the values of the edges of all samples of a group; None if these are unknown."""
+        edges = group.edges(relation)
+        if edges is None:
+            return None
+        counts, hashes = edges
+        rows = [column.empty(count) for count in counts.tolist()]
+        group.gather(relation, column.values, rows)
+        for own in rows:  # each goes with its sample, and gives its room to the next group
+            self._paging.groups.note(own, own.nbytes, at_work=False)
+        return _ValuesRead(deque(column.expect(hashes, rows)), sum(own.nbytes for own in rows))
 
     def _take(self) -> native.NativeGroup:
         try:
             return self._idle.pop()
         except IndexError:
-            return self._make(capacity=MOST, window_bytes=self._paging.window_bytes)
+            return self._make(
+                capacity=MOST,
+                window_bytes=self._paging.window_bytes,
+                value_bytes=self._value_bytes,
+            )
 
     @property
     def memory(self) -> int:
         """Bytes that idle groups hold."""
         return sum(group.memory for group in list(self._idle))
-
-
-def _read_values(
-    group: native.NativeGroup, relation: int, column: ValueColumn
-) -> RowsInStore | None:
-    """Read the values of the edges of all samples of a group; None if its edges are unknown."""
-    edges = group.edges(relation)
-    if edges is None:
-        return None
-    counts, hashes = edges
-    rows = column.empty(int(counts.sum()))
-    group.gather(relation, column.values, rows)
-    return column.expect(hashes, counts, rows)
 
 
 def _keep_alive(thing: object, array: NDArray[Any]) -> None:

@@ -22,7 +22,6 @@ from aethergraph.sampling.base import (
     SubgraphType,
     TemporalStrategy,
     as_excluded,
-    as_fanouts,
 )
 from aethergraph.sampling.directions import (
     LAYOUTS,
@@ -31,6 +30,7 @@ from aethergraph.sampling.directions import (
     check_direction,
     join_ways,
 )
+from aethergraph.sampling.fanouts import typed_fanouts
 from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import to_bidirectional_typed
 from aethergraph.sampling.typed import check_types
@@ -166,7 +166,7 @@ class HeteroNeighborSampler(SamplerBase):
             )
         self.sample_direction: SampleDirection = sample_direction
         self.graph = graph
-        self.fanouts = _typed_fanouts(fanouts, graph.edge_types)
+        self.fanouts = typed_fanouts(fanouts, graph.edge_types)
         self._types = graph.node_types
         self._kinds = graph.edge_types
         self._counts = graph.num_nodes
@@ -179,7 +179,7 @@ class HeteroNeighborSampler(SamplerBase):
         self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
         self._time_unit = _own_unit(graph, time_attr)
         fanouts_of = [self.fanouts[kind] for kind in self._kinds] * len(layouts)
-        self._set_walk(relations, list(self._counts.values()), fanouts_of, graph.paging)
+        self._set_engine(relations, list(self._counts.values()), fanouts_of, graph.paging)
 
     @property
     def num_hops(self) -> int:
@@ -207,7 +207,7 @@ class HeteroNeighborSampler(SamplerBase):
             OutOfRangeError: a seed is not a node, or an edge does not exist; names the first one,
                 its type and its position.
         """
-        return self.finish(self.draw(self.prepare(seeds, key, seed_time, exclude)))
+        return self.finish(self.engine.draw(self.prepare(seeds, key, seed_time, exclude)))
 
     def sample_many(
         self,
@@ -223,7 +223,8 @@ class HeteroNeighborSampler(SamplerBase):
         """
         call_key = 0 if keys is not None else self._number(None)
         calls = align_batches(seeds, keys, call_key, seed_time=seed_time, exclude=exclude)
-        return map(self.finish, self._draw_many(itertools.starmap(self.prepare, calls)))
+        batches = itertools.starmap(self.prepare, calls)
+        return map(self.finish, self.engine.draw_many(batches))
 
     def prepare(
         self,
@@ -233,7 +234,7 @@ class HeteroNeighborSampler(SamplerBase):
         exclude: Mapping[EdgeType, ArrayLike] | None = None,
         place: str = "",
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample` and return them for :meth:`draw` or ``groups``.
+        """Check the arguments of :meth:`sample` and return them for the ``engine``.
 
         ``place`` identifies one of several calls in messages: ``"[2]"`` is the third.
         """
@@ -368,28 +369,6 @@ def _rebuild(
     graph: HeteroGraph, fanouts: dict[EdgeType, tuple[int, ...]], options: dict[str, Any]
 ) -> HeteroNeighborSampler:
     return HeteroNeighborSampler(graph, fanouts, is_sorted=True, **options)
-
-
-def _typed_fanouts(fanouts: Fanouts, kinds: list[EdgeType]) -> dict[EdgeType, tuple[int, ...]]:
-    """Return the checked fanouts of every edge type, all of one length."""
-    if not isinstance(fanouts, Mapping):
-        shared = as_fanouts(fanouts)
-        return dict.fromkeys(kinds, shared)
-    for kind in fanouts:
-        if kind not in kinds:
-            known = ", ".join(map(repr, kinds)) or "none"
-            raise InvalidArgumentError(
-                f"fanouts: {shown(kind)} is no edge type; there are: {known}"
-            )
-    found = {kind: as_fanouts(row, f"fanouts[{kind!r}]") for kind, row in fanouts.items()}
-    hops = max((len(row) for row in found.values()), default=0)
-    for kind, row in found.items():
-        if len(row) != hops:
-            raise InvalidArgumentError(
-                f"fanouts[{kind!r}] has {len(row)} hops, another edge type has {hops}: the number "
-                "of hops must be the same across all edge types, with 0 where nothing is drawn"
-            )
-    return {kind: found.get(kind, (0,) * hops) for kind in kinds}
 
 
 def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:

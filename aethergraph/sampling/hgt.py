@@ -12,7 +12,9 @@ from aethergraph._arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.hetero import HeteroGraph
 from aethergraph.sampling._misuse import not_a_graph
-from aethergraph.sampling.base import KeyedSampler, as_fanouts
+from aethergraph.sampling.base import KeyedSampler
+from aethergraph.sampling.engine import DrawOptions, NativeEngine
+from aethergraph.sampling.fanouts import as_fanouts
 from aethergraph.sampling.hetero import HeteroSubgraph
 from aethergraph.sampling.typed import check_types, name_seed
 from aethergraph.sampling.values import make_relation
@@ -75,10 +77,12 @@ class HGTSampler(KeyedSampler):
         self.num_samples = _typed_counts(num_samples, self._types)
         self.max_neighbors = _limit(max_neighbors)
         number = {name: i for i, name in enumerate(self._types)}
-        self._relations = [
+        relations = [
             make_relation(graph[kind], "csc", None, None, number[kind[2]], number[kind[0]])
             for kind in self._kinds
         ]
+        counts = list(self._counts.values())
+        self._engine = NativeEngine(native.NativeSample, relations, counts, (), DrawOptions())
 
     @property
     def num_hops(self) -> int:
@@ -104,15 +108,11 @@ class HGTSampler(KeyedSampler):
         check_types(seeds, "seeds", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
         number = self._number(key)
-        scratch = self._take_scratch()
+        counts, limit = list(self.num_samples.values()), self.max_neighbors or 0
         try:
-            found = scratch.sample_hgt(
-                ids, number, list(self.num_samples.values()), self.max_neighbors or 0
-            )
+            found = self._engine.run(lambda own: own.sample_hgt(ids, number, counts, limit))
         except OutOfRangeError as error:
             raise name_seed(error, ids, self._counts) from None
-        finally:
-            self._scratch.append(scratch)
         kinds = self._kinds
         return HeteroSubgraph(
             dict(zip(self._types, found.node, strict=True)),
@@ -122,8 +122,10 @@ class HGTSampler(KeyedSampler):
             num_sampled_nodes=dict(zip(self._types, found.hop_nodes, strict=True)),
         )
 
-    def _make_scratch(self) -> native.NativeSampler:
-        return native.NativeSampler(self._relations, list(self._counts.values()), (), 0, 1)
+    @property
+    def scratch_memory(self) -> int:
+        """Bytes of the workspaces that no call uses at this moment."""
+        return self._engine.scratch_memory
 
     def __repr__(self) -> str:
         return (
@@ -159,10 +161,10 @@ def _typed_counts(num_samples: NumSamples, types: Sequence[str]) -> dict[str, tu
     """Return the checked numbers of samples of every node type, all of one length."""
     rule = "a number of samples is >= 0"
     if not isinstance(num_samples, Mapping):
-        return dict.fromkeys(types, as_fanouts(num_samples, "num_samples", 0, rule))
+        return dict.fromkeys(types, as_fanouts(num_samples, "num_samples", least=0, rule=rule))
     check_types(num_samples, "num_samples", types)
     found = {
-        name: as_fanouts(row, f"num_samples[{name!r}]", 0, rule)
+        name: as_fanouts(row, f"num_samples[{name!r}]", least=0, rule=rule)
         for name, row in num_samples.items()
     }
     hops = max((len(row) for row in found.values()), default=0)

@@ -20,9 +20,9 @@ from aethergraph.sampling.base import (
     SubgraphType,
     TemporalStrategy,
     as_excluded,
-    as_fanouts,
 )
 from aethergraph.sampling.directions import SampleDirection, check_direction
+from aethergraph.sampling.fanouts import as_fanouts
 from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
@@ -125,7 +125,7 @@ class NeighborSampler(SamplerBase):
         relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
         if time_attr is not None and not as_flag(is_sorted, "is_sorted"):
             check_sorted(graph, time_attr, relation)
-        self._set_walk([relation], [self._num_nodes], [self.fanouts], graph.paging)
+        self._set_engine([relation], [self._num_nodes], [self.fanouts], graph.paging)
 
     @property
     def num_hops(self) -> int:
@@ -159,7 +159,7 @@ class NeighborSampler(SamplerBase):
                 and its position.
             FileChangedError: the mapped graph file was made shorter.
         """
-        return self.finish(self.draw(self.prepare(seeds, key, seed_time, exclude)))
+        return self.finish(self.engine.draw(self.prepare(seeds, key, seed_time, exclude)))
 
     def sample_many(
         self,
@@ -190,7 +190,8 @@ class NeighborSampler(SamplerBase):
         """
         call_key = 0 if keys is not None else self._number(None)
         calls = align_batches(seeds, keys, call_key, seed_time=seed_time, exclude=exclude)
-        return map(self.finish, self._draw_many(itertools.starmap(self.prepare, calls)))
+        batches = itertools.starmap(self.prepare, calls)
+        return map(self.finish, self.engine.draw_many(batches))
 
     def prepare(
         self,
@@ -200,7 +201,7 @@ class NeighborSampler(SamplerBase):
         exclude: ArrayLike | None = None,
         place: str = "",
     ) -> native.NativeBatch:
-        """Check the arguments of :meth:`sample` and return them for :meth:`draw` or ``groups``.
+        """Check the arguments of :meth:`sample` and return them for the ``engine``.
 
         ``place`` identifies one of several calls in messages: ``"[2]"`` is the third.
         """

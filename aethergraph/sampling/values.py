@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,11 +12,13 @@ from aethergraph import _binding as native
 from aethergraph._arrays import check_length, check_times
 from aethergraph._paging import Paging
 from aethergraph._parts import name_id, sum_weights
+from aethergraph._row_sources import all_rows
 from aethergraph._times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
 from aethergraph.hetero import EdgeView
+from aethergraph.protocols import RowSource
 
 __all__ = [
     "Bounds",
@@ -50,7 +53,7 @@ class Bounds(NamedTuple):
     until: Ids | None
 
 
-def find_weights(name: str, edges: dict[str, FeatureStore]) -> Values:
+def find_weights(name: str, edges: Mapping[str, RowSource]) -> Values:
     """Return the weights called ``name`` among the values and attributes of edges."""
     store = edges.get(name)
     if store is None:
@@ -65,9 +68,7 @@ def find_weights(name: str, edges: dict[str, FeatureStore]) -> Values:
     return Values(array, store.guard)
 
 
-def find_times(
-    name: str, edges: dict[str, FeatureStore], nodes: dict[str, FeatureStore]
-) -> Values:  # fmt: skip
+def find_times(name: str, edges: Mapping[str, RowSource], nodes: Mapping[str, RowSource]) -> Values:
     """Return the times called ``name``: of nodes if they have them, else of edges, as in PyG."""
     of_nodes = name in nodes
     store = nodes.get(name, edges.get(name))
@@ -83,17 +84,17 @@ def find_times(
     return Values(as_times(array, len(array), name, "itself")[0], None, of_nodes)
 
 
-def _vector(store: FeatureStore, label: str) -> NDArray[Any]:
+def _vector(store: RowSource, label: str) -> NDArray[Any]:
     if store.ndim != 1 or store.dtype_name == "bfloat16":
         raise InvalidArgumentError(
             f"{label} must be one number each, got shape {store.shape} of {store.dtype_name}"
         )
-    return np.ascontiguousarray(store.array)
+    return np.ascontiguousarray(all_rows(store))
 
 
 def _unknown(
-    option: str, name: str, what: str, known: dict[str, FeatureStore]
-) -> InvalidArgumentError:  # fmt: skip
+    option: str, name: str, what: str, known: Mapping[str, RowSource]
+) -> InvalidArgumentError:
     names = ", ".join(sorted(map(repr, known))) or "none"
     return InvalidArgumentError(f"{option} = {name!r} is no {what} attribute; there are: {names}")
 
@@ -102,8 +103,8 @@ def find_relation(
     graph: Graph, layout: Literal["csc", "csr"], weight_attr: str | None, time_attr: str | None
 ) -> tuple[native.NativeRelation, Values | None]:
     """Return the lists of ``graph`` with the weights and times to draw by, and the times."""
-    edges = {**graph.value_stores("edge"), **graph.edge_attrs}
-    nodes = {**graph.value_stores("node"), **graph.node_attrs}
+    edges: dict[str, RowSource] = {**graph.value_stores("edge"), **graph.edge_attrs}
+    nodes: dict[str, RowSource] = {**graph.value_stores("node"), **graph.node_attrs}
     weights = None if weight_attr is None else find_weights(weight_attr, edges)
     times = None if time_attr is None else find_times(time_attr, edges, nodes)
     if times is not None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterator
+import unittest
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._bfloat16 import bfloat16_to_float32
+from aethergraph.protocols import RowSource
 from aethergraph.testing import cases
+from aethergraph.testing.loading import CoreLoadingRules
 from aethergraph.testing.rules import (
-    Contract,
     equal,
     given,
     in_child,
@@ -48,8 +51,8 @@ _NARROWER = {"float64": "float32", "float32": "float16", "int64": "int32", "int3
 _SHAPES = ((7,), (7, 1), (7, 5), (7, 2, 3), (1, 4), (0, 4), (0,), (6, 0), (400, 33))
 
 
-class FeatureSourceContract(Contract):
-    """Rules of :class:`aethergraph.protocols.FeatureSource`.
+class FeatureSourceContract(CoreLoadingRules):
+    """Rules of :class:`aethergraph.protocols.FeatureSource`, by itself and in batches.
 
     ::
 
@@ -64,13 +67,6 @@ class FeatureSourceContract(Contract):
         supports: ``"widen"``: ``gather(ids, dtype="float64")`` and an ``out`` of a wider dtype
             convert on the way.
     """
-
-    known = frozenset({"widen"})
-    dtypes: ClassVar[Collection[str]] = ("float32",)
-
-    def make(self, rows: NDArray[Any], dtype: str) -> Any:
-        """Make the source with these rows: shape ``(num_rows, ...)``, one of :attr:`dtypes`."""
-        raise NotImplementedError("define make(self, rows, dtype)")
 
     def _rows(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         """Return random rows: extremes of the dtype, infinities, NaN, both zeros."""
@@ -214,6 +210,50 @@ class FeatureSourceContract(Contract):
                 others += _WIDER.get(dtype, ())
             for other in others:
                 refused(f"{dtype} as {other}", source.gather, [1], dtype=other)
+
+    # ---- capabilities ----------------------------------------------------------------------
+
+    def test_what_a_row_source_offers_is_its_rows(self) -> None:
+        """``read``, ``array``, ``plan`` and the facts of a RowSource agree with its rows."""
+        for _, rows, source in self._each():
+            if not isinstance(source, RowSource):
+                raise unittest.SkipTest("the source has the members of FeatureSource alone")
+            with given("rows", rows=rows):
+                facts = source.row_shape, source.ndim, source.nbytes, source.array_dtype
+                expected = rows.shape[1:], rows.ndim, rows.nbytes, rows.dtype
+                require(
+                    facts == expected,
+                    f"(row_shape, ndim, nbytes, array_dtype) must be {expected}, found {facts}",
+                )
+                for start, stop in ((0, len(rows)), (len(rows) // 3, len(rows) // 2)):
+                    equal(source.read(start, stop), rows[start:stop], "read(start, stop)")
+                with suppress(NotImplementedError):  # too many rows for an array of them all
+                    equal(source.array, rows, "array", rows.dtype)
+                if source.writable_array is not None:
+                    equal(source.writable_array, rows, "writable_array", rows.dtype)
+                if source.can_plan:
+                    self._check_plan(source, rows)
+
+    def _check_plan(self, source: RowSource, rows: NDArray[Any]) -> None:
+        lists = [ids for ids in cases.seed_vectors(len(rows)) if len(ids)]
+        if not lists:
+            return
+        plan = source.plan(lists)
+        try:
+            other = np.empty((1, *rows.shape[1:]), rows.dtype)
+            require(
+                not plan.gather_if_next(np.array([0], np.int64), other),
+                "gather_if_next(ids) must be False for ids that are not the next list",
+            )
+            for number, ids in enumerate(lists):
+                out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
+                if number % 2:
+                    plan.gather(ids, out)
+                else:
+                    require(plan.gather_if_next(ids, out), "gather_if_next(next list) is False")
+                equal(out, rows[ids], f"list {number} of the plan")
+        finally:
+            plan.close()
 
     # ---- refusals --------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from torch.utils.data import get_worker_info
 
 from aethergraph import features as core
 from aethergraph._arrays import refuse_masked
+from aethergraph._row_sources import gather_rows
 from aethergraph._torch.tensors import allocate, as_numpy, read_array, torch_dtype
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.loading.buffers import BufferPool
@@ -21,7 +22,7 @@ from aethergraph.loading.buffers import BufferPool
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph._row_plan import RowPlan
+    from aethergraph.protocols import GatherPlan, RowSource
 
 __all__ = ["Column", "as_ids", "as_row", "wrap_row"]
 
@@ -32,16 +33,16 @@ _CHUNK_ROWS = 1 << 20
 
 
 class Column:
-    """Tensor of the store: rows in a core feature store, viewed as a torch dtype.
+    """Tensor of the store: rows of any source, viewed as a torch dtype.
 
-    ``tensor`` is the writable tensor whose memory the rows are, or None for rows of a file.
+    ``tensor`` is the writable tensor whose memory the rows are, or None for rows of a source.
     """
 
     __slots__ = (
         "_address", "_core_dtype", "_plans", "_raw_dtype", "_raw_shape", "dtype", "rows", "tensor",
     )  # fmt: skip
 
-    def __init__(self, rows: core.FeatureStore, tensor: Tensor | None) -> None:
+    def __init__(self, rows: RowSource, tensor: Tensor | None) -> None:
         self.rows = rows
         self.tensor = tensor
         self.dtype = torch_dtype(rows.dtype_name) if tensor is None else tensor.dtype
@@ -51,7 +52,7 @@ class Column:
         raw = as_numpy(torch.empty((0, *self.shape[1:]), dtype=self.dtype))
         self._raw_shape, self._raw_dtype = raw.shape[1:], raw.dtype
         self._core_dtype = rows.array_dtype
-        self._plans: list[weakref.ref[RowPlan]] = []
+        self._plans: list[weakref.ref[GatherPlan]] = []
 
     @classmethod
     def of_tensor(cls, tensor: Tensor) -> Column:
@@ -95,12 +96,12 @@ class Column:
             return out
         return torch.view_as_complex(out) if self.dtype.is_complex else out.view(self.dtype)
 
-    def plan(self, lists: Sequence[Ids]) -> RowPlan | None:
+    def plan(self, lists: Sequence[Ids]) -> GatherPlan | None:
         """Have the next gathers served by a plan, for as long as the caller holds it.
 
-        Returns None if rows are not read from a file.
+        Returns None if a plan does not help the source.
         """
-        if self.rows.storage != "uring":
+        if not self.rows.can_plan:
             return None
         plan = self.rows.plan(lists)
         self._plans = [one for one in self._plans if one() is not None] + [weakref.ref(plan)]
@@ -112,7 +113,7 @@ class Column:
             plan = one()
             if plan is not None and plan.gather_if_next(ids, out):
                 return
-        self.rows.gather(ids, out=out)
+        gather_rows(self.rows, ids, out)
 
     def read(self, start: int, stop: int) -> Tensor:
         """Copy the rows ``start .. stop - 1``."""

@@ -27,6 +27,7 @@ from aethergraph.dgl.edges import (
 )
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.dgl.labor import LaborSampler
+from aethergraph.dgl.loader import DataLoader
 from aethergraph.dgl.sampler import (
     MultiLayerFullNeighborSampler,
     MultiLayerNeighborSampler,
@@ -38,6 +39,7 @@ from aethergraph.dgl.subgraphs import ClusterGCNSampler, SAINTSampler
 
 __all__ = [
     "ClusterGCNSampler",
+    "DataLoader",
     "EdgeFeatureStorage",
     "EdgePredictionSampler",
     "FeatureStorage",

@@ -16,7 +16,7 @@ from aethergraph._torch.tensors import as_device
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
-from aethergraph.sampling.base import MAX_HOPS
+from aethergraph.sampling.fanouts import MAX_HOPS, as_fanout
 from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = [
     "as_name_list",
     "as_names",
     "check_cpu",
-    "check_fanout",
     "check_fanouts",
     "check_integer",
     "check_output_device",
@@ -45,7 +44,6 @@ __all__ = [
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
-_LARGEST = (1 << 63) - 1
 _MOST_NAMES = 1 << 16  # of data to fetch
 
 
@@ -63,23 +61,8 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
                 f"{name} by edge type lacks {', '.join(map(repr, missing))}: give 0 for types that "
                 "are not to be followed"
             )
-        return tuple(check_fanout(given[kind], name) for kind in schema.own_etypes)
-    return (check_fanout(fanout, name),) * len(schema.own_etypes)
-
-
-def check_fanout(fanout: Any, name: str) -> int:
-    """Return a fanout as an integer of at least -1 and of 64 bits."""
-    count = check_integer(fanout, name)
-    if count < -1:
-        raise InvalidArgumentError(
-            f"{name} = {count}: a fanout is >= 0, or -1 for all neighbours", value=count
-        )
-    if count > _LARGEST:
-        raise InvalidArgumentError(
-            f"{name} = {count}: the largest fanout is {_LARGEST}; -1 takes all neighbours",
-            value=count,
-        )
-    return count
+        return tuple(as_fanout(given[kind], name) for kind in schema.own_etypes)
+    return (as_fanout(fanout, name),) * len(schema.own_etypes)
 
 
 def check_integer(value: Any, name: str) -> int:
@@ -126,11 +109,11 @@ def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
     """Check a fanout, or a dict of fanouts, for every layer."""
     found: list[int | dict[Any, int]] = []
     for at, fanout in enumerate(layer_list(fanouts)):
-        name = f"fanouts[{at}]"
         if isinstance(fanout, Mapping):
-            found.append({kind: check_fanout(count, name) for kind, count in fanout.items()})
+            name = f"fanouts[{at}]"
+            found.append({kind: as_fanout(count, name) for kind, count in fanout.items()})
         else:
-            found.append(check_fanout(fanout, name))
+            found.append(as_fanout(fanout, "fanouts", at))
     return found
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph._adjacency import Adjacency
-    from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
+    from aethergraph.protocols import RowSource
 
 __all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]
 
@@ -161,14 +161,14 @@ class Schema:
         graph = self.graph
         return graph.num_edges if isinstance(graph, Graph) else graph[kind].num_edges
 
-    def node_rows(self, ntype: str) -> dict[str, FeatureStore]:
+    def node_rows(self, ntype: str) -> dict[str, RowSource]:
         """Return the data of the nodes of a type, by name."""
         graph = self.graph
         if isinstance(graph, Graph):
             return {**graph.value_stores("node"), **graph.node_attrs}
         return {**graph[ntype].value_stores(), **graph[ntype].attrs}
 
-    def edge_rows(self, kind: EdgeType) -> dict[str, FeatureStore]:
+    def edge_rows(self, kind: EdgeType) -> dict[str, RowSource]:
         """Return the data of the edges of a type, by name."""
         graph = self.graph
         if isinstance(graph, Graph):

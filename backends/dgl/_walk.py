@@ -1,18 +1,18 @@
-"""Native sampler over all edge types of a graph, with the weights and times to draw by."""
+"""Lists of all edge types of a graph, with the weights and times to draw by, and their engine."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from aethergraph import _binding as native
-from aethergraph._parts import name_id
+from aethergraph._parts import check_ids
+from aethergraph._row_sources import all_rows
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.sampling.engine import DrawOptions, NativeEngine, SampleEngine
 from aethergraph.sampling.values import (
     Values,
     find_times,
@@ -25,40 +25,20 @@ from aethergraph.sampling.values import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
+    from aethergraph.protocols import RowSource
 
-__all__ = ["Lists", "Options", "TimesOf", "Walk", "Walks", "edge_ends", "make_lists"]
+__all__ = ["Fanouts", "Lists", "TimesOf", "Walk", "Walks", "edge_ends", "make_lists"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
+#: Fanouts by edge type, in the graph's order, and hop from the seeds.
+Fanouts: TypeAlias = "tuple[tuple[int, ...], ...]"
+S = TypeVar("S", bound=native.NativeSample | native.NativeLayers)
 
 _NONE = np.empty(0, np.int64)
 
 #: Most walks that are kept for further calls with equal options.
 _KEPT_WALKS = 16
-
-
-class Options(NamedTuple):
-    """Options of a walk; ``fanouts`` by edge type, in the graph's order, and hop from the seeds."""
-
-    fanouts: tuple[tuple[int, ...], ...]
-    replace: bool = False
-    disjoint: bool = False
-    induced: bool = False
-    latest: bool = False
-    layered: bool = False
-    num_threads: int = 1
-
-    @property
-    def flags(self) -> int:
-        """Flags of the native sampler."""
-        return (
-            native.SAMPLE_REPLACE * self.replace
-            | native.SAMPLE_DISJOINT * self.disjoint
-            | native.SAMPLE_INDUCED * self.induced
-            | native.SAMPLE_LATEST * self.latest
-            | native.SAMPLE_LAYERED * self.layered
-        )
 
 
 class TimesOf(NamedTuple):
@@ -135,14 +115,14 @@ def make_lists(
 
 
 def _find_weights(
-    rows: dict[str, FeatureStore], prob: str | None, mask: str | None, kind: EdgeType
+    rows: dict[str, RowSource], prob: str | None, mask: str | None, kind: EdgeType
 ) -> Values | None:
     name = mask if prob is None else prob
     if name is None or name not in rows:
         return None
     store = rows[name]
     if store.dtype_name == "bool" and store.ndim == 1:
-        return Values(store.array.astype(np.float32), None)
+        return Values(all_rows(store).astype(np.float32), None)
     if mask is not None:
         raise InvalidArgumentError(
             f"mask = {name!r} of {kind} holds {store.dtype_name}: a mask is bool; for weights take "
@@ -158,30 +138,42 @@ def _find_node_times(schema: Schema, name: str | None) -> dict[str, Values]:
     return {ntype: find_times(name, {}, own) for ntype, own in rows.items() if name in own}
 
 
-class Walk:
-    """Native samplers over lists, one per thread at work.
+class Walk(Generic[S]):
+    """Samples of lists: their seeds, times and excluded edges read, and an engine that draws.
 
     Args:
+        form: form of the samples; ``NativeLayers`` with ``layered`` options only.
         lists: lists to sample, and the values to draw by.
-        options: options of the native samplers.
+        fanouts: checked fanouts by edge type and hop.
+        options: options of the draws.
         strict: see only times below those of the seeds.
         window: see no times further back than this.
     """
 
     def __init__(
         self,
+        form: type[S],
         lists: Lists,
-        options: Options,
+        fanouts: Fanouts,
+        options: DrawOptions,
         *,
         strict: bool = True,
         window: float | int | None = None,
     ) -> None:
+        schema = lists.schema
         self.lists = lists
-        self.options = options
         self._strict = strict
         self._window = window
-        # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
-        self._idle: deque[native.NativeSampler] = deque()
+        self._counts = {name: schema.num_nodes(name) for name in schema.own_ntypes}
+        #: Maker of the samples.
+        self.engine: SampleEngine[S] = NativeEngine(
+            form,
+            lists.relations,
+            list(self._counts.values()),
+            fanouts,
+            options,
+            schema.graph.paging,
+        )
 
     def sample(
         self,
@@ -190,70 +182,53 @@ class Walk:
         *,
         exclude: Mapping[EdgeType, Ids] | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
-    ) -> native.NativeSample:
+    ) -> S:
         """Sample around ``seeds``; edges have the graph's own ids.
 
         Raises:
             OutOfRangeError: the first seed that is no node, with its type and position.
         """
-        ids, bounds, places = self._arguments(seeds, exclude, seed_time)
-        with self._sampler(ids) as sampler:
-            return sampler.sample(ids, key, *bounds, places)
+        return self.draw(self.prepare(seeds, key, exclude=exclude, seed_time=seed_time))
 
-    def sample_layers(
+    def prepare(
         self,
         seeds: Mapping[str, Ids],
         key: int,
         *,
         exclude: Mapping[EdgeType, Ids] | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
-    ) -> native.NativeLayers:
-        """Sample around ``seeds`` in compressed form; needs ``layered`` options."""
-        ids, bounds, places = self._arguments(seeds, exclude, seed_time)
-        with self._sampler(ids) as sampler:
-            return sampler.sample_layers(ids, key, *bounds, places)
-
-    def _arguments(
-        self,
-        seeds: Mapping[str, Ids],
-        exclude: Mapping[EdgeType, Ids] | None,
-        seed_time: Mapping[str, NDArray[Any]] | None,
-    ) -> tuple[list[Ids], tuple[Any, Any], list[Ids | None] | None]:
-        """Return seeds by type, time bounds and excluded positions, for the native sampler."""
+    ) -> native.NativeBatch:
+        """Return the arguments of :meth:`sample` for :meth:`draw`, or for :meth:`check`."""
         schema = self.lists.schema
-        ids = [seeds.get(name, _NONE) for name in schema.own_ntypes]
-        bounds: tuple[Any, Any] = (None, None)
+        ids = [seeds.get(name, _NONE) for name in self._counts]
+        since = until = None
         if self.lists.node_times or self.lists.edge_times is not None:
             pairs = [
                 self._bounds(name, own, seed_time or {})
-                for name, own in zip(schema.own_ntypes, ids, strict=True)
+                for name, own in zip(self._counts, ids, strict=True)
             ]
-            bounds = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            since, until = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         places = (
             None if not exclude else [self._places(kind, exclude) for kind in schema.own_etypes]
         )
-        return ids, bounds, places
+        return native.NativeBatch(ids, key, since, until, places)
 
-    @contextmanager
-    def _sampler(self, ids: list[Ids]) -> Iterator[native.NativeSampler]:
-        """Lend a native sampler for a call; its errors name the seed."""
+    def draw(self, batch: native.NativeBatch) -> S:
+        """Draw the sample of one batch by itself."""
         try:
-            sampler = self._idle.pop()
-        except IndexError:
-            schema = self.lists.schema
-            sampler = native.NativeSampler(
-                self.lists.relations,
-                [schema.num_nodes(name) for name in schema.own_ntypes],
-                self.options.fanouts,
-                self.options.flags,
-                self.options.num_threads,
-            )
-        try:
-            yield sampler
-        except OutOfRangeError as error:
-            raise self._name_seed(error, ids) from None
-        finally:
-            self._idle.append(sampler)
+            return self.engine.draw(batch)
+        except OutOfRangeError:
+            self.check(batch)  # the core knows no names of types
+            raise
+
+    def check(self, batch: native.NativeBatch) -> None:
+        """Raise unless all seeds are nodes: for a batch that is to be drawn with others.
+
+        Raises:
+            OutOfRangeError: the first seed that is no node, with its type and position.
+        """
+        for (name, count), own in zip(self._counts.items(), batch.seeds, strict=True):
+            check_ids(own, count, "nodes" if len(self._counts) == 1 else f"nodes[{name!r}]")
 
     def _bounds(
         self, name: str, seeds: Ids, seed_time: Mapping[str, NDArray[Any]]
@@ -293,17 +268,6 @@ class Walk:
         hits = np.unique(relation.topology.find(src, dst)[1])
         return hits[np.isin(names[hits], edges)]
 
-    def _name_seed(self, error: OutOfRangeError, ids: list[Ids]) -> OutOfRangeError:
-        schema = self.lists.schema
-        for name, own in zip(schema.own_ntypes, ids, strict=True):
-            count = schema.num_nodes(name)
-            outside = np.flatnonzero((own < 0) | (own >= count))
-            if len(outside):
-                at = int(outside[0])
-                label = "nodes" if len(schema.ntypes) == 1 else f"nodes[{name!r}]"
-                return name_id(OutOfRangeError("", position=at, value=int(own[at])), label, count)
-        return error
-
 
 class Walks:
     """Cache of walks over a graph, by their options.
@@ -315,29 +279,32 @@ class Walks:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._lists: dict[Any, Lists] = {}
-        self._walks: dict[Any, Walk] = {}
+        self._walks: dict[Any, Walk[Any]] = {}
 
     def get(
         self,
-        options: Options,
+        form: type[S],
+        fanouts: Fanouts,
+        options: DrawOptions,
         layout: Literal["csc", "csr"] = "csc",
         *,
         prob: str | None = None,
         times: TimesOf | None = None,
-    ) -> Walk:
+    ) -> Walk[S]:
         """Return a walk, made at its first use.
 
         Raises:
             LayoutError, InvalidArgumentError: as :func:`make_lists`.
         """
         drawn_by = layout, prob, times
-        walk = self._walks.get((options, drawn_by))
+        name = form, fanouts, options, drawn_by
+        walk = self._walks.get(name)
         if walk is None:
             if drawn_by not in self._lists:
                 self._lists[drawn_by] = make_lists(self._schema, layout, prob=prob, times=times)
             if len(self._walks) >= _KEPT_WALKS:
                 self._walks.clear()
-            walk = self._walks[options, drawn_by] = Walk(self._lists[drawn_by], options)
+            walk = self._walks[name] = Walk(form, self._lists[drawn_by], fanouts, options)
         return walk
 
 

@@ -17,17 +17,18 @@ import torch
 from torch import Tensor
 
 import dgl.storages
-from aethergraph import features as core
 from aethergraph._options import as_flag
 from aethergraph._threads import ThreadPool
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import as_device, seed_ids
+from aethergraph.features import as_row_source
 from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.dgl._schema import EdgeNumbers
+    from aethergraph.protocols import FeatureSource
 
 __all__ = ["BUFFERS", "EdgeFeatureStorage", "FeatureStorage", "Fetch"]
 
@@ -81,19 +82,18 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
     topology is in a ``DGLGraph``.
 
     Args:
-        rows: an :class:`aethergraph.FeatureStore`, a tensor, or an array.
+        rows: an :class:`aethergraph.FeatureStore` or another source of rows, a tensor, or an
+            array.
 
     Raises:
         InvalidArgumentError: rows that cannot be stored.
     """
 
-    def __init__(self, rows: core.FeatureStore | Tensor | NDArray[Any]) -> None:
+    def __init__(self, rows: FeatureSource | Tensor | NDArray[Any]) -> None:
         if isinstance(rows, Tensor):
             self._column = Column.of_tensor(rows)
-        elif isinstance(rows, core.FeatureStore):
-            self._column = Column(rows, None)
         else:
-            self._column = Column(core.FeatureStore.from_array(rows), None)
+            self._column = Column(as_row_source(rows, "rows"), None)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,8 +128,8 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         pinned = as_flag(pin_memory, "pin_memory") and torch.cuda.is_available()
         read = functools.partial(self._read, ids, as_device(device, "device"), pinned, kwargs)
         # On one core another thread only helps where it waits for a device.
-        in_file = self._column.rows.storage != "memory"
-        return Fetch(read, ahead=in_file or len(os.sched_getaffinity(0)) > 1)
+        waits = not self._column.rows.is_in_memory
+        return Fetch(read, ahead=waits or len(os.sched_getaffinity(0)) > 1)
 
     def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
         rows = self._column.live().gather(self._rows_of(ids), BUFFERS)
@@ -153,9 +153,7 @@ class EdgeFeatureStorage(FeatureStorage):
         numbers: numbering of the ids that users give.
     """
 
-    def __init__(
-        self, rows: core.FeatureStore | Tensor | NDArray[Any], numbers: EdgeNumbers
-    ) -> None:
+    def __init__(self, rows: FeatureSource | Tensor | NDArray[Any], numbers: EdgeNumbers) -> None:
         super().__init__(rows)
         self._numbers = numbers
 

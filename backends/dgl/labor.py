@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import dgl.dataloading
+from aethergraph import _binding as native
 from aethergraph._options import as_flag
 from aethergraph.dgl._arguments import (
     as_names,
@@ -25,9 +26,10 @@ from aethergraph.dgl._arguments import (
 )
 from aethergraph.dgl._blocks import BlockEdges, offsets_of
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl._walk import Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import mix_key
 
 if TYPE_CHECKING:
@@ -166,10 +168,11 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         num_dst = {name: len(ids) for name, ids in dst.items()}
         return src, storage.blocks.make(edges, tensors, num_dst)
 
-    def _make_walk(self, storage: GraphStorage) -> Walk:
+    def _make_walk(self, storage: GraphStorage) -> Walk[native.NativeSample]:
         schema: Schema = storage.schema
         everything = ((-1,),) * len(schema.own_etypes)
-        return Walk(make_lists(schema), Options(everything, num_threads=self.num_threads))
+        options = DrawOptions(num_threads=self.num_threads)
+        return Walk(native.NativeSample, make_lists(schema), everything, options)
 
 
 def node_numbers(ids: Ids, key: int) -> NDArray[np.float64]:

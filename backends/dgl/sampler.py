@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from torch import Tensor
 
 import dgl.dataloading
 from aethergraph import _binding as native
@@ -28,11 +27,14 @@ from aethergraph.dgl._arguments import (
     seed_hashes,
 )
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Options, TimesOf, Walk, make_lists
+from aethergraph.dgl._walk import TimesOf, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.sampling.base import MAX_HOPS, as_window
+from aethergraph.sampling.base import as_window
+from aethergraph.sampling.engine import DrawOptions
+from aethergraph.sampling.fanouts import MAX_HOPS
 from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.steps import Steps, run_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,17 +55,21 @@ class KeyedSampler(Keyed):
     """Base of samplers that keep the walk over a loader's graph for the next batch."""
 
     #: Graph and its walk, in one attribute, since threads may sample from two graphs.
-    _walked: tuple[Any, Walk] | None = None
+    _walked: tuple[Any, Walk[Any]] | None = None
 
-    def _make_walk(self, storage: GraphStorage) -> Walk:
+    def _make_walk(self, storage: GraphStorage) -> Walk[Any]:
         raise NotImplementedError
 
-    def _walk_of(self, storage: GraphStorage) -> Walk:
+    def _walk_of(self, storage: GraphStorage) -> Walk[Any]:
         walked = self._walked
         if walked is None or walked[0] is not storage.schema:
             self._check_prefetch(storage.schema)
             walked = self._walked = storage.schema, self._make_walk(storage)
         return walked[1]
+
+    def walk_of(self, graph: Any) -> Walk[Any]:
+        """Return what draws the samples of a loader's graph."""
+        return self._walk_of(storage_of(graph))
 
     def _check_prefetch(self, schema: Schema) -> None:
         for option in ("prefetch_node_feats", "prefetch_labels"):
@@ -211,17 +217,20 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             where there are several; ``seed_nodes``; one block per layer.
         """
         storage = storage_of(g)
-        node, blocks = self._make_blocks(storage, seed_nodes, exclude_eids)
-        if self.output_device is not None:
-            node = {name: ids.to(self.output_device) for name, ids in node.items()}
-            blocks = [block.to(self.output_device) for block in blocks]
-        if isinstance(seed_nodes, Mapping):
-            return node, seed_nodes, blocks
-        return node[storage.ntypes[0]], seed_nodes, blocks
+        walk = self._walk_of(storage)
+        steps = self._block_steps(storage, walk, seed_nodes, exclude_eids)
+        found: tuple[Any, Any, list[Any]] = run_steps(steps, walk.draw)
+        return found
 
-    def _make_blocks(
-        self, storage: GraphStorage, seed_nodes: Any, exclude_eids: Any
-    ) -> tuple[dict[str, Tensor], list[Any]]:
+    def steps(self, g: GraphStorage, seed_nodes: Any) -> Steps:
+        """Run ``sample`` as a generator of two steps (see ``sampling/steps.py``)."""
+        storage = storage_of(g)
+        found = yield from self._block_steps(storage, self._walk_of(storage), seed_nodes, None)
+        return self.assign_lazy_features(found)
+
+    def _block_steps(
+        self, storage: GraphStorage, walk: Walk[Any], seed_nodes: Any, exclude_eids: Any
+    ) -> Steps:
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
         exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
@@ -229,12 +238,16 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         times = self._times(schema, seeds)
         if times is not None:
             parts += [hash_ids(native.time_keys(own)) for own in times.values()]
-        walk, key = self._walk_of(storage), self._batch_key(None, *parts)
-        if self.layer_dependency:
-            sample = walk.sample(seeds, key, exclude=exclude, seed_time=times)
-            return storage.blocks.of_growing(sample)
-        layers = walk.sample_layers(seeds, key, exclude=exclude, seed_time=times)
-        return storage.blocks.of_layers(layers)
+        key = self._batch_key(None, *parts)
+        sample = yield walk.prepare(seeds, key, exclude=exclude, seed_time=times)
+        make = storage.blocks.of_growing if self.layer_dependency else storage.blocks.of_layers
+        node, blocks = make(sample)
+        if self.output_device is not None:
+            node = {name: ids.to(self.output_device) for name, ids in node.items()}
+            blocks = [block.to(self.output_device) for block in blocks]
+        if isinstance(seed_nodes, Mapping):
+            return node, seed_nodes, blocks
+        return node[storage.ntypes[0]], seed_nodes, blocks
 
     def _times(self, schema: Schema, seeds: Mapping[str, Ids]) -> dict[str, NDArray[Any]] | None:
         """Return the times that seeds may see, by type; None: their own times."""
@@ -258,7 +271,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
                 times[ntype] = array[seeds[ntype]]
         return times
 
-    def _make_walk(self, storage: GraphStorage) -> Walk:
+    def _make_walk(self, storage: GraphStorage) -> Walk[Any]:
         schema = storage.schema
         if self.edge_dir == "out":
             for source, relation, target in schema.canonical_etypes:
@@ -270,15 +283,21 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         layout: Literal["csc", "csr"] = "csc" if self.edge_dir == "in" else "csr"
         times = None if self.time_attr is None else TimesOf(self.time_attr)
         lists = make_lists(schema, layout, prob=self.prob, mask=self.mask, times=times)
-        options = Options(
-            native_fanouts(schema, self.fanouts),
+        options = DrawOptions(
             replace=self.replace,
             disjoint=self.time_attr is not None,
             latest=self.temporal_strategy == "last",
             layered=not self.layer_dependency,
             num_threads=self.num_threads,
         )
-        return Walk(lists, options, strict=self.strict, window=self.window)
+        return Walk(
+            native.NativeSample if self.layer_dependency else native.NativeLayers,
+            lists,
+            native_fanouts(schema, self.fanouts),
+            options,
+            strict=self.strict,
+            window=self.window,
+        )
 
 
 MultiLayerNeighborSampler = NeighborSampler

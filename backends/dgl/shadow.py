@@ -13,6 +13,7 @@ import torch
 
 import dgl
 import dgl.dataloading
+from aethergraph import _binding as native
 from aethergraph._options import as_flag, as_text
 from aethergraph.dgl._arguments import (
     as_names,
@@ -22,9 +23,11 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._walk import Options, Walk, make_lists
+from aethergraph.dgl._walk import Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.sampling.engine import DrawOptions
+from aethergraph.sampling.steps import Steps, run_steps
 
 __all__ = ["ShaDowKHopSampler"]
 
@@ -76,12 +79,19 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, Any]:
         """Return ``(input_nodes, output_nodes, subgraph)``, without the excluded edges."""
+        found: tuple[Any, Any, Any] = run_steps(
+            self.steps(g, seed_nodes, exclude_eids), self.walk_of(g).draw
+        )
+        return found
+
+    def steps(self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None) -> Steps:
+        """Run :meth:`sample` as a generator of two steps (see ``sampling/steps.py``)."""
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
         exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
         key = self._batch_key(None, *seed_hashes(schema, seeds))
-        found = self._walk_of(storage).sample(seeds, key, exclude=exclude)
+        found = yield self._walk_of(storage).prepare(seeds, key, exclude=exclude)
         node = {
             name: torch.from_numpy(ids).to(storage.idtype)
             for name, ids in zip(schema.own_ntypes, found.node, strict=True)
@@ -95,12 +105,10 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         inputs = node if isinstance(seed_nodes, Mapping) else node[storage.ntypes[0]]
         return inputs, seed_nodes, subgraph
 
-    def _make_walk(self, storage: GraphStorage) -> Walk:
-        options = Options(
-            native_fanouts(storage.schema, self.fanouts),
-            replace=self.replace,
-            induced=True,
-            layered=True,
-            num_threads=self.num_threads,
+    def _make_walk(self, storage: GraphStorage) -> Walk[native.NativeSample]:
+        schema = storage.schema
+        options = DrawOptions(
+            replace=self.replace, induced=True, layered=True, num_threads=self.num_threads
         )
-        return Walk(make_lists(storage.schema, prob=self.prob), options)
+        lists = make_lists(schema, prob=self.prob)
+        return Walk(native.NativeSample, lists, native_fanouts(schema, self.fanouts), options)

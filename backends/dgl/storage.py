@@ -32,18 +32,19 @@ from aethergraph.dgl._calls import Calls, Repeats
 from aethergraph.dgl._negatives import draw_negatives
 from aethergraph.dgl._queries import Queries
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Options, Walks, edge_ends
+from aethergraph.dgl._walk import Walks, edge_ends
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
+    from aethergraph.protocols import RowSource
 
 __all__ = ["GraphStorage"]
 
@@ -247,9 +248,9 @@ class GraphStorage(Keyed, Queries):
         for ntype, ids in seeds.items():
             if len(np.unique(ids)) != len(ids):
                 raise InvalidArgumentError(f"nodes of {ntype!r} hold an id twice: give each once")
-        kinds = len(self._schema.own_etypes)
-        options = Options(((),) * kinds, induced=True, num_threads=self.num_threads)
-        sample = self._walks.get(options).sample(seeds, 0)
+        no_hops = ((),) * len(self._schema.own_etypes)
+        options = DrawOptions(induced=True, num_threads=self.num_threads)
+        sample = self._walks.get(native.NativeSample, no_hops, options).sample(seeds, 0)
         return _move(self.induced(sample, relabel_nodes), device)
 
     def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
@@ -308,11 +309,12 @@ class GraphStorage(Keyed, Queries):
         layout: Literal["csc", "csr"] = "csc" if edge_dir == "in" else "csr"
         seeds = self._schema.node_ids(nodes, "nodes")
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
-        options = Options(fanouts, replace=replace, num_threads=self.num_threads)
+        options = DrawOptions(replace=replace, num_threads=self.num_threads)
         excluded = self._schema.excluded_ids(exclude_edges, "exclude_edges")
         content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds))
         key = self._batch_key(None, *content)
-        sample = self._walks.get(options, layout, prob=prob).sample(seeds, key, exclude=excluded)
+        walk = self._walks.get(native.NativeSample, fanouts, options, layout, prob=prob)
+        sample = walk.sample(seeds, key, exclude=excluded)
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
         ends, shown_ids = {}, {}
         for i, kind in enumerate(self._schema.own_etypes):
@@ -394,7 +396,7 @@ def _refuse(options: dict[str, Any], **defaults: Any) -> None:
     refuse_options(given, defaults, "leave it out")
 
 
-def _named(rows: dict[str, FeatureStore], name: Any, what: str) -> FeatureStore:
+def _named(rows: dict[str, RowSource], name: Any, what: str) -> RowSource:
     if not isinstance(name, str) or name not in rows:
         known = ", ".join(sorted(map(repr, rows))) or "none"
         raise InvalidArgumentError(f"{shown(name)} is no {what}; there are: {known}")

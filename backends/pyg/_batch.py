@@ -19,11 +19,12 @@ from aethergraph._options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.planned import Coming, choose_plans
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg._tensor_source import Fetched, Names, TypedFetched, tensors_of
+from aethergraph.pyg.feature_store import EDGE_GROUP
 
 if TYPE_CHECKING:
-    from aethergraph._row_plan import RowPlan
     from aethergraph._torch.columns import Column
+    from aethergraph.protocols import GatherPlan
     from aethergraph.sampling.groups import SampleGroups
 
 __all__ = [
@@ -40,31 +41,6 @@ __all__ = [
 ]
 
 
-class Fetched(NamedTuple):
-    """Tensors gathered for a sample, by name."""
-
-    nodes: list[tuple[str, Tensor]]
-    edges: list[tuple[str, Tensor]]
-
-
-class TypedFetched(NamedTuple):
-    """Tensors gathered for a typed sample: node type or edge type, name, tensor."""
-
-    tensors: list[tuple[Any, str, Tensor]]
-
-
-class Names(NamedTuple):
-    """Names of the node tensors and edge tensors that a batch holds; None: all that exist."""
-
-    nodes: frozenset[str] | None = None
-    edges: frozenset[str] | None = None
-
-    def take(self, group: Any, name: str) -> bool:
-        """Return whether a batch holds the tensor ``name`` of a group of the feature store."""
-        own = self.edges if isinstance(group, tuple) else self.nodes
-        return own is None or name in own
-
-
 def choose_names(
     store: Any, node_attrs: Iterable[str] | None, edge_attrs: Iterable[str] | None
 ) -> Names:
@@ -73,7 +49,7 @@ def choose_names(
     Raises:
         InvalidArgumentError: a name that no tensor has; names the option and the existing tensors.
     """
-    keys = _keys(store)
+    keys = tensors_of(store).tensor_keys()
     found: list[frozenset[str] | None] = []
     for given, option, of_edges in (
         (node_attrs, "node_attrs", False), (edge_attrs, "edge_attrs", True),
@@ -96,51 +72,10 @@ def _known_names(given: Any, known: set[str], option: str) -> frozenset[str]:
 
 def fetch(store: Any, out: Any, names: Names) -> Fetched | TypedFetched:
     """Gather the tensors that ``store``, ours or another one, has for a sample."""
+    source = tensors_of(store)
     if isinstance(out, HeteroSamplerOutput):
-        return _fetch_typed(store, out, names)
-    if not isinstance(store, FeatureStore):
-        attrs = [a for a in store.get_all_tensor_attrs() if names.take(a.group_name, a.attr_name)]
-        for attr in attrs:
-            attr.index = out.node
-        tensors = store.multi_get_tensor(attrs)
-        return Fetched(list(zip((attr.attr_name for attr in attrs), tensors, strict=True)), [])
-    node = out.node.numpy()
-    node_columns, edge_columns = store.batch_columns()
-    nodes = [
-        (name, column.gather(node, store.pool))
-        for name, column in node_columns
-        if names.take(None, name)
-    ]
-    edges = []
-    if edge_columns and out.edge is not None:
-        ids = out.edge.numpy()
-        edges = [
-            (name, column.gather(ids, store.pool))
-            for name, column in edge_columns
-            if names.take(EDGE_GROUP, name)
-        ]
-    return Fetched(nodes, edges)
-
-
-def _fetch_typed(store: Any, out: HeteroSamplerOutput, names: Names) -> TypedFetched:
-    if not isinstance(store, FeatureStore):
-        attrs = [
-            attr
-            for attr in store.get_all_tensor_attrs()
-            if attr.group_name in out.node and names.take(attr.group_name, attr.attr_name)
-        ]
-        for attr in attrs:
-            attr.index = out.node[attr.group_name]
-        tensors = store.multi_get_tensor(attrs)
-        return TypedFetched(
-            [(a.group_name, a.attr_name, t) for a, t in zip(attrs, tensors, strict=True)]
-        )
-    found = []
-    for (group, name), column in store.columns():
-        ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
-        if ids is not None and names.take(group, name):
-            found.append((group, name, column.gather(ids.numpy(), store.pool)))
-    return TypedFetched(found)
+        return source.fetch_typed(out, names)
+    return source.fetch(out, names)
 
 
 class Planned(NamedTuple):
@@ -149,7 +84,7 @@ class Planned(NamedTuple):
     columns: list[tuple[Any, Column]]
     coming: Coming
 
-    def plan(self, outs: Sequence[Any]) -> list[RowPlan]:
+    def plan(self, outs: Sequence[Any]) -> list[GatherPlan]:
         """Plan the gathers of :func:`fetch` for each of these samples, in their order."""
         found = []
         for group, column in self.columns:
@@ -159,12 +94,16 @@ class Planned(NamedTuple):
 
 
 def choose_columns(
-    store: Any, names: Names, plan_ahead: int, groups: SampleGroups | None, num_seeds: int
+    store: Any, names: Names, plan_ahead: int, groups: SampleGroups[Any] | None, num_seeds: int
 ) -> Planned:
-    """Choose the columns whose gathers are planned ahead; see :func:`choose_plans`."""
-    if not isinstance(store, FeatureStore):
+    """Choose the columns whose gathers are planned ahead; see :func:`choose_plans`.
+
+    Without a ``store`` nothing is planned.
+    """
+    if store is None:
         return Planned([], Coming(0, []))
-    columns = [(key[0], column) for key, column in store.columns() if names.take(*key)]
+    found = tensors_of(store).columns()
+    columns = [(key[0], column) for key, column in found if names.take(*key)]
     coming = choose_plans([c.rows for _, c in columns], plan_ahead, groups, num_seeds)
     return Planned([columns[i] for i, _ in coming.chosen], coming)
 
@@ -198,15 +137,9 @@ def counted_types(data: Any, store: Any) -> frozenset[Any] | None:
         return frozenset([None] if "num_nodes" in data else [])
     if isinstance(data, (tuple, list)):
         return None
-    misread = (group == EDGE_GROUP and name in N_KEYS for group, name in _keys(store))
+    keys = tensors_of(store).tensor_keys()
+    misread = (group == EDGE_GROUP and name in N_KEYS for group, name in keys)
     return frozenset([None]) if any(misread) else frozenset()
-
-
-def _keys(store: Any) -> list[tuple[Any, str]]:
-    """Return group and name of every tensor of a feature store, ours or another one."""
-    if isinstance(store, FeatureStore):
-        return [key for key, _ in store.columns()]
-    return [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()]
 
 
 def make_batch(
@@ -228,8 +161,7 @@ def make_batch(
     batch: dict[str, Any] = {"edge_index": stack_rows(out.row, out.col)}
     if fetched.nodes if counted is None else counted:
         batch["num_nodes"] = out.node.size(0)
-    if isinstance(store, FeatureStore):
-        batch.update(store.graph_attrs)
+    batch.update(tensors_of(store).graph_attrs)
     batch.update(fetched.nodes)
     batch.update(fetched.edges)
     batch.setdefault("n_id", out.node)
@@ -264,9 +196,9 @@ def make_typed_batch(
 ) -> HeteroData:
     """Make a ``HeteroData`` except for what the seeds add; see :func:`make_batch`."""
     data = HeteroData() if custom_cls is None else custom_cls()
-    if isinstance(store, FeatureStore):
-        for name, value in store.graph_attrs.items():
-            setattr(data, name, value)
+    source = tensors_of(store)
+    for name, value in source.graph_attrs.items():
+        setattr(data, name, value)
     if counted is None:
         counted = frozenset(group for group, _, _ in fetched.tensors)
     for group, node in out.node.items():  # first, since this fixes the order of the types
@@ -275,9 +207,8 @@ def make_typed_batch(
             nodes.num_nodes = node.size(0)
     for kind, row in out.row.items():
         data[kind].edge_index = stack_rows(row, out.col[kind])
-    if isinstance(store, FeatureStore):
-        for group, attrs in store.type_attrs.items():
-            data[group].update(attrs)
+    for group, attrs in source.type_attrs.items():
+        data[group].update(attrs)
     for group, name, tensor in fetched.tensors:
         data[group][name] = tensor
     for group, node in out.node.items():

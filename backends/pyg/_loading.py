@@ -31,7 +31,6 @@ from aethergraph.loading.pipeline import PrefetchIterator as PrefetchMap
 from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.pyg._batch import (
-    Names,
     as_data,
     choose_columns,
     counted_types,
@@ -41,12 +40,13 @@ from aethergraph.pyg._batch import (
 )
 from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.pyg._neighbors import NeighborSamplerBase, Steps, end_steps
+from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
-from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.pyg._tensor_source import Names, tensors_of
 from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 from aethergraph.sampling.keys import mix_key
+from aethergraph.sampling.steps import Steps, end_steps
 
 __all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
 
@@ -247,7 +247,7 @@ class LoaderMixin:
             depth=self.prefetch_batches,
         )
 
-    def _groups(self) -> SampleGroups | None:
+    def _groups(self) -> SampleGroups[Any] | None:
         sampler = self._sampler()
         return sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
 
@@ -282,8 +282,7 @@ class LoaderMixin:
 
     def _fetch_ahead(self, out: Any) -> Any:
         store = self.data[0]
-        ours = isinstance(store, FeatureStore) and not store.is_learnable
-        if self.transform_sampler_output is None and ours:
+        if self.transform_sampler_output is None and tensors_of(store).can_fetch_ahead:
             out._fetched = fetch(store, out, self._names)
         return out
 

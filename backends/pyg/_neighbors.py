@@ -1,8 +1,4 @@
-"""Base of our two neighbour samplers: options, checks of seed links, sampling in two steps.
-
-A generator of ``Steps`` yields the batch to draw, is sent the native sample, and returns PyG's
-output. In between, a loader may draw for several batches at once.
-"""
+"""Base of our two neighbour samplers: options, checks of seed links, sampling in two steps."""
 
 from __future__ import annotations
 
@@ -16,33 +12,23 @@ from aethergraph._options import as_choice, as_flag, shown
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.sampling.steps import Steps, end_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from aethergraph import _binding as native
+    from aethergraph.sampling.engine import SampleEngine
     from aethergraph.sampling.groups import SampleGroups
 
-__all__ = ["NEGATIVES", "NeighborSamplerBase", "Steps", "end_steps"]
+__all__ = ["NEGATIVES", "NeighborSamplerBase"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
 #: Stream of a batch's key that negative links are drawn from; the native sampler has its own.
 NEGATIVES = 1
-
-
-Steps: TypeAlias = "Generator[native.NativeBatch, native.NativeSample, Any]"
-
-
-def end_steps(steps: Steps, sample: native.NativeSample) -> Any:
-    """Send ``sample`` to ``steps`` and return the output that they end with."""
-    try:
-        steps.send(sample)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("a sampler that asks for more than one sample")
 
 
 class NeighborSamplerBase(KeyedSampler):
@@ -115,20 +101,18 @@ class NeighborSamplerBase(KeyedSampler):
 
     # ---- two-step sampling -----------------------------------------------------------------
 
-    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        raise NotImplementedError
-
-    def draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        """Draw the sample of one batch by itself."""
-        return self._draw(batch)
-
-    def node_steps(self, index: Any, loader_key: int | None = None) -> Steps:
-        """Run ``sample_from_nodes`` as a generator of two steps."""
+    @property
+    def engine(self) -> SampleEngine[native.NativeSample]:
+        """Maker of the samples with the present options."""
         raise NotImplementedError
 
     @property
-    def groups(self) -> SampleGroups | None:
-        """Joint sampler of coming batches; None where sampling them together saves nothing."""
+    def groups(self) -> SampleGroups[native.NativeSample] | None:
+        """Maker of samples of coming batches together; None where that saves nothing."""
+        return self.engine.groups
+
+    def node_steps(self, index: Any, loader_key: int | None = None) -> Steps:
+        """Run ``sample_from_nodes`` as a generator of two steps."""
         raise NotImplementedError
 
     _expected: Iterator[tuple[native.NativeBatch, native.NativeSample]] | None = None
@@ -152,7 +136,7 @@ class NeighborSamplerBase(KeyedSampler):
             if made.is_like(batch):
                 return end_steps(steps, sample)
             self.has_missed = True
-        return end_steps(steps, self._draw(batch))
+        return end_steps(steps, self.engine.draw(batch))
 
     @property
     def _is_counted(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg._tensor_source import tensors_of
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
@@ -49,14 +50,11 @@ def own_time_attr(
 
 def _own_times(stores: Any) -> set[str]:
     features, topology = stores
-    if isinstance(features, FeatureStore):
-        keys = [key for key, _ in features.columns()]
-    else:
-        keys = [(attr.group_name, attr.attr_name) for attr in features.get_all_tensor_attrs()]
+    keys = tensors_of(features).tensor_keys()
     graph = None
     if isinstance(topology, GraphStore):
         graph = topology.hetero or (topology.graph if topology.holds_graph else None)
     if graph is not None:
-        keys += [key for key, _ in FeatureStore.from_graph(graph).columns()]
+        keys += FeatureStore.from_graph(graph).tensor_keys()
     of_edges = {("edge_time", True), ("node_time", False)}
     return {name for group, name in keys if (name, isinstance(group, tuple)) in of_edges}

@@ -14,6 +14,7 @@ from aethergraph import features as core
 from aethergraph._arrays import check_length
 from aethergraph.errors import UnsupportedError
 from aethergraph.hetero import HeteroGraph
+from aethergraph.protocols import RowSource
 from aethergraph.pyg._typed_graphs import TypedSortKey
 from aethergraph.pyg._values import find_typed_times, find_typed_weights
 from aethergraph.pyg.convert import from_data
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["TypedSource", "typed_source"]
 
 Stores = Sequence[_PyGFeatureStore]
-Rows = dict[str, core.FeatureStore]
+Rows = dict[str, RowSource]
 
 
 class TypedSource(NamedTuple):
@@ -130,7 +131,7 @@ def _values(
     return nodes, edges
 
 
-def _forget_own(rows: Rows, own: Mapping[str, core.FeatureStore]) -> None:
+def _forget_own(rows: Rows, own: Mapping[str, RowSource]) -> None:
     """Drop values that the graph itself holds: it knows, for example, whether lists are sorted."""
     for name in list(rows):
         if name in own and rows[name].array.ctypes.data == own[name].array.ctypes.data:

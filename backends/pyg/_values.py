@@ -14,7 +14,9 @@ from aethergraph import features as core
 from aethergraph._arrays import check_times, check_weights, refuse_masked
 from aethergraph._options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.protocols import RowSource
+from aethergraph.pyg._tensor_source import tensors_of
+from aethergraph.pyg.feature_store import EDGE_GROUP
 from aethergraph.sampling import values
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def find_typed_weights(
 
 def _find_typed(
     stores: Sequence[_PyGFeatureStore], groups: Iterable[Any], name: str, option: str
-) -> dict[Any, core.FeatureStore]:
+) -> dict[Any, RowSource]:
     found = {}
     for group in groups:
         rows = _find(stores, group, name, f"{option} = {name!r} of {group!r}")
@@ -131,45 +133,19 @@ def _label(option: str, name: Any) -> str:
 
 def _find(
     stores: Sequence[_PyGFeatureStore], group: Any, name: str, label: str
-) -> core.FeatureStore | None:
+) -> RowSource | None:
     """Return the rows of the first store that has the attribute; rows of a file stay there.
 
     Group None stands for the nodes of a homogeneous graph, whatever a store calls their group.
     """
     for store in stores:
-        if not isinstance(store, FeatureStore):
-            tensor = _foreign_tensor(store, group, name)
-            if tensor is not None:
-                return _snapshot(tensor, label)
-            continue
-        if group is None:
-            column = store.find_node_column(name)
-        else:
-            column = dict(store.columns()).get((group, name))
-        if column is not None:
-            return column.rows if column.tensor is None else _snapshot(column.tensor, label)
+        found = tensors_of(store).find_values(group, name)
+        if found is not None:
+            return found if isinstance(found, RowSource) else _snapshot(found, label)
     return None
 
 
-def _foreign_tensor(store: _PyGFeatureStore, group: Any, name: str) -> Any:
-    # Some stores give a tensor by its name whatever the group, so ask which groups are of nodes.
-    # PyG's loaders require only node tensors to be listed.
-    if group is None:
-        listed = [
-            attr.group_name
-            for attr in store.get_all_tensor_attrs()
-            if attr.attr_name == name and not isinstance(attr.group_name, tuple)
-        ]
-        if not listed:
-            return None
-        group = None if None in listed else listed[0]
-    try:
-        return store.get_tensor(group_name=group, attr_name=name, index=None)
-    except KeyError:
-        return None
-
-
-def _snapshot(tensor: Any, label: str) -> core.FeatureStore:
+def _snapshot(tensor: Any, label: str) -> RowSource:
     """Copy a tensor: its owner may change it, and torch may move its memory to share it."""
     refuse_masked(tensor, label)
     tensor = torch.as_tensor(tensor).detach().cpu()
@@ -183,13 +159,9 @@ def _unknown(
 ) -> InvalidArgumentError:
     names: set[str] = set()
     for store in stores:
-        if isinstance(store, FeatureStore):
-            keys = [key for key, _ in store.columns()]
-        else:
-            keys = [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()]
         names.update(
             name
-            for group, name in keys
+            for group, name in tensors_of(store).tensor_keys()
             if group == EDGE_GROUP or (of_nodes and not isinstance(group, tuple))
         )
     known = ", ".join(sorted(map(repr, names))) or "none"

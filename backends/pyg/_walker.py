@@ -1,24 +1,21 @@
-"""Native samplers behind PyG's: the graph and values that they draw by, and their options."""
+"""Lists and values of a graph that PyG's samplers draw by, and the engine that draws."""
 
 from __future__ import annotations
 
-from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_integer, check_length
-from aethergraph._options import shown
+from aethergraph._arrays import check_length
 from aethergraph._parts import check_ids
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import OutOfRangeError
 from aethergraph.graph import Graph
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey
 from aethergraph.sampling.directions import LAYOUTS, Way, join_ways
-from aethergraph.sampling.groups import SampleGroups
+from aethergraph.sampling.engine import DrawOptions, NativeEngine, SampleEngine
 from aethergraph.sampling.values import (
     Bounds,
     Values,
@@ -30,7 +27,7 @@ from aethergraph.sampling.values import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Options", "Walk", "Walker", "make_walk"]
+__all__ = ["Walk", "Walker", "make_walk"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -97,53 +94,38 @@ def make_walk(
     return Walk(graph, edge_ids, relations, times, direction)
 
 
-class Options(NamedTuple):
-    """Options that a native sampler is made with."""
-
-    fanouts: tuple[int, ...]
-    replace: bool
-    disjoint: bool
-    induced: bool
-    latest: bool
-    num_threads: int
-
-
 class Walker:
-    """Native samplers over a walk, one per thread at work.
+    """Samples of a walk: their seeds checked, drawn by an engine, numbered as the store numbers.
 
     Args:
         walk: the lists to sample, and the values to draw by.
-        options: options of the native samplers.
+        fanouts: checked fanouts by hop.
+        options: options of the draws.
         strict: see only times below those of the seeds.
         window: see no times further back than this before those of the seeds.
     """
 
     def __init__(
-        self, walk: Walk, options: Options, *, strict: bool, window: float | int | None
+        self,
+        walk: Walk,
+        fanouts: tuple[int, ...],
+        options: DrawOptions,
+        *,
+        strict: bool,
+        window: float | int | None,
     ) -> None:
-        if as_count(options.num_threads, "num_threads") > 256:
-            raise InvalidArgumentError(f"num_threads = {options.num_threads} is not in 0..256")
         self.walk = walk
-        self.options = options
         self._strict = strict
         self._window = window
-        self._fanouts = _check_fanouts(options.fanouts)
-        self._flags = (
-            native.SAMPLE_REPLACE * options.replace
-            | native.SAMPLE_DISJOINT * options.disjoint
-            | native.SAMPLE_INDUCED * options.induced
-            | native.SAMPLE_LATEST * options.latest
+        #: Maker of the samples.
+        self.engine: SampleEngine[native.NativeSample] = NativeEngine(
+            native.NativeSample,
+            walk.relations,
+            [walk.graph.num_nodes],
+            [fanouts] * len(walk.relations),
+            options,
+            walk.graph.paging,
         )
-        # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
-        self._idle: deque[native.NativeSampler] = deque()
-        #: Joint sampler of coming batches; None where sampling them together saves nothing.
-        self.groups: SampleGroups | None = None
-        paging = walk.graph.paging
-        if paging is not None:
-            fanouts = [self._fanouts] * len(walk.relations)
-            # Not a method of self: a walker in a reference cycle would keep its files open.
-            make = partial(native.NativeGroup, *self._arguments())
-            self.groups = SampleGroups(make, paging, fanouts, walk.relations)
 
     def bounds(self, seeds: Ids, times: NDArray[Any] | None) -> Bounds:
         """Return the times that the trees of ``seeds`` may see at ``times`` (None: the seeds')."""
@@ -166,7 +148,7 @@ class Walker:
     def prepare(
         self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
     ) -> native.NativeBatch:
-        """Check ``seeds`` and describe the sample around them, for ``draw`` or ``groups``."""
+        """Check ``seeds`` and describe the sample around them, for the engine."""
         count = self.walk.graph.num_nodes
         low, high = native.id_bounds(seeds)
         if len(seeds) and not 0 <= low <= high < count:
@@ -178,17 +160,6 @@ class Walker:
             )
         bounds = self.bounds(seeds, times)
         return native.NativeBatch([seeds], key, [bounds.since], [bounds.until], exclude)
-
-    def draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        """Draw the sample of one batch by itself."""
-        try:
-            sampler = self._idle.pop()
-        except IndexError:
-            sampler = native.NativeSampler(*self._arguments())
-        try:
-            return sampler.sample(*batch)
-        finally:
-            self._idle.append(sampler)
 
     def finish(self, sample: native.NativeSample) -> native.NativeSample:
         """Return the sample with its edges numbered as the store numbers them.
@@ -211,23 +182,3 @@ class Walker:
         if edge_ids is not None:
             sample.edge[0][:] = edge_ids[sample.edge[0]]
         return sample
-
-    def _arguments(self) -> tuple[Any, ...]:
-        relations = self.walk.relations
-        return (
-            relations,
-            [self.walk.graph.num_nodes],
-            [self._fanouts] * len(relations),
-            self._flags,
-            self.options.num_threads,
-        )
-
-
-def _check_fanouts(fanouts: tuple[Any, ...]) -> tuple[int, ...]:
-    for at, fanout in enumerate(fanouts):
-        if not -1 <= as_integer(fanout, f"num_neighbors[{at}]", bools=False) < 1 << 63:
-            raise InvalidArgumentError(
-                f"num_neighbors[{at}] = {shown(fanout)}: an integer >= 0, or -1 for all neighbours",
-                position=at,
-            )
-    return tuple(int(fanout) for fanout in fanouts)

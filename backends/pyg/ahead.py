@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph import _binding as native
-    from aethergraph._row_plan import RowPlan
+    from aethergraph.protocols import GatherPlan
     from aethergraph.sampling.groups import SampleGroups
 
 __all__ = ["LookAhead"]
@@ -151,16 +151,16 @@ class LookAhead(torch.utils.data.Sampler[Any]):
                         return
 
     def _draw(
-        self, requests: list[native.NativeBatch], groups: SampleGroups | None
+        self, requests: list[native.NativeBatch], groups: SampleGroups[Any] | None
     ) -> Iterator[native.NativeSample]:
         if groups is None:
-            return map(self.sampler.draw, requests)
+            return map(self.sampler.engine.draw, requests)
         if not self.plan_ahead:
             return groups.sample(requests)
         return self._draw_groups(requests, groups)
 
     def _draw_groups(
-        self, requests: list[native.NativeBatch], groups: SampleGroups
+        self, requests: list[native.NativeBatch], groups: SampleGroups[Any]
     ) -> Iterator[native.NativeSample]:
         begin = 0
         while begin < len(requests):
@@ -168,7 +168,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             yield from groups.sample(requests[begin:end])
             begin = end
 
-    def _plan(self, nodes: list[Ids]) -> list[RowPlan]:
+    def _plan(self, nodes: list[Ids]) -> list[GatherPlan]:
         if not nodes or self.features is None:
             return []
         columns = self.features.batch_columns()[0]

@@ -17,7 +17,7 @@ Source followed: ``torch_geometric/data/feature_store.py`` and the calls that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from aethergraph import features as core
 from aethergraph._arrays import refuse_masked
 from aethergraph._options import as_flag
 from aethergraph._parts import check_ids
@@ -38,16 +38,17 @@ from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.pyg._learnable import LearnableColumn
+from aethergraph.pyg._tensor_source import Fetched, Key, Names, TensorSource, TypedFetched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.graph import AttributeTable
+    from aethergraph.protocols import RowSource
 
 __all__ = ["EDGE_GROUP", "FeatureStore"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-Key: TypeAlias = tuple[Any, str]
 
 #: ``group_name`` of the edge tensors of a homogeneous graph.
 EDGE_GROUP = (None, None)
@@ -82,7 +83,7 @@ class _Attr(TensorAttr):  # type: ignore[misc]
 _UNSET = TensorAttr().index
 
 
-class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
+class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     """Node and edge tensors for PyG's loaders: rows on disk or in memory, gathered natively.
 
     A new store is empty, and filled through PyG's own calls::
@@ -139,7 +140,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         #: Keys of tensors whose memory is the store's own, so that rows can be written.
         self._own: set[Key] = set()
         self._from_graph: dict[Key, Column] = {}
-        self._values: dict[Key, core.FeatureStore] = {}
+        self._values: dict[Key, RowSource] = {}
         self._hidden: set[Key] = set()
         self._recycle = as_flag(recycle, "recycle")
         self._pool: BufferPool | None = BufferPool() if self._recycle else None
@@ -243,9 +244,54 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         return next(iter(found.values()), None)
 
     @property
-    def is_learnable(self) -> bool:
-        """True if a tensor requires grad, so that batches must be gathered when they are used."""
-        return any(isinstance(column, LearnableColumn) for column in self._columns.values())
+    def can_fetch_ahead(self) -> bool:
+        """False if a tensor requires grad, so that batches must be gathered when they are used."""
+        return not any(isinstance(column, LearnableColumn) for column in self._columns.values())
+
+    def tensor_keys(self) -> list[Key]:
+        """Return group and name of every tensor, those of edges included."""
+        return [key for key, _ in self.columns()]
+
+    def fetch(self, out: SamplerOutput, names: Names) -> Fetched:
+        """Gather the node and edge tensors called ``names`` for a sample."""
+        node_columns, edge_columns = self.batch_columns()
+        node = out.node.numpy()
+        nodes = [
+            (name, column.gather(node, self._pool))
+            for name, column in node_columns
+            if names.take(None, name)
+        ]
+        edges = []
+        if edge_columns and out.edge is not None:
+            edge = out.edge.numpy()
+            edges = [
+                (name, column.gather(edge, self._pool))
+                for name, column in edge_columns
+                if names.take(EDGE_GROUP, name)
+            ]
+        return Fetched(nodes, edges)
+
+    def fetch_typed(self, out: HeteroSamplerOutput, names: Names) -> TypedFetched:
+        """Gather the node and edge tensors called ``names`` for a typed sample."""
+        found = []
+        for (group, name), column in self.columns():
+            ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
+            if ids is not None and names.take(group, name):
+                found.append((group, name, column.gather(ids.numpy(), self._pool)))
+        return TypedFetched(found)
+
+    def find_values(self, group: Any, name: str) -> RowSource | Tensor | None:
+        """Return the weights or times called ``name``; None as group: those of nodes."""
+        column = self.find_column(group, name)
+        if column is None:
+            return None
+        return column.rows if column.tensor is None else column.tensor
+
+    def find_column(self, group: Any, name: str) -> Column | None:
+        """Return the column of a tensor, if there is one; None as group: that of nodes."""
+        if group is None:
+            return self.find_node_column(name)
+        return dict(self.columns()).get((group, name))
 
     def _listed(self) -> list[tuple[Key, Column]]:
         items = list(self.columns())
@@ -262,7 +308,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
         rows = None if key in self._hidden else self._graph_rows().get(key)
         return None if rows is None else self._graph_column(key, rows)
 
-    def _graph_rows(self) -> dict[Key, core.FeatureStore]:
+    def _graph_rows(self) -> dict[Key, RowSource]:
         if self._graph is None:
             return {}
         rows = dict(self._values)
@@ -279,7 +325,7 @@ class FeatureStore(_PyGFeatureStore):  # type: ignore[misc]
             raise KeyError(f"no tensor {name!r} in group {group!r}; the store holds {known}")
         return column
 
-    def _graph_column(self, key: Key, rows: core.FeatureStore) -> Column:
+    def _graph_column(self, key: Key, rows: RowSource) -> Column:
         column = self._from_graph.get(key)
         if column is None or column.rows is not rows:
             _check_name(key)
@@ -499,9 +545,9 @@ def _graph_counts(graph: Graph | HeteroGraph) -> dict[Any, tuple[str, int]]:
     return counts | {kind: ("num_edges", c) for kind, c in graph.num_edges.items()}
 
 
-def _graph_values(graph: Graph | HeteroGraph) -> dict[Key, core.FeatureStore]:
+def _graph_values(graph: Graph | HeteroGraph) -> dict[Key, RowSource]:
     """Return the weights and times that a graph itself has, by group and name."""
-    found: dict[Any, dict[str, core.FeatureStore]]
+    found: dict[Any, Mapping[str, RowSource]]
     if isinstance(graph, Graph):
         found = {None: graph.value_stores("node"), EDGE_GROUP: graph.value_stores("edge")}
     else:

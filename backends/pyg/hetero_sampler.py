@@ -30,13 +30,15 @@ from aethergraph.hetero import HeteroGraph
 from aethergraph.pyg._links import Links, check_exclude, link_type
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
-from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase, Steps
+from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling import hetero as core
 from aethergraph.sampling.directions import SampleDirection, check_direction
-from aethergraph.sampling.groups import SampleGroups
+from aethergraph.sampling.engine import SampleEngine
+from aethergraph.sampling.fanouts import typed_fanouts
 from aethergraph.sampling.keys import hash_ids, hash_name
+from aethergraph.sampling.steps import Steps
 from aethergraph.sampling.subgraph import reverse_name
 
 if TYPE_CHECKING:
@@ -178,7 +180,8 @@ class HeteroNeighborSampler(NeighborSamplerBase):
 
     @num_neighbors.setter
     def num_neighbors(self, value: Any) -> None:
-        self._fanouts = _fanouts_of(value, self.graph.edge_types)
+        kinds = self.graph.edge_types
+        self._fanouts = typed_fanouts(_by_type(value, kinds), kinds, "num_neighbors")
 
     @property
     def sample_direction(self) -> str:
@@ -212,7 +215,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._run(self.node_steps(index, loader_key))
 
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
-        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``sampling/steps.py``)."""
         index = NodeSamplerInput.cast(index)
         kind = _check_type(index.input_type, self.graph.node_types, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
@@ -255,7 +258,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         neg_sampling: NegativeSampling | None = None,
         loader_key: int | None = None,
     ) -> Steps:
-        """Run :meth:`sample_from_edges` as a generator of two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_edges` as a generator of two steps (see ``sampling/steps.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         kind = link_type(index.input_type, self.graph)
@@ -413,13 +416,10 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             num_sampled_edges=found.num_sampled_edges if self._is_counted else None,
         )
 
-    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        return self._current().draw(batch)
-
     @property
-    def groups(self) -> SampleGroups | None:
-        """Joint sampler of coming batches; None where sampling them together saves nothing."""
-        return self._current().groups
+    def engine(self) -> SampleEngine[native.NativeSample]:
+        """Maker of the samples with the present options."""
+        return self._current().engine
 
     def __repr__(self) -> str:
         return (
@@ -442,8 +442,8 @@ def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
     return dict(exclude)
 
 
-def _fanouts_of(value: Any, kinds: list[EdgeType]) -> Any:
-    """Convert PyG's ``NumNeighbors`` to the fanouts that the core takes."""
+def _by_type(value: Any, kinds: list[EdgeType]) -> Any:
+    """Return the lists, or the lists by edge type, of PyG's ``NumNeighbors``."""
     if not isinstance(value, NumNeighbors):
         return value
     if not isinstance(value.values, dict):

@@ -21,11 +21,11 @@ from aethergraph.pyg._functions import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
-from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg._own_values import own_time_attr, own_weight_attr
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler
+from aethergraph.sampling.steps import Steps
 
 if TYPE_CHECKING:
     from torch_geometric.sampler import BaseSampler

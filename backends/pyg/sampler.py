@@ -29,14 +29,16 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
-from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase, Steps
+from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._values import read_seed_times
-from aethergraph.pyg._walker import Options, Walk, Walker, make_walk
+from aethergraph.pyg._walker import Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window
 from aethergraph.sampling.directions import check_direction
-from aethergraph.sampling.groups import SampleGroups
+from aethergraph.sampling.engine import DrawOptions, SampleEngine, as_num_threads
+from aethergraph.sampling.fanouts import as_fanouts
 from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.steps import Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,7 +180,8 @@ class NeighborSampler(NeighborSamplerBase):
         self._true_negatives = as_flag(true_negatives, "true_negatives")
         self._is_sorted = as_flag(is_sorted, "is_sorted")
         self._walk: Walk | None = None
-        self._walker: Walker | None = None
+        #: Options and their walker, in one attribute, since threads may share the sampler.
+        self._made: tuple[Any, Walker] | None = None
         self._negatives: NegativeLinks | None = None
         self.num_threads = num_threads
         self.num_neighbors = num_neighbors
@@ -256,7 +259,7 @@ class NeighborSampler(NeighborSamplerBase):
         return self._run(self.node_steps(index, loader_key))
 
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
-        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``sampling/steps.py``)."""
         index = NodeSamplerInput.cast(index)
         _reject_typed(index.input_type)
         seeds = seed_ids(index.node, "input_nodes")
@@ -306,7 +309,7 @@ class NeighborSampler(NeighborSamplerBase):
         neg_sampling: NegativeSampling | None = None,
         loader_key: int | None = None,
     ) -> Steps:
-        """Run :meth:`sample_from_edges` as a generator of two steps (see ``_neighbors.py``)."""
+        """Run :meth:`sample_from_edges` as a generator of two steps (see ``sampling/steps.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         _reject_typed(index.input_type)
@@ -371,13 +374,10 @@ class NeighborSampler(NeighborSamplerBase):
             num_sampled_edges=sample.hop_edges[0] if self._is_counted else None,
         )
 
-    def _draw(self, batch: native.NativeBatch) -> native.NativeSample:
-        return self._current_walker().draw(batch)
-
     @property
-    def groups(self) -> SampleGroups | None:
-        """Joint sampler of coming batches; None where sampling them together saves nothing."""
-        return self._current_walker().groups
+    def engine(self) -> SampleEngine[native.NativeSample]:
+        """Maker of the samples with the present options."""
+        return self._current_walker().engine
 
     def _current_walk(self) -> Walk:
         if self._walk is None:
@@ -391,21 +391,31 @@ class NeighborSampler(NeighborSamplerBase):
         return self._walk
 
     def _current_walker(self) -> Walker:
-        """Return the native sampler for the present options, which PyG's users may assign to."""
-        options = Options(
+        """Return the walker for the present options, which PyG's users may assign to."""
+        given = (
             tuple(self._num_neighbors.values),
             as_flag(self.replace, "replace"),
             self.disjoint,
-            not self._is_counted,
-            self._temporal_strategy == "last",
+            self._is_counted,
+            self._temporal_strategy,
             self.num_threads,
         )
-        walker = self._walker
-        if walker is None or walker.options != options:
-            walker = self._walker = Walker(
-                self._current_walk(), options, strict=self._strict, window=self._window
+        made = self._made
+        if made is None or made[0] != given:
+            values, replace, disjoint, counted, strategy, num_threads = given
+            fanouts = as_fanouts(values, "num_neighbors")
+            options = DrawOptions(
+                replace=replace,
+                disjoint=disjoint,
+                induced=not counted,
+                latest=strategy == "last",
+                num_threads=as_num_threads(num_threads),
             )
-        return walker
+            walker = Walker(
+                self._current_walk(), fanouts, options, strict=self._strict, window=self._window
+            )
+            made = self._made = given, walker
+        return made[1]
 
     # ---- negatives and targets -------------------------------------------------------------
 
@@ -446,7 +456,7 @@ class NeighborSampler(NeighborSamplerBase):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_walk"] = state["_walker"] = state["_negatives"] = None
+        state["_walk"] = state["_made"] = state["_negatives"] = None
         state["_is_sorted"] = True  # it was checked, or promised
         return state
 

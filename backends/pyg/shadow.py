@@ -19,10 +19,10 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._batch import choose_names, fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
 from aethergraph.pyg._loading import NodeMixin, own_depth
-from aethergraph.pyg._neighbors import Steps
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
-from aethergraph.sampling.base import MAX_HOPS
+from aethergraph.sampling.fanouts import MAX_HOPS
+from aethergraph.sampling.steps import Steps
 
 __all__ = ["ShaDowKHopSampler"]
 

@@ -9,12 +9,13 @@ from torch import Tensor
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
 
-from aethergraph import features as core
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
+from aethergraph.protocols import FeatureSource
 from aethergraph.pyg._inputs import is_typed
+from aethergraph.pyg._tensor_source import tensors_of
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
@@ -103,18 +104,10 @@ class Stores(tuple[Any, Any]):
         return stack_rows(*self[1].edge_index())
 
     def _width(self, group: Any, name: str) -> int:
-        column = self._column(group, name)
+        column = tensors_of(self[0]).find_column(group, name)
         if column is None:
             return 0
         return int(column.shape[1]) if len(column.shape) > 1 else 1
-
-    def _column(self, group: Any, name: str) -> Any:
-        store = self[0]
-        if not isinstance(store, FeatureStore):
-            return None
-        if group is None:
-            return store.find_node_column(name)
-        return dict(store.columns()).get((group, name))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or is_typed(self):
@@ -122,20 +115,20 @@ class Stores(tuple[Any, Any]):
                 f"{type(self).__name__} has no attribute {name!r}: tensors of a graph of many "
                 "types are in feature_store, graph_store = stores"
             )
-        store = self[0]
-        if not isinstance(store, FeatureStore):
-            try:
-                return store.get_tensor(None, name, None)
-            except KeyError:
-                raise AttributeError(f"the feature store has no node tensor {name!r}") from None
+        source = tensors_of(self[0])
         for group in (None, EDGE_GROUP):
-            column = self._column(group, name)
+            column = source.find_column(group, name)
             if column is not None:
                 return column.get(None)
-        if name in store.graph_attrs:
-            return store.graph_attrs[name]
-        known = ", ".join(sorted({repr(key[1]) for key, _ in store.columns()})) or "none"
-        raise AttributeError(f"the feature store has no tensor {name!r}; there are: {known}")
+        if name in source.graph_attrs:
+            return source.graph_attrs[name]
+        try:
+            return self[0].get_tensor(None, name, None)
+        except KeyError:
+            known = ", ".join(sorted({repr(own) for _, own in source.tensor_keys()})) or "none"
+            raise AttributeError(
+                f"the feature store has no tensor {name!r}; there are: {known}"
+            ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "num_nodes" and value == self.num_nodes:
@@ -197,12 +190,12 @@ def read_pair(pair: Any) -> Stores:
     if isinstance(topology, (Graph, HeteroGraph)):
         topology = GraphStore(topology)
     got = f"got ({_describe(features)}, {_describe(pair[1])})"
-    graphs, rows = (Graph, HeteroGraph, _PyGGraphStore), (core.FeatureStore, _PyGFeatureStore)
+    graphs, rows = (Graph, HeteroGraph, _PyGGraphStore), (FeatureSource, _PyGFeatureStore)
     if isinstance(features, graphs) and isinstance(pair[1], rows) and not _is_both(pair):
         raise InvalidArgumentError(f"the order is (feature_store, graph_store), {got}")
-    if isinstance(features, core.FeatureStore):
+    if isinstance(features, FeatureSource):
         raise InvalidArgumentError(
-            "an aethergraph.FeatureStore holds the rows of one attribute. Attach it, "
+            f"a source of rows, such as {_describe(features)}, holds one attribute. Attach it, "
             'graph.node_attrs["x"] = rows, and give the graph, or '
             "(aethergraph.pyg.FeatureStore.from_graph(graph), GraphStore(graph))"
         )

@@ -572,6 +572,10 @@ typedef struct aether_weight_sums aether_weight_sums;
  * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
 
+/* Values that a topology keeps itself, beside its edges, as no topology of this header does. */
+#define AETHER_OWN_WEIGHTS 1
+#define AETHER_OWN_TIMES   2
+
 /* One edge type of a sampler, with what its draws depend on. Arrays are borrowed for the
  * sampler's life. */
 typedef struct aether_relation {
@@ -582,7 +586,7 @@ typedef struct aether_relation {
     uint32_t time_dtype; /* I64 or F64 */
     const void *times;   /* by edge id, or by node of type `to`; NULL: always visible */
     uint32_t times_of;   /* AETHER_TIMES_OF_EDGES or _NODES */
-    uint32_t reserved;
+    uint32_t own_values; /* AETHER_OWN_*: asked of the topology, in place of the array, which is NULL */
     const aether_weight_sums *sums; /* of these weights; NULL: every weight of a list is read */
     /* Set where the weights, the times and (for times of nodes) the entries of the lists are to be
      * read from their file; NULL: from the arrays. Edge ids are positions then. */
@@ -592,7 +596,8 @@ typedef struct aether_relation {
 /* Make the sums of the weights of long lists, 16 bytes per 64 edges: a draw from such a list then
  * reads one block of weights instead of all. The draws differ from those without sums. Reads all
  * weights (F32 or F64, by edge id) and borrows nothing. AETHER_E_INVALID names an edge whose
- * weight is negative or not finite. `task` counts edges. */
+ * weight is negative or not finite; AETHER_E_UNSUPPORTED: positions are not 0 .. num_edges - 1, as
+ * for all tables by position. `task` counts edges. */
 int aether_weight_sums_create(const aether_topology *t, const void *weights, uint32_t dtype,
                               aether_weight_sums **out, aether_task *task, aether_error *err);
 /* Release the sums; no sampler may still use them. NULL is fine. */
@@ -625,6 +630,13 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
                                 const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
                                 aether_error *err);
 
+/* Experimental. Let a sampler go on with other relations and numbers of nodes, say of the next
+ * snapshot of a graph that grows: as many as it was made with, checked and borrowed in the same
+ * way. The scratch memory stays, the sample is dropped, and what was borrowed before is not used
+ * any more. After an error the sampler is as it was. */
+int aether_sampler_retarget(aether_sampler *s, const aether_relation *relations, uint32_t num_relations,
+                            const uint64_t *num_nodes, uint32_t num_types, aether_error *err);
+
 /* Sample from seeds of every node type; the result stays in `s` until the next call.
  *   options->fanouts[relations][hops], seeds[types],
  *   hop_nodes[types][hops+1]  new nodes per hop (hop 0: the seeds, duplicates kept)
@@ -646,6 +658,7 @@ typedef struct aether_group_options {
     uint32_t capacity;     /* samples at once: 1 to 4095 */
     uint32_t num_threads;  /* 0: the pool's; 1: the calling thread only */
     uint64_t window_bytes; /* of each of the four buffers that are read into; 0: the default */
+    uint64_t value_bytes; /* about, of weights and times in a file while draws look at them; 0: the default */
 } aether_group_options;
 
 /* Make a group. Relations and node types are given, and borrowed, as by
@@ -653,6 +666,11 @@ typedef struct aether_group_options {
 int aether_group_create(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
                         uint32_t num_types, const aether_group_options *options, aether_group **out,
                         aether_error *err);
+/* Experimental. Let a group go on with other relations and numbers of nodes, as
+ * aether_sampler_retarget() does. Samples that were not taken are dropped, and so is the one that
+ * was taken last. */
+int aether_group_retarget(aether_group *g, const aether_relation *relations, uint32_t num_relations,
+                          const uint64_t *num_nodes, uint32_t num_types, aether_error *err);
 /* Release a group and every sample of it. NULL is fine. */
 void aether_group_destroy(aether_group *g);
 /* Return the bytes that the group holds now. */
@@ -672,10 +690,11 @@ int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether
  * (induced samples), or edge ids are not positions. */
 int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *counts, uint64_t *hashes,
                        aether_error *err);
-/* Gather the values of the edges that aether_group_edges() counts, by edge id, one sample after
- * the other. Each page of the file is read once for all samples. */
-int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *out,
-                        uint64_t out_size, aether_task *task, aether_error *err);
+/* Gather the values of the edges that aether_group_edges() counts, by edge id: those of sample i to
+ * out[i], which has room for out_items[i] of them. Each page of the file is read once for all
+ * samples. */
+int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *const *out,
+                        const uint64_t *out_items, aether_task *task, aether_error *err);
 
 /* Complete sample i and hand it out, once. The counts are those of aether_sample_typed(). `out` is
  * for the export functions only, until another sample is taken or made, or

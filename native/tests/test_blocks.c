@@ -100,7 +100,7 @@ TEST(a_topology_fetches_any_positions) {
         CHECK_OK(aether_topology_ids(t, (int64_t *)positions, 0, n, out, 8, NULL, &err), err);
         for (uint64_t i = 0; i < n; i++)
             wrong += out[i] != ids[positions[i]];
-        t->ops->edge_ids(t, positions, n, out);
+        CHECK_OK(t->ops->edge_ids(t, positions, n, out, &err), err);
         wrong += memcmp(out, positions, n * sizeof *out) != 0;
         CHECK_EQ(wrong, 0);
         aether_topology_destroy(t);

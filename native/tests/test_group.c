@@ -222,10 +222,18 @@ TEST(values_come_with_the_edges_of_a_group) {
         for (uint32_t m = 0; m < MEMBERS; m++)
             total += numbers[m];
         uint32_t *out = calloc(total + 1, 4);
-        CHECK_CODE(aether_group_gather(group, 0, values, out, 4 * total - 1, NULL, &err), AETHER_E_INVALID);
-        CHECK_CODE(aether_group_gather(group, 1, values, out, 0, NULL, &err), AETHER_E_INVALID);
-        CHECK_CODE(aether_group_gather(group, 3, values, out, 4 * total, NULL, &err), AETHER_E_INVALID);
-        CHECK_OK(aether_group_gather(group, 0, values, out, 4 * total, NULL, &err), err);
+        void *outs[MEMBERS];
+        uint64_t room[MEMBERS], none[MEMBERS] = {0};
+        for (uint32_t m = 0, first = 0; m < MEMBERS; first += (uint32_t)numbers[m++]) {
+            outs[m] = out + first;
+            room[m] = numbers[m];
+        }
+        room[MEMBERS - 1]--;
+        CHECK_CODE(aether_group_gather(group, 0, values, outs, room, NULL, &err), AETHER_E_INVALID);
+        room[MEMBERS - 1]++;
+        CHECK_CODE(aether_group_gather(group, 1, values, outs, none, NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_group_gather(group, 3, values, outs, room, NULL, &err), AETHER_E_INVALID);
+        CHECK_OK(aether_group_gather(group, 0, values, outs, room, NULL, &err), err);
         for (uint32_t m = 0; m < MEMBERS; m++) {
             counts x = {0};
             aether_sampler *s;

@@ -234,7 +234,20 @@ TEST(environment_chooses_the_tier) {
     setenv("AETHERGRAPH_IO", "fast", 1);
     CHECK_CODE(aether_io_open(path, NULL, &io, &err), AETHER_E_INVALID);
     CHECK_HAS(err.message, "fast");
+    CHECK_HAS(err.message, "auto, uring, pread");
     unsetenv("AETHERGRAPH_IO");
+}
+
+TEST(tiers_are_found_by_number_and_name) {
+    for (uint32_t i = 0; ae_io_tier_at(i); i++) {
+        const ae_io_tier_ops *tier = ae_io_tier_at(i);
+        CHECK(tier->number != AETHER_IO_AUTO);
+        CHECK(ae_io_tier(tier->number) == tier);
+        CHECK(ae_io_tier_named(tier->name) == tier);
+        CHECK(ae_io_tier_at(i + 1) || tier == AE_IO_FALLBACK);
+    }
+    CHECK(!ae_io_tier(AETHER_IO_AUTO));
+    CHECK(!ae_io_tier_named("auto"));
 }
 
 TEST(aligned_ranges) {

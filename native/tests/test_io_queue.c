@@ -78,7 +78,7 @@ TEST(batches_in_flight_together) {
     make_file();
     FOR_EACH_TIER(tier) {
         ae_io_queue *q;
-        REQUIRE_OK(ae_io_queue_create(tier, &q, &err), err);
+        REQUIRE_OK(ae_io_queue_create(ae_io_tier(tier), &q, &err), err);
         CHECK(ae_io_reap(q, true) == NULL);
         open_both(tier);
         for (unsigned i = 0; i < BATCHES; i++)
@@ -104,7 +104,7 @@ TEST(reaping_without_waiting) {
     make_file();
     FOR_EACH_TIER(tier) {
         ae_io_queue *q;
-        REQUIRE_OK(ae_io_queue_create(tier, &q, &err), err);
+        REQUIRE_OK(ae_io_queue_create(ae_io_tier(tier), &q, &err), err);
         open_both(tier);
         CHECK_OK(ae_io_submit(q, &batches[9], &err), err);
         ae_io_batch *b = NULL;
@@ -130,7 +130,7 @@ TEST(one_batch_fails) {
     make_file();
     FOR_EACH_TIER(tier) {
         ae_io_queue *q;
-        REQUIRE_OK(ae_io_queue_create(tier, &q, &err), err);
+        REQUIRE_OK(ae_io_queue_create(ae_io_tier(tier), &q, &err), err);
         open_both(tier);
         fault_at = 400;
         ae_io_set_hooks(&(ae_io_hooks){.result = fail_one});
@@ -157,7 +157,7 @@ TEST(a_queue_destroyed_in_flight_waits) {
     make_file();
     FOR_EACH_TIER(tier) {
         ae_io_queue *q;
-        REQUIRE_OK(ae_io_queue_create(tier, &q, &err), err);
+        REQUIRE_OK(ae_io_queue_create(ae_io_tier(tier), &q, &err), err);
         open_both(tier);
         for (unsigned i = 0; i < BATCHES; i++)
             CHECK_OK(ae_io_submit(q, &batches[i], &err), err);
@@ -259,7 +259,7 @@ TEST(a_child_cannot_use_the_parents_queue) {
     make_file();
     FOR_EACH_TIER(tier) {
         ae_io_queue *q;
-        REQUIRE_OK(ae_io_queue_create(tier, &q, &err), err);
+        REQUIRE_OK(ae_io_queue_create(ae_io_tier(tier), &q, &err), err);
         open_both(tier);
         CHECK_OK(ae_io_submit(q, &batches[11], &err), err);
         pid_t child = fork();

@@ -404,6 +404,8 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
     USE(aether_sample_typed(s, &of, &options, hop_nodes, hop_edges, totals, totals + 1, err));
     USE(aether_sample_export(s, 8, totals[0], totals[1], node, row, col, edge, NULL, err));
+    MAKE(aether_sampler_retarget(s, &relation, 1, &num_nodes, 1, err));
+    USE(aether_sample_typed(s, &of, &options, hop_nodes, hop_edges, totals, totals + 1, err));
 done:
     aether_sampler_destroy(s);
     return code;
@@ -506,7 +508,7 @@ SWEEP(group, {
     USE(aether_group_sample(g, of, options, 3, &failed, NULL, err));
     for (uint32_t i = 0; i < 3; i++)
         MAKE(aether_group_take(g, i, hop_nodes, hop_edges, totals, totals + 1, &s, NULL, err));
-    aether_group_release(g);
+    MAKE(aether_group_retarget(g, &relation, 1, &num_nodes, 1, err));
     code = aether_group_sample(g, of, options, 3, &failed, NULL, err);
 done:
     aether_group_destroy(g);

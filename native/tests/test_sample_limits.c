@@ -7,14 +7,14 @@
 #define DEGREE 3
 
 static uint64_t neighbor_at(const aether_topology *t, uint64_t position) {
-    return ae_rng_bounded(ae_rng_mix(position), t->lists.num_minor);
+    return ae_rng_bounded(ae_rng_mix(position), t->num_minor);
 }
 
 static int far_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
                       aether_error *err) {
     (void)err;
     for (uint64_t i = 0; i < n; i++) {
-        CHECK(nodes[i] < t->lists.num_major);
+        CHECK(nodes[i] < t->num_major);
         out[i] = (ae_list){nodes[i] * DEGREE, DEGREE};
     }
     return AETHER_OK;
@@ -32,17 +32,24 @@ static int far_fetch(const aether_topology *t, const uint64_t *positions, uint64
     return AETHER_OK;
 }
 
-static void far_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out) {
-    (void)t;
+static int far_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                        aether_error *err) {
+    (void)t, (void)err;
     memcpy(out, positions, n * sizeof *out);
+    return AETHER_OK;
 }
 
 static const ae_topology_ops far_ops = {
     .locate = far_locate, .prefetch = far_prefetch, .fetch = far_fetch, .edge_ids = far_edge_ids};
 
 static aether_topology far_topology(uint64_t num_nodes) {
-    return (aether_topology){
-        .ops = &far_ops, .lists = {.num_major = num_nodes, .num_minor = num_nodes, .num_edges = num_nodes}};
+    return (aether_topology){.ops = &far_ops,
+                             .num_major = num_nodes,
+                             .num_minor = num_nodes,
+                             .num_edges = DEGREE * num_nodes,
+                             .end_positions = DEGREE * num_nodes,
+                             .end_edge_ids = DEGREE * num_nodes,
+                             .edge_ids_are_positions = true};
 }
 
 typedef struct result {
@@ -159,9 +166,36 @@ TEST(a_sampler_needs_as_many_sources_as_destinations) {
     aether_topology t = far_topology(100);
     aether_error err = {0};
     aether_sampler *s = NULL;
-    t.lists.num_minor = 101;
+    t.num_minor = 101;
     CHECK_CODE(aether_sampler_create(&t, &s, &err), AETHER_E_INVALID);
     CHECK(!s);
+}
+
+/* ---- positions that do not count the edges ---- */
+
+TEST(tables_by_position_need_dense_positions) {
+    static const float weights[10 * DEGREE];
+    static uint64_t table[10 * DEGREE], ids[1];
+    aether_topology t = far_topology(10);
+    aether_weight_sums *sums = NULL;
+    aether_error err = {0};
+    const int64_t start = 3, position = 4;
+    int64_t out[2];
+    t.end_positions++;
+    CHECK_CODE(aether_weight_sums_create(&t, weights, AETHER_F32, &sums, NULL, &err), AETHER_E_UNSUPPORTED);
+    CHECK_HAS(err.message, "positions of this graph are not 0..29");
+    CHECK_CODE(aether_alias_build(&t, weights, AETHER_F32, table, 30, NULL, &err), AETHER_E_UNSUPPORTED);
+    CHECK_CODE(aether_members_build(&t, table, 30, NULL, &err), AETHER_E_UNSUPPORTED);
+    aether_walk_options o = {.length = 1, .p = 1, .q = 2, .alias = table};
+    CHECK_CODE(aether_random_walk(&t, &start, 1, &o, out, NULL, &err), AETHER_E_UNSUPPORTED);
+    o.alias = NULL;
+    o.members = table;
+    CHECK_CODE(aether_random_walk(&t, &start, 1, &o, out, NULL, &err), AETHER_E_UNSUPPORTED);
+    o.members = NULL;
+    CHECK_OK(aether_random_walk(&t, &start, 1, &o, out, NULL, &err), err);
+    CHECK_CODE(aether_topology_ids(&t, NULL, 4, 1, ids, 8, NULL, &err), AETHER_E_UNSUPPORTED);
+    CHECK_OK(aether_topology_ids(&t, &position, 0, 1, ids, 8, NULL, &err), err);
+    CHECK_EQ(ids[0], neighbor_at(&t, 4));
 }
 
 /* ---- int32 output ---- */
@@ -172,7 +206,7 @@ static int export32(uint64_t num_nodes, uint64_t num_edges) {
     aether_topology t = far_topology(num_nodes);
     aether_sampler *s = NULL;
     result r = {0};
-    t.lists.num_edges = num_edges;
+    t.num_edges = t.end_positions = t.end_edge_ids = num_edges;
     CHECK_OK(aether_sampler_create(&t, &s, &r.err), r.err);
     CHECK_OK(sample(s, &seed, 1, &fanout, 1, 0, &r), r.err);
     int rc = aether_sample_export(s, 4, 2, 1, node, row, col, edge, NULL, &r.err);

@@ -91,7 +91,7 @@ static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
     }
     CHECK_EQ(rc, j->stop == UINT64_MAX ? AETHER_OK : AETHER_E_INVALID);
     ae_staging_free(&staging);
-    ae_scratch_free(&turns.waiting);
+    ae_turns_free(&turns);
     return rounds;
 }
 
@@ -118,6 +118,47 @@ TEST(numbers_are_found_within_so_many_pieces) {
             aether_values_close(v);
             aether_io_close(io);
         }
+}
+
+typedef struct visits {
+    const ae_list *lists;
+    uint64_t count, last, unordered, beyond, upto_entry;
+} visits;
+
+static int visit(void *ctx, uint64_t node, bool again, aether_error *err) {
+    visits *v = ctx;
+    (void)again, (void)err;
+    const uint64_t stretch = v->lists[node].start * AE_STRETCHES / (COUNT + 1);
+    v->count++;
+    v->unordered += stretch < v->last;
+    v->beyond += v->lists[node].start >= v->upto_entry;
+    v->last = stretch;
+    return AETHER_OK;
+}
+
+TEST(turns_go_through_the_file_and_no_further_than_they_may) {
+    enum { NODES = 3000 };
+    aether_error err = {0};
+    ae_turns turns = {0};
+    ae_list *lists = calloc(NODES, sizeof *lists);
+    visits v = {.lists = lists};
+    for (uint64_t i = 0; i < NODES; i++)
+        lists[i] = (ae_list){i * 7919 % COUNT, 3};
+    lists[5].start = COUNT; /* an empty list at the very end */
+    CHECK_OK(ae_turns_sort(&turns, lists, NODES, COUNT, &err), err);
+    for (turns.upto = 100; turns.upto <= AE_STRETCHES; turns.upto += 231) { /* 100 ... 1024 */
+        v.upto_entry =
+            turns.upto == AE_STRETCHES ? UINT64_MAX : (uint64_t)turns.upto * (COUNT + 1) / AE_STRETCHES + 1;
+        const int rc = ae_turns_take(&turns, NODES, NULL, 0, 1, visit, &v, &err);
+        CHECK_EQ(rc, turns.upto == AE_STRETCHES ? AETHER_OK : AE_WANTED);
+        CHECK(v.count > turns.upto * (uint64_t)NODES / AE_STRETCHES * 9 / 10);
+    }
+    CHECK_EQ(v.count, NODES);
+    CHECK_EQ(v.unordered, 0);
+    CHECK_EQ(v.beyond, 0);
+    CHECK(ae_turns_memory(&turns) >= NODES * sizeof(uint32_t));
+    ae_turns_free(&turns);
+    free(lists);
 }
 
 TEST(a_failure_ends_the_turns) {

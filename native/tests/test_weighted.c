@@ -177,26 +177,27 @@ TEST(damaged_edge_ids_are_not_followed_to_a_weight) {
 static const uint64_t *readings[2];
 static int reading;
 
-static void changing_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n,
-                              uint64_t *out) {
-    (void)t;
+static int changing_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                             aether_error *err) {
+    (void)t, (void)err;
     for (uint64_t i = 0; i < n; i++)
         out[i] = readings[reading > 0][positions[i]];
     reading++;
+    return AETHER_OK;
 }
 
 static int changing_draw(list *l, const uint64_t *first, const uint64_t *second, int64_t fanout,
                          uint32_t flags, drawn *d) {
-    aether_topology t = *l->topology;
-    ae_topology_ops ops = *t.ops;
+    ae_arrays a = *ae_arrays_of(l->topology);
+    ae_topology_ops ops = *a.base.ops;
     aether_relation r = l->relation;
     aether_sampler *s = NULL;
     readings[0] = first;
     readings[1] = second;
     reading = 0;
     ops.edge_ids = changing_edge_ids;
-    t.ops = &ops;
-    r.topology = &t;
+    a.base.ops = &ops;
+    r.topology = &a.base;
     CHECK_OK(aether_sampler_create_typed(&r, 1, &l->num_nodes, 1, &s, &d->err), d->err);
     int rc = sample(s, 1, fanout, flags, 1, d);
     aether_sampler_destroy(s);

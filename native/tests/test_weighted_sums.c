@@ -86,7 +86,8 @@ static void fill_weights(int kind, uint64_t degree, uint64_t *state, double *wei
 /* ---- the table ---- */
 
 static void check_sums(const lists *l) {
-    const ae_weights weights = {l->relation.weights, l->relation.weight_dtype == AETHER_F64, l->sums, NULL};
+    const ae_weights weights = {
+        .values = l->relation.weights, .is_double = l->relation.weight_dtype == AETHER_F64, .sums = l->sums};
     const uint64_t degree = l->list.degree;
     double sum = 0;
     uint64_t drawable = 0, entry = 0;
@@ -143,7 +144,7 @@ TEST(neighbouring_lists_keep_their_sums) {
     REQUIRE_OK(aether_topology_create(&arrays, &t, &err), err);
     REQUIRE_OK(aether_weight_sums_create(t, weights, AETHER_F64, &sums, &task, &err), err);
     CHECK_EQ(task.done, edges);
-    const ae_weights all = {weights, true, sums, NULL};
+    const ae_weights all = {.values = weights, .is_double = true, .sums = sums};
     for (int v = 0; v < LISTS; v++) {
         const ae_list list = {indptr[v], indptr[v + 1] - indptr[v]};
         double sum = 0;

@@ -14,7 +14,7 @@
 #include <math.h>
 
 #include "sample_reference.h"
-#include "store/topology.h"
+#include "store/arrays.h"
 
 enum { TREF_TYPES = 5, TREF_RELATIONS = 8, TREF_HOPS = 4, TREF_MAX = 1 << 15 };
 
@@ -42,11 +42,11 @@ static inline uint64_t tref_id(const void *ids, uint32_t bytes, uint64_t i) {
     return bytes == 4 ? ((const uint32_t *)ids)[i] : ((const uint64_t *)ids)[i];
 }
 static inline uint64_t tref_neighbor(const aether_relation *r, uint64_t position) {
-    return tref_id(r->topology->lists.indices, r->topology->lists.id_bytes, position);
+    return tref_id(ae_arrays_of(r->topology)->indices, r->topology->id_bytes, position);
 }
 static inline uint64_t tref_edge(const aether_relation *r, uint64_t position) {
-    const aether_lists *l = &r->topology->lists;
-    return l->edge_ids ? tref_id(l->edge_ids, l->edge_id_bytes, position) : position;
+    const ae_arrays *a = ae_arrays_of(r->topology);
+    return a->edge_ids ? tref_id(a->edge_ids, a->edge_id_bytes, position) : position;
 }
 static inline double tref_weight(const aether_relation *r, uint64_t position) {
     uint64_t edge = tref_edge(r, position);
@@ -195,7 +195,7 @@ static inline void tref_add_edge(typed_edges *edges, const aether_relation *r, u
 }
 
 static inline ae_list tref_list(const aether_relation *r, uint64_t node) {
-    const uint64_t *indptr = r->topology->lists.indptr;
+    const uint64_t *indptr = ae_arrays_of(r->topology)->indptr;
     return (ae_list){indptr[node], indptr[node + 1] - indptr[node]};
 }
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore
-from aethergraph.testing import FeatureSourceContract
+from aethergraph import CachedRows, FeatureStore
+from aethergraph.testing import FeatureSourceContract, broken_rules
 
 NUMPY_DTYPES = (
     "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint32",
@@ -81,3 +81,37 @@ class TestNativeFileRead(TestArray):
         super().make(rows, dtype).save(path)
         hot = np.arange(len(rows))[::-3]
         return FeatureStore.load(path, "uring", memory_budget="1M", hot=hot)
+
+
+class TestCached(TestArray):
+    """A cache that holds some of the rows, in front of a store."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        return CachedRows(super().make(rows, dtype), "20K")
+
+
+class TestCachedFile(TestNativeFileRead):
+    dtypes = ("bfloat16", "float32")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        return CachedRows(super().make(rows, dtype), "1M")
+
+
+def test_a_capability_that_gives_other_rows_is_found() -> None:
+    class Shifted(CachedRows):
+        def read(self, start: int, stop: int) -> Any:
+            return super().read(max(0, start - 1), max(0, stop - 1))
+
+    class Mutant(FeatureSourceContract):
+        def make(self, rows: Any, dtype: str) -> Any:
+            return Shifted(rows)
+
+        test_it_pickles = None  # type: ignore[assignment]  # a local class
+
+    broken = broken_rules(Mutant)
+    assert set(broken) == {
+        "test_what_a_row_source_offers_is_its_rows",
+        "test_a_graph_saves_its_rows",
+        "test_other_dtypes_are_refused",  # it widens, and does not declare that
+    }
+    assert "read(start, stop)" in broken["test_what_a_row_source_offers_is_its_rows"]

@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ import pytest
 from conftest import make_graph
 from core.strategies import assert_same_subgraph
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
 from aethergraph.loading.buffers import SMALL_BYTES, size_class
+from aethergraph.sampling.keys import mix_key
 
 THREADS = [0, 1, 2, 5]
 
@@ -440,6 +442,88 @@ def test_loader_options_that_are_refused(attributed: Graph) -> None:
             SubgraphLoader(attributed, [2], **options)  # type: ignore[arg-type]
     with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 300"):
         list(SubgraphLoader(attributed, [2], [0, 300], batch_size=2))
+
+
+class Recorded:
+    """A sampler of a user's: the protocol's one method, and no more."""
+
+    def __init__(self, sampler: NeighborSampler) -> None:
+        self._sampler = sampler
+        self.keys: list[int | None] = []
+
+    def sample(self, seeds: Any, key: int | None = None) -> Any:
+        self.keys.append(key)
+        return self._sampler.sample(seeds, key)
+
+
+@pytest.mark.parametrize("storage", ["mmap", "uring"])
+def test_a_sampler_in_place_of_fanouts(storage: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 300, (2, 4000))
+    made = Graph.from_edges(
+        300, src, dst, edge_weight=rng.random(4000), edge_time=rng.integers(0, 50, 4000)
+    )
+    made.node_attrs["y"] = np.arange(300) % 7
+    made.save(tmp_path / "g")
+    budget = "20M" if storage == "uring" else None
+    graph = Graph.load(tmp_path / "g", storage=storage, memory_budget=budget)
+    seeds, times = np.arange(0, 300, 2), np.arange(150) % 40
+    weighted = NeighborSampler(graph, [4, 3], weight_attr="edge_weight", num_threads=2)
+    timed = NeighborSampler(graph, [4, 3], time_attr="edge_time")
+    plain = NeighborSampler(graph, [4, 3])
+    options: dict[str, Any] = {"batch_size": 20, "shuffle": True, "seed": 3}
+    for sampler, seed_time in ((weighted, None), (timed, times), (plain, None)):
+        loader = SubgraphLoader(graph, seeds=seeds, sampler=sampler, seed_time=seed_time, **options)
+        batches = list(loader)
+        for number, batch in enumerate(batches):
+            key = mix_key(3, 0, number)
+            own = None if seed_time is None else seed_time[batch.index]
+            expected = sampler.sample(batch.seeds, key, seed_time=own)
+            assert_same_subgraph(batch.subgraph, expected)
+            np.testing.assert_array_equal(batch.y, expected.node % 7)
+            np.testing.assert_array_equal(batch.edge_index, expected.edge_index)
+            assert_same_subgraph(loader.collate(batch.index, key).subgraph, expected)
+        assert (sampler.groups is not None and sampler.groups.memory > 0) == (storage == "uring")
+    for batch, other in zip(batches, SubgraphLoader(graph, [4, 3], seeds, **options), strict=True):
+        assert_same_subgraph(batch.subgraph, other.subgraph)
+    recorded = Recorded(plain)
+    for batch, other in zip(
+        SubgraphLoader(graph, seeds=seeds, sampler=recorded, **options), batches, strict=True
+    ):
+        assert_same_subgraph(batch.subgraph, other.subgraph)
+        np.testing.assert_array_equal(batch.edge_index, other.edge_index)
+    assert recorded.keys == [mix_key(3, 0, number) for number in range(8)]
+
+
+def test_a_sample_of_a_subclass_is_asked_for_out_of_core(tmp_path: Path) -> None:
+    class OneHop(NeighborSampler):
+        def sample(self, seeds: Any, key: Any = None, **options: Any) -> Any:
+            return NeighborSampler(self.graph, [2]).sample(seeds, key, **options)
+
+    Graph.from_edges(300, *np.random.default_rng(1).integers(0, 300, (2, 4000))).save(
+        tmp_path / "g"
+    )
+    graph = Graph.load(tmp_path / "g", storage="uring", memory_budget="20M")
+    batches = list(SubgraphLoader(graph, sampler=OneHop(graph, [4, 4]), batch_size=50))
+    assert {len(batch.subgraph.num_sampled_nodes or []) for batch in batches} == {2}
+
+
+def test_samplers_that_are_refused(attributed: Graph) -> None:
+    own = NeighborSampler(attributed, [2])
+    for options, text in [
+        ({}, "fanouts or sampler is needed"),
+        ({"fanouts": [2], "sampler": own}, "fanouts and sampler exclude each other"),
+        ({"sampler": 3}, r"sampler must have a method sample\(seeds, key\), got int"),
+        ({"sampler": own, "replace": True}, "replace = True goes without sampler"),
+        ({"sampler": own, "disjoint": True}, "disjoint = True goes without sampler"),
+        ({"sampler": own, "subgraph_type": "induced"}, "subgraph_type = 'induced' goes without"),
+        ({"fanouts": [2], "seed_time": [1]}, "seed_time needs a sampler"),
+        ({"sampler": own, "seed_time": [1]}, r"seed_time has shape \(1,\), .* 300 seeds"),
+    ]:
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            SubgraphLoader(attributed, **options)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="seed_time needs a sampler with time"):
+        list(SubgraphLoader(attributed, sampler=own, seed_time=np.arange(300)))
 
 
 def test_loaders_pickle_by_their_parts(attributed: Graph) -> None:

@@ -488,6 +488,38 @@ def test_single_samples_keep_the_pages_that_they_use(path: Path) -> None:
     assert_same(next(sampler.sample_many([seeds], [9])), expected.sample(seeds, key=9))
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a graph whose weights and times do not fit 24 MiB beside what sampling needs."""
+    path = tmp_path_factory.mktemp("wide") / "graph.aeg"
+    make_graph(100_000, 2_000_000, layout="csc").save(path)
+    return path
+
+
+@pytest.mark.parametrize("attr", ["time_attr", "weight_attr"])
+def test_little_memory_for_what_draws_look_at_reads_hardly_more(wide: Path, attr: str) -> None:
+    """All samples of a group go through the file together, however short their turns are."""
+    seeds = np.random.default_rng(5).integers(0, 100_000, (8, 200))
+    read, samples = [], []
+    for value_bytes in (64 << 20, 64 << 10):
+        graph = paged(wide, memory_budget="24M")
+        assert graph.paging is not None
+        sampler = ag.NeighborSampler(graph, [10, 10], **{attr: "edge_" + attr.split("_")[0]})
+        assert sampler.groups is not None
+        make = sampler.groups._make
+        sampler.groups._make = lambda make=make, n=value_bytes, **own: make(
+            **own | {"value_bytes": n}
+        )
+        times = [np.full(200, 20)] * 8 if attr == "time_attr" else None
+        before = graph.paging.stats()["read_bytes"]
+        samples.append(list(sampler.sample_many(list(seeds), range(8), seed_time=times)))
+        read.append(graph.paging.stats()["read_bytes"] - before)
+    for one, other in zip(*samples, strict=True):
+        assert_same(one, other)
+    # weights are looked at twice, to count what can be drawn and to draw
+    assert read[1] < (1.25 if attr == "time_attr" else 1.75) * read[0]
+
+
 def test_groups_are_used_again(path: Path) -> None:
     sampler = ag.NeighborSampler(paged(path), [5, 5])
     assert sampler.groups is not None

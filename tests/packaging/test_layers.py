@@ -47,6 +47,8 @@ PYTHON_LAYERS = [
         "_feature_rows",
         "_feature_table",
         "_row_plan",
+        "_row_sources",
+        "_cached_rows",
         "_hot",
         "packing",
     },

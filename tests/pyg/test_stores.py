@@ -104,7 +104,7 @@ def test_what_a_loader_tells_of_its_data() -> None:
     foreign = as_stores((MyFeatureStore(), GraphStore(make_graph())))
     foreign[0].put_tensor(plain.x, group_name=None, attr_name="x", index=None)
     assert torch.equal(foreign.x, plain.x) and foreign.num_nodes == NUM_NODES
-    with pytest.raises(AttributeError, match="no node tensor 'q'"):
+    with pytest.raises(AttributeError, match="no tensor 'q'; there are: 'x'"):
         foreign.q
 
 

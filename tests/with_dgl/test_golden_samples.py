@@ -7,7 +7,7 @@ from typing import Any
 import dgl.graphbolt as gb
 import pytest
 import torch
-from dgl.dataloading import DataLoader
+from dgl.dataloading import DataLoader as StockLoader
 from golden_samples import (
     NODES,
     PLAIN_STORAGES,
@@ -22,6 +22,7 @@ from with_dgl.graphbolt_common import at_once
 
 from aethergraph import Graph, HeteroGraph
 from aethergraph.dgl import (
+    DataLoader,
     GraphStorage,
     LaborSampler,
     MultiLayerFullNeighborSampler,
@@ -110,9 +111,10 @@ def check_epochs(golden: Golden, case: str, loader: Any) -> None:
 
 @pytest.mark.parametrize(("graph", "workers"), WORKERS, indirect=["graph"])
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_loader(graph: Graph, name: str, workers: int, golden: Golden) -> None:
+@pytest.mark.parametrize("make", [StockLoader, DataLoader], ids=["stock", "ours"])
+def test_loader(graph: Graph, make: Any, name: str, workers: int, golden: Golden) -> None:
     torch.manual_seed(3)
-    loader = DataLoader(
+    loader = make(
         GraphStorage(graph), torch.from_numpy(seeds_of(NODES, 4)), SAMPLERS[name](seed=5),
         batch_size=16, num_workers=workers,
     )  # fmt: skip
@@ -120,10 +122,11 @@ def test_loader(graph: Graph, name: str, workers: int, golden: Golden) -> None:
     check_epochs(golden, f"DataLoader, {workers} workers, {name}", loader)
 
 
-def test_loader_of_types(hetero: HeteroGraph, golden: Golden) -> None:
+@pytest.mark.parametrize("make", [StockLoader, DataLoader], ids=["stock", "ours"])
+def test_loader_of_types(hetero: HeteroGraph, make: Any, golden: Golden) -> None:
     torch.manual_seed(3)
     for name in ("neighbours", "neighbours, replace", "all neighbours", "labor"):
-        loader = DataLoader(
+        loader = make(
             GraphStorage(hetero), {"post": torch.from_numpy(seeds_of(POSTS, 4))},
             SAMPLERS[name](seed=5), batch_size=16,
         )  # fmt: skip
@@ -134,7 +137,7 @@ def test_loader_of_edges(graph: Graph, golden: Golden) -> None:
     for exclude in (None, "self"):
         torch.manual_seed(3)
         sampler = as_edge_prediction_sampler(NeighborSampler([5, 3], seed=5), exclude=exclude)
-        loader = DataLoader(GraphStorage(graph), torch.arange(0, 900, 9), sampler, batch_size=16)
+        loader = StockLoader(GraphStorage(graph), torch.arange(0, 900, 9), sampler, batch_size=16)
         check_epochs(golden, f"DataLoader, edges, exclude {exclude}", loader)
 
 

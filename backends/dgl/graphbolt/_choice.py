@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from aethergraph._row_sources import gather_rows
 from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._parts import single_hop, type_name
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph import _binding as native
-    from aethergraph.features import FeatureStore
+    from aethergraph.protocols import RowSource
 
 __all__ = ["Hop", "TimeNames"]
 
@@ -94,7 +95,7 @@ class Hop:
             ):
                 if name is None or name not in rows or not len(ids):
                     continue
-                times = _times(rows[name], name).gather(ids)
+                times = gather_rows(_times(rows[name], name), ids)
                 bound = until[kind[2]][self._col[i]]
                 keep &= times < bound
                 if windows is not None:
@@ -171,7 +172,9 @@ class Hop:
         if self._prob is None:
             return None
         rows = self._schema.edge_rows(self._schema.own_etypes[i]).get(self._prob)
-        return None if rows is None or rows.dtype_name == "bool" else rows.gather(self._edge[i])
+        if rows is None or rows.dtype_name == "bool":
+            return None
+        return gather_rows(rows, self._edge[i])
 
     def _take_groups(
         self, counts: tuple[int, ...] | int, pick: Callable[[list[int], int], list[Ids]]
@@ -255,7 +258,7 @@ def _starts(parts: Sequence[_Candidates]) -> Ids:
     return np.cumsum([0, *(len(part.col) for part in parts)])
 
 
-def _times(rows: FeatureStore, name: str) -> FeatureStore:
+def _times(rows: RowSource, name: str) -> RowSource:
     if rows.ndim != 1 or rows.array_dtype.kind not in "iuf" or rows.dtype_name == "bfloat16":
         raise InvalidArgumentError(
             f"times {name!r} must be one number each, got shape {rows.shape} of {rows.dtype_name}"

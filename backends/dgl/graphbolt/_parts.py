@@ -13,12 +13,13 @@ from torch import Tensor
 import dgl.graphbolt as gb
 from aethergraph._options import as_text
 from aethergraph._torch.tensors import read_array
-from aethergraph.dgl._arguments import check_fanout, hop_fanouts
+from aethergraph.dgl._arguments import hop_fanouts
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import TimesOf
 from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph
+from aethergraph.sampling.fanouts import as_fanout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +84,7 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
     counts = read_array(fanout, name).tolist() if isinstance(fanout, Tensor) else fanout
     if not isinstance(counts, (list, tuple)):
         counts = [counts]
-    checked = [check_fanout(count, name) for count in counts]
+    checked = [as_fanout(count, name) for count in counts]
     if len(checked) == 1:
         targets = [kind[2] for kind in kinds]
         if checked[0] > 0 and len(set(targets)) < len(targets):

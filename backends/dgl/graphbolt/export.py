@@ -16,6 +16,7 @@ import yaml  # type: ignore[import-untyped]
 
 from aethergraph._binding import encode_path
 from aethergraph._options import as_text
+from aethergraph._row_sources import gather_rows
 from aethergraph.build.outputs import storage_error
 from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
@@ -29,8 +30,8 @@ from aethergraph.hetero import HeteroGraph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.features import FeatureStore
     from aethergraph.hetero import EdgeType
+    from aethergraph.protocols import RowSource
 
 __all__ = ["COPY", "FLAT", "save_ondisk_dataset"]
 
@@ -183,7 +184,7 @@ def _write_node_values(folder: Path, schema: Schema, names: list[str]) -> list[A
         for at, ntype in enumerate(schema.ntypes):
             rows = schema.node_rows(ntype)[name]
             path = f"sampled-node-{at}-{len(written)}.npy"
-            np.save(folder / path, rows.gather(np.arange(rows.num_rows)))
+            np.save(folder / path, gather_rows(rows, np.arange(rows.num_rows)))
             own = {"type": ntype} if is_typed(schema) else {}
             written.append(_describe_copy("node", own, name, path))
     return written
@@ -211,8 +212,9 @@ def _write_edge_values(
     written: list[Any] = []
     for name in names:
         values = [
-            schema.edge_rows(kind)[name].gather(
-                schema.numbers[kind].own(np.arange(schema.num_edges(kind)), "ids")
+            gather_rows(
+                schema.edge_rows(kind)[name],
+                schema.numbers[kind].own(np.arange(schema.num_edges(kind)), "ids"),
             )
             for kind in kinds
         ]
@@ -229,7 +231,7 @@ def _write_rows(
     folder: Path,
     stem: str,
     entry: dict[str, Any],
-    rows: FeatureStore,
+    rows: RowSource,
     own: Callable[[Ids], Ids],
 ) -> dict[str, Any]:
     """Write the rows of the ids that users see, in their order."""
@@ -237,13 +239,14 @@ def _write_rows(
     shape = (rows.num_rows, 1) if flat else rows.shape
     path = folder / f"{stem}.npy"
     if rows.num_rows:
-        table = np.lib.format.open_memmap(path, "w+", rows.dtype, shape)
+        table = np.lib.format.open_memmap(path, "w+", rows.array_dtype, shape)
         for low in range(0, rows.num_rows, _CHUNK_ROWS):
             high = min(low + _CHUNK_ROWS, rows.num_rows)
-            table[low:high] = rows.gather(own(np.arange(low, high))).reshape(-1, *shape[1:])
+            found = gather_rows(rows, own(np.arange(low, high)))
+            table[low:high] = found.reshape(-1, *shape[1:])
         table.flush()
     else:
-        np.save(path, np.empty(shape, rows.dtype))
+        np.save(path, np.empty(shape, rows.array_dtype))
     # Data of one number each is read: data to sample by must be in memory in any case.
     written = {**entry, "format": "numpy", "path": path.name, "in_memory": flat}
     return {**written, FLAT: True} if flat else written

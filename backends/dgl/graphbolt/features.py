@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
-from aethergraph import features as core
+from aethergraph import _binding as native
 from aethergraph._arrays import allocate, to_array
+from aethergraph._feature_rows import as_tensor
 from aethergraph._options import is_hashable, shown
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
@@ -24,8 +25,10 @@ from aethergraph.dgl._schema import EdgeNumbers, Schema
 from aethergraph.dgl.features import BUFFERS, Fetch
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.features import as_row_source
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
+from aethergraph.protocols import FeatureSource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,8 +73,8 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
     Rows of any shape will do, one number each too, and stores of ``storage="uring"``.
 
     Args:
-        rows: an :class:`aethergraph.FeatureStore`, a tensor, or an array. A contiguous tensor or
-            array is not copied.
+        rows: an :class:`aethergraph.FeatureStore` or another source of rows, a tensor, or an
+            array. A contiguous tensor or array is not copied.
         metadata: result of :meth:`metadata`.
 
     Raises:
@@ -80,12 +83,12 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
 
     def __init__(
         self,
-        rows: core.FeatureStore | Tensor | NDArray[Any],
+        rows: FeatureSource | Tensor | NDArray[Any],
         metadata: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(rows, core.FeatureStore):
-            self._column = Column(rows, None)
+        if isinstance(rows, FeatureSource):
+            self._column = Column(as_row_source(rows, "rows"), None)
         else:
             self._column = Column.of_tensor(_as_tensor(rows))
         self._metadata = metadata
@@ -108,8 +111,7 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         Yields:
             An object whose ``wait()`` gives the rows [n, ...] of ``ids``, or raises an error.
         """
-        in_file = self._column.rows.storage != "memory"
-        yield Fetch(lambda: self.read(ids), ahead=in_file)
+        yield Fetch(lambda: self.read(ids), ahead=not self._column.rows.is_in_memory)
 
     def read_async_num_stages(self, ids_device: Any) -> int:
         """Return the number of times that :meth:`read_async` yields, on any device."""
@@ -148,8 +150,9 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
             raise InvalidArgumentError(f"value must be a tensor of rows, got {what}")
         column = self._column.live()
         rows = column.tensor
-        if rows is None and column.rows.is_writable:
-            rows = column.rows.tensor()
+        memory = column.rows.writable_array if rows is None else None
+        if memory is not None:
+            rows = as_tensor(memory, native.dtype_code(column.rows.dtype_name))
         if ids is None and (rows is None or value.dtype != rows.dtype or value.shape != rows.shape):
             self._column = Column.of_tensor(self._in_own_order(value.detach().cpu()))
             return
@@ -193,8 +196,8 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         rows = state["_column"]
-        is_store = isinstance(rows, core.FeatureStore)
-        self._column = Column(rows, None) if is_store else Column.of_tensor(rows)
+        is_tensor = isinstance(rows, Tensor)
+        self._column = Column.of_tensor(rows) if is_tensor else Column(rows, None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self._column.shape}, dtype={self._column.dtype})"
@@ -234,9 +237,7 @@ class EdgeFeature(Feature):
         numbers: numbering of the ids that users give.
     """
 
-    def __init__(
-        self, rows: core.FeatureStore | Tensor | NDArray[Any], numbers: EdgeNumbers
-    ) -> None:
+    def __init__(self, rows: FeatureSource | Tensor | NDArray[Any], numbers: EdgeNumbers) -> None:
         super().__init__(rows)
         self._numbers = numbers
 

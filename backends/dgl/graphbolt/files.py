@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from aethergraph._adjacency import Layout
     from aethergraph.hetero import EdgeType
+    from aethergraph.protocols import RowSource
 
 __all__ = ["from_fused_csc", "load_ondisk_dataset", "to_fused_csc"]
 
@@ -218,7 +219,7 @@ def _ends(schema: Schema, kind: EdgeType) -> tuple[Ids, Ids]:
     return (major, minor) if edges.layout == "csr" else (minor, major)
 
 
-def _named(rows: Mapping[str, FeatureStore], name: str, of: Any) -> Tensor:
+def _named(rows: Mapping[str, RowSource], name: str, of: Any) -> Tensor:
     if name not in rows:
         known = ", ".join(map(repr, rows)) or "none"
         raise InvalidArgumentError(f"{name!r} is no data of {of!r}; there are: {known}")

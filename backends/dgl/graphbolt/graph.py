@@ -28,7 +28,7 @@ from aethergraph.dgl._arguments import (
 )
 from aethergraph.dgl._calls import Repeats
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Options, TimesOf, Walks
+from aethergraph.dgl._walk import TimesOf, Walks
 from aethergraph.dgl.graphbolt._choice import Hop, TimeNames
 from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._parts import (
@@ -43,6 +43,7 @@ from aethergraph.dgl.graphbolt._signatures import as_graphbolt
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
 
@@ -435,15 +436,13 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     # ---- walks -----------------------------------------------------------------------------
 
-    def _options(self, counts: tuple[int, ...], **options: bool) -> Options:
-        fanouts = tuple((count,) for count in counts)
-        return Options(fanouts, num_threads=self.num_threads, layered=True, **options)
-
     def _whole(self, seeds: Mapping[str, Ids], key: int, prob: str | None) -> Hop:
         """Return all in-edges of the seeds that weights or a mask allow."""
         prob = as_text(prob, "probs_name")
-        everything = self._options((-1,) * len(self._schema.own_etypes))
-        found = self._walks.get(everything, prob=prob).sample(seeds, key)
+        everything = ((-1,),) * len(self._schema.own_etypes)
+        options = DrawOptions(layered=True, num_threads=self.num_threads)
+        walk = self._walks.get(native.NativeSample, everything, options, prob=prob)
+        found = walk.sample(seeds, key)
         return Hop(self._schema, seeds, found, prob)
 
     def _sample(
@@ -458,9 +457,15 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
         prob = as_text(prob, "probs_name")
-        options = self._options(counts, replace=replace, disjoint=times is not None)
-        walk = self._walks.get(options, prob=prob, times=times)
-        found = walk.sample_layers(seeds, key, seed_time=seed_time)
+        fanouts = tuple((count,) for count in counts)
+        options = DrawOptions(
+            replace=replace,
+            disjoint=times is not None,
+            layered=True,
+            num_threads=self.num_threads,
+        )
+        walk = self._walks.get(native.NativeLayers, fanouts, options, prob=prob, times=times)
+        found = walk.sample(seeds, key, seed_time=seed_time)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
 

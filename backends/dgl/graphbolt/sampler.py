@@ -5,7 +5,7 @@ Source followed: ``dgl/graphbolt/subgraph_sampler.py`` and ``impl/neighbor_sampl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +16,18 @@ from torch.utils.data import functional_datapipe
 import dgl.graphbolt as gb
 from aethergraph import _binding as native
 from aethergraph._options import as_flag, as_text
+from aethergraph.dgl._ahead import Coming, look_ahead
 from aethergraph.dgl._arguments import layer_list, seed_hashes
-from aethergraph.dgl._walk import Options, TimesOf, Walk, make_lists
+from aethergraph.dgl._walk import Fanouts, TimesOf, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.hetero import HeteroGraph
+from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.steps import Steps, run_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +49,9 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
     Batches have what GraphBolt's have: ``fanouts[-1]`` is drawn at the seeds, the nodes of a layer
     are the first of the nodes of the layer before it, and every node of every layer has drawn anew.
     Every dict has every type, those without nodes too. Original edge ids are always there.
+
+    Over a graph with ``storage="uring"`` several coming minibatches are sampled together, as many
+    as its ``memory_budget`` has room for, so that each page is read once for all of them.
 
     The draws are those of :class:`aethergraph.dgl.NeighborSampler` for the same seed, epoch and
     nodes; seed and epoch are the graph's. Seeds of pairs are numbered in order of first appearance,
@@ -108,15 +114,14 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             _by_type(layer_fanouts(schema, fanout, f"fanouts[{at}]"), f"fanouts[{at}]")
             for at, fanout in reversed(list(enumerate(layers)))
         ]
-        options = Options(
-            tuple(zip(*hops, strict=True)),
+        options = DrawOptions(
             replace=as_flag(replace, "replace"),
             disjoint=times is not None,
             layered=True,
             num_threads=graph.num_threads,
         )
         self.graph = graph
-        self._layers = _Layers(graph, options, prob_name, times)
+        self._layers = _Layers(graph, tuple(zip(*hops, strict=True)), options, prob_name, times)
         super().__init__(datapipe)
 
     def sample_subgraphs(
@@ -138,12 +143,17 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             InvalidArgumentError: no times, or a number of them that does not fit.
             UnsupportedError: windows.
         """
-        if seeds_pre_time_window is not None:
-            raise UnsupportedError(
-                "seeds_pre_time_window is not supported by sample_neighbor_at_once: take "
-                "temporal_sample_neighbor over this graph"
-            )
-        return self._layers.sample(seeds, seeds_timestamp)
+        _refuse_windows(seeds_pre_time_window)
+        found: tuple[Any, list[Any]] = run_steps(
+            self._layers.steps(seeds, seeds_timestamp), self._layers.walk.draw
+        )
+        return found
+
+    def sampling_stages(self, datapipe: Any, *args: Any, **options: Any) -> Any:
+        """Return the stage that samples; GraphBolt puts it between those of this class."""
+        if type(self).sample_subgraphs is not NeighborSampler.sample_subgraphs:
+            return super().sampling_stages(datapipe, *args, **options)
+        return _SampleAhead(datapipe, self._sample, self._layers)
 
     @staticmethod
     def _preprocess(minibatch: Any, *args: Any, **options: Any) -> Any:
@@ -158,6 +168,45 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             # GraphBolt lays the ends out pair by pair, but their times end by end.
             minibatch._seeds_timestamp = times.view(2, -1).T.reshape(-1)
         return minibatch
+
+
+class _SampleAhead(gb.MiniBatchTransformer):  # type: ignore[misc]
+    """Stage that samples minibatches: several coming ones together where that saves reading.
+
+    Args:
+        datapipe: the stage before it.
+        sample: samples one minibatch by itself.
+        layers: what to sample.
+    """
+
+    def __init__(self, datapipe: Any, sample: Callable[[Any], Any], layers: _Layers) -> None:
+        super().__init__(datapipe, sample)
+        self._layers = layers
+
+    def __iter__(self) -> Iterator[Any]:
+        walk = self._layers.walk
+        groups = walk.engine.groups
+        if groups is None:
+            yield from map(self._transformer, self.datapipe)
+            return
+        coming = (Coming(self._steps(minibatch), walk) for minibatch in self.datapipe)
+        for one in look_ahead(coming, groups):
+            yield one.finish()
+
+    def _steps(self, minibatch: Any) -> Steps:
+        _refuse_windows(getattr(minibatch, "_seeds_pre_time_window", None))
+        minibatch.input_nodes, minibatch.sampled_subgraphs = yield from self._layers.steps(
+            minibatch._seed_nodes, minibatch._seeds_timestamp
+        )
+        return minibatch
+
+
+def _refuse_windows(windows: Any) -> None:
+    if windows is not None:
+        raise UnsupportedError(
+            "seeds_pre_time_window is not supported by sample_neighbor_at_once: take "
+            "temporal_sample_neighbor over this graph"
+        )
 
 
 def _by_type(fanouts: tuple[int, ...] | int, name: str) -> tuple[int, ...]:
@@ -184,15 +233,29 @@ class _Layers:
     """Layers of a sampler; separate from it, because datapipes pickle in their own way."""
 
     def __init__(
-        self, graph: SamplingGraph, options: Options, prob: str | None, times: TimesOf | None
+        self,
+        graph: SamplingGraph,
+        fanouts: Fanouts,
+        options: DrawOptions,
+        prob: str | None,
+        times: TimesOf | None,
     ) -> None:
         self._graph = graph
+        self._fanouts = fanouts
         self._options = options
         self._prob = prob
         self._times = times
-        self._walk: Walk | None = self._make_walk()
+        self._walk: Walk[native.NativeLayers] | None = self._make_walk()
 
-    def sample(self, seeds: Any, timestamps: Any) -> tuple[Any, list[Any]]:
+    @property
+    def walk(self) -> Walk[native.NativeLayers]:
+        """Lists to sample, made anew in another process."""
+        if self._walk is None:
+            self._walk = self._make_walk()
+        return self._walk
+
+    def steps(self, seeds: Any, timestamps: Any) -> Steps:
+        """Sample around ``seeds`` in two steps (see ``sampling/steps.py``)."""
         schema = self._graph.schema
         ids = schema.node_ids(seeds, "nodes")
         parts = seed_hashes(schema, ids)
@@ -204,14 +267,13 @@ class _Layers:
                 )
             times = check_times(schema, ids, timestamps)
             parts += [hash_ids(native.time_keys(own)) for own in times.values()]
-        if self._walk is None:
-            self._walk = self._make_walk()
         key = self._graph.batch_key(*parts)
-        return layer_subgraphs(schema, self._walk.sample_layers(ids, key, seed_time=times))
+        sample = yield self.walk.prepare(ids, key, seed_time=times)
+        return layer_subgraphs(schema, sample)
 
-    def _make_walk(self) -> Walk:
+    def _make_walk(self) -> Walk[native.NativeLayers]:
         lists = make_lists(self._graph.schema, prob=self._prob, times=self._times)
-        return Walk(lists, self._options)
+        return Walk(native.NativeLayers, lists, self._fanouts, self._options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_walk": None}

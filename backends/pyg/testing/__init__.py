@@ -3,6 +3,7 @@
 Used like the contracts of :mod:`aethergraph.testing`; see ``docs/testing.md``.
 """
 
+from aethergraph.pyg.testing.loading import RowLoadingContract
 from aethergraph.pyg.testing.samplers import HeteroSamplerContract, SamplerContract
 from aethergraph.pyg.testing.stores import FeatureStoreContract, GraphStoreContract
 
@@ -10,5 +11,6 @@ __all__ = [
     "FeatureStoreContract",
     "GraphStoreContract",
     "HeteroSamplerContract",
+    "RowLoadingContract",
     "SamplerContract",
 ]

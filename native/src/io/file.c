@@ -1,49 +1,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "io/file.h"
-
 #include "core/error.h"
-#include "io/read.h"
+#include "io/source.h"
 #include "os/mapping.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- options -------------------------------------------------------------------- */
-
-static int check_options(const aether_io_options *o, aether_error *err) {
-    if (o->tier > AETHER_IO_PREAD)
-        return ae_error_at(err, AETHER_E_INVALID, 0, o->tier, "there is no input tier %" PRIu32, o->tier);
-    if (o->direct > 1)
-        return ae_error_at(err, AETHER_E_INVALID, 0, o->direct, "direct is %" PRIu32 ", must be 0 or 1",
-                           o->direct);
-    if (o->depth > AE_IO_DEPTH_MAX)
-        return ae_error_at(err, AETHER_E_INVALID, 0, o->depth,
-                           "depth is %" PRIu32 ", must be 1 to %u, or 0 for the default", o->depth,
-                           AE_IO_DEPTH_MAX);
-    return AETHER_OK;
-}
-
-/* AETHERGRAPH_IO decides where the program leaves the tier open. */
-static int tier_from_env(uint32_t *tier, aether_error *err) {
-    const char *text = getenv("AETHERGRAPH_IO");
-    if (!text || !*text || strcmp(text, "auto") == 0)
-        return AETHER_OK;
-    if (strcmp(text, "uring") == 0)
-        *tier = AETHER_IO_URING;
-    else if (strcmp(text, "pread") == 0)
-        *tier = AETHER_IO_PREAD;
-    else
-        return ae_error_set(err, AETHER_E_INVALID, "AETHERGRAPH_IO is '%s', must be auto, uring or pread",
-                            text);
-    return AETHER_OK;
-}
 
 /* ---- reading past the page cache -------------------------------------------------- */
 
@@ -112,7 +79,7 @@ static void make_direct(aether_io *io) {
     io->alignment = io->memory_alignment = 1;
 }
 
-/* ---- opening ---------------------------------------------------------------------- */
+/* ---- a file as a source ----------------------------------------------------------- */
 
 static int open_file(aether_io *io, bool direct, aether_error *err) {
     ae_mapping m;
@@ -121,90 +88,32 @@ static int open_file(aether_io *io, bool direct, aether_error *err) {
         return code;
     io->fd = m.fd;
     io->size = m.size;
-    io->alignment = io->memory_alignment = 1;
+    io->modified = m.modified;
     set_direct(io, false);
     if (direct)
         make_direct(io);
     return AETHER_OK;
 }
 
-/* Unless a tier was asked for, take the first that can read this file. */
-static int choose_tier(aether_io *io, aether_error *err) {
-    io->forced = io->tier != AETHER_IO_AUTO;
-    if (!io->forced)
-        io->tier = AETHER_IO_URING;
-    if (io->tier == AETHER_IO_PREAD)
-        return AETHER_OK;
-    int code = ae_io_try(io, err);
-    if (!code || io->forced)
-        return code;
-    io->tier = AETHER_IO_PREAD;
-    ae_error_clear(err);
+static int file_changed(const aether_io *io, aether_error *err) {
+    struct stat st;
+    if (fstat(io->fd, &st) != 0)
+        return ae_error_os(err, errno, "cannot examine '%s'", io->path);
+    if ((uint64_t)st.st_size < io->size)
+        return ae_error_at(err, AETHER_E_FILE_CHANGED, st.st_size, (int64_t)io->size,
+                           "'%s' shrank from %" PRIu64 " to %" PRIu64 " bytes while it was open", io->path,
+                           io->size, (uint64_t)st.st_size);
+    if (st.st_mtim.tv_sec != io->modified.tv_sec || st.st_mtim.tv_nsec != io->modified.tv_nsec)
+        return ae_error_set(err, AETHER_E_FILE_CHANGED,
+                            "'%s' was written to while it was open: open it again, and replace files "
+                            "instead of overwriting them",
+                            io->path);
     return AETHER_OK;
 }
 
-int aether_io_open(const char *path, const aether_io_options *options, aether_io **out, aether_error *err) {
-    aether_io_options o = options ? *options : (aether_io_options){0};
-    *out = NULL;
-    int code = check_options(&o, err);
-    if (!code && o.tier == AETHER_IO_AUTO)
-        code = tier_from_env(&o.tier, err);
-    if (code)
-        return code;
-    aether_io *io = calloc(1, sizeof *io);
-    if (io)
-        io->path = strdup(path);
-    if (!io || !io->path) {
-        free(io);
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
-    }
-    io->fd = -1;
-    io->tier = o.tier;
-    io->depth = o.depth ? o.depth : AE_IO_DEPTH;
-    code = open_file(io, o.direct, err);
-    code = code ? code : choose_tier(io, err);
-    memset(&io->stats, 0, sizeof io->stats); /* without the read of the trial */
-    if (code)
-        aether_io_close(io);
-    else
-        *out = io;
-    return code;
-}
-
-void aether_io_close(aether_io *io) {
-    if (!io)
-        return;
+static void close_file(aether_io *io) {
     if (io->fd >= 0)
         close(io->fd);
-    free(io->path);
-    free(io);
 }
 
-/* ---- what it is and what it did ------------------------------------------------------ */
-
-void aether_io_describe(const aether_io *io, aether_io_info *out) {
-    *out = (aether_io_info){
-        .tier = io->tier,
-        .direct = io->direct,
-        .depth = io->depth,
-        .alignment = io->alignment,
-        .memory_alignment = io->memory_alignment,
-        .size = io->size,
-    };
-}
-
-void aether_io_count(const aether_io *io, aether_io_stats *out) {
-    *out = (aether_io_stats){
-        .requests = atomic_load(&io->stats.requests),
-        .reads = atomic_load(&io->stats.reads),
-        .bytes = atomic_load(&io->stats.bytes),
-        .copied = atomic_load(&io->stats.copied),
-        .repeated = atomic_load(&io->stats.repeated),
-        .max_in_flight = atomic_load(&io->stats.max_in_flight),
-        .wait_ns = atomic_load(&io->stats.wait_ns),
-    };
-    for (uint32_t i = 0; i < AETHER_IO_SIZES; i++) {
-        out->size_reads[i] = atomic_load(&io->stats.size_reads[i]);
-        out->size_bytes[i] = atomic_load(&io->stats.size_bytes[i]);
-    }
-}
+const ae_io_source_ops ae_io_file_source = {.open = open_file, .changed = file_changed, .close = close_file};

@@ -29,8 +29,8 @@ typedef struct reader {
  * aether_io_read. */
 static int open_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
     int code = ae_io_queue_create(io->tier, out, err);
-    if (code && !io->forced && io->tier != AETHER_IO_PREAD)
-        code = ae_io_queue_create(AETHER_IO_PREAD, out, err);
+    if (code && !io->forced && io->tier != AE_IO_FALLBACK)
+        code = ae_io_queue_create(AE_IO_FALLBACK, out, err);
     return code;
 }
 

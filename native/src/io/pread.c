@@ -180,4 +180,11 @@ static ae_io_op *pop(void *p) {
     return take(&((state *)p)->done);
 }
 
-const ae_io_tier_ops ae_io_pread = {create, destroy, push, enter, pop, free};
+const ae_io_tier_ops ae_io_pread = {.number = AETHER_IO_PREAD,
+                                    .name = "pread",
+                                    .create = create,
+                                    .destroy = destroy,
+                                    .push = push,
+                                    .enter = enter,
+                                    .pop = pop,
+                                    .abandon = free};

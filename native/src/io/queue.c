@@ -43,12 +43,12 @@ void ae_io_set_hooks(const ae_io_hooks *hooks) {
 
 /* ---- making one ----------------------------------------------------------------------- */
 
-int ae_io_queue_create(uint32_t tier, ae_io_queue **out, aether_error *err) {
+int ae_io_queue_create(const ae_io_tier_ops *tier, ae_io_queue **out, aether_error *err) {
     *out = NULL;
     ae_io_queue *q = calloc(1, sizeof *q);
     if (!q)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
-    q->tier = tier == AETHER_IO_URING ? &ae_io_uring : &ae_io_pread;
+    q->tier = tier;
     q->process = getpid();
     int code = q->tier->create(&q->state, err);
     if (code) {

@@ -24,6 +24,7 @@
 #define AE_IO_QUEUE_H
 
 #include "aether.h"
+#include "io/tier.h"
 
 #include <stdbool.h>
 
@@ -45,8 +46,8 @@ typedef struct ae_io_batch {
     struct ae_io_batch *next;
 } ae_io_batch;
 
-/* Create a queue for files of one tier: AETHER_IO_URING or _PREAD. */
-int ae_io_queue_create(uint32_t tier, ae_io_queue **out, aether_error *err);
+/* Create a queue for files of one tier. */
+int ae_io_queue_create(const ae_io_tier_ops *tier, ae_io_queue **out, aether_error *err);
 /* Wait for the reads under way, then free the queue. NULL is fine. */
 void ae_io_queue_destroy(ae_io_queue *q);
 /* Return whether the queue belongs to the process that this one was forked from. */

@@ -17,47 +17,55 @@
 
 /* ---- a thread's queues -------------------------------------------------------------- */
 
-typedef struct queues {
-    ae_io_queue *of[AETHER_IO_PREAD + 1]; /* by tier */
-} queues;
+/* A thread reads by one tier or two, so a list is enough. */
+typedef struct own_queue {
+    const ae_io_tier_ops *tier;
+    ae_io_queue *queue;
+    struct own_queue *next;
+} own_queue;
 
 static pthread_key_t key;
 static bool has_key;
 
 static void release(void *p) {
-    queues *mine = p;
-    for (uint32_t tier = 0; tier <= AETHER_IO_PREAD; tier++)
-        ae_io_queue_destroy(mine->of[tier]);
-    free(mine);
+    for (own_queue *q = p, *next; q; q = next) {
+        next = q->next;
+        ae_io_queue_destroy(q->queue);
+        free(q);
+    }
 }
 
 __attribute__((constructor)) static void make_key(void) {
     has_key = pthread_key_create(&key, release) == 0;
 }
 
-static queues *own_queues(void) {
-    queues *mine = has_key ? pthread_getspecific(key) : NULL;
-    if (mine || !has_key)
-        return mine;
-    mine = calloc(1, sizeof *mine);
-    if (mine && pthread_setspecific(key, mine) != 0) {
-        free(mine);
-        mine = NULL;
+/* Return the thread's entry for a tier, with a queue or without one yet; NULL: out of memory. */
+static own_queue *own_of(const ae_io_tier_ops *tier) {
+    own_queue *first = has_key ? pthread_getspecific(key) : NULL, *q = first;
+    while (q && q->tier != tier)
+        q = q->next;
+    if (q || !has_key)
+        return q;
+    q = malloc(sizeof *q);
+    if (q)
+        *q = (own_queue){tier, NULL, first};
+    if (q && pthread_setspecific(key, q) != 0) {
+        free(q);
+        q = NULL;
     }
-    return mine;
+    return q;
 }
 
-static int queue_of(uint32_t tier, ae_io_queue **out, aether_error *err) {
-    queues *mine = own_queues();
-    if (!mine)
+static int queue_of(const ae_io_tier_ops *tier, ae_io_queue **out, aether_error *err) {
+    own_queue *own = own_of(tier);
+    if (!own)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
-    ae_io_queue **q = &mine->of[tier];
-    if (*q && (ae_io_queue_inherited(*q) || ae_io_queue_broken(*q))) {
-        ae_io_queue_destroy(*q);
-        *q = NULL;
+    if (own->queue && (ae_io_queue_inherited(own->queue) || ae_io_queue_broken(own->queue))) {
+        ae_io_queue_destroy(own->queue);
+        own->queue = NULL;
     }
-    int code = *q ? AETHER_OK : ae_io_queue_create(tier, q, err);
-    *out = *q;
+    int code = own->queue ? AETHER_OK : ae_io_queue_create(tier, &own->queue, err);
+    *out = own->queue;
     return code;
 }
 
@@ -85,8 +93,8 @@ int ae_io_try(aether_io *io, aether_error *err) {
     ae_io_batch batch = {.io = io, .requests = &request, .num_requests = 1};
     code = read_batch(q, &batch, NULL);
     if (code)
-        code =
-            ae_error_set(err, AETHER_E_UNSUPPORTED, "io_uring does not work here: %s", batch.error.message);
+        code = ae_error_set(err, AETHER_E_UNSUPPORTED, "reading by %s does not work here: %s", io->tier->name,
+                            batch.error.message);
     free(data);
     return code;
 }
@@ -94,8 +102,8 @@ int ae_io_try(aether_io *io, aether_error *err) {
 /* A thread that cannot get a ring reads by pread, unless io_uring was asked for. */
 int ae_io_own_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
     int code = queue_of(io->tier, out, err);
-    if (code && !io->forced && io->tier != AETHER_IO_PREAD)
-        code = queue_of(AETHER_IO_PREAD, out, err);
+    if (code && !io->forced && io->tier != AE_IO_FALLBACK)
+        code = queue_of(AE_IO_FALLBACK, out, err);
     return code;
 }
 
@@ -116,7 +124,7 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
 /* ---- probing -------------------------------------------------------------------------- */
 
 int aether_io_probe(uint32_t tier, aether_error *err) {
-    if (tier != AETHER_IO_URING && tier != AETHER_IO_PREAD)
+    if (!ae_io_tier(tier))
         return ae_error_at(err, AETHER_E_INVALID, 0, tier, "there is no input tier %" PRIu32, tier);
     aether_io *io;
     int code = aether_io_open("/proc/self/exe", &(aether_io_options){.tier = tier}, &io, err);

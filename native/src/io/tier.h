@@ -1,5 +1,5 @@
 /*
- * io/tier.h - the operations of a tier, which a queue calls, and hooks for tests.
+ * io/tier.h - the ways of reading, as tables of operations that a queue calls; hooks for tests.
  *
  *   queue.c:  push(read) push(read) ...  enter(wanted)  pop(read) pop(read) ...
  *                                          |
@@ -42,6 +42,8 @@ typedef struct ae_io_op {
 } ae_io_op;
 
 typedef struct ae_io_tier_ops {
+    uint32_t number;  /* AETHER_IO_* */
+    const char *name; /* for AETHERGRAPH_IO, and messages */
     /* AETHER_E_UNSUPPORTED: the tier does not work here; the message says why. */
     int (*create)(void **out, aether_error *err);
     void (*destroy)(void *state); /* called when nothing is under way */
@@ -57,6 +59,15 @@ typedef struct ae_io_tier_ops {
 } ae_io_tier_ops;
 
 extern const ae_io_tier_ops ae_io_uring, ae_io_pread;
+
+/* The tier that takes the place of another one that fails. */
+#define AE_IO_FALLBACK (&ae_io_pread)
+
+/* Return tier i in the order in which AETHER_IO_AUTO tries them; NULL past the last one. */
+const ae_io_tier_ops *ae_io_tier_at(uint32_t i);
+/* Return the tier of this number, or of this name; NULL if there is none. */
+const ae_io_tier_ops *ae_io_tier(uint32_t number);
+const ae_io_tier_ops *ae_io_tier_named(const char *name);
 
 /* Changes to the reads of both tiers, for tests. NULL members change nothing. */
 typedef struct ae_io_hooks {

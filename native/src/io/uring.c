@@ -181,7 +181,14 @@ static ae_io_op *pop(void *p) {
     return op;
 }
 
-const ae_io_tier_ops ae_io_uring = {create, destroy, push, enter, pop, destroy};
+const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING,
+                                    .name = "uring",
+                                    .create = create,
+                                    .destroy = destroy,
+                                    .push = push,
+                                    .enter = enter,
+                                    .pop = pop,
+                                    .abandon = destroy};
 
 #else
 
@@ -190,6 +197,6 @@ static int create(void **out, aether_error *err) {
     return ae_error_set(err, AETHER_E_UNSUPPORTED, "io_uring: this build was made without liburing");
 }
 
-const ae_io_tier_ops ae_io_uring = {.create = create};
+const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING, .name = "uring", .create = create};
 
 #endif

@@ -25,13 +25,15 @@ static int read_weights(const job *j, const aether_topology *t, ae_list list, do
     uint64_t positions[AE_LISTS_PIECE], edges[AE_LISTS_PIECE];
     for (uint64_t done = 0; done < list.degree;) {
         uint64_t n = ae_lists_piece(list, done, positions);
-        t->ops->edge_ids(t, positions, n, edges);
+        int rc = t->ops->edge_ids(t, positions, n, edges, err);
+        if (rc)
+            return rc;
         for (uint64_t i = 0; i < n; i++) {
-            if (edges[i] >= t->lists.num_edges)
+            if (edges[i] >= t->end_edge_ids)
                 return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)positions[i], (int64_t)edges[i],
                                    "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
                                    ": the graph file is damaged (run `aethergraph verify`)",
-                                   edges[i], positions[i], t->lists.num_edges);
+                                   edges[i], positions[i], t->end_edge_ids);
             out[done + i] = weight_of(j, edges[i]);
             if (!(out[done + i] >= 0 && out[done + i] <= DBL_MAX))
                 return ae_error_at(err, AETHER_E_INVALID, (int64_t)edges[i], 0,
@@ -124,11 +126,13 @@ static int build_list(const void *ctx, const aether_topology *t, uint64_t node, 
 
 int aether_alias_build(const aether_topology *t, const void *weights, uint32_t dtype, uint64_t *table,
                        uint64_t num_edges, aether_task *task, aether_error *err) {
-    if (!t || ((!weights || !table) && t->lists.num_edges))
+    if (!t || ((!weights || !table) && t->num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "an alias table needs a topology, weights and room");
     if (dtype != AETHER_F32 && dtype != AETHER_F64)
         return ae_error_set(err, AETHER_E_INVALID, "weights are float32 or float64, not dtype %u", dtype);
     const job j = {weights, dtype, table};
-    const int code = ae_lists_room(t, num_edges, err);
-    return code ? code : ae_lists_each(t, build_list, &j, task, err);
+    int rc = ae_topology_need_dense(t, "alias tables", err);
+    if (!rc)
+        rc = ae_lists_room(t, num_edges, err);
+    return rc ? rc : ae_lists_each(t, build_list, &j, task, err);
 }

@@ -9,12 +9,16 @@
 #define BLOCK  512
 #define INLINE static inline __attribute__((always_inline))
 
-/* Loop over n items in stretches [at, end), looking at the task before each; return false from
- * the function if it is cancelled. */
+static int cancelled(aether_error *err) {
+    return ae_error_set(err, AETHER_E_CANCELLED, "copying a sample was cancelled");
+}
+
+/* Loop over n items in stretches [at, end), looking at the task before each; return from the
+ * function if it is cancelled. */
 #define EACH_STRETCH(n)                                                                                      \
     for (uint64_t at = 0, end; at < (n); at = end)                                                           \
         if ((end = ae_min_u64(at + AE_TASK_ITEMS, (n))), ae_task_cancelled(s->task))                         \
-            return false;                                                                                    \
+            return cancelled(err);                                                                           \
         else
 
 /* Each put_* is inlined once with bytes 4 and once with 8, so that its loops
@@ -26,43 +30,46 @@ INLINE void put(void *out, uint32_t bytes, uint64_t i, uint64_t value) {
         ((int64_t *)out)[i] = (int64_t)value;
 }
 
-INLINE bool put_nodes(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict node) {
+INLINE int put_nodes(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict node,
+                     aether_error *err) {
     const uint64_t *keys = ae_nodes_keys(n);
     const uint64_t mask = s->node_bits ? (UINT64_C(1) << s->node_bits) - 1 : UINT64_MAX;
     EACH_STRETCH(n->num_nodes)
     for (uint64_t i = at; i < end; i++)
         put(node, bytes, i, keys[i] & mask);
-    return true;
+    return AETHER_OK;
 }
 
-INLINE bool put_trees(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict batch) {
+INLINE int put_trees(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *restrict batch,
+                     aether_error *err) {
     const uint64_t *keys = ae_nodes_keys(n);
     EACH_STRETCH(n->num_nodes)
     for (uint64_t i = at; i < end; i++)
         put(batch, bytes, i, keys[i] >> s->node_bits);
-    return true;
+    return AETHER_OK;
 }
 
-INLINE bool put_rows(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict row) {
+INLINE int put_rows(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict row,
+                    aether_error *err) {
     const uint32_t *rows = r->rows.data;
     EACH_STRETCH(r->num_edges)
     for (uint64_t i = at; i < end; i++)
         put(row, bytes, i, rows[i]);
-    return true;
+    return AETHER_OK;
 }
 
 /* Write the near end of each edge of slots [from, to), which are local ids 0, 1... Eight at a
  * time and past the end of a list, which the next list overwrites: most lists then cost one pass
  * and no mispredicted branch. */
-INLINE bool put_layer(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t to,
-                      uint32_t bytes, void *restrict col) {
+INLINE int put_layer(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t to,
+                     uint32_t bytes, void *restrict col, aether_error *err) {
     const uint64_t *first = ae_relation_first(r) + from;
     const uint64_t bulk = r->num_edges & ~UINT64_C(7);
     for (uint64_t v = 0, look = 0; v < to - from; v++) {
         uint64_t e = first[v];
         if (e + v >= look) {
             if (ae_task_cancelled(s->task))
-                return false;
+                return cancelled(err);
             look = e + v + AE_TASK_ITEMS;
         }
         for (; e < first[v + 1] && e + 8 <= bulk; e += 8)
@@ -71,45 +78,49 @@ INLINE bool put_layer(const aether_sampler *s, const ae_relation *r, uint64_t fr
         for (; e < first[v + 1]; e++)
             put(col, bytes, e, v);
     }
-    return true;
+    return AETHER_OK;
 }
 
-INLINE bool put_cols(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict col) {
+INLINE int put_cols(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict col,
+                    aether_error *err) {
     const uint64_t *layers = r->layers.data;
-    bool done = r->num_layers || put_layer(s, r, 0, r->num_expanded, bytes, col);
-    for (uint32_t i = 0; done && i < r->num_layers; i++)
-        done =
-            put_layer(s, r, layers[i], i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded, bytes, col);
-    return done;
+    int rc = r->num_layers ? AETHER_OK : put_layer(s, r, 0, r->num_expanded, bytes, col, err);
+    for (uint32_t i = 0; !rc && i < r->num_layers; i++)
+        rc = put_layer(s, r, layers[i], i + 1 < r->num_layers ? layers[i + 1] : r->num_expanded, bytes, col,
+                       err);
+    return rc;
 }
 
-INLINE bool put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge) {
+INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge,
+                     aether_error *err) {
     const aether_topology *t = r->topology;
     const uint64_t *positions = r->positions.data;
     uint64_t ids[BLOCK];
     for (uint64_t at = 0; at < r->num_edges; at += BLOCK) {
         uint64_t n = r->num_edges - at < BLOCK ? r->num_edges - at : BLOCK;
         if (at % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
-            return false;
-        t->ops->edge_ids(t, positions + at, n, ids);
+            return cancelled(err);
+        int rc = t->ops->edge_ids(t, positions + at, n, ids, err);
+        if (rc)
+            return rc;
         for (uint64_t i = 0; i < n; i++)
             put(edge, bytes, at + i, ids[i]);
     }
-    return true;
+    return AETHER_OK;
 }
 
-INLINE bool put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch) {
-    return (!node || put_nodes(s, n, bytes, node)) && (!batch || put_trees(s, n, bytes, batch));
+INLINE int put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch,
+                    aether_error *err) {
+    int rc = node ? put_nodes(s, n, bytes, node, err) : AETHER_OK;
+    return rc || !batch ? rc : put_trees(s, n, bytes, batch, err);
 }
 
-INLINE bool put_relation(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *row, void *col,
-                         void *edge) {
-    return (!row || put_rows(s, r, bytes, row)) && (!col || put_cols(s, r, bytes, col)) &&
-           (!edge || put_edges(s, r, bytes, edge));
-}
-
-static int end_export(bool done, aether_error *err) {
-    return done ? AETHER_OK : ae_error_set(err, AETHER_E_CANCELLED, "copying a sample was cancelled");
+INLINE int put_relation(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *row, void *col,
+                        void *edge, aether_error *err) {
+    int rc = row ? put_rows(s, r, bytes, row, err) : AETHER_OK;
+    if (!rc && col)
+        rc = put_cols(s, r, bytes, col, err);
+    return rc || !edge ? rc : put_edges(s, r, bytes, edge, err);
 }
 
 static int check_bytes(uint32_t out_bytes, bool fits_int32, aether_error *err) {
@@ -139,7 +150,7 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t 
         return rc;
     if (batch && !s->node_bits && n->num_nodes)
         return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
-    return end_export(out_bytes == 4 ? put_type(s, n, 4, node, batch) : put_type(s, n, 8, node, batch), err);
+    return out_bytes == 4 ? put_type(s, n, 4, node, batch, err) : put_type(s, n, 8, node, batch, err);
 }
 
 int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
@@ -147,13 +158,13 @@ int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint3
     if (relation >= s->num_relations)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, s->num_relations);
     const ae_relation *r = &s->relations[relation];
-    bool fits = r->topology->lists.num_edges <= INT32_MAX && s->nodes[r->from].num_nodes <= INT32_MAX &&
+    bool fits = r->topology->end_edge_ids <= INT32_MAX && s->nodes[r->from].num_nodes <= INT32_MAX &&
                 s->nodes[r->to].num_nodes <= INT32_MAX;
     int rc = check_bytes(out_bytes, fits, err);
     if (rc || (rc = check_count("edges", count, r->num_edges, err)) != 0)
         return rc;
-    return end_export(
-        out_bytes == 4 ? put_relation(s, r, 4, row, col, edge) : put_relation(s, r, 8, row, col, edge), err);
+    return out_bytes == 4 ? put_relation(s, r, 4, row, col, edge, err)
+                          : put_relation(s, r, 8, row, col, edge, err);
 }
 
 int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
@@ -187,16 +198,15 @@ static uint64_t count_layers(const aether_sampler *s) {
 
 int aether_sample_export_layers(const aether_sampler *s, int64_t *out, uint64_t count, aether_error *err) {
     int rc = check_count("numbers", count, count_layers(s), err);
-    if (rc)
-        return rc;
-    bool done = true;
-    for (uint32_t i = 0; done && i < s->num_types; out += s->nodes[i++].num_nodes)
-        done = put_nodes(s, &s->nodes[i], 8, out);
-    for (uint32_t i = 0; done && i < s->num_relations; i++) {
+    for (uint32_t i = 0; !rc && i < s->num_types; out += s->nodes[i++].num_nodes)
+        rc = put_nodes(s, &s->nodes[i], 8, out, err);
+    for (uint32_t i = 0; !rc && i < s->num_relations; i++) {
         const ae_relation *r = &s->relations[i];
-        done = put_rows(s, r, 8, out) && put_edges(s, r, 8, out + r->num_edges);
-        if (done)
+        rc = put_rows(s, r, 8, out, err);
+        if (!rc)
+            rc = put_edges(s, r, 8, out + r->num_edges, err);
+        if (!rc)
             out = put_offsets(r, out + 2 * r->num_edges);
     }
-    return end_export(done, err);
+    return rc;
 }

@@ -162,10 +162,10 @@ static int check_call(const aether_topology *t, const int64_t *nodes, uint64_t n
     if (__builtin_mul_overflow(n, k, &cells) || cells > INT64_MAX / sizeof *out)
         return ae_error_set(err, AETHER_E_LIMIT, "a fanout of more than 2^60 neighbours");
     for (uint64_t i = 0; i < n; i++)
-        if ((uint64_t)nodes[i] >= t->lists.num_major)
+        if ((uint64_t)nodes[i] >= t->num_major)
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, nodes[i],
                                "nodes[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64, i, nodes[i],
-                               (int64_t)t->lists.num_major - 1);
+                               (int64_t)t->num_major - 1);
     return AETHER_OK;
 }
 

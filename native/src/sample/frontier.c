@@ -31,7 +31,7 @@ static int locate(const prepare *p, uint64_t at, uint64_t n, aether_error *err) 
 
 int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
                          aether_error *err) {
-    if (!s->has_bounds || !r->times.values)
+    if (!s->has_bounds || !ae_times_given(&r->times))
         return AETHER_OK;
     const int64_t *own = (const int64_t *)s->bounds.data + 2 * ae_key_tree(s, key);
     return ae_times_restrict(&r->times, r->topology, own[0], own[1], list, err);
@@ -40,7 +40,8 @@ int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t
 /* AETHER_SAMPLE_LATEST: keep only the `fanout` last entries of a list that was cut by time. */
 static void keep_latest(const prepare *p, ae_list *list, ae_holes *holes) {
     uint64_t wanted = (uint64_t)p->fanout, size = list->degree - holes->count;
-    if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds || !p->r->times.values)
+    if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds ||
+        !ae_times_given(&p->r->times))
         return;
     uint64_t end = list->start + list->degree, from = end;
     if (wanted) {
@@ -82,7 +83,7 @@ static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_erro
 }
 
 static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
-    const bool plain = !p->f.holes && !(p->s->has_bounds && p->r->times.values);
+    const bool plain = !p->f.holes && !(p->s->has_bounds && ae_times_given(&p->r->times));
     int rc = locate(p, at, n, err);
     for (uint64_t i = 0; !rc && !plain && i < n; i++)
         rc = prepare_node(p, at + i, err);
@@ -108,7 +109,7 @@ static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_f
                    aether_error *err) {
     int rc = ae_scratch_reserve(&s->lists, count * sizeof(ae_list), 0, err);
     f->lists = s->lists.data;
-    if (!rc && r->weights.sums && r->times.values && s->has_bounds) {
+    if (!rc && r->weights.sums && ae_times_given(&r->times) && s->has_bounds) {
         rc = ae_scratch_reserve(&s->wholes, count * sizeof(ae_list), 0, err);
         f->wholes = s->wholes.data;
     }
@@ -116,17 +117,23 @@ static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_f
         rc = ae_scratch_reserve(&s->holes, count * sizeof(ae_holes), 0, err);
         f->holes = s->holes.data;
     }
-    if (!rc && r->weights.values) {
+    if (!rc && ae_weights_given(&r->weights)) {
         rc = ae_scratch_reserve(&s->drawable, count * sizeof(uint64_t), 0, err);
         f->drawable = s->drawable.data;
     }
     return rc;
 }
 
-int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t count,
+int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t begin, uint64_t count,
                       ae_frontier *out, aether_error *err) {
     *out = (ae_frontier){0};
-    return fanout && count ? reserve(s, r, count, out, err) : AETHER_OK;
+    if (fanout == 0 || count == 0)
+        return AETHER_OK;
+    int rc = reserve(s, r, count, out, err);
+    const prepare p = {.s = s, .r = r, .keys = ae_nodes_keys(&s->nodes[r->from]) + begin, .f = *out};
+    for (uint64_t at = 0; !rc && at < count; at += BLOCK)
+        rc = locate(&p, at, count - at < BLOCK ? count - at : BLOCK, err);
+    return rc;
 }
 
 int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,

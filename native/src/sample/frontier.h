@@ -25,8 +25,9 @@ typedef struct ae_frontier {
 int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err);
 
-/* Reserve room for `count` lists, where values are read in pieces: ae_frontier_node fills them. */
-int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t count,
+/* Find the whole lists of these nodes, where values are read in pieces: ae_frontier_node prepares
+ * one after the other. */
+int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t begin, uint64_t count,
                       ae_frontier *out, aether_error *err);
 /* Prepare list i of a frontier of ae_frontier_begin. AE_WANTED: its pieces have to be read first. */
 int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,

@@ -53,6 +53,8 @@ int aether_group_create(const aether_relation *relations, uint32_t num_relations
     g->num_lanes = ae_pool_threads(options->num_threads);
     g->num_lanes = g->num_lanes < g->capacity ? g->num_lanes : g->capacity;
     g->staging.window_bytes = options->window_bytes;
+    g->most_pieces =
+        options->value_bytes ? options->value_bytes / AE_PIECE_COST + 1 : ae_pieces_most(&g->staging);
     int rc = make_members(g) && make_lanes(g)
                  ? AETHER_OK
                  : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
@@ -138,74 +140,144 @@ static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more,
 typedef struct layer {
     aether_group *g;
     uint32_t hop, relation;
-    atomic_bool wanted; /* a member waits for values of a file */
+    int turn;           /* what the members do in turns: AE_HOP_LISTS or AE_HOP_DRAWS */
+    uint32_t upto;      /* the stretch of the file that they have come to, see sample/turns.h */
+    atomic_bool wanted; /* a member has not done it for all its nodes */
     ae_failure failure;
 } layer;
 
-/* AE_WANTED: read the pieces that the member asks for, then call again. */
-static int plan_hop(layer *l, ae_member *m, ae_scratch *set, aether_error *err) {
-    ae_hop *h = &m->hops[l->relation];
-    int rc = AETHER_OK;
-    if (!m->begun) {
-        m->jobs[l->relation] = (ae_fetch){0};
-        rc = ae_hop_begin(m->sampler, &m->plan, l->hop, l->relation, h, err);
-        m->begun = true;
-    }
-    if (rc || !h->frontier.lists)
-        return rc;
-    if (h->r->in_turns)
-        rc = ae_hop_turn(h, ae_pieces_most(&l->g->staging) / l->g->size, set, err);
-    if (!rc)
-        rc = ae_hop_plan(h, 0, h->count, set, err);
-    return rc ? rc : ae_hop_ask(h, &m->jobs[l->relation], err);
-}
-
-static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
+static void begin_hop(void *ctx, uint64_t i, uint32_t worker) {
     layer *l = ctx;
     ae_member *m = &l->g->members[i];
     aether_error error = {0};
-    if (m->planned || ae_failure_seen(&l->failure))
+    (void)worker;
+    if (ae_failure_seen(&l->failure))
         return;
-    int rc = plan_hop(l, m, &l->g->lanes[worker].set, &error);
-    if (rc == AE_WANTED) {
-        atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
-        return;
-    }
-    ae_hop_end(&m->hops[l->relation]);
-    m->planned = true;
+    m->jobs[l->relation] = (ae_fetch){0};
+    int rc = ae_hop_begin(m->sampler, &m->plan, l->hop, l->relation, &m->hops[l->relation], &error);
     if (rc)
         ae_failure_note(&l->failure, rc, &error);
 }
 
-/* Read the pieces of all members together, one vector of values after the other. */
-static int read_wanted(aether_group *g, uint32_t relation, aether_task *task, aether_error *err) {
+/* ---- values in a file: all members take their turns over the same stretch of it ---- */
+
+static ae_pieces *pieces_of(const aether_group *g, uint32_t i, uint32_t relation, uint32_t k) {
+    return &g->members[i].sampler->relations[relation].pieces[k];
+}
+
+static void turn_member(void *ctx, uint64_t i, uint32_t worker) {
+    layer *l = ctx;
+    ae_hop *h = &l->g->members[i].hops[l->relation];
+    aether_error error = {0};
+    if (!h->frontier.lists || (int)h->turn != l->turn || ae_failure_seen(&l->failure))
+        return;
+    h->r->turns.upto = l->upto;
+    /* Twice its share: lists are not spread evenly, and the sum over all members counts. */
+    int rc = ae_hop_turn(h, 2 * l->g->most_pieces / l->g->size, &l->g->lanes[worker].set, &error);
+    if (rc == AE_WANTED)
+        atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
+    else if (rc)
+        ae_failure_note(&l->failure, rc, &error);
+}
+
+/* Return how many stretches to take at once, so that their pieces need about the memory that all
+ * members may use. */
+static uint32_t choose_step(const aether_group *g, uint32_t relation) {
+    uint64_t pieces = 1;
+    for (uint32_t i = 0; i < g->size; i++)
+        pieces += ae_hop_pieces(&g->members[i].hops[relation]);
+    const double share = (double)g->most_pieces / (double)pieces;
+    return share < 1 ? 1 + (uint32_t)(share * (AE_STRETCHES - 1)) : AE_STRETCHES;
+}
+
+/* Read the pieces of all members together, one vector of values after the other. *any: there were
+ * some to read. */
+static int read_wanted(aether_group *g, uint32_t relation, bool *any, aether_task *task, aether_error *err) {
     int rc = AETHER_OK;
+    *any = false;
     for (uint32_t k = 0; !rc && k < AE_RELATION_PIECES; k++) {
-        for (uint32_t i = 0; i < g->size; i++)
-            g->pieces[i] = &g->members[i].sampler->relations[relation].pieces[k];
+        for (uint32_t i = 0; i < g->size; i++) {
+            g->pieces[i] = pieces_of(g, i, relation, k);
+            *any |= ae_pieces_wanted(g->pieces[i]) != 0;
+        }
         if (g->pieces[0]->values)
             rc = ae_pieces_read(g->pieces, g->size, g->jobs, &g->staging, task, err);
     }
     return rc;
 }
 
-static int plan_layer(layer *l, aether_task *task, aether_error *err) {
-    aether_group *g = l->g;
+static void clear_pieces(const aether_group *g, uint32_t relation) {
     for (uint32_t i = 0; i < g->size; i++)
-        g->members[i].begun = g->members[i].planned = false;
+        for (uint32_t k = 0; k < AE_RELATION_PIECES; k++)
+            ae_pieces_clear(pieces_of(g, i, relation, k));
+}
+
+/* Do `turn` for all nodes of all members. */
+static int take_turns(layer *l, int turn, uint32_t step, aether_task *task, aether_error *err) {
+    aether_group *g = l->g;
+    l->turn = turn;
+    l->upto = step;
     for (;;) {
+        bool any;
         atomic_store_explicit(&l->wanted, false, memory_order_relaxed);
-        ae_pool_run(plan_member, l, g->size, g->num_lanes);
+        ae_pool_run(turn_member, l, g->size, g->num_lanes);
         int rc = ae_failure_take(&l->failure, err);
         if (rc || !atomic_load_explicit(&l->wanted, memory_order_relaxed))
             return rc;
         rc = ae_task_check(task, "sampling", err);
+        if (!rc)
+            rc = read_wanted(g, l->relation, &any, task, err);
         if (rc)
             return rc;
-        rc = read_wanted(g, l->relation, task, err);
-        if (rc)
-            return rc;
+        if (!any) {
+            clear_pieces(g, l->relation);
+            l->upto = AE_STRETCHES - l->upto < step ? AE_STRETCHES : l->upto + step;
+        }
     }
+}
+
+/* ---- any values ---- */
+
+static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
+    layer *l = ctx;
+    ae_member *m = &l->g->members[i];
+    const ae_hop *h = &m->hops[l->relation];
+    aether_error error = {0};
+    int rc = AETHER_OK;
+    if (ae_failure_seen(&l->failure))
+        return;
+    if (h->frontier.lists)
+        rc = ae_hop_plan(h, 0, h->count, &l->g->lanes[worker].set, &error);
+    if (!rc && h->frontier.lists)
+        rc = ae_hop_ask(h, &m->jobs[l->relation], &error);
+    ae_hop_end(h);
+    if (rc)
+        ae_failure_note(&l->failure, rc, &error);
+}
+
+static int plan_members(layer *l, aether_task *task, aether_error *err) {
+    aether_group *g = l->g;
+    ae_pool_run(begin_hop, l, g->size, g->num_lanes);
+    int rc = ae_failure_take(&l->failure, err);
+    if (!rc && g->members[0].sampler->relations[l->relation].in_turns) {
+        const uint32_t step = choose_step(g, l->relation);
+        rc = take_turns(l, AE_HOP_LISTS, step, task, err);
+        rc = rc ? rc : take_turns(l, AE_HOP_DRAWS, step, task, err);
+    }
+    if (rc)
+        return rc;
+    ae_pool_run(plan_member, l, g->size, g->num_lanes);
+    return ae_failure_take(&l->failure, err);
+}
+
+/* What the draws of a layer looked at is not needed by the next one, and its memory makes room for
+ * more samples. */
+static int plan_layer(layer *l, aether_task *task, aether_error *err) {
+    int rc = plan_members(l, task, err);
+    for (uint32_t i = 0; i < l->g->size; i++)
+        for (uint32_t k = 0; k < AE_RELATION_PIECES; k++)
+            ae_pieces_free(pieces_of(l->g, i, l->relation, k));
+    return rc;
 }
 
 static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
@@ -239,7 +311,7 @@ static int fetch_plainly(const aether_topology *t, const ae_fetch *job, aether_t
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n; i++, at++)
-            if (t->lists.id_bytes == 4)
+            if (t->id_bytes == 4)
                 ((uint32_t *)job->ids)[at] = (uint32_t)ids[i];
             else
                 ((uint64_t *)job->ids)[at] = ids[i];
@@ -317,6 +389,17 @@ static void forget(aether_group *g) {
     g->taken = g->capacity;
 }
 
+int aether_group_retarget(aether_group *g, const aether_relation *relations, uint32_t num_relations,
+                          const uint64_t *num_nodes, uint32_t num_types, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint32_t i = 0; !rc && i < g->capacity; i++) /* the first may fail, the others are like it */
+        rc = aether_sampler_retarget(g->members[i].sampler, relations, num_relations, num_nodes, num_types,
+                                     err);
+    if (!rc)
+        forget(g);
+    return rc;
+}
+
 int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether_sample_options *options,
                         uint32_t n, uint32_t *failed, aether_task *task, aether_error *err) {
     forget(g);
@@ -346,7 +429,7 @@ static int check_edges(const aether_group *g, uint32_t relation, aether_error *e
     if (relation >= g->num_relations)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, g->num_relations);
     const aether_topology *t = g->members[0].sampler->relations[relation].topology;
-    if (t->lists.edge_ids || (g->size && g->members[0].plan.induced))
+    if (!t->edge_ids_are_positions || (g->size && g->members[0].plan.induced))
         return ae_error_set(err, AETHER_E_UNSUPPORTED, "the edges of this group are not known yet");
     return AETHER_OK;
 }
@@ -366,27 +449,27 @@ int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *count
     return rc;
 }
 
-int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *out,
-                        uint64_t out_size, aether_task *task, aether_error *err) {
+int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *const *out,
+                        const uint64_t *out_items, aether_task *task, aether_error *err) {
     int rc = check_edges(g, relation, err);
     if (rc)
         return rc;
     const aether_topology *t = g->members[0].sampler->relations[relation].topology;
-    if (values->count != t->lists.num_edges)
+    if (values->count != t->num_edges)
         return ae_error_set(err, AETHER_E_INVALID, "%" PRIu64 " values of %" PRIu64 " edges", values->count,
-                            t->lists.num_edges);
+                            t->num_edges);
     uint32_t n = 0;
-    uint64_t edges = 0;
     for (uint32_t i = 0; i < g->size; i++) {
         const ae_relation *r = edges_of(g, i, relation);
         if (!g->members[i].waits)
             continue;
-        g->jobs[n++] =
-            (ae_fetch){r->positions.data, r->num_edges, (char *)out + (edges << values->items.place.shift)};
-        edges += r->num_edges;
+        if (out_items[i] < r->num_edges)
+            return ae_error_set(err, AETHER_E_INVALID,
+                                "room for %" PRIu64 " values of sample %u, which has %" PRIu64 " edges",
+                                out_items[i], i, r->num_edges);
+        g->jobs[n++] = (ae_fetch){r->positions.data, r->num_edges, out[i]};
     }
-    rc = ae_gather_room(edges, UINT64_C(1) << values->items.place.shift, out_size, err);
-    return rc ? rc : ae_values_take(values, g->jobs, n, &g->staging, task, err);
+    return ae_values_take(values, g->jobs, n, &g->staging, task, err);
 }
 
 /* ---- taking ---- */

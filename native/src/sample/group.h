@@ -30,11 +30,10 @@ typedef struct ae_lane {
 typedef struct ae_member {
     aether_sampler *sampler;
     ae_sample_plan plan;
-    ae_hop *hops;        /* [relations] of the hop at work */
-    ae_fetch *jobs;      /* [relations] */
-    uint64_t *counts;    /* hop_nodes[types][hops + 1], hop_edges[relations][hops] */
-    bool waits;          /* sampled, except for relabelling the last hop */
-    bool begun, planned; /* state of the hop at work */
+    ae_hop *hops;     /* [relations] of the hop at work */
+    ae_fetch *jobs;   /* [relations] */
+    uint64_t *counts; /* hop_nodes[types][hops + 1], hop_edges[relations][hops] */
+    bool waits;       /* sampled, except for relabelling the last hop */
 } ae_member;
 
 struct aether_group {
@@ -44,7 +43,8 @@ struct aether_group {
     ae_fetch *jobs;     /* [capacity], of one relation */
     ae_pieces **pieces; /* [capacity], of one vector of values */
     ae_staging staging;
-    uint32_t taken; /* the member whose memory the caller reads; capacity: none */
+    uint64_t most_pieces; /* of values in a file that all members may hold at a time, about */
+    uint32_t taken;       /* the member whose memory the caller reads; capacity: none */
 };
 
 #endif

@@ -179,10 +179,12 @@ static int run_hop(const ae_hop *h, aether_error *err) {
 
 static int take_turns(ae_hop *h, aether_error *err) {
     aether_sampler *s = h->s;
-    int rc;
-    while ((rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err)) == AE_WANTED)
-        if ((rc = ae_relation_read(h->r, &s->staging, s->task, err)))
-            break;
+    int rc = AETHER_OK;
+    while (!rc && h->turn != AE_HOP_PLANNED) {
+        rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err);
+        if (rc == AE_WANTED)
+            rc = ae_relation_read(h->r, &s->staging, s->task, err);
+    }
     return rc;
 }
 

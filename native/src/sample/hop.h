@@ -55,9 +55,13 @@ static inline const uint64_t *ae_hop_first(const ae_hop *h) {
 /* Draw the positions of the frontier nodes [from, to). `set` is scratch of the calling thread. */
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err);
 
-/* Prepare the lists, count their edges and draw positions where weights or times are read in
- * pieces. AE_WANTED: read what the relation's pieces ask for (ae_relation_read), then call again. */
+/* Where weights or times are read in pieces: first prepare the lists and count their edges, then
+ * draw positions. AE_WANTED: read what the relation's pieces ask for (ae_relation_read), then call
+ * again. AETHER_OK: h->turn says what comes next. */
 int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
+
+/* Estimate the pieces that preparing the lists of a hop that has begun asks for. */
+uint64_t ae_hop_pieces(const ae_hop *h);
 
 /* Reserve room for the nodes that the hop may find; before the first edge is relabelled. */
 int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err);

@@ -43,6 +43,14 @@ static int add_layer(ae_relation *r, aether_error *err) {
     return rc;
 }
 
+static int begin_turns(ae_hop *h, aether_error *err) {
+    ae_frontier *f = &h->frontier;
+    int rc = ae_frontier_begin(h->s, h->r, h->fanout, h->begin, h->count, f, err);
+    if (rc || !f->lists)
+        return rc;
+    return ae_turns_sort(&h->r->turns, f->lists, h->count, h->r->topology->end_positions, err);
+}
+
 int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
                  aether_error *err) {
     ae_relation *r = &s->relations[relation];
@@ -60,7 +68,7 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
                     .first_edge = r->num_edges};
     int rc = plan->layered ? add_layer(r, err) : AETHER_OK;
     if (!rc && r->in_turns)
-        rc = ae_frontier_begin(s, r, out->fanout, out->count, &out->frontier, err);
+        rc = begin_turns(out, err);
     else if (!rc)
         rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
     if (!rc && r->in_turns && out->frontier.lists)
@@ -161,22 +169,31 @@ int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
             rc = count_edges(h, err);
         if (!rc)
             rc = reserve_edges(h, err);
-        if (rc)
-            return rc;
-        h->turn = AE_HOP_DRAWS;
-    }
-    if (h->turn == AE_HOP_DRAWS)
+    } else {
         rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_draws, &t, err);
+    }
     if (!rc)
-        h->turn = AE_HOP_PLANNED;
+        h->turn++;
     return rc;
+}
+
+uint64_t ae_hop_pieces(const ae_hop *h) {
+    ae_pieces *p[AE_RELATION_PIECES];
+    const uint32_t n = ae_relation_pieces(h->r, p);
+    uint64_t total = 0;
+    for (uint32_t k = 0; k < n && h->frontier.lists; k++)
+        for (uint64_t i = 0; i < h->count; i++) {
+            const uint64_t degree = h->frontier.lists[i].degree;
+            total += ((degree < AE_TIMES_REST ? degree : AE_TIMES_REST) >> p[k]->values->shift) + 1;
+        }
+    return total;
 }
 
 /* ---- fetching for many samples ---- */
 
 /* 32-bit ids are read into `rows`, which relabelling overwrites in place. */
 int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
-    const bool narrow = h->r->topology->lists.id_bytes == 4;
+    const bool narrow = h->r->topology->id_bytes == 4;
     int rc = narrow ? AETHER_OK : ae_scratch_reserve(&h->r->ids, h->num_edges * sizeof(uint64_t), 0, err);
     *job = (ae_fetch){ae_hop_positions(h), h->num_edges, narrow ? (void *)ae_hop_rows(h) : h->r->ids.data};
     return rc;
@@ -186,7 +203,7 @@ int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
 
 static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, uint64_t *ids) {
     const uint64_t n = job->count - at < CHUNK ? job->count - at : CHUNK;
-    if (h->r->topology->lists.id_bytes == 4)
+    if (h->r->topology->id_bytes == 4)
         for (uint64_t i = 0; i < n; i++)
             ids[i] = ((const uint32_t *)job->ids)[at + i];
     else

@@ -39,7 +39,7 @@ static int visit_some(run *r, uint64_t begin, uint64_t n, ae_scratch *scratch, a
 static void visit_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     run *r = ctx;
     uint64_t begin = chunk * CHUNK, end = begin + CHUNK;
-    end = end < r->t->lists.num_major ? end : r->t->lists.num_major;
+    end = end < r->t->num_major ? end : r->t->num_major;
     for (; begin < end && !ae_failure_seen(&r->failure); begin += LOCATE) {
         aether_error error = {0};
         uint64_t n = end - begin < LOCATE ? end - begin : LOCATE;
@@ -52,16 +52,16 @@ static void visit_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
 int ae_lists_each(const aether_topology *t, ae_lists_visit visit, const void *ctx, aether_task *task,
                   aether_error *err) {
     run r = {.t = t, .visit = visit, .ctx = ctx, .task = task};
-    ae_task_begin(task, t->lists.num_edges);
-    ae_pool_run(visit_chunk, &r, (t->lists.num_major + CHUNK - 1) / CHUNK, 0);
+    ae_task_begin(task, t->num_edges);
+    ae_pool_run(visit_chunk, &r, (t->num_major + CHUNK - 1) / CHUNK, 0);
     for (uint32_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&r.scratch[i]);
     return ae_failure_take(&r.failure, err);
 }
 
 int ae_lists_room(const aether_topology *t, uint64_t num_edges, aether_error *err) {
-    if (num_edges == t->lists.num_edges)
+    if (num_edges == t->num_edges)
         return AETHER_OK;
     return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " edges, the topology has %" PRIu64,
-                        num_edges, t->lists.num_edges);
+                        num_edges, t->num_edges);
 }

@@ -116,7 +116,7 @@ INLINE void sort(void *values, void *other, uint32_t id_bytes, uint64_t n) {
  * table that is theirs would then change under a sort. */
 static int build_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list, ae_scratch *s,
                       aether_error *err) {
-    const uint32_t id_bytes = t->lists.id_bytes;
+    const uint32_t id_bytes = t->id_bytes;
     const uint64_t bytes = list.degree * id_bytes;
     uint64_t positions[AE_LISTS_PIECE], ids[AE_LISTS_PIECE];
     (void)node;
@@ -141,8 +141,10 @@ static int build_list(const void *ctx, const aether_topology *t, uint64_t node, 
 
 int aether_members_build(const aether_topology *t, void *members, uint64_t num_edges, aether_task *task,
                          aether_error *err) {
-    if (!t || (!members && t->lists.num_edges))
+    if (!t || (!members && t->num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "a member table needs a topology and room");
-    const int code = ae_lists_room(t, num_edges, err);
-    return code ? code : ae_lists_each(t, build_list, &members, task, err);
+    int rc = ae_topology_need_dense(t, "member tables", err);
+    if (!rc)
+        rc = ae_lists_room(t, num_edges, err);
+    return rc ? rc : ae_lists_each(t, build_list, &members, task, err);
 }

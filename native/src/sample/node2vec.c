@@ -13,7 +13,7 @@
 /* Search the member table, or scan the list if there is none. */
 static int has_edge(const ae_walks *w, ae_list list, uint64_t id, bool *found, aether_error *err) {
     uint64_t positions[AE_LISTS_PIECE], ids[AE_LISTS_PIECE];
-    *found = w->members && ae_members_has(w->members, w->t->lists.id_bytes, list, id);
+    *found = w->members && ae_members_has(w->members, w->t->id_bytes, list, id);
     for (uint64_t done = 0; done < list.degree && !w->members && !*found;) {
         uint64_t n = ae_lists_piece(list, done, positions);
         int rc = w->t->ops->fetch(w->t, positions, n, ids, err);
@@ -82,7 +82,7 @@ static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *
         if (v == ASK) {
             p->asking[num_asking++] = i;
             if (w->members)
-                ae_members_prefetch(w->members, w->t->lists.id_bytes, l->behind[i], p->id[k]);
+                ae_members_prefetch(w->members, w->t->id_bytes, l->behind[i], p->id[k]);
         }
         p->lane[kept] = i;
         kept += v == REJECT;

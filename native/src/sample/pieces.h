@@ -22,6 +22,9 @@
 
 #define AE_WANTED 1
 
+/* Bytes of memory for a piece: its data and number, which grow by doubling, and its slot of the map. */
+#define AE_PIECE_COST 144u
+
 typedef struct ae_pieces {
     const aether_values *values; /* NULL: the numbers are in memory or mapped */
     ae_idmap map;                /* piece -> place in data */

@@ -10,30 +10,47 @@
 
 /* ---- making one ---- */
 
+static int check_own_values(const aether_relation *r, uint32_t i, aether_error *err) {
+    const bool weights = r->own_values & AETHER_OWN_WEIGHTS, times = r->own_values & AETHER_OWN_TIMES;
+    if (r->own_values & ~(uint32_t)(AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES) || (weights && r->weights) ||
+        (times && r->times))
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "edge type %u: weights and times are arrays, or the graph's own", i);
+    if ((weights && !r->topology->ops->weights) || (times && !r->topology->ops->times))
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "edge type %u: the graph keeps no %s of its own", i,
+                            weights && !r->topology->ops->weights ? "weights" : "times");
+    return AETHER_OK;
+}
+
 static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *num_nodes, uint32_t num_types,
                           aether_error *err) {
     if (r->from >= num_types || r->to >= num_types)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: %u -> %u are not below %u node types", i,
                             r->from, r->to, num_types);
-    const aether_lists *l = &r->topology->lists;
-    if (l->num_major != num_nodes[r->from] || l->num_minor != num_nodes[r->to])
+    const aether_topology *t = r->topology;
+    if (t->num_major != num_nodes[r->from] || t->num_minor != num_nodes[r->to])
         return ae_error_set(err, AETHER_E_INVALID,
                             "edge type %u: lists of %" PRIu64 " nodes with ids below %" PRIu64
                             " do not fit node types of %" PRIu64 " and %" PRIu64 " nodes",
-                            i, l->num_major, l->num_minor, num_nodes[r->from], num_nodes[r->to]);
+                            i, t->num_major, t->num_minor, num_nodes[r->from], num_nodes[r->to]);
+    int rc = check_own_values(r, i, err);
+    if (rc)
+        return rc;
     if (r->weights && r->weight_dtype != AETHER_F32 && r->weight_dtype != AETHER_F64)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: weights are float32 or float64", i);
-    if (r->sums && (!r->weights || r->sums->num_edges != l->num_edges))
+    if (r->sums && (!r->weights || r->sums->num_edges != t->num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: the sums are not those of its weights", i);
+    if (r->sums && !ae_topology_is_dense(t))
+        return ae_topology_need_dense(t, "sums of weights", err);
     const bool in_file = r->weights_in_file || r->times_in_file || r->ids_in_file;
-    if (in_file && (l->edge_ids || !ae_reads_pay(r->topology)))
+    if (in_file && (!t->edge_ids_are_positions || !ae_reads_pay(r->topology)))
         return ae_error_set(err, AETHER_E_INVALID,
                             "edge type %u: values in a file go with lists in a file, in their order", i);
-    if ((r->weights_in_file && (!r->weights || r->weights_in_file->count != l->num_edges)) ||
-        (r->ids_in_file && r->ids_in_file->count != l->num_edges) ||
+    if ((r->weights_in_file && (!r->weights || r->weights_in_file->count != t->num_edges)) ||
+        (r->ids_in_file && r->ids_in_file->count != t->num_edges) ||
         (r->times_in_file &&
          (!r->times ||
-          r->times_in_file->count != (r->times_of == AETHER_TIMES_OF_NODES ? l->num_minor : l->num_edges))))
+          r->times_in_file->count != (r->times_of == AETHER_TIMES_OF_NODES ? t->num_minor : t->num_edges))))
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: values in a file are not as many", i);
     if (!ae_times_known(r))
         return ae_error_set(err, AETHER_E_INVALID,
@@ -41,16 +58,46 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
     return AETHER_OK;
 }
 
+static int check_relations(const aether_relation *relations, uint32_t num_relations,
+                           const uint64_t *num_nodes, uint32_t num_types, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint32_t i = 0; !rc && i < num_relations; i++)
+        rc = check_relation(&relations[i], i, num_nodes, num_types, err);
+    return rc;
+}
+
 static void set_pieces(ae_relation *r, const aether_relation *from) {
     const aether_values *values[AE_RELATION_PIECES] = {from->weights_in_file, from->times_in_file,
-                                                       r->times.of_nodes ? from->ids_in_file : NULL};
+                                                       r->times.by == AE_TIMES_BY_NODE ? from->ids_in_file
+                                                                                       : NULL};
+    r->in_turns = false;
     for (uint32_t i = 0; i < AE_RELATION_PIECES; i++) {
+        ae_pieces_free(&r->pieces[i]); /* of other values, or of other lists */
         r->pieces[i].values = values[i];
         r->in_turns |= values[i] != NULL;
     }
     r->weights.pieces = values[0] ? &r->pieces[0] : NULL;
     r->times.pieces = values[1] ? &r->pieces[1] : NULL;
     r->times.ids = values[2] ? &r->pieces[2] : NULL;
+}
+
+/* The scratch memory of the relations and node types stays. */
+static void set_relations(aether_sampler *s, const aether_relation *relations, const uint64_t *num_nodes) {
+    for (uint32_t t = 0; t < s->num_types; t++)
+        s->nodes[t].num_ids = num_nodes[t];
+    for (uint32_t i = 0; i < s->num_relations; i++) {
+        const aether_relation *from = &relations[i];
+        ae_relation *r = &s->relations[i];
+        r->topology = from->topology;
+        r->weights = (ae_weights){.values = from->weights,
+                                  .is_double = from->weight_dtype == AETHER_F64,
+                                  .sums = from->sums,
+                                  .own = from->own_values & AETHER_OWN_WEIGHTS};
+        r->times = ae_times_of(from);
+        r->from = from->from;
+        r->to = from->to;
+        set_pieces(r, from);
+    }
 }
 
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err) {
@@ -67,11 +114,9 @@ int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aet
 int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
                                 const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
                                 aether_error *err) {
-    for (uint32_t i = 0; i < num_relations; i++) {
-        int rc = check_relation(&relations[i], i, num_nodes, num_types, err);
-        if (rc)
-            return rc;
-    }
+    int rc = check_relations(relations, num_relations, num_nodes, num_types, err);
+    if (rc)
+        return rc;
     aether_sampler *s = calloc(1, sizeof *s);
     if (s) {
         s->nodes = calloc((size_t)num_types + 1, sizeof *s->nodes);
@@ -83,32 +128,19 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
     }
     s->num_types = num_types;
     s->num_relations = num_relations;
-    for (uint32_t t = 0; t < num_types; t++)
-        s->nodes[t].num_ids = num_nodes[t];
-    for (uint32_t i = 0; i < num_relations; i++) {
-        const aether_relation *r = &relations[i];
-        s->relations[i] = (ae_relation){
-            .topology = r->topology,
-            .weights = {r->weights, r->weight_dtype == AETHER_F64, r->sums, NULL},
-            .times = {r->times, r->time_dtype == AETHER_F64, r->times_of == AETHER_TIMES_OF_NODES, NULL,
-                      NULL},
-            .from = r->from,
-            .to = r->to,
-        };
-        set_pieces(&s->relations[i], r);
-    }
+    set_relations(s, relations, num_nodes);
     *out = s;
     return AETHER_OK;
 }
 
 int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether_error *err) {
     const aether_relation relation = {.topology = t};
-    if (t->lists.num_major != t->lists.num_minor)
+    if (t->num_major != t->num_minor)
         return ae_error_set(err, AETHER_E_INVALID,
                             "sampling several hops needs as many sources as destinations, not %" PRIu64
                             " and %" PRIu64,
-                            t->lists.num_minor, t->lists.num_major);
-    return aether_sampler_create_typed(&relation, 1, &t->lists.num_major, 1, out, err);
+                            t->num_minor, t->num_major);
+    return aether_sampler_create_typed(&relation, 1, &t->num_major, 1, out, err);
 }
 
 /* The id maps stay: a group lends them to other samples, and a released sample may be made
@@ -122,7 +154,7 @@ static void free_arrays(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
         ae_scratch_free(&s->relations[i].ids);
         ae_scratch_free(&s->relations[i].layers);
-        ae_scratch_free(&s->relations[i].turns.waiting);
+        ae_turns_free(&s->relations[i].turns);
         for (uint32_t j = 0; j < AE_RELATION_PIECES; j++)
             ae_pieces_free(&s->relations[i].pieces[j]);
     }
@@ -160,7 +192,7 @@ uint64_t aether_sampler_memory(const aether_sampler *s) {
         const ae_relation *r = &s->relations[i];
         total +=
             sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes + r->layers.bytes;
-        total += r->turns.waiting.bytes;
+        total += ae_turns_memory(&r->turns);
         for (uint32_t j = 0; j < AE_RELATION_PIECES; j++)
             total += ae_pieces_memory(&r->pieces[j]);
     }
@@ -223,11 +255,11 @@ static int set_excluded(aether_sampler *s, const aether_excluded *exclude, aethe
         r->excluded = exclude ? exclude[i].positions : NULL;
         r->num_excluded = exclude ? exclude[i].count : 0;
         for (uint64_t j = 0; j < r->num_excluded; j++)
-            if (r->excluded[j] >= r->topology->lists.num_edges || (j && r->excluded[j] <= r->excluded[j - 1]))
+            if (r->excluded[j] >= r->topology->end_positions || (j && r->excluded[j] <= r->excluded[j - 1]))
                 return ae_error_at(err, AETHER_E_INVALID, (int64_t)j, (int64_t)r->excluded[j],
                                    "edge type %u: excluded[%" PRIu64 "] = %" PRIu64
                                    " must ascend and be below %" PRIu64,
-                                   i, j, r->excluded[j], r->topology->lists.num_edges);
+                                   i, j, r->excluded[j], r->topology->end_positions);
     }
     return AETHER_OK;
 }
@@ -365,6 +397,21 @@ void ae_sample_clear(aether_sampler *s) {
 void ae_sampler_release(aether_sampler *s) {
     clear(s);
     free_arrays(s);
+}
+
+int aether_sampler_retarget(aether_sampler *s, const aether_relation *relations, uint32_t num_relations,
+                            const uint64_t *num_nodes, uint32_t num_types, aether_error *err) {
+    if (num_relations != s->num_relations || num_types != s->num_types)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "a sampler of %u edge types and %u node types cannot go on with %u and %u: make "
+                            "another",
+                            s->num_relations, s->num_types, num_relations, num_types);
+    int rc = check_relations(relations, num_relations, num_nodes, num_types, err);
+    if (rc)
+        return rc;
+    clear(s);
+    set_relations(s, relations, num_nodes);
+    return AETHER_OK;
 }
 
 int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err) {

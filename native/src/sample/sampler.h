@@ -114,7 +114,7 @@ static inline uint64_t *ae_relation_first(const ae_relation *r) {
     return r->first.data;
 }
 
-/* Return how many pieces all samples that share `staging` may hold at a time. */
+/* Return how many pieces may be held at a time with windows of this size: they are reads, too. */
 static inline uint64_t ae_pieces_most(const ae_staging *staging) {
     return (staging->window_bytes ? staging->window_bytes : AE_WINDOW_DEFAULT) / 12;
 }

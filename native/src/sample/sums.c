@@ -42,17 +42,20 @@ static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae
 int aether_weight_sums_create(const aether_topology *t, const void *weights, uint32_t dtype,
                               aether_weight_sums **out, aether_task *task, aether_error *err) {
     *out = NULL;
-    if (!t || (!weights && t->lists.num_edges))
+    if (!t || (!weights && t->num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "sums of weights need a topology and weights");
     if (dtype != AETHER_F32 && dtype != AETHER_F64)
         return ae_error_set(err, AETHER_E_INVALID, "weights are float32 or float64, not dtype %u", dtype);
+    int rc = ae_topology_need_dense(t, "sums of weights", err);
+    if (rc)
+        return rc;
     aether_weight_sums *s = calloc(1, sizeof *s);
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the sums of weights");
-    s->num_edges = t->lists.num_edges;
+    s->num_edges = t->num_edges;
     s->bytes = (s->num_edges / BLOCK + 1) * sizeof(ae_sum);
     s->table = aether_buffer_alloc(s->bytes, err);
-    int rc = s->table ? AETHER_OK : AETHER_E_NO_MEMORY;
+    rc = s->table ? AETHER_OK : AETHER_E_NO_MEMORY;
     const job j = {{.values = weights, .is_double = dtype == AETHER_F64}, s};
     if (!rc)
         rc = ae_lists_each(t, sum_list, &j, task, err);
@@ -119,11 +122,11 @@ static uint64_t pass_floats(const float *values, uint64_t n, double sum, double 
 /* Find, in a part of the list, the entry at which `sum` passes x. */
 static int pass(const ae_weights *weights, const aether_topology *t, ae_list part, double sum, double x,
                 uint64_t *entry, aether_error *err) {
-    if (!weights->pieces && !t->lists.edge_ids && weights->is_double) {
+    if (ae_weights_in_order(weights, t) && weights->is_double) {
         *entry = pass_doubles((const double *)weights->values + part.start, part.degree, sum, x);
         return AETHER_OK;
     }
-    if (!weights->pieces && !t->lists.edge_ids) {
+    if (ae_weights_in_order(weights, t)) {
         *entry = pass_floats((const float *)weights->values + part.start, part.degree, sum, x);
         return AETHER_OK;
     }

@@ -7,8 +7,6 @@
 #include "core/pool.h"
 #include "core/task.h"
 
-#define REST 512 /* entries */
-
 void aether_time_of_double(const double *times, uint64_t n, int64_t *out) {
     for (uint64_t i = 0; i < n; i++)
         out[i] = ae_time_of_double(times[i]);
@@ -22,27 +20,35 @@ static int id_at(const ae_times *times, const aether_topology *t, uint64_t posit
     int rc = ae_pieces_find(times->ids, position, &value, err);
     if (rc)
         return rc;
-    *id = t->lists.id_bytes == 4 ? *(const uint32_t *)value : *(const uint64_t *)value;
-    return *id < t->lists.num_minor ? AETHER_OK : ae_topology_bad_id(t, &position, id, 1, err);
+    *id = t->id_bytes == 4 ? *(const uint32_t *)value : *(const uint64_t *)value;
+    return *id < t->num_minor ? AETHER_OK : ae_topology_bad_id(t, &position, id, 1, err);
+}
+
+static inline int edge_at(const aether_topology *t, uint64_t position, uint64_t *edge, aether_error *err) {
+    *edge = position;
+    return t->edge_ids_are_positions ? AETHER_OK : t->ops->edge_ids(t, &position, 1, edge, err);
 }
 
 static int time_at(const ae_times *times, const aether_topology *t, uint64_t position, int64_t *out,
                    aether_error *err) {
     uint64_t at;
-    if (times->of_nodes) {
-        int rc = id_at(times, t, position, &at, err);
-        if (rc)
-            return rc;
-    } else {
-        t->ops->edge_ids(t, &position, 1, &at);
-        if (at >= t->lists.num_edges)
+    int rc;
+    if (times->by == AE_TIMES_BY_EDGE) {
+        rc = edge_at(t, position, &at, err);
+        if (!rc && at >= t->end_edge_ids)
             return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)at,
                                "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, at,
-                               position, t->lists.num_edges);
+                               position, t->end_edge_ids);
+    } else if (times->by == AE_TIMES_BY_NODE) {
+        rc = id_at(times, t, position, &at, err);
+    } else {
+        return t->ops->times(t, &position, 1, out, err);
     }
+    if (rc)
+        return rc;
     const void *value = times->is_double ? (const void *)((const double *)times->values + at)
                                          : (const void *)((const int64_t *)times->values + at);
-    int rc = times->pieces ? ae_pieces_find(times->pieces, at, &value, err) : AETHER_OK;
+    rc = times->pieces ? ae_pieces_find(times->pieces, at, &value, err) : AETHER_OK;
     if (!rc)
         *out = times->is_double ? ae_time_of_double(*(const double *)value) : *(const int64_t *)value;
     return rc;
@@ -51,8 +57,8 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
 /* When the rest of a binary search fits a few pages, ask for all of it: one read instead of
  * several. */
 static int ask_rest(const ae_times *times, uint64_t from, uint64_t n, aether_error *err) {
-    ae_pieces *p = times->of_nodes ? times->ids : times->pieces;
-    int rc = p && n <= REST ? ae_pieces_ask(p, from, n, err) : AETHER_OK;
+    ae_pieces *p = times->by == AE_TIMES_BY_NODE ? times->ids : times->pieces;
+    int rc = p && n <= AE_TIMES_REST ? ae_pieces_ask(p, from, n, err) : AETHER_OK;
     return rc ? rc : AE_WANTED;
 }
 
@@ -136,8 +142,8 @@ static void check_block(void *ctx, uint64_t block, uint32_t worker) {
     (void)worker;
     check *c = ctx;
     uint64_t from = block * CHECK_NODES, to = from + CHECK_NODES;
-    if (to > c->t->lists.num_major)
-        to = c->t->lists.num_major;
+    if (to > c->t->num_major)
+        to = c->t->num_major;
     if (from > __atomic_load_n(&c->worst, __ATOMIC_RELAXED) || ae_task_cancelled(c->task))
         return;
     for (uint64_t node = from; node < to; node++) {
@@ -154,19 +160,16 @@ static void check_block(void *ctx, uint64_t block, uint32_t worker) {
 
 int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err) {
     const aether_topology *t = relation->topology;
-    check c = {.times = {relation->times, relation->time_dtype == AETHER_F64,
-                         relation->times_of == AETHER_TIMES_OF_NODES, NULL, NULL},
-               .t = t,
-               .task = task,
-               .worst = UINT64_MAX,
-               .err = err};
-    if (!relation->times)
+    check c = {.times = ae_times_of(relation), .t = t, .task = task, .worst = UINT64_MAX, .err = err};
+    if (!ae_times_given(&c.times))
         return AETHER_OK;
+    if (c.times.by == AE_TIMES_BY_POSITION && !t->ops->times)
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "this graph keeps no times of its own");
     if (!ae_times_known(relation))
         return ae_error_set(err, AETHER_E_INVALID, "times are int64 or float64, of edges or nodes");
     aether_guard();
-    ae_task_begin(task, t->lists.num_major);
-    ae_pool_run(check_block, &c, t->lists.num_major / CHECK_NODES + 1, 0);
+    ae_task_begin(task, t->num_major);
+    ae_pool_run(check_block, &c, t->num_major / CHECK_NODES + 1, 0);
     if (c.rc)
         return c.rc;
     if (ae_task_cancelled(task))

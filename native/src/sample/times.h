@@ -18,12 +18,31 @@
 
 #include "sample/pieces.h"
 
+#define AE_TIMES_REST 512 /* entries: a search in so few asks for all of them at once */
+
+/* What times are looked up by. */
+typedef enum ae_times_key { AE_TIMES_BY_EDGE, AE_TIMES_BY_NODE, AE_TIMES_BY_POSITION } ae_times_key;
+
 typedef struct ae_times {
-    const void *values; /* NULL: every edge is visible */
+    const void *values; /* NULL: the topology's own, or every edge is visible */
     bool is_double;
-    bool of_nodes;           /* by id of the list entry, not by edge id */
+    ae_times_key by;         /* edge id; id of the list entry; position: asked of the topology */
     ae_pieces *pieces, *ids; /* caches of times and list entries; NULL: not read in pieces */
 } ae_times;
+
+/* Return the times of a relation, not read in pieces. */
+static inline ae_times ae_times_of(const aether_relation *r) {
+    if (r->own_values & AETHER_OWN_TIMES)
+        return (ae_times){.by = AE_TIMES_BY_POSITION};
+    return (ae_times){.values = r->times,
+                      .is_double = r->time_dtype == AETHER_F64,
+                      .by = r->times_of == AETHER_TIMES_OF_NODES ? AE_TIMES_BY_NODE : AE_TIMES_BY_EDGE};
+}
+
+/* Return whether edges have times at all. */
+static inline bool ae_times_given(const ae_times *times) {
+    return times->values || times->by == AE_TIMES_BY_POSITION;
+}
 
 static inline int64_t ae_time_of_double(double time) {
     int64_t bits;

@@ -265,17 +265,17 @@ static int check_options(const aether_topology *t, const aether_walk_options *o,
         return rc;
     if (!(o->restart >= 0 && o->restart <= 1))
         return ae_error_set(err, AETHER_E_INVALID, "restart = %g is not in 0..1", o->restart);
-    if (t->lists.num_minor > t->lists.num_major)
+    if (t->num_minor > t->num_major)
         return ae_error_set(err, AETHER_E_INVALID, "walks need lists of all nodes they can come to");
-    return AETHER_OK;
+    return o->alias || o->members ? ae_topology_need_dense(t, "alias and member tables", err) : AETHER_OK;
 }
 
 static int check_starts(const aether_topology *t, const int64_t *starts, uint64_t n, aether_error *err) {
     for (uint64_t i = 0; i < n; i++)
-        if ((uint64_t)starts[i] >= t->lists.num_major)
+        if ((uint64_t)starts[i] >= t->num_major)
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, starts[i],
                                "starts[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64, i, starts[i],
-                               (int64_t)t->lists.num_major - 1);
+                               (int64_t)t->num_major - 1);
     return AETHER_OK;
 }
 

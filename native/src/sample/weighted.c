@@ -31,7 +31,7 @@ void ae_weighted_prefetch(const ae_weighted_list *l) {
         const ae_sum *sums = ae_sums_of(l->weights->sums, l->whole);
         __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK - 1);
         __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK / 2);
-    } else if (!l->t->lists.edge_ids && !l->weights->pieces) {
+    } else if (ae_weights_in_order(l->weights, l->t)) {
         const char *first = (const char *)l->weights->values + l->list.start * size;
         for (uint64_t at = 0; at < l->list.degree * size; at += 64)
             __builtin_prefetch(first + at);

@@ -25,7 +25,7 @@ static int bad_edge(const ae_weight_reader *r, uint64_t i, uint64_t edge, aether
     uint64_t position = r->list.start + r->at + i;
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
                        "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
-                       r->t->lists.num_edges);
+                       r->t->end_edge_ids);
 }
 
 static int bad_weight(uint64_t edge, double weight, aether_error *err) {
@@ -83,13 +83,33 @@ static int read_in_place(ae_weight_reader *r, aether_error *err) {
     return AETHER_OK;
 }
 
+/* The edge id is for the message. */
+static int bad_own_weight(const ae_weight_reader *r, uint64_t position, double weight, aether_error *err) {
+    uint64_t edge;
+    int rc = r->t->ops->edge_ids(r->t, &position, 1, &edge, err);
+    return rc ? rc : bad_weight(edge, weight, err);
+}
+
+static int ask_topology(ae_weight_reader *r, aether_error *err) {
+    uint64_t positions[BLOCK];
+    for (uint64_t i = 0; i < r->n; i++)
+        positions[i] = r->list.start + r->at + i;
+    int rc = r->t->ops->weights(r->t, positions, r->n, r->block, err);
+    for (uint64_t i = 0; !rc && i < r->n; i++)
+        if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
+            rc = bad_own_weight(r, positions[i], r->block[i], err);
+    return rc;
+}
+
 static int read_by_edge_id(ae_weight_reader *r, aether_error *err) {
     uint64_t edges[BLOCK];
     for (uint64_t i = 0; i < r->n; i++)
         edges[i] = r->list.start + r->at + i;
-    r->t->ops->edge_ids(r->t, edges, r->n, edges);
+    int rc = r->t->ops->edge_ids(r->t, edges, r->n, edges, err);
+    if (rc)
+        return rc;
     for (uint64_t i = 0; i < r->n; i++) {
-        if (edges[i] >= r->t->lists.num_edges)
+        if (edges[i] >= r->t->end_edge_ids)
             return bad_edge(r, i, edges[i], err);
         r->block[i] = weight_of(r, edges[i]);
         if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
@@ -101,9 +121,10 @@ static int read_by_edge_id(ae_weight_reader *r, aether_error *err) {
 int ae_weights_next(ae_weight_reader *r, aether_error *err) {
     uint64_t left = r->list.degree - (r->at += r->n);
     r->n = left < BLOCK ? left : BLOCK;
-    int rc = r->weights->pieces     ? read_pieces(r, err)
-             : r->t->lists.edge_ids ? read_by_edge_id(r, err)
-                                    : read_in_place(r, err);
+    int rc = ae_weights_in_order(r->weights, r->t) ? read_in_place(r, err)
+             : r->weights->pieces                  ? read_pieces(r, err)
+             : r->weights->own                     ? ask_topology(r, err)
+                                                   : read_by_edge_id(r, err);
     if (rc)
         return rc;
     r->hole = empty_holes(r, r->holes, r->hole);

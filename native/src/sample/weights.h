@@ -5,6 +5,8 @@
  *   edge id   [ 7    2    9  | ... ]     or the positions themselves
  *   weight    [ .5   0    3  | ... ]     0 at excluded positions (holes)
  *
+ * Weights are an array by edge id, a vector in a file, or asked of the topology by position.
+ *
  * Caveats: a weight that is negative, infinite or NaN is AETHER_E_INVALID, an edge
  * id out of range AETHER_E_CORRUPT. Both are checked at every read: files may change.
  */
@@ -18,11 +20,22 @@
 #include "store/topology.h"
 
 typedef struct ae_weights {
-    const void *values; /* by edge id; NULL: unweighted */
+    const void *values; /* by edge id; NULL: the topology's own, or unweighted */
     bool is_double;
     const aether_weight_sums *sums; /* of these weights; NULL: none */
     ae_pieces *pieces;              /* cache of values that are read in pieces, else NULL */
+    bool own;                       /* the topology has them */
 } ae_weights;
+
+/* Return whether edges have weights at all. */
+static inline bool ae_weights_given(const ae_weights *w) {
+    return w->values || w->own;
+}
+
+/* Return whether the weights of a list lie one after the other, from values[start] on. */
+static inline bool ae_weights_in_order(const ae_weights *w, const aether_topology *t) {
+    return w->values && !w->pieces && t->edge_ids_are_positions;
+}
 
 #define AE_WEIGHTS_BLOCK 256
 

@@ -32,12 +32,12 @@ static const uint8_t *bytes_of(uint64_t begin, uint64_t size, const ae_run *r, a
 }
 
 ALWAYS_INLINE bool open_block(const ae_paged *p, uint64_t number, const ae_run *r, ae_open_block *o) {
-    const aether_lists *l = &p->base.lists;
-    const uint64_t left = l->num_edges - number * AE_BLOCK;
+    const aether_topology *t = &p->arrays.base;
+    const uint64_t left = t->num_edges - number * AE_BLOCK;
     const ae_bytes range = ae_entries_block_bytes(p, number);
     uint64_t room;
     const uint8_t *bytes = bytes_of(range.begin, range.end - range.begin, r, o, &room);
-    if (!ae_block_open(bytes, range.end - range.begin, room, l->id_bytes,
+    if (!ae_block_open(bytes, range.end - range.begin, room, t->id_bytes,
                        left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, &o->block))
         return false;
     o->number = number + 1;
@@ -55,21 +55,21 @@ static int bad_id(const ae_paged *p, uint64_t position, uint64_t id, aether_erro
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)id,
                        "%s: neighbour %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
                        ": the graph file is damaged (run `aethergraph verify`)",
-                       p->io->path, id, position, p->base.lists.num_minor);
+                       p->io->path, id, position, p->arrays.base.num_minor);
 }
 
 ALWAYS_INLINE int take(const ae_paged *p, const ae_fetch *job, const ae_span *span, const ae_run *r,
                        ae_open_blocks *open, aether_error *err) {
-    const aether_lists *l = &p->base.lists;
+    const aether_topology *t = &p->arrays.base;
     for (uint64_t i = span->at; i < span->at + span->count; i++) {
         const uint64_t position = job->positions[i], number = position / AE_BLOCK;
         ae_open_block *o = &open->of[number % AE_OPEN_BLOCKS];
         if (o->number != number + 1 && !open_block(p, number, r, o))
             return bad_block(p, position, err);
         const uint64_t id = ae_block_at(&o->block, position % AE_BLOCK);
-        if (__builtin_expect(id >= l->num_minor, 0))
+        if (__builtin_expect(id >= t->num_minor, 0))
             return bad_id(p, position, id, err);
-        if (l->id_bytes == 4)
+        if (t->id_bytes == 4)
             ((uint32_t *)job->ids)[i] = (uint32_t)id;
         else
             ((uint64_t *)job->ids)[i] = id;

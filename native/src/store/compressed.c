@@ -1,8 +1,8 @@
 /* A topology whose ids lie in blocks (store/blocks.h), in memory or mapped. */
 #include "core/error.h"
 #include "core/simd.h"
+#include "store/arrays.h"
 #include "store/blocks.h"
-#include "store/topology.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,16 +18,16 @@ typedef struct place {
 
 /* The size is 0, which no block has, where the index is damaged. */
 ALWAYS_INLINE place place_of(const aether_topology *t, uint64_t block) {
-    uint64_t begin, end, room = t->blocks.blocks_size;
-    ae_block_range(t->blocks.index, block, &begin, &end);
+    uint64_t begin, end, room = ae_arrays_of(t)->blocks.blocks_size;
+    ae_block_range(ae_arrays_of(t)->blocks.index, block, &begin, &end);
     if (begin >= end || end > room)
         return (place){NULL, 0, 0};
-    return (place){(const uint8_t *)t->blocks.blocks + begin, end - begin, room - begin};
+    return (place){(const uint8_t *)ae_arrays_of(t)->blocks.blocks + begin, end - begin, room - begin};
 }
 
 /* Two rounds: index entries first, then the heads of the blocks that they name. */
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
-    const ae_block_group *index = t->blocks.index;
+    const ae_block_group *index = ae_arrays_of(t)->blocks.index;
     uint64_t block = NONE;
     for (uint64_t i = 0; i < n; i++)
         __builtin_prefetch(&index[positions[i] / (AE_BLOCK * AE_BLOCK_GROUP)]);
@@ -51,9 +51,9 @@ static int bad_block(uint64_t position, aether_error *err) {
 }
 
 ALWAYS_INLINE bool open_block(const aether_topology *t, uint64_t number, ae_block *out) {
-    uint64_t left = t->lists.num_edges - number * AE_BLOCK;
+    uint64_t left = t->num_edges - number * AE_BLOCK;
     place p = place_of(t, number);
-    return p.size && ae_block_open(p.bytes, p.size, p.room, t->lists.id_bytes,
+    return p.size && ae_block_open(p.bytes, p.size, p.room, t->id_bytes,
                                    left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, out);
 }
 
@@ -101,7 +101,7 @@ ALWAYS_INLINE int fetch_piece(const aether_topology *t, const uint64_t *position
         ids[i] = read_spot(&spots[i]);
         largest = ids[i] > largest ? ids[i] : largest;
     }
-    return n && largest >= t->lists.num_minor ? ae_topology_bad_id(t, positions, ids, n, err) : AETHER_OK;
+    return n && largest >= t->num_minor ? ae_topology_bad_id(t, positions, ids, n, err) : AETHER_OK;
 }
 
 ALWAYS_INLINE int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
@@ -119,8 +119,13 @@ static int fetch_portable(const aether_topology *t, const uint64_t *positions, u
     return fetch(t, positions, n, ids, err);
 }
 
-static const ae_topology_ops ops_portable = {ae_topology_locate,   prefetch, fetch_portable,
-                                             ae_topology_edge_ids, NULL,     ae_topology_free};
+#define BLOCK_OPS(how)                                                                                       \
+    {                                                                                                        \
+        .locate = ae_arrays_locate, .prefetch = prefetch, .fetch = fetch_##how,                              \
+        .edge_ids = ae_arrays_edge_ids, .memory = ae_arrays_memory, .destroy = ae_arrays_free,               \
+    }
+
+static const ae_topology_ops ops_portable = BLOCK_OPS(portable);
 
 #if defined(__x86_64__)
 __attribute__((target("popcnt"))) static int fetch_popcnt(const aether_topology *t, const uint64_t *positions,
@@ -128,8 +133,7 @@ __attribute__((target("popcnt"))) static int fetch_popcnt(const aether_topology 
     return fetch(t, positions, n, ids, err);
 }
 
-static const ae_topology_ops ops_popcnt = {ae_topology_locate,   prefetch, fetch_popcnt,
-                                           ae_topology_edge_ids, NULL,     ae_topology_free};
+static const ae_topology_ops ops_popcnt = BLOCK_OPS(popcnt);
 #endif
 
 static const ae_topology_ops *choose_ops(void) {
@@ -140,8 +144,8 @@ static const ae_topology_ops *choose_ops(void) {
     return &ops_portable;
 }
 
-int ae_topology_fetch_blocks(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
-                             aether_error *err) {
+int ae_arrays_fetch_blocks(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                           aether_error *err) {
     return choose_ops()->fetch(t, positions, n, ids, err);
 }
 
@@ -165,16 +169,15 @@ static int check_blocks(const aether_lists *lists, const aether_blocks *b, aethe
 
 int aether_topology_create_compressed(const aether_lists *lists, const aether_blocks *blocks,
                                       aether_topology **out, aether_error *err) {
-    int rc = ae_topology_check(lists, err);
+    int rc = ae_arrays_check(lists, err);
     rc = rc ? rc : check_blocks(lists, blocks, err);
     if (rc)
         return rc;
-    aether_topology *t = calloc(1, sizeof *t);
-    if (!t)
+    ae_arrays *a = malloc(sizeof *a);
+    if (!a)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
-    t->lists = *lists;
-    t->blocks = *blocks;
-    t->ops = choose_ops();
-    *out = t;
+    *a = ae_arrays_make(lists, choose_ops());
+    a->blocks = *blocks;
+    *out = &a->base;
     return AETHER_OK;
 }

@@ -10,14 +10,14 @@
 #define PAGE ((uint64_t)1 << AE_PAGE_BITS)
 
 static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, aether_error *err) {
-    const aether_lists *l = &p->base.lists;
+    const aether_topology *t = &p->arrays.base;
     for (uint64_t i = span->at; i < span->at + span->count; i++) {
-        uint64_t id = l->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
-        if (id >= l->num_minor)
+        uint64_t id = t->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
+        if (id >= t->num_minor)
             return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)job->positions[i], (int64_t)id,
                                "%s: neighbour %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
                                ": the graph file is damaged (run `aethergraph verify`)",
-                               p->io->path, id, job->positions[i], l->num_minor);
+                               p->io->path, id, job->positions[i], t->num_minor);
     }
     return AETHER_OK;
 }
@@ -71,5 +71,5 @@ int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span,
             ((uint64_t *)job->ids)[i] = id = *(const uint64_t *)(const void *)from;
         largest = id > largest ? id : largest;
     }
-    return largest >= p->base.lists.num_minor ? bad_id(p, job, span, err) : AETHER_OK;
+    return largest >= p->arrays.base.num_minor ? bad_id(p, job, span, err) : AETHER_OK;
 }

@@ -95,9 +95,9 @@ static int check_pairs(const aether_topology *t, const int64_t *major, const int
     for (uint64_t i = 0; i < n; i++) {
         int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_task_check(task, "looking up edges", err);
         if (!rc)
-            rc = check_id("major", i, major[i], t->lists.num_major, err);
+            rc = check_id("major", i, major[i], t->num_major, err);
         if (!rc)
-            rc = check_id("minor", i, minor[i], t->lists.num_minor, err);
+            rc = check_id("minor", i, minor[i], t->num_minor, err);
         if (!rc)
             rc = check_order(major, minor, i, err);
         if (rc)

@@ -28,10 +28,10 @@ typedef struct {
 static int find_positions(const copying *c, uint64_t at, uint64_t n, uint64_t *out, aether_error *err) {
     for (uint64_t i = 0; i < n; i++) {
         out[i] = c->positions ? (uint64_t)c->positions[at + i] : c->begin + at + i;
-        if (out[i] >= c->t->lists.num_edges)
+        if (out[i] >= c->t->end_positions)
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)(at + i), (int64_t)out[i],
                                "position %" PRId64 " is not in [0, %" PRIu64 ")", (int64_t)out[i],
-                               c->t->lists.num_edges);
+                               c->t->end_positions);
     }
     return AETHER_OK;
 }
@@ -84,13 +84,16 @@ int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint
                  .task = task};
     if (!t || (!out && n) || (id_bytes != 4 && id_bytes != 8))
         return ae_error_set(err, AETHER_E_INVALID, "a topology, out, and id_bytes of 4 or 8 are needed");
-    if (!positions && (begin > t->lists.num_edges || n > t->lists.num_edges - begin))
+    if (!positions && !ae_topology_is_dense(t))
+        return ae_error_set(err, AETHER_E_UNSUPPORTED,
+                            "the positions of this graph are not 0..%" PRId64 ": pass those to look at",
+                            (int64_t)t->num_edges - 1);
+    if (!positions && (begin > t->end_positions || n > t->end_positions - begin))
         return ae_error_at(err, AETHER_E_RANGE, (int64_t)begin, (int64_t)n,
                            "%" PRIu64 " positions from %" PRIu64 " on are not below %" PRIu64, n, begin,
-                           t->lists.num_edges);
-    if (id_bytes == 4 && t->lists.num_minor > (uint64_t)UINT32_MAX + 1)
-        return ae_error_set(err, AETHER_E_LIMIT, "ids below %" PRIu64 " do not fit in 32 bits",
-                            t->lists.num_minor);
+                           t->end_positions);
+    if (id_bytes == 4 && t->num_minor > (uint64_t)UINT32_MAX + 1)
+        return ae_error_set(err, AETHER_E_LIMIT, "ids below %" PRIu64 " do not fit in 32 bits", t->num_minor);
     atomic_init(&c.bad, NONE);
     atomic_init(&c.cancelled, 0);
     ae_task_begin(task, n);

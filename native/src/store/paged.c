@@ -54,13 +54,13 @@ static bool are_near(const uint64_t *positions, uint64_t n) {
 }
 
 static bool is_mapped(const aether_topology *t) {
-    return t->lists.indices || t->blocks.blocks;
+    return ae_arrays_of(t)->indices || ae_arrays_of(t)->blocks.blocks;
 }
 
 static int fetch_mapped(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                         aether_error *err) {
-    return t->lists.indices ? ae_topology_fetch(t, positions, n, ids, err)
-                            : ae_topology_fetch_blocks(t, positions, n, ids, err);
+    return ae_arrays_of(t)->indices ? ae_arrays_fetch(t, positions, n, ids, err)
+                                    : ae_arrays_fetch_blocks(t, positions, n, ids, err);
 }
 
 /* Narrow ids are read into the upper half of the wide ones and widened from the front. */
@@ -68,7 +68,7 @@ static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint
                        aether_error *err) {
     if (n && is_mapped(t) && are_near(positions, n))
         return fetch_mapped(t, positions, n, ids, err);
-    const bool narrow = t->lists.id_bytes == 4;
+    const bool narrow = t->id_bytes == 4;
     uint32_t *upper = (uint32_t *)(void *)ids + n;
     ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
     ae_staging staging = {.window_bytes = AE_WINDOW_LEAST};
@@ -90,8 +90,35 @@ static void paged_destroy(aether_topology *t) {
     free(p);
 }
 
+static int paged_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err) {
+    ae_paged *p = (ae_paged *)(void *)t;
+    const uint64_t edges = t->num_edges;
+    if (p->hot || edges == 0)
+        return AETHER_OK;
+    const uint64_t first = ae_entries_pages(p, ae_place_unit(p->place, 0)).first;
+    const uint64_t last = ae_entries_pages(p, ae_place_unit(p->place, edges - 1)).last;
+    return ae_hot_pages_create(first, last + 1 - first, bytes, &p->hot, err);
+}
+
+static uint64_t paged_kept(const aether_topology *t) {
+    return ae_hot_pages_memory(paged_of(t)->hot);
+}
+
+static uint64_t paged_memory(const aether_topology *t) {
+    const ae_paged *p = paged_of(t);
+    return sizeof *p + ae_offsets_memory(p->offsets) + (p->blocks ? ae_offsets_memory(p->blocks) : 0);
+}
+
 static const ae_topology_ops paged_ops = {
-    paged_locate, paged_prefetch, paged_fetch, ae_topology_edge_ids, fetch_many, paged_destroy,
+    .locate = paged_locate,
+    .prefetch = paged_prefetch,
+    .fetch = paged_fetch,
+    .edge_ids = ae_arrays_edge_ids,
+    .fetch_many = fetch_many,
+    .keep_pages = paged_keep_pages,
+    .kept = paged_kept,
+    .memory = paged_memory,
+    .destroy = paged_destroy,
 };
 
 const ae_paged *ae_paged_of(const aether_topology *t) {
@@ -144,17 +171,17 @@ static int check_blocks(const aether_lists *l, const aether_blocks *b, const aet
 }
 
 static int check_ends(const ae_paged *p, aether_error *err) {
-    const aether_lists *l = &p->base.lists;
+    const aether_topology *t = &p->arrays.base;
     uint64_t first = 0, last = 0, other;
-    if (l->num_major) {
+    if (t->num_major) {
         ae_offsets_pair(p->offsets, 0, &first, &other);
-        ae_offsets_pair(p->offsets, l->num_major - 1, &other, &last);
+        ae_offsets_pair(p->offsets, t->num_major - 1, &other, &last);
     }
-    if (first == 0 && last == l->num_edges)
+    if (first == 0 && last == t->num_edges)
         return AETHER_OK;
     return ae_error_set(err, AETHER_E_CORRUPT,
                         "%s: indptr runs from %" PRIu64 " to %" PRIu64 ", not from 0 to %" PRIu64,
-                        p->io->path, first, last, l->num_edges);
+                        p->io->path, first, last, t->num_edges);
 }
 
 static ae_paged *new_paged(const aether_lists *lists, aether_io *io, ae_place place, aether_error *err) {
@@ -163,24 +190,23 @@ static ae_paged *new_paged(const aether_lists *lists, aether_io *io, ae_place pl
         ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology handle");
         return NULL;
     }
-    p->base.lists = *lists;
-    p->base.lists.indptr = NULL;
-    p->base.ops = &paged_ops;
+    p->arrays = ae_arrays_make(lists, &paged_ops);
+    p->arrays.indptr = NULL;
     p->io = io;
     p->place = place;
     return p;
 }
 
 static int read_offsets(ae_paged *p, uint64_t indptr_at, aether_task *task, aether_error *err) {
-    int rc = ae_offsets_read(p->io, indptr_at, p->base.lists.num_major + 1, task, &p->offsets, err);
+    int rc = ae_offsets_read(p->io, indptr_at, p->arrays.base.num_major + 1, task, &p->offsets, err);
     return rc ? rc : check_ends(p, err);
 }
 
 static int hand_out(ae_paged *p, int rc, aether_topology **out) {
     if (rc)
-        paged_destroy(&p->base);
+        paged_destroy(&p->arrays.base);
     else
-        *out = &p->base;
+        *out = &p->arrays.base;
     return rc;
 }
 
@@ -209,32 +235,9 @@ int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_
     ae_paged *p = new_paged(lists, io, place, err);
     if (!p)
         return AETHER_E_NO_MEMORY;
-    p->base.blocks = *blocks;
+    p->arrays.blocks = *blocks;
     p->blocks_at = blocks_at;
     rc = ae_entries_read_index(io, index_at, lists->num_edges, blocks->blocks_size, lists->id_bytes,
                                &p->blocks, err);
     return hand_out(p, rc ? rc : read_offsets(p, indptr_at, task, err), out);
-}
-
-int aether_topology_keep_pages(aether_topology *t, uint64_t bytes, aether_error *err) {
-    if (t->ops != &paged_ops)
-        return ae_error_set(err, AETHER_E_INVALID, "only lists in a file have pages to keep");
-    ae_paged *p = (ae_paged *)(void *)t;
-    const uint64_t edges = t->lists.num_edges;
-    if (p->hot || edges == 0)
-        return AETHER_OK;
-    const uint64_t first = ae_entries_pages(p, ae_place_unit(p->place, 0)).first;
-    const uint64_t last = ae_entries_pages(p, ae_place_unit(p->place, edges - 1)).last;
-    return ae_hot_pages_create(first, last + 1 - first, bytes, &p->hot, err);
-}
-
-uint64_t aether_topology_kept(const aether_topology *t) {
-    return t->ops == &paged_ops ? ae_hot_pages_memory(paged_of(t)->hot) : 0;
-}
-
-uint64_t aether_topology_memory(const aether_topology *t) {
-    if (t->ops != &paged_ops)
-        return sizeof *t;
-    const ae_paged *p = paged_of(t);
-    return sizeof *p + ae_offsets_memory(p->offsets) + (p->blocks ? ae_offsets_memory(p->blocks) : 0);
 }

@@ -27,13 +27,14 @@
 #include <stdbool.h>
 
 #include "os/scratch.h"
+#include "store/arrays.h"
 #include "store/hot_pages.h"
 #include "store/offsets.h"
 #include "store/spans.h"
 
 typedef struct ae_paged {
-    aether_topology base;
-    aether_io *io; /* borrowed */
+    ae_arrays arrays; /* indptr NULL; indices or blocks where they are mapped as well */
+    aether_io *io;    /* borrowed */
     ae_offsets *offsets;
     ae_place place;
     ae_offsets *blocks; /* where each block of compressed ids begins; NULL: ids are plain */

@@ -15,7 +15,7 @@ uint64_t ae_reads_memory(const ae_reads *r) {
 /* Narrow ids are read into the upper half of the wide ones and widened from the front. */
 int ae_reads_fetch(ae_reads *r, const aether_topology *t, const uint64_t *positions, uint64_t n,
                    uint64_t *ids, aether_task *task, aether_error *err) {
-    const bool narrow = t->lists.id_bytes == 4;
+    const bool narrow = t->id_bytes == 4;
     uint32_t *upper = (uint32_t *)(void *)ids + n;
     const ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
     if (n == 0)

@@ -7,11 +7,9 @@
 #include "core/error.h"
 #include "core/least.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define BLOCK_MOST    (UINT64_C(1) << 18)
 #define BLOCK_LEAST   (UINT64_C(1) << 10)
@@ -99,17 +97,14 @@ static void describe(aether_row_file *f, const aether_row_options *o) {
     f->budget = o->memory;
 }
 
-static int open_io(aether_row_file *f, const char *path, const aether_row_options *o, aether_error *err) {
-    struct stat st;
-    int code = aether_io_open(path, &(aether_io_options){.tier = o->tier, .direct = 1}, &f->io, err);
+static int open_io(aether_row_file *f, const ae_io_source *source, const aether_row_options *o,
+                   aether_error *err) {
+    int code = ae_io_open(source, &(aether_io_options){.tier = o->tier, .direct = 1}, &f->io, err);
     if (code)
         return code;
-    if (fstat(f->io->fd, &st) != 0)
-        return ae_error_os(err, errno, "cannot examine '%s'", path);
-    f->modified = st.st_mtim;
     if (f->offset + f->num_rows * f->row_bytes > f->io->size)
         return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)f->io->size, 0,
-                           "'%s' has %" PRIu64 " bytes, its rows end at %" PRIu64, path, f->io->size,
+                           "'%s' has %" PRIu64 " bytes, its rows end at %" PRIu64, source->name, f->io->size,
                            f->offset + f->num_rows * f->row_bytes);
     return AETHER_OK;
 }
@@ -169,18 +164,18 @@ static int pin(aether_row_file *f, const aether_row_options *o, aether_task *tas
     return code;
 }
 
-int aether_row_open(const char *path, const aether_row_options *options, aether_task *task,
-                    aether_row_file **out, aether_error *err) {
+int ae_row_open(const ae_io_source *source, const aether_row_options *options, aether_task *task,
+                aether_row_file **out, aether_error *err) {
     *out = NULL;
     int code = check_options(options, err);
     if (code)
         return code;
     aether_row_file *f = calloc(1, sizeof *f);
     if (!f)
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", source->name);
     atomic_init(&f->users, 1);
     describe(f, options);
-    code = open_io(f, path, options, err);
+    code = open_io(f, source, options, err);
     code = code ? code : divide(f, err);
     code = code ? code : make_desks(f, err);
     code = code ? code : pin(f, options, task, err);
@@ -189,6 +184,11 @@ int aether_row_open(const char *path, const aether_row_options *options, aether_
     else
         *out = f;
     return code;
+}
+
+int aether_row_open(const char *path, const aether_row_options *options, aether_task *task,
+                    aether_row_file **out, aether_error *err) {
+    return ae_row_open(&(ae_io_source){&ae_io_file_source, path, NULL}, options, task, out, err);
 }
 
 void aether_row_close(aether_row_file *f) {
@@ -227,7 +227,7 @@ void aether_row_count(const aether_row_file *f, aether_row_stats *out) {
         .budget = f->budget,
         .cache_bytes = cache.bytes,
         .work_bytes = f->plan.desks * f->plan.desk + sizeof *f,
-        .tier = f->io->tier,
+        .tier = f->io->tier->number,
         .direct = f->io->direct,
     };
 }

@@ -20,17 +20,17 @@
  *   - A run of whole rows that are consecutive in out is read straight into it, if file,
  *     rows and out are aligned as direct reads need; all other rows are copied once.
  *   - The file must not change while it is open: every gather checks whether it was written to.
+ *   - "The file" is any source of bytes (io/source.h); aether_row_open takes one by its path.
  */
 #ifndef AE_STORE_ROW_FILE_H
 #define AE_STORE_ROW_FILE_H
 
 #include "cache/schedule.h"
-#include "io/file.h"
+#include "io/source.h"
 #include "store/convert.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
 
 #define AE_ROW_DESKS    4u
 #define AE_ROW_SEGMENTS 8u
@@ -57,7 +57,6 @@ typedef struct ae_row_desk {
 
 struct aether_row_file {
     aether_io *io;
-    struct timespec modified;
     uint64_t offset, num_rows, row_items, row_bytes;
     uint32_t dtype;
     uint32_t group;       /* rows of a frame */
@@ -91,6 +90,10 @@ typedef struct ae_row_job {
     uint32_t time;              /* with a loan: when its frames are used */
     aether_task *task;
 } ae_row_job;
+
+/* Open rows of a source, as aether_row_open() does those of a file. */
+int ae_row_open(const ae_io_source *source, const aether_row_options *options, aether_task *task,
+                aether_row_file **out, aether_error *err);
 
 /* Begin a job that gathers n rows to `out`: check the arguments and take a desk. */
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,

@@ -10,12 +10,10 @@
 #include "core/task.h"
 #include "store/gather.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -145,23 +143,6 @@ static int gather_all(ae_row_job *j, const id_list *list, aether_error *err) {
     return code;
 }
 
-/* Reading from the cache would not notice that the file has changed. */
-static int check_file(const aether_row_file *f, aether_error *err) {
-    struct stat st;
-    if (fstat(f->io->fd, &st) != 0)
-        return ae_error_os(err, errno, "cannot examine '%s'", f->io->path);
-    if ((uint64_t)st.st_size < f->io->size)
-        return ae_error_at(err, AETHER_E_FILE_CHANGED, st.st_size, (int64_t)f->io->size,
-                           "'%s' shrank from %" PRIu64 " to %" PRIu64 " bytes while it was open", f->io->path,
-                           f->io->size, (uint64_t)st.st_size);
-    if (st.st_mtim.tv_sec != f->modified.tv_sec || st.st_mtim.tv_nsec != f->modified.tv_nsec)
-        return ae_error_set(err, AETHER_E_FILE_CHANGED,
-                            "'%s' was written to while it was open: open it again, and replace files "
-                            "instead of overwriting them",
-                            f->io->path);
-    return AETHER_OK;
-}
-
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
                  uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *j, aether_error *err) {
     *j = (ae_row_job){.file = f,
@@ -190,9 +171,10 @@ int ae_row_end(ae_row_job *j, int code, aether_error *err) {
     give_back(f, j->desk);
     if (code == AETHER_E_RANGE || code == AETHER_E_CANCELLED)
         return code;
-    int changed = check_file(f, code ? NULL : err);
+    /* Reading from the cache would not notice that the file has changed. */
+    int changed = ae_io_changed(f->io, code ? NULL : err);
     if (changed == AETHER_E_FILE_CHANGED && code)
-        changed = check_file(f, err); /* the change explains the failure */
+        changed = ae_io_changed(f->io, err); /* the change explains the failure */
     return changed ? changed : code;
 }
 

@@ -13,7 +13,7 @@ static ae_paged numbers_at(aether_io *io, uint64_t offset, uint32_t shift) {
     return (ae_paged){
         .io = io,
         .place = {offset, shift, AE_PAGE_BITS, true},
-        .base.lists.id_bytes = 1u << shift,
+        .arrays.base.id_bytes = 1u << shift,
         .are_numbers = true,
     };
 }
@@ -63,7 +63,7 @@ int aether_values_keep_pages(aether_values *v, uint64_t bytes, aether_error *err
 
 int aether_values_share_pages(aether_values *v, const aether_topology *t, aether_error *err) {
     const ae_paged *p = ae_paged_of(t);
-    if (!p || p->blocks || p->place.base != v->items.place.base || p->base.lists.num_edges != v->count ||
+    if (!p || p->blocks || p->place.base != v->items.place.base || p->arrays.base.num_edges != v->count ||
         p->place.shift != v->items.place.shift)
         return ae_error_set(err, AETHER_E_INVALID, "these values are not the ids of those lists");
     if (!v->own)

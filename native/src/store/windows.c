@@ -293,7 +293,7 @@ static int take_apart(stream *s, window *w) {
         if (i + AHEAD < w->end) {
             const ae_span *ahead = &s->spans[i + AHEAD];
             const ae_fetch *job = &s->jobs[ahead->job];
-            __builtin_prefetch((char *)job->ids + ahead->at * s->p->base.lists.id_bytes, 1);
+            __builtin_prefetch((char *)job->ids + ahead->at * s->p->arrays.base.id_bytes, 1);
             __builtin_prefetch(job->positions + ahead->at);
         }
         const int rc = ae_entries_take(s->p, &s->jobs[span->job], span, r, &s->open, s->err);

@@ -1,0 +1,148 @@
+"""CachedRows: the rows of its source, from memory where they were used before."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import CachedRows, FeatureStore, Graph
+from aethergraph._cached_rows import CacheStats
+from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
+from aethergraph.loading import SubgraphLoader
+
+NUM_ROWS, WIDTH = 5000, 4
+PLACE = 4 * WIDTH + 16  # bytes
+
+
+class Counted:
+    """Rows that note the ids they were asked for."""
+
+    dtype_name = "float32"
+
+    def __init__(self, num_rows: int = NUM_ROWS) -> None:
+        self.shape, self.num_rows = (num_rows, WIDTH), num_rows
+        self.rows = np.random.default_rng(3).normal(size=self.shape).astype(np.float32)
+        self.asked: list[Any] = []
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        self.asked.append(ids)
+        return self.rows[ids]
+
+
+def test_a_row_is_read_once_while_it_is_kept() -> None:
+    source = Counted()
+    cached = CachedRows(source, "1M")  # holds all
+    ids = np.random.default_rng(5).integers(0, NUM_ROWS, 3000)
+    np.testing.assert_array_equal(cached.gather(ids), source.rows[ids])
+    assert len(source.asked) == 1 and (np.diff(source.asked[0]) > 0).all()
+    np.testing.assert_array_equal(cached.gather(ids[::-1]), source.rows[ids[::-1]])
+    kept = len(np.unique(ids))
+    assert cached.stats() == CacheStats(
+        rows=6000, hits=3000, gathers=1, rows_read=kept, rows_held=kept, nbytes=NUM_ROWS * PLACE
+    )
+
+
+@pytest.mark.parametrize("places", [8, 64, 1000])
+def test_a_small_cache_is_exact_and_keeps_to_its_budget(places: int) -> None:
+    source, rng = Counted(), np.random.default_rng(places)
+    cached = CachedRows(source, places * PLACE)
+    for _ in range(40):
+        ids = (rng.random(rng.integers(0, 700)) ** 3 * NUM_ROWS).astype(np.int64)
+        np.testing.assert_array_equal(cached.gather(ids), source.rows[ids])
+    stats = cached.stats()
+    assert 0 < stats.rows_held <= places and stats.nbytes <= places * PLACE
+    assert 0 < stats.hits < stats.rows
+
+
+def test_what_was_used_last_stays() -> None:
+    source = Counted()
+    cached = CachedRows(source, 8 * PLACE)  # one set
+    cached.gather(np.arange(8))
+    cached.gather([0, 1])
+    cached.gather(np.arange(8, 14))  # in place of 2 .. 7
+    before = cached.stats().hits
+    cached.gather([0, 1, 8, 13])
+    assert cached.stats().hits == before + 4
+    cached.gather([2])
+    assert source.asked[-1].tolist() == [2]
+
+
+def test_out_and_wider_dtypes() -> None:
+    source = Counted()
+    cached, ids = CachedRows(source, "1M"), np.array([3, 9, 3])
+    for _ in range(2):
+        out = np.empty((3, WIDTH))
+        assert cached.gather(ids, out=out) is out
+        np.testing.assert_array_equal(out, source.rows[ids].astype(np.float64))
+    assert len(source.asked) == 1
+    bits = FeatureStore.from_array(np.array([[0x3F80], [0x4000]], np.uint16), dtype="bfloat16")
+    wide = CachedRows(bits, "1K").gather([1, 0], dtype="float32")
+    np.testing.assert_array_equal(wide, np.array([[2.0], [1.0]], np.float32))
+
+
+def test_in_front_of_a_file(tmp_path: Any) -> None:
+    rows = np.random.default_rng(1).normal(size=(300, 5)).astype(np.float32)
+    FeatureStore.from_array(rows).save(tmp_path / "rows.aeg")
+    cached = CachedRows(FeatureStore.load(tmp_path / "rows.aeg"), "4K")
+    assert cached.path == str(tmp_path / "rows.aeg") and cached.fingerprint is not None
+    np.testing.assert_array_equal(cached.array, rows)
+    np.testing.assert_array_equal(cached.read(3, 7), rows[3:7])
+    np.testing.assert_array_equal(cached[[5, 2]], rows[[5, 2]])
+    graph = Graph.from_edges(300, np.arange(300), (np.arange(300) + 1) % 300)
+    graph.node_attrs["x"] = cached
+    assert graph.node_attrs["x"] is cached
+    for _ in range(2):
+        for batch in SubgraphLoader(graph, [1, 1], batch_size=50, num_threads=2):
+            assert batch.x is not None
+            np.testing.assert_array_equal(batch.x, rows[batch.subgraph.node])
+    again = pickle.loads(pickle.dumps(cached))
+    np.testing.assert_array_equal(again.gather([7]), rows[[7]])
+    assert again.stats().hits == 0
+
+
+def test_threads_and_a_forked_child() -> None:
+    source = Counted()
+    cached = CachedRows(source, 500 * PLACE)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            ids = (rng.random(300) ** 2 * NUM_ROWS).astype(np.int64)
+            if not np.array_equal(cached.gather(ids), source.rows[ids]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert cached.stats().rows == 4 * 50 * 300
+    with cached._cache._lock:  # as if another thread held it during the fork
+        child = os.fork()
+        if child == 0:
+            ids = np.arange(0, NUM_ROWS, 3)
+            os._exit(int(not np.array_equal(cached.gather(ids), source.rows[ids])))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InvalidArgumentError, match=f"give at least {8 * PLACE}"):
+        CachedRows(Counted(), 8 * PLACE - 1)
+    with pytest.raises(InvalidArgumentError, match="source"):
+        CachedRows(3)  # type: ignore[arg-type]
+    cached = CachedRows(Counted(), "1M")
+    with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 5000 is not in 0..4999") as found:
+        cached.gather([3, 5000])
+    assert (found.value.position, found.value.value) == (1, 5000)
+    cached.close()
+    with pytest.raises(ClosedError, match="was closed"):
+        cached.gather([1])
+    assert cached.closed and "closed" in repr(cached)
+    assert CachedRows(Counted(0), "1K").gather([]).shape == (0, WIDTH)

@@ -1,0 +1,242 @@
+"""Rows of users' own sources: attached to graphs, loaded, saved, drawn by, and checked."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import FeatureStore, Graph, HeteroGraph, NeighborSampler
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.loading import SubgraphLoader
+from aethergraph.packing import PackedFeatures, pack
+from aethergraph.protocols import FeatureSource, RowSource
+
+NUM_NODES = 40
+
+
+class Minimal:
+    """The four members, and an ``out`` that is accepted and not used."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self.shape, self.num_rows, self.dtype_name = rows.shape, len(rows), rows.dtype.name
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        return self.rows[ids]
+
+
+class Ranged(RowSource):
+    """A subclass of the base, with one capability of its own."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows, self.reads = rows, 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.rows.shape
+        return shape
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.rows.dtype.name)
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        return self.rows.take(ids, 0, out)
+
+    def read(self, start: int, stop: int) -> Any:
+        self.reads += 1
+        return self.rows[start:stop]
+
+
+def ring() -> Graph:
+    at = np.arange(NUM_NODES)
+    return Graph.from_edges(NUM_NODES, np.tile(at, 2), np.append(at + 1, at + 3) % NUM_NODES)
+
+
+def numbers(*shape: int, dtype: Any = np.float32) -> Any:
+    return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("kind", [Minimal, Ranged])
+def test_an_attribute_may_be_any_source(kind: Any) -> None:
+    graph, rows = ring(), numbers(NUM_NODES, 3)
+    source = kind(rows)
+    assert isinstance(source, FeatureSource)
+    graph.node_attrs["x"] = source
+    found = graph.node_attrs["x"]
+    assert isinstance(found, RowSource) and found is graph.features
+    assert (found.shape, found.dtype_name, found.nbytes) == ((NUM_NODES, 3), "float32", rows.nbytes)
+    assert (found.row_shape, found.ndim, found.array_dtype) == ((3,), 2, np.float32)
+    np.testing.assert_array_equal(found.array, rows)
+    assert not found.is_in_memory and not found.can_plan and found.writable_array is None
+    assert found.paged_column() is None and found.is_same_rows(found)
+    with pytest.raises(NotImplementedError, match="plans no gathers"):
+        found.plan([[1]])
+    assert graph.info()["node_attrs"]["x"] == {
+        "shape": (NUM_NODES, 3), "dtype": "float32", "storage": kind.__name__, "path": None,
+    }  # fmt: skip
+    for batch in SubgraphLoader(graph, [2], batch_size=16, plan_ahead=2):
+        assert batch.x is not None
+        np.testing.assert_array_equal(batch.x, rows[batch.subgraph.node])
+    again = pickle.loads(pickle.dumps(graph))
+    np.testing.assert_array_equal(again.node_attrs["x"].array, rows)
+
+
+def test_the_base_is_attached_itself() -> None:
+    graph, source = ring(), Ranged(numbers(NUM_NODES, 3))
+    graph.features = source  # type: ignore[assignment]
+    assert graph.features is source
+
+
+def test_a_typed_graph_takes_sources_too() -> None:
+    graph = HeteroGraph.from_edges({("user", "buys", "item"): ([0], [1])}, {"user": 4, "item": 5})
+    rows = numbers(4, 2)
+    graph["user"].features = Minimal(rows)
+    assert graph["user"].features is not None
+    np.testing.assert_array_equal(graph["user"].features.array, rows)
+
+
+@pytest.mark.parametrize("kind", [Minimal, Ranged])
+def test_a_source_need_not_widen(kind: Any) -> None:
+    class Bits(kind):  # type: ignore[misc]
+        @property
+        def dtype_name(self) -> str:
+            return "bfloat16"
+
+        @dtype_name.setter
+        def dtype_name(self, name: str) -> None:
+            assert name == "uint16"
+
+    graph, bits = ring(), np.full((NUM_NODES, 2), 0x4000, np.uint16)
+    graph.node_attrs["x"] = Bits(bits)
+    batch = next(iter(SubgraphLoader(graph, [2], batch_size=16)))
+    assert batch.x is not None and batch.x.dtype == np.float32 and (batch.x == 2.0).all()
+
+
+def test_saving_reads_in_ranges(tmp_path: Path) -> None:
+    graph, rows = ring(), numbers(NUM_NODES, 3)
+    source = Ranged(rows)
+    graph.node_attrs["x"], graph.edge_attrs["w"] = source, Minimal(numbers(2 * NUM_NODES))
+    graph.save(tmp_path / "graph.aeg")
+    assert source.reads == 1
+    saved = Graph.load(tmp_path / "graph.aeg")
+    np.testing.assert_array_equal(saved.node_attrs["x"].array, rows)
+    np.testing.assert_array_equal(saved.edge_attrs["w"].array, numbers(2 * NUM_NODES))
+
+
+def test_edges_carry_rows_of_a_source_into_their_order() -> None:
+    rows = numbers(4, 2)
+    src, dst = [3, 2, 1, 0], [2, 1, 3, 0]
+    made = [
+        Graph.from_edges(4, src, dst, edge_attrs={"e": value}).edge_attrs["e"].array
+        for value in (rows, Minimal(rows))
+    ]
+    np.testing.assert_array_equal(*made)
+
+
+def test_weights_and_times_may_come_from_a_source() -> None:
+    graph, plain = ring(), ring()
+    weights, times = numbers(2 * NUM_NODES), numbers(2 * NUM_NODES, dtype=np.int64) % 7
+    graph.edge_attrs["w"], plain.edge_attrs["w"] = Minimal(weights), weights
+    graph.edge_attrs["t"], plain.edge_attrs["t"] = Minimal(np.sort(times)), np.sort(times)
+    for options, given in (
+        ({"weight_attr": "w"}, {}),
+        ({"time_attr": "t"}, {"seed_time": [5, 3]}),
+        ({"time_attr": "t", "weight_attr": "w"}, {"seed_time": [6, 6]}),
+    ):  # fmt: skip
+        found, expected = (
+            NeighborSampler(one, [1, 1], **options).sample([20, 5], key=3, **given)
+            for one in (graph, plain)
+        )
+        np.testing.assert_array_equal(found.edge, expected.edge)
+        assert len(found.edge)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_rows": 7}, r"attrs\['x'\]: num_rows of Minimal = 7, but its shape is \(40, 3\)"),
+        ({"shape": [40, 3]}, r"shape of Minimal = \[40, 3\] is not a tuple"),
+        ({"shape": (40, -3)}, r"shape of Minimal = \(40, -3\) is not a tuple"),
+        ({"shape": ()}, r"shape of Minimal = \(\) is not a tuple"),
+        ({"dtype_name": "complex64"}, "dtype_name of Minimal = 'complex64' is not one of uint8"),
+        ({"dtype_name": np.float32}, "dtype_name of Minimal = <class 'numpy.float32'> is not one"),
+    ],
+)  # fmt: skip
+def test_a_source_that_contradicts_itself_is_refused(change: Any, message: str) -> None:
+    source = Minimal(numbers(NUM_NODES, 3))
+    source.__dict__.update(change)
+    with pytest.raises(InvalidArgumentError, match=message):
+        ring().node_attrs["x"] = source
+
+
+def test_a_source_of_another_number_of_rows_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="has 39 rows, but num_nodes = 40"):
+        ring().node_attrs["x"] = Minimal(numbers(39, 3))
+
+
+class Wrong(Minimal):
+    """Returns what it is told to."""
+
+    answer: Any = None
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        return self.answer(len(ids))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda n: np.zeros((n + 1, 3), np.float32), r"Wrong returned shape \(\d+, 3\) instead of"),
+        (lambda n: np.zeros((n, 4), np.float32), r"shape \(\d+, 4\) instead of \(\d+, 3\)"),
+        (lambda n: np.zeros(n, np.float32), r"shape \(\d+,\) instead of \(\d+, 3\)"),
+        (lambda n: np.zeros((n, 3)), "dtype float64 instead of float32"),
+        (lambda n: [[0.0] * 3] * n, "a list instead of a numpy array"),
+        (lambda n: None, "a NoneType instead of a numpy array"),
+    ],
+)  # fmt: skip
+def test_a_wrong_result_is_named(answer: Any, message: str, tmp_path: Path) -> None:
+    graph, source = ring(), Wrong(numbers(NUM_NODES, 3))
+    source.answer = answer
+    graph.node_attrs["x"] = source
+    with pytest.raises(InvalidArgumentError, match=message):
+        next(iter(SubgraphLoader(graph, [2], batch_size=4)))
+    with pytest.raises(InvalidArgumentError, match="returned"):
+        graph.save(tmp_path / "graph.aeg")
+    with pytest.raises(InvalidArgumentError, match="returned"):
+        pack([[1, 2]], source, tmp_path / "packed")
+
+
+def test_packed_batches_of_a_source(tmp_path: Path) -> None:
+    rows = numbers(NUM_NODES, 3)
+    lists = [np.array([3, 1, 3]), np.array([7, 1])]
+    source = Minimal(rows)
+    pack(lists, source, tmp_path / "packed")
+    packed = PackedFeatures.load(tmp_path / "packed", features=source)
+    for number, ids in enumerate(lists):
+        np.testing.assert_array_equal(packed.gather(ids), rows[ids])
+        np.testing.assert_array_equal(packed.batch(number), rows[ids])
+    np.testing.assert_array_equal(packed.gather([9, 8]), rows[[9, 8]])
+    assert packed.stats().others == 1
+    with pytest.raises(UnsupportedError, match="no FeatureStore"):
+        packed.to_memory()
+
+
+def test_stores_tell_their_capabilities(tmp_path: Path) -> None:
+    store = FeatureStore.from_array(numbers(NUM_NODES, 3))
+    path = tmp_path / "rows.aeg"
+    store.save(path)
+    read = FeatureStore.load(path, "uring", memory_budget="1M")
+    mapped = FeatureStore.load(path)
+    assert [one.is_in_memory for one in (store, mapped, read)] == [True, False, False]
+    assert [one.can_plan for one in (store, mapped, read)] == [False, False, True]
+    assert store.writable_array is not None
+    store.writable_array[4] = 0
+    np.testing.assert_array_equal(store.gather([4]), np.zeros((1, 3)))
+    assert mapped.writable_array is None and read.writable_array is None
+    for one in (mapped, read):
+        np.testing.assert_array_equal(one.read(2, 5), numbers(NUM_NODES, 3)[2:5])
