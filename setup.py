@@ -26,12 +26,12 @@ from setuptools.command.build_ext import build_ext
 # Measured and left interpreted:
 #
 #   sampling/keys.py      0.7x: 64-bit unsigned arithmetic overflows mypyc's short integers
-#   container.py          0.75x: dictionaries and JSON
+#   storage/container.py  0.75x: dictionaries and JSON
 #   sampling/neighbor.py, loading/loader.py   1.0x: calls into cffi and numpy
-#   _arrays.py            1.2-1.4x of 0.3 us, but it judges users' values, and a compiled function
+#   _checks/arrays.py     1.2-1.4x of 0.3 us, but it judges users' values, and a compiled function
 #                         refuses a numpy integer where it says int
 #
-# Never compiled: protocols.py and every class that users subclass, _binding (cffi calls get
+# Never compiled: protocols.py and every class that users subclass, _native (cffi calls get
 # slower), and the adapters in backends/ (they subclass the framework's classes).
 MYPYC_MODULES: dict[str, str] = {
     "aethergraph/loading/pipeline.py": "runs once per batch: slots, queues, small methods",

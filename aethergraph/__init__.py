@@ -9,12 +9,11 @@ The core needs numpy and cffi only; ``aethergraph.pyg`` and ``aethergraph.pytorc
 """
 
 from aethergraph import errors, protocols
-from aethergraph._binding import build_info, get_num_threads, native_version, set_num_threads
-from aethergraph._cached_rows import CachedRows
+from aethergraph._native import build_info, get_num_threads, native_version, set_num_threads
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.features.cached import CachedRows
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.sampling import (
     HeteroNeighborSampler,
     HeteroSubgraph,

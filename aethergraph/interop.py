@@ -20,10 +20,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._adjacency import Layout
-from aethergraph._options import as_choice, as_flag, as_list, is_hashable, shown
+from aethergraph._checks.options import as_choice, as_flag, as_list, is_hashable, shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
+from aethergraph.graph.adjacency import Layout
 
 __all__ = ["SparseFormat", "from_networkx", "from_scipy", "to_networkx", "to_scipy"]
 

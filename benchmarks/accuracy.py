@@ -2,8 +2,8 @@
 
     python benchmarks/accuracy.py [--quick]
 
-A graph of communities (aethergraph.synthetic) whose labels the features alone barely show. Each
-seed sets the weights, the order of seeds and the sampling; test accuracy is measured with all
+A graph of communities (aethergraph.testing.graphs) whose labels the features alone barely show.
+Each seed sets the weights, the order of seeds and the sampling; test accuracy is measured with all
 neighbours, by the same code for all. If PyG cannot sample here (neither pyg-lib nor
 torch-sparse), the comparison is full-neighbour training on PyG's Data, which needs no sampler.
 
@@ -34,7 +34,7 @@ PYG, FULL = "PyG NeighborLoader", "PyG Data, full-neighbour training"
 def make_data(quick: bool) -> tuple[Data, Any]:
     """The same graph as PyG's Data and as ours; a tenth of the nodes to train, a tenth to test."""
     from aethergraph import Graph
-    from aethergraph.synthetic import CommunityGraph
+    from aethergraph.testing.graphs import CommunityGraph
 
     nodes = 2_000 if quick else 100_000
     made = CommunityGraph(

@@ -87,7 +87,7 @@ def write_inputs(folder: Path, num_nodes: int, num_edges: int) -> dict[str, Path
 def from_files(folder: Path, num_nodes: int, num_edges: int, rounds: int) -> dict[str, float]:
     import pyarrow.csv
 
-    from aethergraph.build import convert
+    from aethergraph.convert import convert
 
     paths = write_inputs(folder, num_nodes, num_edges)
     output = folder / "graph.aeg"

@@ -109,7 +109,7 @@ def parse_alone(name: str, path: Path) -> None:
 
 
 def child(name: str, path: Path, times: int, output: Path, budget: str) -> None:
-    from aethergraph.build import convert
+    from aethergraph.convert import convert
 
     start = time.perf_counter()
     seconds: dict[str, float] = {}

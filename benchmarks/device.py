@@ -86,7 +86,7 @@ class RandomReads:
     """Random aligned reads past the page cache, 128 under way, by our engine."""
 
     def __init__(self, path: Path, size: int = PAGE) -> None:
-        from aethergraph._binding import FileReader, buffer_alloc
+        from aethergraph._native import FileReader, buffer_alloc
 
         self._reader = FileReader(path)
         self._size = size

@@ -75,7 +75,7 @@ def setup(config: dict[str, Any]) -> Commands:
     from aethergraph import Graph
     from aethergraph.dgl import GraphStorage, NeighborSampler
     from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
-    from aethergraph.synthetic import CommunityGraph
+    from aethergraph.testing.graphs import CommunityGraph
 
     nodes = config["nodes"]
     made = CommunityGraph(

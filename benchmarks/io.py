@@ -24,7 +24,7 @@ from common import Report
 from device import fio
 from numpy.typing import NDArray
 
-from aethergraph._binding import FileReader, buffer_alloc, io_problem
+from aethergraph._native import FileReader, buffer_alloc, io_problem
 
 SIZES = (512, 4096, 65536)
 FIO_DEPTHS = (32, 64, 128)

@@ -81,7 +81,7 @@ def open_rows(name: str, path: str, budget: int) -> tuple[Callable[[Ids], Any], 
 
 def data_offset(path: Path) -> int:
     """Where the rows of a feature file begin."""
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
 
     sections = native.NativeFile(path).sections()
     return next(s.offset for s in sections if s.kind == native.SECTION_ARRAY)

@@ -21,7 +21,7 @@ def ring_command(
     fanouts: Sequence[int], seconds: float, size: int, *, read_ahead: bool = False,
 ) -> list[str]:  # fmt: skip
     """See ring_reader.c; ``seeds`` is an .npy file of int64 ``shape``."""
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
 
     at = {section.kind: section.offset for section in native.NativeFile(files.graph).sections()}
     seeds_at = seeds.stat().st_size - 8 * shape[0] * shape[1]

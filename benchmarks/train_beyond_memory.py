@@ -3,7 +3,7 @@
     sudo python benchmarks/train_beyond_memory.py [--quick] [--limit 1G] [--only ...]
 
 The README's second example, to the end: GraphSAGE through PyG's stock NodeLoader over our stores,
-on a labelled graph (aethergraph.synthetic.CommunityGraph) whose topology and features lie on disk.
+on a labelled graph (aethergraph.testing.graphs.CommunityGraph), topology and features on disk.
 Then the in-memory way, PyG's NeighborLoader over Data, in the same limit. Each runs in a process
 that starts in a fresh cgroup; the files are dropped from the page cache before, which counts
 against the limit. The table says how each ended, with the kernel's own count of processes killed
@@ -188,7 +188,7 @@ def accuracy(model: Any, loader: Iterable[Any]) -> float:
 def make_files(folder: Path, num_nodes: int) -> None:
     """graph.bin with ten edges per node, features.bin and labels.npy, on first use."""
     from aethergraph import FeatureStore, Graph
-    from aethergraph.synthetic import CommunityGraph
+    from aethergraph.testing.graphs import CommunityGraph
 
     if (folder / "labels.npy").exists():  # written last
         return

@@ -58,7 +58,7 @@ def graph_files(folder: Path, num_nodes: int) -> Path:
 
 
 def write_gl(path: Path, indptr: Any, indices: Any) -> None:
-    """GraphZero's format; aethergraph/build/graphzero.py has a description."""
+    """GraphZero's format; aethergraph/convert/formats/graphzero.py has a description."""
     targets_at = 64 + -(-indptr.nbytes // 64) * 64
     header = [indptr.nbytes, 8 * len(indices), 64, targets_at, len(indptr) - 1, len(indices), 0]
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Build ``aethergraph._native``: the C core, bound by cffi in API mode.
+"""Build ``aethergraph._native._core``: the C core, bound by cffi in API mode.
 
 ``native/include/aether.h`` is the only description of the interface: the text between its
 ``CFFI BEGIN`` and ``CFFI END`` markers, without comments, is the cdef. All of
@@ -108,7 +108,7 @@ def check_toolchain() -> None:
 
 
 def make_ffi() -> FFI:
-    """Return the configured cffi builder of ``aethergraph._native``."""
+    """Return the configured cffi builder of ``aethergraph._native._core``."""
     compile_args = ["-std=gnu11", "-O3", "-D_GNU_SOURCE", "-fvisibility=hidden"]
     compile_args += ["-ffp-contract=off"]  # the same sums, hence samples, on every processor
     compile_args += ["-fno-semantic-interposition", "-pthread"]
@@ -127,10 +127,10 @@ def make_ffi() -> FFI:
         link_args += [f"-fsanitize={sanitizers}"]
     ffi = FFI()
     ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))
-    # aether_task.poll of the binding (aethergraph/_binding/signals.py).
+    # aether_task.poll of the binding (aethergraph/_native/signals.py).
     ffi.cdef('extern "Python" int32_t aether_python_poll(void);')
     ffi.set_source(
-        "aethergraph._native",
+        "aethergraph._native._core",
         '#include "aether.h"\n',
         sources=list_sources(),
         include_dirs=["native/include", "native/src"],

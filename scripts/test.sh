@@ -228,7 +228,7 @@ stage_install() {
 import sys
 import fsspec, numpy as np
 from aethergraph import Graph
-from aethergraph.build import convert
+from aethergraph.convert import convert
 with fsspec.open("memory://edges.npy", "wb") as file:
     np.save(file, np.array([[0, 1], [1, 2]]))
 convert("memory://edges.npy", sys.argv[1])

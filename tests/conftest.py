@@ -14,7 +14,7 @@ import pytest
 
 import aethergraph
 from aethergraph import Graph
-from aethergraph import _binding as native
+from aethergraph import _native as native
 
 try:
     from hypothesis import HealthCheck, settings

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from aethergraph.build.convert import convert
-from aethergraph.build.result import ConvertResult
 from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
+from aethergraph.convert.api import convert
+from aethergraph.convert.result import ConvertResult
 
 __all__ = ["convert_command"]
 

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import typer
 
 import aethergraph
-from aethergraph import _binding as native
-from aethergraph._memory import available_memory
-from aethergraph._threads import ThreadPool
+from aethergraph import _native as native
+from aethergraph._parallel.threads import ThreadPool
 from aethergraph.cli.terminal import command, print_json, print_table, size
+from aethergraph.storage.budget import available_memory
 
 __all__ = ["doctor_command"]
 
@@ -92,7 +92,7 @@ def _package() -> dict[str, Any]:
         "core": f"{native.native_version()} ({native.build_info()})",
         "core_threads": native.get_num_threads(),
         "range_reads": _range_reads(),
-        "compiled_modules": sorted(modules - {"aethergraph._native"}),
+        "compiled_modules": sorted(modules - {"aethergraph._native._core"}),
         "environment": [f"{k}={v}" for k, v in os.environ.items() if k.startswith("AETHERGRAPH_")],
     }
 

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aethergraph import _binding as native
-from aethergraph._opening import open_container
-from aethergraph.build.source import check_readable, read_beginning
+from aethergraph import _native as native
 from aethergraph.cli.terminal import (
     Stages,
     command,
@@ -21,10 +19,11 @@ from aethergraph.cli.terminal import (
     size,
     stdout,
 )
+from aethergraph.convert.readers.base import check_readable, read_beginning
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.storage.opening import open_container
 
 __all__ = ["info_command", "verify_command"]
 

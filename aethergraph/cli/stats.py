@@ -11,8 +11,8 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
-from aethergraph.build.source import ProgressFn
 from aethergraph.cli.terminal import Stages, command, count, print_json, stdout
+from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import UnsupportedError
 from aethergraph.graph import Graph
 

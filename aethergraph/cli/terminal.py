@@ -29,7 +29,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from aethergraph.build.source import ProgressFn
+from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import AetherError, InvalidArgumentError
 
 __all__ = [

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from aethergraph._memory import format_size
-from aethergraph.build.convert import convert
-from aethergraph.build.outputs import NpyWriter, storage_error
-from aethergraph.build.rows import is_array_file, read_labels
-from aethergraph.build.source import InputError, ProgressFn
+from aethergraph.convert.api import convert
+from aethergraph.convert.outputs import NpyWriter, storage_error
+from aethergraph.convert.readers.base import InputError, ProgressFn
+from aethergraph.convert.readers.nodes import is_array_file, read_labels
 from aethergraph.demo.options import DemoOptions
 from aethergraph.errors import StorageError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
-from aethergraph.synthetic import CommunityGraph
+from aethergraph.storage.budget import format_size
+from aethergraph.testing.graphs import CommunityGraph
 
 __all__ = ["Dataset", "prepare"]
 

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aethergraph._memory import available_memory, format_size, parse_size
-from aethergraph.build.source import ProgressFn
+from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.demo.dataset import Dataset, prepare
 from aethergraph.demo.options import DemoOptions
 from aethergraph.demo.report import (
@@ -29,6 +28,7 @@ from aethergraph.demo.report import (
 from aethergraph.demo.runs import RunResult, run
 from aethergraph.demo.train import RunSpec
 from aethergraph.errors import UnsupportedError
+from aethergraph.storage.budget import available_memory, format_size, parse_size
 
 __all__ = ["run_demo"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from aethergraph._threads import start_thread
+from aethergraph._parallel.threads import start_thread
 
 __all__ = ["MemoryWatch", "Resident", "resident"]
 

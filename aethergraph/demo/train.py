@@ -20,11 +20,11 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from aethergraph._memory import parse_size
 from aethergraph.demo.memory import MemoryWatch
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
 from aethergraph.sampling.keys import permutation
+from aethergraph.storage.budget import parse_size
 
 __all__ = ["MODES", "RunSpec", "main", "split_nodes"]
 

@@ -17,11 +17,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count
-from aethergraph._memory import parse_size
-from aethergraph._options import shown
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.budget import parse_size
 
 __all__ = ["BufferPool"]
 

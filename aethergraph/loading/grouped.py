@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids, as_integer, to_array
-from aethergraph._options import as_flag, as_list, shown
-from aethergraph._row_sources import gather_rows
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
+from aethergraph._checks.options import as_flag, as_list, shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.sources import gather_rows
 from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.grouped import grouped_map

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, SupportsIndex, TypeVar
 
-from aethergraph._arrays import as_integer
-from aethergraph._binding.tasks import Task, cancel_with
-from aethergraph._threads import start_thread
+from aethergraph._checks.arrays import as_integer
+from aethergraph._native.tasks import Task, cancel_with
+from aethergraph._parallel.threads import start_thread
 from aethergraph.errors import ClosedError, InvalidArgumentError
 
 __all__ = ["PrefetchIterator", "prefetch_map"]

@@ -4,8 +4,8 @@ samples -> [ a chunk of them | plan their rows ] -> [ finish one after the other
              a background thread samples ahead        a background thread
 
 Users choose how many samples are planned together. By default only short rows of a graph with
-``storage="uring"`` (``_value_columns.py``) are read together: those of edges with each group of
-samples, others for as many samples as the graph's budget has room for.
+``storage="uring"`` are read together (``storage/value_columns.py``): those of edges with each group
+of samples, others for as many samples as the graph's budget has room for.
 """
 
 from __future__ import annotations

@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_ids
-from aethergraph._hot import hottest
-from aethergraph._memory import format_size, parse_size
-from aethergraph._options import as_iterator
-from aethergraph._row_sources import gather_rows
-from aethergraph.container import ArrayMeta, FileMeta, write_meta
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.options import as_iterator
 from aethergraph.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -28,6 +24,8 @@ from aethergraph.errors import (
     StorageError,
 )
 from aethergraph.features import as_row_source
+from aethergraph.features.hot import hottest
+from aethergraph.features.sources import gather_rows
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
@@ -42,6 +40,8 @@ from aethergraph.packing.layout import (
 )
 from aethergraph.packing.spool import Spool, SpooledBatch
 from aethergraph.protocols import FeatureSource
+from aethergraph.storage.budget import format_size, parse_size
+from aethergraph.storage.container import ArrayMeta, FileMeta, write_meta
 
 __all__ = ["Packing", "pack"]
 

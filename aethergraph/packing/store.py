@@ -11,12 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids
-from aethergraph._hot import DEFAULT_BUDGET
-from aethergraph._memory import parse_size
-from aethergraph._row_sources import gather_rows
-from aethergraph.container import SectionTable, check_fingerprint
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph.errors import (
     CorruptFileError,
     FileChangedError,
@@ -26,6 +22,8 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureStore, as_row_source
+from aethergraph.features.hot import DEFAULT_BUDGET
+from aethergraph.features.sources import gather_rows
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
@@ -39,6 +37,8 @@ from aethergraph.packing.layout import (
     sample_ids,
 )
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.budget import parse_size
+from aethergraph.storage.container import SectionTable, check_fingerprint
 
 __all__ = ["PackedFeatures", "PackedStats"]
 

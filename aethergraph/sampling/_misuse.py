@@ -6,8 +6,7 @@ from os import PathLike
 from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 
 __all__ = ["not_a_graph", "stray_attribute"]
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_ids, as_integer
-from aethergraph._options import as_choice, as_flag, as_text
-from aethergraph._paging import Paging
-from aethergraph._parts import check_ids
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids, as_integer
+from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.parts import check_ids
 from aethergraph.sampling._misuse import stray_attribute
 from aethergraph.sampling.engine import (
     DrawOptions,
@@ -24,6 +23,7 @@ from aethergraph.sampling.engine import (
 )
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
+from aethergraph.storage.paging import Paging
 
 __all__ = [
     "KeyedSampler",

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._options import as_choice
+from aethergraph._checks.options import as_choice
 
 __all__ = ["LAYOUTS", "SampleDirection", "Way", "check_direction", "join_ways"]
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count
-from aethergraph._paging import Paging
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.groups import SampleGroups
+from aethergraph.storage.paging import Paging
 
 __all__ = [
     "DrawOptions",

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._options import as_list, shown
+from aethergraph._checks.options import as_list, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.hetero import EdgeType
+from aethergraph.graph import EdgeType
 
 __all__ = ["MAX_HOPS", "as_fanout", "as_fanouts", "typed_fanouts"]
 

@@ -14,9 +14,9 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
-from aethergraph import _binding as native
-from aethergraph._paging import Paging
-from aethergraph._value_columns import RowsInStore, ValueColumn
+from aethergraph import _native as native
+from aethergraph.storage.paging import Paging
+from aethergraph.storage.value_columns import RowsInStore, ValueColumn
 
 __all__ = ["EdgeColumns", "SampleGroups", "SamplesAhead"]
 

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_ids
-from aethergraph._options import as_flag, as_items, shown
-from aethergraph._parts import check_ids
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.options import as_flag, as_items, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.hetero import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph.parts import check_ids
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
     SamplerBase,

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import HeteroGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler
 from aethergraph.sampling.engine import DrawOptions, NativeEngine

@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["hash_id_set", "hash_ids", "hash_name", "mix64", "mix_key", "permutation"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
-from aethergraph._arrays import as_integer
-from aethergraph._options import as_iterator
+from aethergraph._checks.arrays import as_integer
+from aethergraph._checks.options import as_iterator
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
-from aethergraph import _binding as native
+from aethergraph import _native as native
 
 __all__ = ["Steps", "end_steps", "run_steps"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._parts import name_id
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.graph.parts import name_id
 
 __all__ = ["check_types", "name_seed"]
 

@@ -8,17 +8,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import check_length, check_times
-from aethergraph._paging import Paging
-from aethergraph._parts import name_id, sum_weights
-from aethergraph._row_sources import all_rows
-from aethergraph._times import as_seed_times, as_times
+from aethergraph import _native as native
+from aethergraph._checks.arrays import check_length, check_times
+from aethergraph._checks.times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
-from aethergraph.graph import Graph
-from aethergraph.hetero import EdgeView
+from aethergraph.features.sources import all_rows
+from aethergraph.graph import EdgeView, Graph
+from aethergraph.graph.parts import name_id, sum_weights
 from aethergraph.protocols import RowSource
+from aethergraph.storage.paging import Paging
 
 __all__ = [
     "Bounds",

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count, as_ids, as_integer
-from aethergraph._options import as_choice, as_flag, as_number, as_share
-from aethergraph._parts import name_id
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_ids, as_integer
+from aethergraph._checks.options import as_choice, as_flag, as_number, as_share
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import Graph
+from aethergraph.graph.parts import name_id
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.keys import mix_key
 

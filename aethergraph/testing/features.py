@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._bfloat16 import bfloat16_to_float32
+from aethergraph.features.bfloat16 import bfloat16_to_float32
 from aethergraph.protocols import RowSource
 from aethergraph.testing import cases
 from aethergraph.testing.loading import CoreLoadingRules

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._bfloat16 import bfloat16_to_float32, float32_to_bfloat16
+from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 from aethergraph.graph import Graph
 from aethergraph.loading import SubgraphLoader
 from aethergraph.testing.rules import Contract, equal, given, require

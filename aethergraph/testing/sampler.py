@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.testing import cases, oracle, structure
 from aethergraph.testing.combined import CombinedRules
 from aethergraph.testing.samples import Instance

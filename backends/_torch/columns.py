@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from aethergraph import features as core
-from aethergraph._arrays import refuse_masked
-from aethergraph._row_sources import gather_rows
+from aethergraph._checks.arrays import refuse_masked
 from aethergraph._torch.tensors import allocate, as_numpy, read_array, torch_dtype
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.features import store as core
+from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:

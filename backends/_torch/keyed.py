@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from aethergraph._arrays import as_integer
+from aethergraph._checks.arrays import as_integer
 from aethergraph._torch.iteration import iteration_key
 from aethergraph._torch.seeds import MainSeed, SharedCount
 from aethergraph.errors import InvalidArgumentError

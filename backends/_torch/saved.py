@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from aethergraph.build.foreign import Archive, check_memory, decoding, shorten
-from aethergraph.build.source import InputError, PathLike, check_readable
+from aethergraph.convert.formats.foreign import Archive, check_memory, decoding, shorten
+from aethergraph.convert.readers.base import InputError, PathLike, check_readable
 
 __all__ = ["read_tensor"]
 

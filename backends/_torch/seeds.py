@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from aethergraph._arrays import as_integer
+from aethergraph._checks.arrays import as_integer
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key

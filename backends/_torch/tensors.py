@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from aethergraph._arrays import to_array
-from aethergraph._options import shown
+from aethergraph._checks.arrays import to_array
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.dgl._walk import Walk
 from aethergraph.errors import AetherError
 from aethergraph.loading.pipeline import prefetch_map

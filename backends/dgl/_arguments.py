@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import torch
 
-from aethergraph._options import as_list, shown
+from aethergraph._checks.options import as_list, shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -22,7 +22,7 @@ from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = [
     "as_name_list",

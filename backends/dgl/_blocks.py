@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import dgl
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.dgl._schema import Schema
 from dgl import graph_index, heterograph_index, ndarray, utils
 from dgl._ffi import object_generic
@@ -22,7 +22,7 @@ from dgl.heterograph import DGLBlock
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["BlockEdges", "BlockMaker", "offsets_of"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from aethergraph._arrays import empty
-from aethergraph._options import as_number
+from aethergraph._checks.arrays import empty
+from aethergraph._checks.options import as_number
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph._adjacency import Adjacency
+    from aethergraph.graph.adjacency import Adjacency
 
 __all__ = ["draw_negatives"]
 

@@ -13,20 +13,19 @@ import torch
 from torch import Tensor
 
 import dgl
-from aethergraph._arrays import as_ids
-from aethergraph._options import as_choice, shown
-from aethergraph._parts import check_ids
+from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_ids
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.errors import UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.parts import check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["Queries"]
 

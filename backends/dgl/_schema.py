@@ -10,19 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aethergraph._arrays import as_ids
-from aethergraph._options import as_choice, shown
-from aethergraph._parts import check_ids
+from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.parts import check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph._adjacency import Adjacency
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
+    from aethergraph.graph.adjacency import Adjacency
     from aethergraph.protocols import RowSource
 
 __all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]

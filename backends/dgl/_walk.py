@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, 
 
 import numpy as np
 
-from aethergraph import _binding as native
-from aethergraph._parts import check_ids
-from aethergraph._row_sources import all_rows
+from aethergraph import _native as native
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.features.sources import all_rows
+from aethergraph.graph.parts import check_ids
 from aethergraph.sampling.engine import DrawOptions, NativeEngine, SampleEngine
 from aethergraph.sampling.values import (
     Values,
@@ -25,7 +25,7 @@ from aethergraph.sampling.values import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
     from aethergraph.protocols import RowSource
 
 __all__ = ["Fanouts", "Lists", "TimesOf", "Walk", "Walks", "edge_ends", "make_lists"]

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 import dgl
-from aethergraph._options import as_flag, as_text
+from aethergraph._checks.options import as_flag, as_text
 from aethergraph._torch.columns import Column
 from aethergraph.dgl._schema import EDGE, NODE, Schema
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 
 if TYPE_CHECKING:
-    from aethergraph._adjacency import Layout
+    from aethergraph.graph.adjacency import Layout
 
 __all__ = ["from_dgl", "to_dgl"]
 

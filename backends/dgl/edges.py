@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 import dgl.dataloading
-from aethergraph._arrays import allocate, as_count, as_ids
-from aethergraph._options import as_choice, shown
+from aethergraph._checks.arrays import allocate, as_count, as_ids
+from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_ids, seed_ids
 from aethergraph.dgl._arguments import as_names, check_prefetch
@@ -30,7 +30,7 @@ from aethergraph.sampling.keys import hash_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["EdgePredictionSampler", "PerSourceUniform", "as_edge_prediction_sampler"]
 

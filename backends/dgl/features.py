@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 import dgl.storages
-from aethergraph._options import as_flag
-from aethergraph._threads import ThreadPool
+from aethergraph._checks.options import as_flag
+from aethergraph._parallel.threads import ThreadPool
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import as_device, seed_ids
 from aethergraph.features import as_row_source

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 import dgl.dataloading
-from aethergraph import _binding as native
-from aethergraph._options import as_flag
+from aethergraph import _native as native
+from aethergraph._checks.options import as_flag
 from aethergraph.dgl._arguments import (
     as_names,
     check_fanouts,
@@ -35,7 +35,7 @@ from aethergraph.sampling.keys import mix_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["LaborSampler", "choose_fewest", "least_of_each", "node_numbers"]
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 import dgl.dataloading
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count
-from aethergraph._options import as_choice, as_flag, as_text
-from aethergraph._parts import check_ids
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import (
@@ -30,6 +29,7 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import TimesOf, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph.parts import check_ids
 from aethergraph.sampling.base import as_window
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.fanouts import MAX_HOPS

@@ -13,8 +13,8 @@ import torch
 
 import dgl
 import dgl.dataloading
-from aethergraph import _binding as native
-from aethergraph._options import as_flag, as_text
+from aethergraph import _native as native
+from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dgl._arguments import (
     as_names,
     check_fanouts,

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 import dgl
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count
-from aethergraph._options import as_choice, as_flag, as_text, shown
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice, as_flag, as_text, shown
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import (
     check_cpu,
@@ -35,15 +35,14 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Walks, edge_ends
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
     from aethergraph.protocols import RowSource
 
 __all__ = ["GraphStorage"]

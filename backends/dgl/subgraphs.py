@@ -14,8 +14,8 @@ from torch import Tensor
 
 import dgl
 import dgl.dataloading
-from aethergraph._arrays import as_count, empty
-from aethergraph._options import shown
+from aethergraph._checks.arrays import as_count, empty
+from aethergraph._checks.options import shown
 from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import as_names, check_output_device
 from aethergraph.dgl.convert import to_dgl

@@ -15,7 +15,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import N_KEYS
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from aethergraph._options import as_list, shown
+from aethergraph._checks.options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.planned import Coming, choose_plans

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
-from aethergraph._arrays import as_count
-from aethergraph._options import as_list, shown
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_list, shown
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph._adjacency import Adjacency
+    from aethergraph.graph.adjacency import Adjacency
 
 __all__ = ["Edges", "Pair", "as_edges", "graph_layout", "to_coo", "to_int64"]
 

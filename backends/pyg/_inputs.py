@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aethergraph import _binding as native
-from aethergraph._arrays import as_count, refuse_masked, to_array
-from aethergraph._times import as_seed_times
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, refuse_masked, to_array
+from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph import Graph
-from aethergraph.hetero import EdgeView, HeteroGraph
+from aethergraph.graph import EdgeView, Graph, HeteroGraph
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._links import link_type
 from aethergraph.pyg.graph_store import GraphStore

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from aethergraph import features as core
-from aethergraph._parts import check_ids
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import as_numpy
 from aethergraph.errors import UnsupportedError
+from aethergraph.features import store as core
+from aethergraph.graph.parts import check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

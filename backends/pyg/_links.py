@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from aethergraph._options import as_choice
+from aethergraph._checks.options import as_choice
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from aethergraph.hetero import EdgeType, HeteroGraph
+    from aethergraph.graph import EdgeType, HeteroGraph
 
 __all__ = ["Links", "check_exclude", "link_type"]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from aethergraph._options import shown
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 from torch_geometric.sampler.base import DataType, SubgraphType
 
-from aethergraph._options import as_choice, as_flag, shown
+from aethergraph._checks.options import as_choice, as_flag, shown
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
     from aethergraph.sampling.engine import SampleEngine
     from aethergraph.sampling.groups import SampleGroups
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from aethergraph._arrays import check_length
-from aethergraph.hetero import HeteroGraph
+from aethergraph._checks.arrays import check_length
+from aethergraph.graph import HeteroGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["TypedSamplingGraph", "TypedSortKey", "build_typed"]
 

@@ -10,10 +10,10 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data import HeteroData
 
-from aethergraph import features as core
-from aethergraph._arrays import check_length
+from aethergraph._checks.arrays import check_length
 from aethergraph.errors import UnsupportedError
-from aethergraph.hetero import HeteroGraph
+from aethergraph.features import store as core
+from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.pyg._typed_graphs import TypedSortKey
 from aethergraph.pyg._values import find_typed_times, find_typed_weights
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["TypedSource", "typed_source"]
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 
-from aethergraph import features as core
-from aethergraph._arrays import check_times, check_weights, refuse_masked
-from aethergraph._options import shown
+from aethergraph._checks.arrays import check_times, check_weights, refuse_masked
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import store as core
 from aethergraph.protocols import RowSource
 from aethergraph.pyg._tensor_source import tensors_of
 from aethergraph.pyg.feature_store import EDGE_GROUP
@@ -22,7 +22,7 @@ from aethergraph.sampling import values
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
     from aethergraph.sampling.values import Values
 
 __all__ = [

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from aethergraph import _binding as native
-from aethergraph._arrays import check_length
-from aethergraph._parts import check_ids
+from aethergraph import _native as native
+from aethergraph._checks.arrays import check_length
 from aethergraph.errors import OutOfRangeError
 from aethergraph.graph import Graph
+from aethergraph.graph.parts import check_ids
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
     from aethergraph.protocols import GatherPlan
     from aethergraph.sampling.groups import SampleGroups
 

@@ -18,8 +18,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import to_edge_index
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.stores import Stores, read_pair

@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
-from aethergraph._arrays import as_float_values, check_weights, to_array
-from aethergraph._options import shown
-from aethergraph._times import as_times, is_unit
+from aethergraph._checks.arrays import as_float_values, check_weights, to_array
+from aethergraph._checks.options import shown
+from aethergraph._checks.times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aethergraph._adjacency import Layout
+    from aethergraph.graph.adjacency import Layout
 
 __all__ = ["graph_from_data", "to_data"]
 

@@ -28,14 +28,13 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from aethergraph._arrays import refuse_masked
-from aethergraph._options import as_flag
-from aethergraph._parts import check_ids
+from aethergraph._checks.arrays import refuse_masked
+from aethergraph._checks.options import as_flag
 from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.parts import check_ids
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._tensor_source import Fetched, Key, Names, TensorSource, TypedFetched

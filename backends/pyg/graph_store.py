@@ -22,10 +22,9 @@ import torch
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
-from aethergraph._arrays import check_length
+from aethergraph._checks.arrays import check_length
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.pyg._edge_index import (
     Edges,
     Pair,
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aethergraph._adjacency import Adjacency
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
+    from aethergraph.graph.adjacency import Adjacency
 
 __all__ = ["GraphStore", "SamplingGraph", "SortKey"]
 

@@ -22,11 +22,11 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.typing import EdgeTypeStr
 
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph._torch.seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import HeteroGraph
 from aethergraph.pyg._links import Links, check_exclude, link_type
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
@@ -44,7 +44,7 @@ from aethergraph.sampling.subgraph import reverse_name
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
     from aethergraph.sampling.base import TemporalStrategy
 
 __all__ = ["HeteroNeighborSampler"]

@@ -21,7 +21,7 @@ from torch_geometric.sampler import (
 
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import HeteroGraph
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._keyed import KeyedSampler

@@ -21,8 +21,8 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
-from aethergraph import _binding as native
-from aethergraph._options import as_flag, as_list
+from aethergraph import _native as native
+from aethergraph._checks.options import as_flag, as_list
 from aethergraph._torch.seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError

@@ -11,8 +11,7 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import FeatureSource
 from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_source import tensors_of
@@ -20,7 +19,7 @@ from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
 if TYPE_CHECKING:
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
 
 __all__ = ["Stores", "read_pair"]
 

@@ -16,10 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
-from aethergraph.build.bounded import BoundedBuild
 from aethergraph.cli import terminal
 from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
+from aethergraph.convert.external.builder import BoundedBuild
 
 runner = CliRunner()
 MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.build import InputError
 from aethergraph.cli.app import app
+from aethergraph.convert import InputError
 from aethergraph.demo import DemoOptions, dataset, main, report, runs
 from aethergraph.demo.memory import MemoryWatch, resident
 from aethergraph.demo.train import RunSpec, Skipped, split_nodes

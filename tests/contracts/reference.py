@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from aethergraph import errors
-from aethergraph._arrays import as_ids, as_node
-from aethergraph._bfloat16 import bfloat16_to_float32
+from aethergraph._checks.arrays import as_ids, as_node
+from aethergraph.features.bfloat16 import bfloat16_to_float32
 from aethergraph.sampling.values import Values, seed_bounds
 from aethergraph.testing import oracle
 

@@ -21,19 +21,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from aethergraph import FeatureStore, Graph
-from aethergraph import _binding as native
-from aethergraph.build import (
-    InputError,
-    convert,
-    convert_chunks,
-    encoded,
-    lists,
-    tables,
-    within,
-)
-from aethergraph.build.columns import ColumnFiles
-from aethergraph.build.lists import ListBuilder, ListOrder
-from aethergraph.build.spill import PARTS, Part, Run, RunWriter, Spill
+from aethergraph import _native as native
+from aethergraph.convert import InputError, convert, convert_chunks
+from aethergraph.convert.external import driver, encoded, lists
+from aethergraph.convert.external.columns import ColumnFiles
+from aethergraph.convert.external.lists import ListBuilder, ListOrder
+from aethergraph.convert.external.runs import PARTS, Part, Run, RunWriter, Spill
+from aethergraph.convert.readers import npy_edges
 from aethergraph.errors import (
     InvalidArgumentError,
     LimitError,
@@ -46,8 +40,8 @@ from aethergraph.errors import (
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes for buffers: many runs, parts that must be split, lists that do not fit."""
-    monkeypatch.setattr(within, "working_memory", lambda budget, formats, threads: 20_000)
-    monkeypatch.setattr(tables, "_ROWS", 256)
+    monkeypatch.setattr(driver, "working_memory", lambda budget, formats, threads: 20_000)
+    monkeypatch.setattr(npy_edges, "_ROWS", 256)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of so many small runs
 
@@ -448,7 +442,7 @@ def test_a_budget_that_is_too_small_names_the_least(tmp_path: Path) -> None:
         convert(tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget="20M")
     least = str(caught.value).split("the least is ")[1].split("M")[0]
     script = (
-        "import sys; from aethergraph.build import convert; "
+        "import sys; from aethergraph.convert import convert; "
         "convert(sys.argv[1], sys.argv[2], memory_budget=sys.argv[3])"
     )
     # A fresh process takes less by itself than the one of the tests.

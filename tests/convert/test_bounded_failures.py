@@ -23,10 +23,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from aethergraph.build import InputError, bounded, convert, lists, outputs, tables, within
-from aethergraph.build.ahead import ahead
-from aethergraph.build.journal import Journal
-from aethergraph.build.npy_columns import NpyColumns
+from aethergraph._parallel.ahead import ahead
+from aethergraph.convert import InputError, convert, outputs
+from aethergraph.convert.external import builder, driver, lists
+from aethergraph.convert.external.journal import Journal
+from aethergraph.convert.readers import npy_edges
+from aethergraph.convert.readers.npy import NpyColumns
 from aethergraph.errors import (
     CorruptFileError,
     InvalidArgumentError,
@@ -41,10 +43,10 @@ class Interrupt(BaseException):
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(within, "working_memory", lambda budget, formats, threads: 30_000)
-    monkeypatch.setattr(tables, "_ROWS", 200)
+    monkeypatch.setattr(driver, "working_memory", lambda budget, formats, threads: 30_000)
+    monkeypatch.setattr(npy_edges, "_ROWS", 200)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
-    monkeypatch.setattr(bounded, "RECORD_SECONDS", 0.0)
+    monkeypatch.setattr(builder, "RECORD_SECONDS", 0.0)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of many small runs
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
@@ -76,7 +78,7 @@ def test_goes_on_wherever_it_was_interrupted(
     """Interrupted at every recording, before it or after it, then run again."""
     inputs = write_edges(tmp_path, 1200)
     memory = 50_000
-    monkeypatch.setattr(within, "working_memory", lambda budget, formats, threads: memory)
+    monkeypatch.setattr(driver, "working_memory", lambda budget, formats, threads: memory)
     whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
     options = {**OPTIONS, "compress": after}
     convert(inputs, whole, **options)
@@ -124,9 +126,11 @@ def test_goes_on_wherever_it_was_interrupted(
 
 KILLED = """
     import os, signal, sys
-    from aethergraph.build import bounded, convert, journal, lists, tables, within
-    within.working_memory = lambda budget, formats, threads: 30_000
-    tables._ROWS, lists._GROUP_EDGES, bounded.RECORD_SECONDS = 200, 300, 0.0
+    from aethergraph.convert import convert
+    from aethergraph.convert.external import builder, driver, journal, lists
+    from aethergraph.convert.readers import npy_edges
+    driver.working_memory = lambda budget, formats, threads: 30_000
+    npy_edges._ROWS, lists._GROUP_EDGES, builder.RECORD_SECONDS = 200, 300, 0.0
     left, record = int(sys.argv[1]), journal.Journal.record
 
     def dying(self, **state):
@@ -160,9 +164,9 @@ def test_killed_processes(tmp_path: Path, run_python: Callable[..., Any]) -> Non
 
 KILLED_WRITING = """
     import os, signal, sys
-    from aethergraph import _binding
-    from aethergraph.build import convert
-    _binding.NativeWriter.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+    from aethergraph import _native
+    from aethergraph.convert import convert
+    _native.NativeWriter.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
     convert(sys.argv[3:], sys.argv[1], memory_budget="4G", compress=sys.argv[2] == "True")
 """
 
@@ -185,7 +189,7 @@ def test_killed_while_it_writes(
 
 KILLED_TABLES = """
     import os, signal, sys
-    from aethergraph.build import convert, outputs
+    from aethergraph.convert import convert, outputs
     outputs.NpyWriter.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
     convert(sys.argv[1], sys.argv[2], features=sys.argv[3], labels=sys.argv[4], force=True)
 """
@@ -455,9 +459,10 @@ def test_a_flipped_bit_does_not_become_another_graph(
 
 KILLED_REMOVING = """
     import os, signal, sys
-    from aethergraph.build import bounded, convert, lists, within
-    within.working_memory = lambda budget, parses, threads: 30_000
-    lists._GROUP_EDGES, bounded.RECORD_SECONDS = 300, 0.0
+    from aethergraph.convert import convert
+    from aethergraph.convert.external import builder, driver, lists
+    driver.working_memory = lambda budget, parses, threads: 30_000
+    lists._GROUP_EDGES, builder.RECORD_SECONDS = 300, 0.0
     left, unlink = int(sys.argv[1]), os.unlink
 
     def counted(path, **options):
@@ -616,10 +621,11 @@ def test_no_edges(small_memory: None, tmp_path: Path) -> None:
 
 LIMITED = """
     import resource, signal, sys
-    from aethergraph.build import convert, within
+    from aethergraph.convert import convert
+    from aethergraph.convert.external import driver
     from aethergraph.errors import StorageError
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    within.working_memory = lambda budget, formats, threads: 100_000
+    driver.working_memory = lambda budget, formats, threads: 100_000
     limit = int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
@@ -682,7 +688,7 @@ def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
 MEASURED = r"""
     import re, sys
     from pathlib import Path
-    from aethergraph.build import convert
+    from aethergraph.convert import convert
     convert(sys.argv[1], sys.argv[2], layout="both", memory_budget=sys.argv[3] or None,
             compress=sys.argv[4] == "True")
     print(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text()).group(1))

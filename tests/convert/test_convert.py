@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.build import InputError, convert, read_edges
-from aethergraph.build.edges import drop_duplicates, with_reverses
-from aethergraph.build.outputs import NpyWriter
+from aethergraph.convert import InputError, convert, read_edges
+from aethergraph.convert.edge_table import drop_duplicates, with_reverses
+from aethergraph.convert.outputs import NpyWriter
 from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
 
 SRC = np.array([0, 1, 2, 5, 0, 0])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import Graph, errors
-from aethergraph.build import convert, read_edges, read_gd, read_gl
+from aethergraph.convert import convert, read_edges, read_gd, read_gl
 
 SRC = np.array([0, 1, 2, 0, 5, 0])
 DST = np.array([1, 2, 3, 2, 0, 1])
@@ -91,7 +91,7 @@ def test_convert_takes_gl(tmp_path: Path) -> None:
 
 
 def test_chunks_give_the_same_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aethergraph.build.graphzero._ROWS", 7)
+    monkeypatch.setattr("aethergraph.convert.formats.graphzero._ROWS", 7)
     rng = np.random.default_rng(0)
     src, dst = np.sort(rng.integers(0, 20, 100) // 3 * 3), rng.integers(0, 20, 100)
     table = read_edges(put(tmp_path / "g.gl", gl_bytes(25, src, dst)))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.build import InputError, convert, read_edges, read_labels
+from aethergraph.convert import InputError, convert, read_edges, read_labels
 from aethergraph.errors import AetherError, InvalidArgumentError
 
 NODES = 4
@@ -439,9 +439,9 @@ def test_a_time_zone_is_said(tmp_path: Path) -> None:
 def test_an_empty_line_in_one_column_is_a_missing_value(
     end: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aethergraph.build import blocks
+    from aethergraph.convert.readers import text_blocks
 
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 8)
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 8)
     path = tmp_path / "y.csv"
     lines = ["label", "5", "6", "", "# no label", "7", "8", "9"]
     for place in range(3, 9):

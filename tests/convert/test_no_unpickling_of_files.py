@@ -19,8 +19,8 @@ pytest.importorskip("pyarrow")
 from convert import ogb_folders
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
-from aethergraph.build import convert, read_edges, read_ogb
-from aethergraph.build.graphzero import read_gd, read_gl
+from aethergraph.convert import convert, read_edges, read_ogb
+from aethergraph.convert.formats.graphzero import read_gd, read_gl
 from aethergraph.errors import AetherError
 from aethergraph.packing import PackedFeatures
 

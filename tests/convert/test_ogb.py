@@ -30,7 +30,7 @@ from convert.ogb_folders import (
 )  # fmt: skip
 
 from aethergraph import Graph, HeteroGraph, errors
-from aethergraph.build import InputError, read_ogb
+from aethergraph.convert import InputError, read_ogb
 
 pytest.importorskip("pyarrow")
 

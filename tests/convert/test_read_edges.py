@@ -15,9 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aethergraph.build import AttrSpec, InputError, convert, iter_edges, read_edges, read_labels
-from aethergraph.build import blocks as blocks_module
-from aethergraph.build.text import TextTable
+from aethergraph.convert import (
+    AttrSpec,
+    InputError,
+    iter_edges,
+    read_edges,
+    read_labels,
+)
+from aethergraph.convert import (
+    api as convert,
+)
+from aethergraph.convert.readers import text_blocks
+from aethergraph.convert.readers.text import TextTable
 from aethergraph.errors import (
     FormatError,
     InvalidArgumentError,
@@ -427,7 +436,7 @@ def test_npy_headers_that_lie(text: bytes, tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks_module, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 64)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -462,7 +471,7 @@ def test_quoted_line_ends_across_blocks(tmp_path: Path) -> None:
 def test_a_line_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "e.csv", f"0,1,{'x' * 500}\n1,2,{'y' * 300}\n")
     assert edges_of(path) == [(0, 1), (1, 2)]
-    monkeypatch.setattr(blocks_module, "_MAX_LINE_BYTES", 400)
+    monkeypatch.setattr(text_blocks, "_MAX_LINE_BYTES", 400)
     with pytest.raises(InputError, match="line 1: no end of this line"):
         read_edges(path)
 
@@ -521,7 +530,7 @@ def test_against_a_naive_parser(body: list[str], block: int, tmp_path: Path) -> 
     path = write(tmp_path / "e.csv", text)
     expected = naive(text, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks_module, "BLOCK_BYTES", block)
+        patch.setattr(text_blocks, "BLOCK_BYTES", block)
         try:
             found: list[tuple[int, int]] | int | None = edges_of(path, header=False)
         except InputError as error:

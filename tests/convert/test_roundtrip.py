@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.build import InputError, convert
+from aethergraph.convert import InputError, convert
 from aethergraph.errors import AetherError
 
 SIZE = 5

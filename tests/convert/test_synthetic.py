@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aethergraph.build.source import ProgressFn
+from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import InvalidArgumentError, StorageError
-from aethergraph.synthetic import CHUNK_EDGES, CommunityGraph, RmatGraph
+from aethergraph.testing.graphs import CHUNK_EDGES, CommunityGraph, RmatGraph
 
 SMALL = CommunityGraph(1003, 20_000, num_classes=5, num_features=7, seed=3)
 

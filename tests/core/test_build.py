@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, HeteroGraph, errors, set_num_threads
-from aethergraph.build import convert_chunks
+from aethergraph.convert import convert_chunks
 from aethergraph.testing import oracle
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from aethergraph import CachedRows, FeatureStore, Graph
-from aethergraph._cached_rows import CacheStats
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
+from aethergraph.features.cached import CacheStats
 from aethergraph.loading import SubgraphLoader
 
 NUM_ROWS, WIDTH = 5000, 4

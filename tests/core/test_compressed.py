@@ -25,8 +25,8 @@ from aethergraph import (
     RandomWalker,
     errors,
 )
-from aethergraph import _binding as native
-from aethergraph._binding.blocks import BLOCK, GROUP, index_words
+from aethergraph import _native as native
+from aethergraph._native.blocks import BLOCK, GROUP, index_words
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 keys = st.integers(0, 2**64 - 1)
@@ -179,10 +179,10 @@ def test_saving_again_keeps_it_or_changes_it(full_graph: Graph, path: Path, stor
 
 
 def test_many_pieces_are_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aethergraph import _section_content, _verify
+    from aethergraph.graph import sections, verify
 
-    monkeypatch.setattr(_section_content, "_PIECE", 4096)
-    monkeypatch.setattr(_verify, "_CHUNK", 4096)
+    monkeypatch.setattr(sections, "_PIECE", 4096)
+    monkeypatch.setattr(verify, "_CHUNK", 4096)
     src, dst = local_edges(3000, 30_000, 1, 0.1)
     graph = Graph.from_edges(3000, src, dst, layout="both")
     found = compressed(graph, path)

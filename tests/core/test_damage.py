@@ -19,7 +19,7 @@ import pytest
 from core.strategies import assert_same_graph
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.packing import PackedFeatures
 
 ROOT = os.geteuid() == 0

@@ -21,7 +21,7 @@ from aethergraph import (
     NeighborSampler,
     errors,
 )
-from aethergraph import _binding as native
+from aethergraph import _native as native
 
 ALL = [getattr(errors, name) for name in errors.__all__]
 

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, HeteroGraph, errors
-from aethergraph import _binding as native
-from aethergraph._bfloat16 import bfloat16_to_float32
-from aethergraph._hot import hottest
+from aethergraph import _native as native
+from aethergraph.features.bfloat16 import bfloat16_to_float32
+from aethergraph.features.hot import hottest
 from aethergraph.loading import SubgraphLoader
 
 pytestmark = pytest.mark.usefixtures("each_tier")
@@ -192,7 +192,7 @@ def test_frequency_chooses_the_hot_rows(path: Path) -> None:
 
 
 def test_hottest_against_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aethergraph._hot._CHUNK_ROWS", 37)
+    monkeypatch.setattr("aethergraph.features.hot._CHUNK_ROWS", 37)
     for seed in range(20):
         rng = np.random.default_rng(seed)
         numbers = rng.integers(0, 50, 500).astype(np.float64)
@@ -206,7 +206,7 @@ def test_hottest_against_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_frequencies_that_are_none_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float, at: int
 ) -> None:
-    monkeypatch.setattr("aethergraph._hot._CHUNK_ROWS", 37)
+    monkeypatch.setattr("aethergraph.features.hot._CHUNK_ROWS", 37)
     path = saved(table("float32", (500, 16)), tmp_path / "x.npy")
     numbers = np.ones(500)
     numbers[at] = bad

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, errors, set_num_threads
-from aethergraph import _binding as native
-from aethergraph._bfloat16 import bfloat16_to_float32, float32_to_bfloat16
+from aethergraph import _native as native
+from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 
 DTYPES = [
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
-from aethergraph import _binding as native
-from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType
+from aethergraph import _native as native
+from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType
 from aethergraph.testing import oracle
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

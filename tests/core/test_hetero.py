@@ -21,7 +21,7 @@ from aethergraph import (
     NeighborSampler,
     errors,
 )
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.testing import oracle
 
 keys = st.integers(0, 2**64 - 1)

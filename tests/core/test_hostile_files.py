@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
-from aethergraph import _binding as native
+from aethergraph import _native as native
 
 
 @pytest.mark.parametrize("shape", [(0, 2**61), (2**61, 2**61, 0), (0,) * 33])

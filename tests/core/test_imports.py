@@ -47,10 +47,11 @@ def test_importing_is_quick_and_starts_no_threads(run_python: Callable[..., Any]
 
 def test_a_missing_native_core_is_explained(run_python: Callable[..., Any]) -> None:
     done = run_python(
-        "import sys; sys.modules['aethergraph._native'] = None; import aethergraph", check=False
+        "import sys; sys.modules['aethergraph._native._core'] = None; import aethergraph",
+        check=False,
     )
     assert done.returncode == 1
-    assert "the compiled core aethergraph._native cannot be loaded" in done.stderr
+    assert "the compiled core aethergraph._native._core cannot be loaded" in done.stderr
     assert "pip install" in done.stderr
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from aethergraph import errors
-from aethergraph._binding import FileReader, io_problem
-from aethergraph._binding.memory import buffer_alloc
+from aethergraph._native import FileReader, io_problem
+from aethergraph._native.memory import buffer_alloc
 
 SIZE = 300_001
 CONTENT = np.random.default_rng(4).integers(0, 256, SIZE).astype(np.uint8)
@@ -202,7 +202,7 @@ def test_parent_and_child_read_on(
         """
         import os, sys
         import numpy as np
-        from aethergraph._binding import FileReader
+        from aethergraph._native import FileReader
         path, tier, direct = sys.argv[1:]
         content = np.fromfile(path, np.uint8)
         reader = FileReader(path, tier=tier, direct=direct == "True")

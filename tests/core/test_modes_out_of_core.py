@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aethergraph as ag
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph import errors
 from aethergraph.sampling import (
     HeteroNeighborSampler,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from aethergraph import Graph
-from aethergraph._arrays import STRETCH, as_ids
-from aethergraph._binding import Task
-from aethergraph._orders import inverse, take, time_order
+from aethergraph._checks.arrays import STRETCH, as_ids
+from aethergraph._native import Task
 from aethergraph.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+from aethergraph.graph.orders import inverse, take, time_order
 
 _LARGEST, _LOWEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 

@@ -313,7 +313,7 @@ def test_a_file_that_shrinks_is_named(path: Path, tmp_path: Path) -> None:
 def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "damaged.aeg"
     shutil.copy(path, copy)
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
 
     file = native.NativeFile(copy)
     kinds = (native.SECTION_CSC_INDICES, native.SECTION_CSC_BLOCKS)
@@ -328,7 +328,7 @@ def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
 def test_damaged_offsets_are_named_when_the_graph_is_opened(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "offsets.aeg"
     shutil.copy(path, copy)
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
 
     file = native.NativeFile(copy)
     section = next(s for s in file.sections() if s.kind == native.SECTION_CSC_INDPTR)
@@ -378,7 +378,7 @@ def test_auto_maps_only_where_nothing_reads(
     def no_reader(*_: Any) -> None:
         raise errors.UnsupportedError("nothing reads here")
 
-    monkeypatch.setattr("aethergraph._graph_file.Paging", no_reader)
+    monkeypatch.setattr("aethergraph.graph.file.Paging", no_reader)
     found = ag.Graph.load(path, storage="auto", memory_budget="1K")
     assert found.storage == "mmap"
     assert found.paging is None
@@ -435,7 +435,7 @@ def test_compressed_lists_are_read_in_fewer_bytes(tmp_path: Path) -> None:
 
 
 def test_damage_to_an_index_is_named_when_the_graph_is_opened(tmp_path: Path) -> None:
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
 
     path = tmp_path / "index.aeg"
     make_graph(layout="csc").save(path, compress=True)

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, errors
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, Packing, pack
 from aethergraph.packing.layout import INDEX_COLUMNS, NAMES, SAMPLE_ROWS, sample_ids

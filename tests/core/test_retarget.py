@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aethergraph as ag
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph import errors
 from aethergraph.sampling.values import find_relation
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler, errors, set_num_threads
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.sampling.engine import NativeEngine
 from aethergraph.testing import oracle
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph import errors
 from aethergraph.testing import oracle
 

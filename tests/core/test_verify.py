@@ -11,7 +11,7 @@ import pytest
 from conftest import make_graph
 
 from aethergraph import Graph, HeteroGraph, errors
-from aethergraph import _binding as native
+from aethergraph import _native as native
 
 Edit = Callable[[dict[int, Any]], None]
 

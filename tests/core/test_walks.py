@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler, RandomWalker, errors, set_num_threads
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.sampling import random_fanout
 from aethergraph.testing import walk_oracle
 

@@ -21,12 +21,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph
-from aethergraph import _binding as native
-from aethergraph.container import ArrayMeta, EdgeType, FileMeta, NodeType
+from aethergraph import _native as native
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
 from aethergraph.sampling import NeighborSampler
+from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType
 
 
 def graph_bytes(folder: Path) -> bytes:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from aethergraph.build import read_ogb
+from aethergraph.convert import read_ogb
 from aethergraph.errors import AetherError
 
 LAYOUTS = ["text_folder", "binary_folder", "typed_text_folder", "typed_binary_folder"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from aethergraph.build import read_edges
+from aethergraph.convert import read_edges
 from aethergraph.errors import AetherError
 
 EXAMPLES = int(os.environ.get("AETHERGRAPH_FUZZ_EXAMPLES", "60"))

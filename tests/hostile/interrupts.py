@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import aethergraph as ag
-from aethergraph import build
+from aethergraph import convert
 from aethergraph.loading import SubgraphLoader
 
 DEGREE = 12
@@ -139,7 +139,7 @@ class Calls:
         return self._convert("4G")
 
     def _convert(self, budget: str | None) -> int:
-        found = build.convert(
+        found = convert.convert(
             self._folder / "ends.npy", self._folder / "out.aether", force=True, restart=True,
             memory_budget=budget,
         )  # fmt: skip

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 import aethergraph as ag
-from aethergraph import build, packing, synthetic
+from aethergraph import convert, packing
 from aethergraph.errors import StorageError
 from aethergraph.loading import SubgraphLoader, prefetch_map
+from aethergraph.testing import graphs as synthetic
 
 NODES, EDGES = 20_000, 200_000
 NOBODY = 65534
@@ -130,7 +131,7 @@ class Steps:
 
     def _convert(self, budget: str | None) -> Any:
         out = self.folder / "converted.aether"
-        build.convert(
+        convert.convert(
             self.folder / "edges.csv", out, memory_budget=budget, force=True, threads=4,
             features=self.folder / "x.npy", layout="both",
         )  # fmt: skip

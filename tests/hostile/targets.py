@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import aethergraph as ag
-from aethergraph import build, interop, packing, sampling, synthetic
+from aethergraph import convert, interop, packing, sampling
 from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
+from aethergraph.testing import graphs as synthetic
 
 __all__ = ["Target", "prepare", "targets"]
 
@@ -356,14 +357,14 @@ def _around() -> Iterator[Target]:
     yield Target(
         "convert",
         lambda f: (
-            build.convert,
+            convert.convert,
             {"inputs": f / "edges.csv", "output": f / "out.aether", "force": True},
         ),
     )
     yield Target(
         "convert (bounded)",
         lambda f: (
-            build.convert,
+            convert.convert,
             {"inputs": f / "edges.csv", "output": f / "out.aether", "force": True,
              "memory_budget": "512M", "features": f / "x.npy", "features_out": f / "out-x.aether",
              "labels": f / "labels.csv", "labels_out": f / "out-y.npy"},
@@ -372,19 +373,19 @@ def _around() -> Iterator[Target]:
     yield Target(
         "convert_chunks",
         lambda f: (
-            build.convert_chunks,
+            convert.convert_chunks,
             {"chunks": [_ends()], "output": f / "out.aether", "force": True,
              "memory_budget": "512M"},
         ),
     )  # fmt: skip
-    yield Target("read_edges", lambda f: (build.read_edges, {"paths": f / "edges.csv"}))
+    yield Target("read_edges", lambda f: (convert.read_edges, {"paths": f / "edges.csv"}))
     yield Target(
-        "iter_edges", lambda f: (_then(build.iter_edges, _some), {"paths": f / "edges.csv"})
+        "iter_edges", lambda f: (_then(convert.iter_edges, _some), {"paths": f / "edges.csv"})
     )
-    yield Target("read_labels", lambda f: (build.read_labels, {"path": f / "labels.csv"}))
-    yield Target("AttrSpec.parse", lambda _: (build.AttrSpec.parse, {"text": "a=b"}))
-    yield Target("read_gl", lambda f: (build.read_gl, {"path": f / "empty"}))
-    yield Target("read_gd", lambda f: (build.read_gd, {"path": f / "empty"}))
+    yield Target("read_labels", lambda f: (convert.read_labels, {"path": f / "labels.csv"}))
+    yield Target("AttrSpec.parse", lambda _: (convert.AttrSpec.parse, {"text": "a=b"}))
+    yield Target("read_gl", lambda f: (convert.read_gl, {"path": f / "empty"}))
+    yield Target("read_gd", lambda f: (convert.read_gd, {"path": f / "empty"}))
     yield Target(
         "pack",
         lambda f: (

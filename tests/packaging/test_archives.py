@@ -66,7 +66,9 @@ def test_wheel_holds_the_packages(build: str) -> None:
     }
     assert python - names == set()
     assert "aethergraph/py.typed" in names
-    assert any(name.startswith("aethergraph/_native.") and name.endswith(".so") for name in names)
+    assert any(
+        name.startswith("aethergraph/_native/_core.") and name.endswith(".so") for name in names
+    )
     assert sum("licenses/LICENSE-" in name for name in names) == 2
     top = {name.split("/")[0].split(".")[0] for name in names}
     assert {t for t in top if not t.startswith("aethergraph")} == set()

@@ -37,7 +37,7 @@ def test_missing_markers_are_an_error(build: dict[str, Any], header: str) -> Non
 
 
 def test_every_declared_function_is_bound(build: dict[str, Any]) -> None:
-    from aethergraph._native import lib
+    from aethergraph._native._core import lib
 
     names = declared(build["read_cdef"]((ROOT / "native/include/aether.h").read_text()))
     assert len(names) > 30

@@ -35,7 +35,7 @@ def mypyc_modules() -> list[str]:
 
 
 def native_path() -> Path:
-    spec = importlib.util.find_spec("aethergraph._native")
+    spec = importlib.util.find_spec("aethergraph._native._core")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin)
 
@@ -50,7 +50,7 @@ def run_python(code: str) -> str:
 
 def test_versions_agree() -> None:
     import aethergraph
-    from aethergraph._native import ffi, lib
+    from aethergraph._native._core import ffi, lib
 
     native = ffi.string(lib.aether_version())
     version = pyproject_version()
@@ -72,7 +72,7 @@ def test_build_is_the_expected_one() -> None:
 
 
 def test_sanitizer_is_the_expected_one() -> None:
-    from aethergraph._native import ffi, lib
+    from aethergraph._native._core import ffi, lib
 
     info = ffi.string(lib.aether_build_info())
     text = (info.decode() if isinstance(info, bytes) else info).lower()
@@ -114,7 +114,7 @@ def test_extension_exports_only_its_init_function() -> None:
         check=True,
     )
     names = {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
-    assert names - {"_init", "_fini"} == {"PyInit__native"}
+    assert names - {"_init", "_fini"} == {"PyInit__core"}
 
 
 def test_console_script_runs() -> None:

@@ -27,7 +27,7 @@ from torch_geometric.sampler import (
 )
 
 from aethergraph import Graph, errors
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,

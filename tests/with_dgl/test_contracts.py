@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from aethergraph import Graph, HeteroSubgraph, Subgraph
-from aethergraph._arrays import as_ids
+from aethergraph._checks.arrays import as_ids
 from aethergraph.dgl import GraphStorage, NeighborSampler
 from aethergraph.errors import UnsupportedError
 from aethergraph.testing import HeteroSamplerContract, SamplerContract

@@ -15,7 +15,7 @@ import torch
 from with_dgl.common import make_graph
 
 from aethergraph import FeatureStore, Graph, errors
-from aethergraph._arrays import as_ids
+from aethergraph._checks.arrays import as_ids
 from aethergraph.dgl import FeatureStorage, GraphStorage, NeighborSampler
 from aethergraph.testing import FeatureSourceContract
 

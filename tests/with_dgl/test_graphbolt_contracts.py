@@ -15,7 +15,7 @@ import torch
 from with_dgl.graphbolt_common import at_once, colon
 
 from aethergraph import Graph, HeteroSubgraph, Subgraph
-from aethergraph._arrays import as_ids
+from aethergraph._checks.arrays import as_ids
 from aethergraph.dgl.graphbolt import SamplingGraph
 from aethergraph.errors import UnsupportedError
 from aethergraph.sampling import mix_key

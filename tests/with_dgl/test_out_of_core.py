@@ -16,7 +16,7 @@ import torch
 from with_dgl.test_golden_samples import content, layer
 
 from aethergraph import Graph, HeteroGraph, errors
-from aethergraph import _binding as native
+from aethergraph import _native as native
 from aethergraph.dgl import (
     DataLoader,
     GraphStorage,

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from aethergraph._row_sources import gather_rows
 from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._parts import single_hop, type_name
 from aethergraph.dgl.labor import least_of_each, node_numbers
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.sources import gather_rows
 from aethergraph.sampling.keys import hash_name, mix_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph import _binding as native
+    from aethergraph import _native as native
     from aethergraph.protocols import RowSource
 
 __all__ = ["Hop", "TimeNames"]

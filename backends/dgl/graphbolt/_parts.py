@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
-from aethergraph._options import as_text
+from aethergraph._checks.options import as_text
 from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import hop_fanouts
 from aethergraph.dgl._schema import Schema
@@ -24,8 +24,8 @@ from aethergraph.sampling.fanouts import as_fanout
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph import _binding as native
-    from aethergraph.hetero import EdgeType
+    from aethergraph import _native as native
+    from aethergraph.graph import EdgeType
 
 __all__ = [
     "destination_type",

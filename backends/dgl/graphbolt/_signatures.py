@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import dgl.graphbolt as gb
-from aethergraph._options import as_flag
+from aethergraph._checks.options import as_flag
 
 __all__ = ["SIGNATURES", "Finished", "as_graphbolt", "read_call"]
 

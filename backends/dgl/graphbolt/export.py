@@ -14,23 +14,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import yaml  # type: ignore[import-untyped]
 
-from aethergraph._binding import encode_path
-from aethergraph._options import as_text
-from aethergraph._row_sources import gather_rows
-from aethergraph.build.outputs import storage_error
+from aethergraph._checks.options import as_text
+from aethergraph._native import encode_path
+from aethergraph.convert.outputs import storage_error
 from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.features.sources import gather_rows
+from aethergraph.graph import Graph, HeteroGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
     from aethergraph.protocols import RowSource
 
 __all__ = ["COPY", "FLAT", "save_ondisk_dataset"]

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
-from aethergraph import _binding as native
-from aethergraph._arrays import allocate, to_array
-from aethergraph._feature_rows import as_tensor
-from aethergraph._options import is_hashable, shown
+from aethergraph import _native as native
+from aethergraph._checks.arrays import allocate, to_array
+from aethergraph._checks.options import is_hashable, shown
 from aethergraph._torch.columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
@@ -26,8 +25,8 @@ from aethergraph.dgl.features import BUFFERS, Fetch
 from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features import as_row_source
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.features.rows import as_tensor
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import FeatureSource
 
 if TYPE_CHECKING:

@@ -16,12 +16,18 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
-from aethergraph._binding import encode_path
-from aethergraph._options import as_text
+from aethergraph._checks.options import as_text
+from aethergraph._native import encode_path
 from aethergraph._torch.columns import Column
 from aethergraph._torch.saved import read_tensor
-from aethergraph.build.foreign import check_ends, check_memory, naming, read_npy, read_table
-from aethergraph.build.source import InputError
+from aethergraph.convert.formats.foreign import (
+    check_ends,
+    check_memory,
+    naming,
+    read_npy,
+    read_table,
+)
+from aethergraph.convert.readers.base import InputError
 from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
@@ -29,14 +35,13 @@ from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph._adjacency import Layout
-    from aethergraph.hetero import EdgeType
+    from aethergraph.graph import EdgeType
+    from aethergraph.graph.adjacency import Layout
     from aethergraph.protocols import RowSource
 
 __all__ = ["from_fused_csc", "load_ondisk_dataset", "to_fused_csc"]

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aethergraph import _binding as native
-from aethergraph._arrays import allocate, as_ids
-from aethergraph._options import as_flag, as_list, as_number, as_text, shown
-from aethergraph._parts import check_ids
+from aethergraph import _native as native
+from aethergraph._checks.arrays import allocate, as_ids
+from aethergraph._checks.options import as_flag, as_list, as_number, as_text, shown
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.dgl._arguments import (
@@ -41,8 +40,8 @@ from aethergraph.dgl.graphbolt._parts import (
 )
 from aethergraph.dgl.graphbolt._signatures import as_graphbolt
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.parts import check_ids
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils.data import functional_datapipe
 
 import dgl.graphbolt as gb
-from aethergraph import _binding as native
-from aethergraph._options import as_flag, as_text
+from aethergraph import _native as native
+from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dgl._ahead import Coming, look_ahead
 from aethergraph.dgl._arguments import layer_list, seed_hashes
 from aethergraph.dgl._walk import Fanouts, TimesOf, Walk, make_lists
@@ -23,8 +23,7 @@ from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, tim
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.steps import Steps, run_steps

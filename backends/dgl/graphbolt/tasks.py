@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 import dgl.graphbolt as gb
-from aethergraph._binding import encode_path
+from aethergraph._native import encode_path
 from aethergraph._torch.saved import read_tensor
-from aethergraph.build.foreign import decoding, read_npy
-from aethergraph.build.source import InputError
+from aethergraph.convert.formats.foreign import decoding, read_npy
+from aethergraph.convert.readers.base import InputError
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata, read_tasks
 
 __all__ = ["Tasks", "load_ondisk_tasks"]

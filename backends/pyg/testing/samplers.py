@@ -9,8 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from aethergraph import testing as core
-from aethergraph.graph import Graph
-from aethergraph.hetero import HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.pyg.testing.links import LinkRules
 from aethergraph.testing.samples import Instance
 from aethergraph.testing.structure import KIND, NODE, EdgeType

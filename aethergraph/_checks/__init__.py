@@ -1,0 +1,1 @@
+"""Checks of users' arguments: arrays, options, numbers a type would change, units of time."""

@@ -1,0 +1,149 @@
+"""Arrays of a sample, written by the native sampler that drew it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aethergraph._checks.arrays import empty
+from aethergraph._native.core import Ids, ffi, lib
+
+
+class NativeSample(NamedTuple):
+    """Arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
+
+    node: list[Ids]
+    batch: list[Ids] | None
+    row: list[Ids]
+    col: list[Ids]
+    edge: list[Ids]
+    hop_nodes: list[list[int]]
+    hop_edges: list[list[int]]
+
+
+class NativeLayers(NamedTuple):
+    """Layered sample in compressed form, by node type and edge type.
+
+    ``offsets[relation][hop]`` [n + 1] has, for each of the n nodes that the hop expanded, the start
+    of its edges among those of the hop.
+    """
+
+    node: list[Ids]
+    row: list[Ids]
+    edge: list[Ids]
+    offsets: list[list[Ids]]
+    hop_nodes: list[list[int]]
+    hop_edges: list[list[int]]
+
+
+class SampleShape(NamedTuple):
+    """Counts that determine the arrays of a sample."""
+
+    num_types: int
+    num_relations: int
+    num_hops: int
+    with_batch: bool
+
+
+class SampleNumbers(NamedTuple):
+    """Native arrays of counts that a sampling call has filled.
+
+    ``counts`` has nodes by type, then edges by relation; ``hop_nodes`` nodes by type and hop;
+    ``hop_edges`` edges by relation and hop.
+    """
+
+    counts: Any
+    hop_nodes: Any
+    hop_edges: Any
+
+
+def export_sample(
+    handle: Any, shape: SampleShape, numbers: SampleNumbers, err: Any, fail: Callable[[int], None]
+) -> NativeSample:
+    """Return the arrays of a native sampler's sample; ``fail`` raises the error of a code."""
+    types, _, _, with_batch = shape
+    counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    node, batch = list[Ids](), list[Ids]()
+    for number, count in enumerate(counts[:types]):
+        ids = empty(count, np.int64, f"{count} nodes")
+        trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
+        lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
+        code = lib.aether_sample_export_nodes(
+            handle, number, 8, count, ffi.from_buffer(ids), lent, err
+        )
+        if code:
+            fail(code)
+        node.append(ids)
+        if trees is not None:
+            batch.append(trees)
+    links = []
+    for number, count in enumerate(counts[types:]):
+        link = empty((3, count), np.int64, f"{count} edges")
+        code = lib.aether_sample_export_edges(
+            handle, number, 8, count, *map(ffi.from_buffer, link), err
+        )
+        if code:
+            fail(code)
+        links.append(link)
+    return NativeSample(
+        node,
+        batch if with_batch else None,
+        [link[0] for link in links],
+        [link[1] for link in links],
+        [link[2] for link in links],
+        hop_nodes,
+        hop_edges,
+    )
+
+
+def export_layers(
+    handle: Any,
+    shape: SampleShape,
+    numbers: SampleNumbers,
+    sources: Sequence[int],
+    err: Any,
+    fail: Callable[[int], None],
+) -> NativeLayers:
+    """Return the arrays of a layered sample; ``sources`` are the types that relations expand."""
+    types, _, hops, _ = shape
+    counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    # A hop has one offset more than there were nodes before it.
+    ends = [[0, *accumulate(n + 1 for n in accumulate(own[:hops]))] for own in hop_nodes]
+    total = sum(counts) + sum(counts[types:]) + sum(ends[source][-1] for source in sources)
+    out = empty(total, np.int64, f"a sample of {total} numbers")
+    code = lib.aether_sample_export_layers(handle, ffi.from_buffer("int64_t[]", out), total, err)
+    if code:
+        fail(code)
+    at = 0
+
+    def take(count: int) -> Ids:
+        nonlocal at
+        at += count
+        return out[at - count : at]
+
+    node, row, edge, offsets = list[Ids](), list[Ids](), list[Ids](), list[list[Ids]]()
+    for count in counts[:types]:
+        node.append(take(count))
+    for count, source in zip(counts[types:], sources, strict=True):
+        row.append(take(count))
+        edge.append(take(count))
+        own = take(ends[source][-1])
+        offsets.append([own[ends[source][hop] : ends[source][hop + 1]] for hop in range(hops)])
+    return NativeLayers(node, row, edge, offsets, hop_nodes, hop_edges)
+
+
+def _unpack(
+    shape: SampleShape, numbers: SampleNumbers
+) -> tuple[list[int], list[list[int]], list[list[int]]]:
+    """Return counts (nodes by type, edges by relation), nodes by type and hop, edges likewise."""
+    types, relations, hops, _ = shape
+    hop_nodes = ffi.unpack(numbers.hop_nodes, types * (hops + 1))
+    hop_edges = ffi.unpack(numbers.hop_edges, relations * hops) if relations and hops else []
+    return (
+        ffi.unpack(numbers.counts, types + relations),
+        [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(types)],
+        [hop_edges[i * hops : (i + 1) * hops] for i in range(relations)],
+    )

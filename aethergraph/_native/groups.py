@@ -1,0 +1,230 @@
+"""Groups of samples that are made together (``native/src/sample/group.h``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._native.exports import (
+    NativeLayers,
+    NativeSample,
+    SampleNumbers,
+    SampleShape,
+    export_layers,
+    export_sample,
+)
+from aethergraph._native.reads import begin_read, raise_named
+from aethergraph._native.sampling import (
+    SAMPLE_DISJOINT,
+    NativeRelation,
+    describe_relations,
+    guards_of,
+    hand_over,
+    lend_excluded,
+    lend_seeds,
+)
+from aethergraph._native.tasks import Task, lend
+from aethergraph._native.values import NativeValues
+
+S = TypeVar("S", bound=NativeSample | NativeLayers)
+
+
+class NativeBatch(NamedTuple):
+    """Arguments of one sample of a group (see ``NativeSampler.sample``)."""
+
+    seeds: Sequence[Ids]
+    key: int
+    since: Sequence[Ids | None] | None = None
+    until: Sequence[Ids | None] | None = None
+    exclude: Sequence[Ids | None] | None = None
+
+    @property
+    def num_seeds(self) -> int:
+        """Number of seeds of all types."""
+        return sum(map(len, self.seeds))
+
+    def is_like(self, other: NativeBatch) -> bool:
+        """Return whether key and seeds are equal, hence the samples (exclusions are ignored)."""
+        return self.key == other.key and all(
+            np.array_equal(one, two) for one, two in zip(self.seeds, other.seeds, strict=True)
+        )
+
+
+class NativeGroup:
+    """Maker of several samples at once; used by one thread at a time.
+
+    Args:
+        relations: as for ``NativeSampler``.
+        num_nodes: as for ``NativeSampler``.
+        fanouts: as for ``NativeSampler``.
+        flags: as for ``NativeSampler``.
+        num_threads: as for ``NativeSampler``.
+        capacity: most samples at once.
+        window_bytes: bytes of each of the four buffers for reading; 0: the default.
+        value_bytes: bytes, about, of weights and times in a file while draws look at them; 0: the
+            default.
+    """
+
+    def __init__(
+        self,
+        relations: Sequence[NativeRelation],
+        num_nodes: Sequence[int],
+        fanouts: Sequence[Sequence[int]],
+        flags: int,
+        num_threads: int,
+        *,
+        capacity: int,
+        window_bytes: int = 0,
+        value_bytes: int = 0,
+    ) -> None:
+        self.relations = tuple(relations)
+        self._guards = guards_of(relations)
+        hops = len(fanouts[0]) if fanouts else 0
+        self._shape = SampleShape(
+            len(num_nodes), len(self.relations), hops, bool(flags & SAMPLE_DISJOINT)
+        )
+        self._flags = flags
+        self._fanouts = ffi.new("int64_t[]", [k for row in fanouts for k in row])
+        self._numbers = SampleNumbers(
+            ffi.new("uint64_t[]", len(num_nodes) + len(self.relations)),
+            ffi.new("uint64_t[]", len(num_nodes) * (hops + 1)),
+            ffi.new("uint64_t[]", max(1, len(self.relations) * hops)),
+        )
+        self._err = new_error()
+        self._size = 0
+        self._lent: Any = None  # arrays that samples not taken yet may read
+        rows = describe_relations(self.relations)
+        options = ffi.new(
+            "aether_group_options *", (capacity, num_threads, window_bytes, value_bytes)
+        )
+        out = ffi.new("aether_group **")
+        code = lib.aether_group_create(
+            rows, len(self.relations), list(num_nodes), len(num_nodes), options, out, self._err
+        )
+        if code:
+            raise_error(code, self._err)
+        self._handle = ffi.gc(out[0], lib.aether_group_destroy)
+
+    def retarget(self, relations: Sequence[NativeRelation], num_nodes: Sequence[int]) -> None:
+        """Go on with other relations and numbers of nodes; as ``NativeSampler.retarget``.
+
+        Samples that were not taken are dropped.
+        """
+        hand_over(lib.aether_group_retarget, self._handle, relations, num_nodes, self._err)
+        self.relations, self._guards = tuple(relations), guards_of(relations)
+        self._lent, self._size = None, 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes held now."""
+        return int(lib.aether_group_memory(self._handle))
+
+    def edges(self, relation: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
+        """Return, for each sample not taken yet, the number of its edges and a hash of their ids.
+
+        None if the edges of the relation are not known before the samples are taken.
+        """
+        counts, hashes = np.empty(self._size, np.uint64), np.empty(self._size, np.uint64)
+        code = lib.aether_group_edges(
+            self._handle, relation, ffi.from_buffer("uint64_t[]", counts),
+            ffi.from_buffer("uint64_t[]", hashes), self._err,
+        )  # fmt: skip
+        if code == lib.AETHER_E_UNSUPPORTED:
+            return None
+        if code:
+            raise_error(code, self._err)
+        return counts, hashes
+
+    def gather(
+        self,
+        relation: int,
+        values: NativeValues,
+        outs: Sequence[NDArray[Any]],
+        task: Task | None = None,
+    ) -> None:
+        """Read the values of the edges that :meth:`edges` counts, each page once.
+
+        Args:
+            relation: number of the edge type.
+            values: a value for each edge of it.
+            outs: for each sample an array for its values.
+            task: the long call that this one is part of.
+        """
+        buffers = [ffi.from_buffer(out) for out in outs]
+        rooms = ffi.new("uint64_t[]", [len(out) for out in outs])
+        code = lib.aether_group_gather(
+            self._handle, relation, values.handle, ffi.new("void *[]", buffers), rooms,
+            lend(task, 0), self._err,
+        )  # fmt: skip
+        if code:
+            raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
+
+    def sample(
+        self, batches: Sequence[NativeBatch], form: type[S], task: Task | None = None
+    ) -> Iterator[S]:
+        """Make the samples of ``batches`` now; the iterator completes and yields one by one.
+
+        ``form`` is that of the samples; ``NativeLayers`` are for ``SAMPLE_LAYERED``.
+
+        Raises:
+            OutOfRangeError: a seed is not a node; samplers check seeds before this call.
+            StorageError, CorruptFileError: the lists could not be read, or are damaged.
+        """
+        count, types = len(batches), self._shape.num_types
+        seeds = ffi.new("aether_seeds[]", count * types)
+        options = ffi.new("aether_sample_options[]", count)
+        lent: list[Any] = [seeds, options]
+        for i, batch in enumerate(batches):
+            options[i].key = batch.key
+            options[i].fanouts = self._fanouts
+            options[i].num_hops = self._shape.num_hops
+            options[i].flags = self._flags
+            options[i].num_threads = 1
+            lent.append(lend_excluded(options[i], batch.exclude))
+            for t in range(types):
+                out = seeds[i * types + t]
+                lent.append(lend_seeds(out, t, batch.seeds, batch.since, batch.until))
+        self._lent, self._size = lent, count
+        failed = ffi.new("uint32_t *")
+        if self._guards:
+            begin_read(self._guards[0])
+        code = lib.aether_group_sample(
+            self._handle, seeds, options, count, failed, lend(task, 0), self._err
+        )
+        if code:
+            self._end(code)
+        return self._take_all(count, form)
+
+    def _take_all(self, count: int, form: type[S]) -> Iterator[S]:
+        out = ffi.new("aether_sampler **")
+        counts, hop_nodes, hop_edges = self._numbers
+        for i in range(count):
+            if self._guards:
+                begin_read(self._guards[0])
+            code = lib.aether_group_take(
+                self._handle, i, hop_nodes, hop_edges, counts, counts + self._shape.num_types,
+                out, lend(None, 0), self._err,
+            )  # fmt: skip
+            if code:
+                self._end(code)
+            sample = self._export(out[0], form)
+            lib.aether_group_release(self._handle)
+            self._end(0)
+            yield sample
+
+    def _export(self, sampler: Any, form: type[Any]) -> Any:
+        numbers, err, end = self._numbers, self._err, self._end
+        if form is NativeLayers:
+            sources = [relation.source for relation in self.relations]
+            return export_layers(sampler, self._shape, numbers, sources, err, end)
+        return export_sample(sampler, self._shape, numbers, err, end)
+
+    def _end(self, code: int) -> None:
+        for guard in self._guards:
+            guard.check()
+        if code:
+            raise_named(code, self._err, [p for r in self.relations for p in r.paths()])

@@ -1,0 +1,197 @@
+"""Building and checking adjacency lists, and gathering rows of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.arrays import empty
+from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._native.files import FileGuard
+from aethergraph._native.memory import address_of
+from aethergraph._native.reads import begin_read, end_read
+from aethergraph._native.tasks import Task, lend
+from aethergraph.errors import InvalidArgumentError
+
+# ---- building --------------------------------------------------------------------------------
+
+
+def id_bytes_for(count: int) -> int:
+    """Return the bytes of an id below ``count``: 4 if ``count`` is at most 2^32 - 1, else 8."""
+    return 4 if count <= 0xFFFFFFFF else 8
+
+
+def id_dtype(id_bytes: int) -> np.dtype[Any]:
+    """Return the unsigned dtype of 4 or 8 bytes."""
+    return np.dtype(np.uint32 if id_bytes == 4 else np.uint64)
+
+
+def build_lists(
+    major: Ids, minor: Ids, num_major: int, num_minor: int, *,
+    id_bytes: int, with_order: bool, task: Task | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:  # fmt: skip
+    """Group an edge list by ``major``, keeping the input order within a list.
+
+    Returns:
+        ``indptr`` uint64 [num_major + 1], ``indices`` [E] of ``id_bytes``, and ``order`` [E] (the
+        input row at each position, uint32 or uint64) or None.
+
+    Raises:
+        OutOfRangeError: an id is outside its range; ``position`` is the row.
+    """
+    num_edges = len(major)
+    indptr = empty(num_major + 1, np.uint64, f"the offsets of {num_major} lists")
+    indices = empty(num_edges, id_dtype(id_bytes), f"{num_edges} edges")
+    order_bytes = id_bytes_for(num_edges)
+    order = empty(num_edges, id_dtype(order_bytes), f"{num_edges} edges") if with_order else None
+    err = new_error()
+    code = lib.aether_build_lists(
+        ffi.from_buffer("int64_t[]", major),
+        ffi.from_buffer("int64_t[]", minor),
+        num_edges,
+        num_major,
+        num_minor,
+        ffi.from_buffer("uint64_t[]", indptr),
+        ffi.from_buffer(indices),
+        id_bytes,
+        ffi.NULL if order is None else ffi.from_buffer(order),
+        order_bytes,
+        lend(task, 16 * num_edges),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return indptr, indices, order
+
+
+def id_bounds(ids: Ids) -> tuple[int, int]:
+    """Return the smallest and the largest id; (-1, -1) for an empty vector."""
+    out = ffi.new("int64_t[2]")
+    err = new_error()
+    code = lib.aether_id_bounds(ffi.from_buffer("int64_t[]", ids), len(ids), out, out + 1, err)
+    if code:
+        raise_error(code, err)
+    return int(out[0]), int(out[1])
+
+
+def check_lists(
+    indptr: NDArray[np.uint64], indices: NDArray[Any] | None, num_edges: int, num_minor: int,
+    task: Task | None = None,
+) -> None:  # fmt: skip
+    """Raise unless ``indptr`` is monotone and ends at E, and every index is < num_minor.
+
+    If ``indices`` is None, only the offsets are checked.
+
+    Raises:
+        CorruptFileError: the offsets are wrong; has the position of the first fault.
+        OutOfRangeError: an index is out of range; has the position of the first one.
+    """
+    err = new_error()
+    code = lib.aether_check_lists(
+        ffi.from_buffer("uint64_t[]", indptr),
+        len(indptr) - 1,
+        ffi.NULL if indices is None else ffi.from_buffer(indices),
+        8 if indices is None else indices.dtype.itemsize,
+        num_edges,
+        num_minor,
+        lend(task, indptr.nbytes if indices is None else indices.nbytes),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+
+
+def hash_edges(
+    indptr: NDArray[np.uint64] | None, minor: NDArray[Any] | None, edge_ids: NDArray[Any] | None,
+    begin: int, count: int, *, transposed: bool, key: int, task: Task | None = None,
+) -> int:  # fmt: skip
+    """Hash ``count`` edges from position ``begin`` on, independently of their order.
+
+    Args:
+        indptr: offsets of all lists; None: every edge is in list 0.
+        minor: id at each position; None: 0.
+        edge_ids: edge id at each position; None: the position.
+        begin: first position.
+        count: number of edges.
+        transposed: edges go from ``minor`` to the list.
+        key: key of the hash, below 2^64.
+        task: the long call that this one is part of.
+
+    Returns:
+        A sum modulo 2^64: the sums of the parts of an edge list add up to that of the whole.
+    """
+    for array in (minor, edge_ids):
+        if array is not None and len(array) != count:
+            raise InvalidArgumentError(f"{len(array)} ids for {count} edges")
+    out, err = ffi.new("uint64_t *"), new_error()
+    arrays = [a for a in (minor, edge_ids) if a is not None]
+    code = lib.aether_hash_edges(
+        ffi.NULL if indptr is None else ffi.from_buffer("uint64_t[]", indptr),
+        0 if indptr is None else len(indptr) - 1,
+        ffi.NULL if minor is None else ffi.from_buffer(minor),
+        8 if minor is None else minor.dtype.itemsize,
+        ffi.NULL if edge_ids is None else ffi.from_buffer(edge_ids),
+        8 if edge_ids is None else edge_ids.dtype.itemsize,
+        begin,
+        count,
+        transposed,
+        key,
+        out,
+        lend(task, sum(a.nbytes for a in arrays)),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return int(out[0])
+
+
+# ---- gather ----------------------------------------------------------------------------------
+
+
+class NativeRows:
+    """Rows of an array, ready to be gathered. Keeps the array (and its mapping) alive."""
+
+    __slots__ = ("_array", "_guard", "_rows", "code")
+
+    def __init__(self, array: NDArray[Any], code: int, guard: FileGuard | None = None) -> None:
+        items = 1
+        for extent in array.shape[1:]:
+            items *= extent
+        self._array = array
+        self._guard = guard
+        self.code = code
+        self._rows = ffi.new("aether_rows *")
+        self._rows.data = ffi.cast("void *", address_of(array))
+        self._rows.num_rows = array.shape[0]
+        self._rows.row_items = items
+        self._rows.stride = array.strides[0] if array.size else items * array.dtype.itemsize
+        self._rows.dtype = code
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
+    ) -> None:
+        """Set ``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous, writable."""
+        err = new_error()
+        begin_read(self._guard)
+        code = lib.aether_gather(
+            self._rows,
+            ffi.from_buffer(ids),
+            ids.itemsize,
+            ids.shape[0],
+            ffi.from_buffer(out),
+            out.nbytes,
+            out_code,
+            lend(task, out.nbytes),
+            err,
+        )
+        end_read(code, err, self._guard)
+
+
+def gather(
+    array: NDArray[Any], ids: NDArray[Any], out: NDArray[Any], task: Task | None = None
+) -> None:
+    """Set ``out[i] = array[ids[i]]`` for plain arrays, in the dtype of ``out``."""
+    rows = NativeRows(array, dtype_code(array.dtype))
+    rows.gather(ids, out, dtype_code(out.dtype), task)

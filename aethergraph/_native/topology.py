@@ -1,0 +1,311 @@
+"""Adjacency lists as a native topology."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.arrays import empty
+from aethergraph._native.blocks import CompressedIds
+from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._native.files import FileGuard
+from aethergraph._native.io import FileReader
+from aethergraph._native.memory import address_of
+from aethergraph._native.reads import begin_read, end_read, raise_named
+from aethergraph._native.tasks import Task, lend
+
+#: (indptr, indices, edge ids); edge ids are None if positions are edge ids.
+Arrays = tuple[NDArray[np.uint64], NDArray[Any] | CompressedIds, NDArray[Any] | None]
+
+
+class Place(NamedTuple):
+    """Place of lists in a file: its reader, and the byte offsets of the arrays."""
+
+    reader: FileReader
+    indptr: int
+    #: Offset of the indices, or of the blocks of compressed ones.
+    indices: int
+    #: Offset of the index of the blocks.
+    block_index: int | None = None
+
+
+def _describe_blocks(ids: CompressedIds) -> Any:
+    blocks = ffi.new("aether_blocks *")
+    blocks.blocks = ffi.cast("const void *", address_of(ids.blocks))
+    blocks.blocks_size = ids.blocks.nbytes
+    blocks.index = ffi.cast("const void *", address_of(ids.index))
+    blocks.index_size = ids.index.nbytes
+    return blocks
+
+
+#: Pairs sorted at once when edges are looked up, which takes about 50 ms.
+_FIND_PAIRS = 1 << 19
+
+
+class NativeTopology:
+    """Adjacency lists; keeps the arrays that it borrows alive. Immutable, shared by threads."""
+
+    __slots__ = (
+        "_reader",
+        "edge_ids",
+        "guard",
+        "handle",
+        "id_dtype",
+        "indices",
+        "indptr",
+        "num_edges",
+        "num_major",
+        "num_minor",
+        "path",
+    )
+
+    handle: Any
+    _reader: FileReader | None
+
+    def __init__(
+        self,
+        indptr: NDArray[np.uint64],
+        indices: NDArray[Any] | CompressedIds,
+        edge_ids: NDArray[Any] | None,
+        num_minor: int,
+        guard: FileGuard | None = None,
+        path: str | None = None,
+    ) -> None:
+        self._set(indptr, indices, edge_ids, num_minor, guard, path)
+        out = ffi.new("aether_topology **")
+        err = new_error()
+        begin_read(guard)
+        if isinstance(indices, CompressedIds):
+            blocks = _describe_blocks(indices)
+            code = lib.aether_topology_create_compressed(self._describe(), blocks, out, err)
+        else:
+            code = lib.aether_topology_create(self._describe(), out, err)
+        if code:
+            raise_error(code, err)
+        self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
+
+    @classmethod
+    def paged(
+        cls, arrays: Arrays, num_minor: int, guard: FileGuard | None, place: Place,
+        task: Task | None = None,
+    ) -> NativeTopology:  # fmt: skip
+        """Open lists whose offsets are read now and whose ids stay in the file of ``place``.
+
+        ``arrays`` (indptr, indices, edge ids) are mapped from the same file. Only the edge ids are
+        read through the mapping, the others through ``place``.
+        """
+        self = cls.__new__(cls)
+        self._set(*arrays, num_minor, guard, place.reader.path)
+        self._reader = place.reader
+        out = ffi.new("aether_topology **")
+        err = new_error()
+        begin_read(guard)
+        reader, progress = place.reader.handle, lend(task, 8 * (self.num_major + 1))
+        if isinstance(self.indices, CompressedIds):
+            code = lib.aether_topology_create_paged_blocks(
+                self._describe(), _describe_blocks(self.indices), reader, place.indptr,
+                place.indices, place.block_index, progress, out, err,
+            )  # fmt: skip
+        else:
+            code = lib.aether_topology_create_paged(
+                self._describe(), reader, place.indptr, place.indices, progress, out, err
+            )
+        if code:
+            raise_named(code, err, (place.reader.path,))
+        self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
+        return self
+
+    def _set(
+        self,
+        indptr: NDArray[np.uint64],
+        indices: NDArray[Any] | CompressedIds,
+        edge_ids: NDArray[Any] | None,
+        num_minor: int,
+        guard: FileGuard | None,
+        path: str | None,
+    ) -> None:
+        self.handle = None
+        self._reader = None
+        self.indptr = indptr
+        self.indices = indices
+        self.edge_ids = edge_ids
+        self.guard = guard
+        #: Path of the file that the lists came from, mapped or not, for errors.
+        self.path = guard.path if path is None and guard is not None else path
+        self.num_major = len(indptr) - 1
+        self.num_minor = num_minor
+        self.num_edges = len(indices)
+        self.id_dtype: np.dtype[Any] = indices.dtype
+
+    def _describe(self) -> Any:
+        lists = ffi.new("aether_lists *")
+        lists.num_major = self.num_major
+        lists.num_minor = self.num_minor
+        lists.num_edges = self.num_edges
+        lists.indptr = ffi.cast("const uint64_t *", address_of(self.indptr))
+        if not isinstance(self.indices, CompressedIds):
+            lists.indices = ffi.cast("const void *", address_of(self.indices))
+        lists.id_bytes = self.id_dtype.itemsize
+        lists.edge_id_bytes = 8
+        if self.edge_ids is not None:
+            lists.edge_ids = ffi.cast("const void *", address_of(self.edge_ids))
+            lists.edge_id_bytes = self.edge_ids.dtype.itemsize
+        return lists
+
+    def keep_pages(self, size: int) -> None:
+        """Keep the pages that samples use most, within ``size`` bytes. Call before first use."""
+        err = new_error()
+        code = lib.aether_topology_keep_pages(self.handle, size, err)
+        if code:
+            raise_error(code, err)
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the pages kept so far."""
+        return int(lib.aether_topology_kept(self.handle))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the native topology holds, beside its arrays."""
+        return int(lib.aether_topology_memory(self.handle))
+
+    def degrees(self, nodes: Ids | None) -> Ids:
+        """Return the length of the list of each node (None: of all nodes), int64."""
+        count = self.num_major if nodes is None else len(nodes)
+        out = empty(count, np.int64, f"{count} degrees")
+        lent = ffi.NULL if nodes is None else ffi.from_buffer("int64_t[]", nodes)
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_degrees(
+            self.handle, lent, count, ffi.from_buffer("int64_t[]", out), lend(None, 0), err
+        )
+        end_read(code, err, self.guard, self.path)
+        return out
+
+    def neighbors(self, nodes: Ids, *, with_edges: bool = False) -> tuple[Ids, Ids | None]:
+        """Return the lists of ``nodes``, one after the other, and their edge ids or None."""
+        capacity = int(self.degrees(nodes).sum())
+        neighbors = empty(capacity, np.int64, f"{capacity} neighbours")
+        edges = empty(capacity, np.int64, f"{capacity} edges") if with_edges else None
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_neighbors(
+            self.handle,
+            ffi.from_buffer("int64_t[]", nodes),
+            len(nodes),
+            ffi.from_buffer("int64_t[]", neighbors),
+            ffi.NULL if edges is None else ffi.from_buffer("int64_t[]", edges),
+            capacity,
+            lend(None, 0),
+            err,
+        )
+        end_read(code, err, self.guard, self.path)
+        return neighbors, edges
+
+    def ids(
+        self, begin: int, count: int, dtype: np.dtype[Any], task: Task | None = None
+    ) -> NDArray[Any]:
+        """Return ``count`` ids from position ``begin`` on, in ``dtype`` of 4 or 8 bytes."""
+        return self._ids(ffi.NULL, begin, count, dtype, task)
+
+    def ids_at(self, positions: Ids) -> Ids:
+        """Return the id at each position, int64."""
+        lent = ffi.from_buffer("int64_t[]", positions)
+        return self._ids(lent, 0, len(positions), np.dtype(np.int64), None)
+
+    def _ids(
+        self, positions: Any, begin: int, count: int, dtype: np.dtype[Any], task: Task | None
+    ) -> NDArray[Any]:
+        out = empty(count, dtype, f"{count} ids")
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_ids(
+            self.handle,
+            positions,
+            begin,
+            count,
+            ffi.from_buffer(out),
+            dtype.itemsize,
+            lend(task, out.nbytes),
+            err,
+        )
+        end_read(code, err, self.guard, self.path)
+        return out
+
+    def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
+        """Return (i, position) of every edge between ``major[i]`` and ``minor[i]``, by ascending i.
+
+        All ids must exist. Many pairs are looked up one part after the other, as sorting them
+        cannot be cancelled.
+        """
+        if len(major) <= _FIND_PAIRS:
+            return self._find_some(major, minor, task)
+        found = list[tuple[Ids, Ids]]()
+        for begin in range(0, len(major), _FIND_PAIRS):
+            some = slice(begin, begin + _FIND_PAIRS)
+            if task is not None:
+                task.check()
+            pairs, places = self._find_some(major[some], minor[some], task)
+            found.append((pairs + begin, places))
+        return np.concatenate([p for p, _ in found]), np.concatenate([p for _, p in found])
+
+    def _find_some(self, major: Ids, minor: Ids, task: Task | None) -> tuple[Ids, Ids]:
+        order = np.lexsort((minor, major))
+        major, minor = major[order], minor[order]
+        capacity = 2 * len(major)
+        hits = ffi.new("uint64_t *")
+        while True:
+            pairs = empty(capacity, np.int64, f"{capacity} edges")
+            places = empty(capacity, np.int64, f"{capacity} edges")
+            err = new_error()
+            begin_read(self.guard)
+            code = lib.aether_find_edges(
+                self.handle,
+                ffi.from_buffer("int64_t[]", major),
+                ffi.from_buffer("int64_t[]", minor),
+                len(major),
+                ffi.from_buffer("uint64_t[]", pairs),
+                ffi.from_buffer("uint64_t[]", places),
+                capacity,
+                hits,
+                lend(task, 8 * len(major)),
+                err,
+            )
+            end_read(code, err, self.guard, self.path)
+            if hits[0] <= capacity:
+                break
+            capacity = int(hits[0])
+        pair = order[pairs[: hits[0]]]
+        by_pair = np.argsort(pair, kind="stable")
+        return pair[by_pair], places[by_pair]
+
+    def fanout(
+        self,
+        nodes: Ids,
+        k: int,
+        key: int,
+        *,
+        replace: bool,
+        num_threads: int,
+        task: Task | None = None,
+    ) -> Ids:
+        """Return ``k`` neighbours of each node, int64 [n, k], rows filled up with -1."""
+        out = empty((len(nodes), k), np.int64, f"{len(nodes)} x {k} neighbours")
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_fanout(
+            self.handle,
+            ffi.from_buffer("int64_t[]", nodes),
+            len(nodes),
+            k,
+            key,
+            lib.AETHER_SAMPLE_REPLACE if replace else 0,
+            num_threads,
+            ffi.from_buffer("int64_t[]", out),
+            lend(task, out.nbytes),
+            err,
+        )
+        end_read(code, err, self.guard, self.path)
+        return out

@@ -1,0 +1,34 @@
+"""Conversion of edges, features and labels from files to graph files.
+
+:func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
+``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;
+:func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
+node datasets.
+"""
+
+from __future__ import annotations
+
+from aethergraph.convert.api import convert
+from aethergraph.convert.external.driver import convert_chunks
+from aethergraph.convert.formats.graphzero import read_gd, read_gl
+from aethergraph.convert.formats.ogb import read_ogb
+from aethergraph.convert.readers.base import InputError
+from aethergraph.convert.readers.edges import AttrSpec, EdgeChunk, EdgeTable, iter_edges, read_edges
+from aethergraph.convert.readers.nodes import read_labels
+from aethergraph.convert.result import ConvertResult
+
+__all__ = [
+    "AttrSpec",
+    "ConvertResult",
+    "EdgeChunk",
+    "EdgeTable",
+    "InputError",
+    "convert",
+    "convert_chunks",
+    "iter_edges",
+    "read_edges",
+    "read_gd",
+    "read_gl",
+    "read_labels",
+    "read_ogb",
+]

@@ -1,0 +1,59 @@
+"""Memory of a build within a budget that is left for its buffers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.budget import format_size, parse_size
+
+__all__ = ["working_memory"]
+
+#: Memory of blocks in parsing, of libraries, and slack; more for each parsing thread. Text is
+#: parsed in blocks of 1 MiB: 46 MiB were measured for two threads and lines of two digits, less for
+#: longer lines. The size of a Parquet page is up to its writer: 105 MiB were measured for two
+#: threads, with six columns of 4 million rows in one row group.
+_PARSING, _PER_THREAD = 104 << 20, 16 << 20
+_PARSING_TEXT, _PER_TEXT_THREAD = 40 << 20, 16 << 20
+_TEXT_OR_ARRAYS = frozenset({"csv", "tsv", "whitespace", "npy", "gl"})
+_LEAST = 32 << 20
+_NAME = "memory_budget (--memory)"
+
+
+def working_memory(budget: int | str, formats: Collection[str] | None, threads: int) -> int:
+    """Return the bytes left for buffers of a process that may take ``budget`` in all.
+
+    Args:
+        budget: bytes, or a text such as "1G".
+        formats: formats of the files that are read (``FileFormat``); None: a program makes edges.
+        threads: number of parsing threads.
+
+    Raises:
+        InvalidArgumentError: too small; names the least.
+    """
+    with contextlib.suppress(ImportError):  # opening a file explains the error
+        if formats is not None and not {"npy", "gl"}.issuperset(formats):
+            import pyarrow.csv
+        if formats is not None and "parquet" in formats:
+            import pyarrow.parquet  # noqa: F401
+    size, taken = parse_size(budget, _NAME), _resident()
+    parsing = _PARSING + threads * _PER_THREAD
+    if formats is not None and _TEXT_OR_ARRAYS.issuperset(formats):
+        parsing = _PARSING_TEXT + threads * _PER_TEXT_THREAD
+    least = taken + parsing + _LEAST
+    if size < least:
+        raise InvalidArgumentError(
+            f"{_NAME} = {budget!r} is too small: the least is {-(-least >> 20)}M here "
+            f"(this process takes {format_size(taken)} by itself, parsing up to "
+            f"{format_size(parsing)}, and buffers need {format_size(_LEAST)})"
+        )
+    return size - taken - parsing
+
+
+def _resident() -> int:
+    """Return the resident bytes of this process."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,203 @@
+"""Record of what a long build has done, so that it can continue after it was killed.
+
+A folder beside the output holds the work files and ``manifest.json``: the command, and the state
+that was recorded last. The manifest is replaced atomically, after the files that it describes were
+made durable. It has a checksum of itself; those of the files are in the state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from aethergraph.convert.outputs import storage_error
+from aethergraph.convert.readers.base import PathLike
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["Journal", "left_behind"]
+
+_VERSION = 2
+
+
+class Journal:
+    """Work folder of an output, and the record of the build in it.
+
+    Args:
+        output: the file to build; the folder is beside it.
+        command: description of the build, in JSON's types; a build with another one cannot
+            continue from here.
+        restart: forget what an earlier build has done.
+
+    Attributes:
+        state: state that was recorded last; empty at first.
+        folder: path of the work folder.
+
+    Raises:
+        InvalidArgumentError: the folder is of another command, or of a build that is running.
+        StorageError: it cannot be written.
+    """
+
+    def __init__(self, output: PathLike, command: dict[str, Any], restart: bool) -> None:
+        self.folder = _folder_of(output)
+        self._command = json.loads(json.dumps(command))
+        self.state: dict[str, Any] = {}
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            self._lock = open(self.path("lock"), "wb")  # noqa: SIM115 - held until closed
+        except OSError as error:
+            raise storage_error(error, self.folder) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise InvalidArgumentError(
+                f"{self.folder}: another build of {os.fspath(output)} is running"
+            ) from None
+        try:
+            if restart:
+                self._empty()
+            else:
+                self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def path(self, name: str) -> str:
+        """Return the path of a work file."""
+        return os.path.join(self.folder, name)
+
+    def _empty(self) -> None:
+        self._forget()
+        for entry in Path(self.folder).iterdir():
+            if entry.name != "lock":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def _forget(self) -> None:
+        """Delete the manifest before the files that it describes, which may take long."""
+        try:
+            os.unlink(self.path("manifest.json"))
+        except FileNotFoundError:
+            return
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _read(self) -> None:
+        try:
+            known = json.loads(Path(self.path("manifest.json")).read_text("utf-8"))
+            version, command, state = known["version"], known["command"], known["state"]
+            if version == _VERSION and known["checksum"] != _checksum(command, state):
+                raise ValueError("its checksum is wrong")
+        except FileNotFoundError:
+            self._empty()  # killed before anything was recorded
+            return
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InvalidArgumentError(
+                f"{self.folder}: its manifest cannot be read ({error}); --restart begins anew"
+            ) from None
+        if version != _VERSION:
+            raise InvalidArgumentError(
+                f"{self.folder}: is of another version of aethergraph; --restart begins anew"
+            )
+        options = _changed_options(command, self._command)
+        inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
+        if options or inputs:
+            way = "--restart (restart=True) begins anew"
+            if not inputs:
+                way = f"The command as it was goes on; {way}"
+            raise InvalidArgumentError(
+                f"{self.folder}: holds a build that was interrupted, and what it was made of has "
+                f"changed: {'; '.join(options + inputs)}. {way}"
+            )
+        self.state = state
+
+    def record(self, **state: Any) -> None:
+        """Replace the recorded state, durably."""
+        self.state = state
+        text = json.dumps({
+            "version": _VERSION, "command": self._command, "state": state,
+            "checksum": _checksum(self._command, state),
+        })  # fmt: skip
+        path, fresh = self.path("manifest.json"), self.path("manifest.tmp")
+        try:
+            with open(fresh, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+        except OSError as error:
+            raise storage_error(error, path) from None
+
+    def close(self) -> None:
+        """Release the folder; a later build may continue from it."""
+        self._lock.close()
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        with contextlib.suppress(OSError):
+            self._forget()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
+
+    def remove_if_new(self) -> None:
+        """Delete the folder if nothing was recorded in it, else keep it."""
+        if self._lock.closed:
+            return
+        if self.state:
+            self.close()
+        else:
+            with contextlib.suppress(OSError):
+                self.remove()
+
+
+def _checksum(command: dict[str, Any], state: dict[str, Any]) -> str:
+    text = json.dumps([command, state], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _folder_of(output: PathLike) -> str:
+    return f"{os.path.abspath(os.fspath(output))}.building"
+
+
+def left_behind(output: PathLike) -> str | None:
+    """Return the work folder of an interrupted build; None if there is none, or it is running."""
+    folder = _folder_of(output)
+    try:
+        with open(os.path.join(folder, "lock"), "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return folder
+
+
+def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Describe options that differ from the interrupted build, for the error message."""
+    names = [[one["path"] for one in some.get("inputs", [])] for some in (before, now)]
+    found = []
+    if names[0] != names[1]:
+        found.append(f"the inputs were {', '.join(names[0])} and are {', '.join(names[1])}")
+    for name in sorted({*before, *now} - {"inputs"}):
+        if before.get(name) != now.get(name):
+            found.append(f"{name} was {before.get(name)!r} and is {now.get(name)!r}")
+    return found
+
+
+def _changed_inputs(before: list[Any], now: list[Any]) -> list[str]:
+    """Describe inputs of equal names that were written since, for the error message."""
+    known = {one["path"]: one for one in before}
+    found = []
+    for new in now:
+        old = known.get(new["path"], new)
+        if old["size"] != new["size"]:
+            found.append(f"{new['path']} had {old['size']:,} bytes and has {new['size']:,}")
+        elif old != new:
+            found.append(f"{new['path']} was written again since (its time differs, not its size)")
+    return found

@@ -1,0 +1,258 @@
+"""CachedRows: a cache in memory in front of any source of rows.
+
+::
+
+    ids ──> set of each id ──> found there ─────────────────────────> rows, in the order of the ids
+            (a remainder)  └─> missing: each once ──> source.gather ──┘
+                                   └── kept in their sets, in place of the rows used longest ago
+
+The cache is set-associative, as those of processors are: a row can be kept in one of the eight
+places of its set. Looking up all ids of a gather, and making room for all that were missing, are
+then a few operations on arrays, and the memory depends on the budget alone, not on the number of
+rows. Consecutive ids are in different sets; a cache with a place for each row keeps them all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import empty, stretches
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.features.sources import gather_rows
+from aethergraph.features.store import as_row_source
+from aethergraph.features.table import RowTable
+from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.budget import parse_size
+
+__all__ = ["CacheStats", "CachedRows"]
+
+Ids = NDArray[np.int64]
+
+#: Places of a set.
+_WAYS = 8
+#: Bytes of a place beside the row: its id, and the gather that used it last.
+_PLACE_BYTES = 16
+
+
+class CacheStats(NamedTuple):
+    """Counts of a :class:`CachedRows` in this process.
+
+    Attributes:
+        rows: rows asked for.
+        hits: rows of these that were in the cache.
+        gathers: calls of the source's ``gather``.
+        rows_read: rows that these calls asked for, each once per call.
+        rows_held: rows in the cache.
+        nbytes: bytes of memory of the cache, full or not.
+    """
+
+    rows: int
+    hits: int
+    gathers: int
+    rows_read: int
+    rows_held: int
+    nbytes: int
+
+
+class _Cache:
+    """Rows of a source by id, as many as the memory holds; the reader behind a RowTable."""
+
+    def __init__(self, source: RowSource, memory: int) -> None:
+        self.code = native.dtype_code(source.dtype_name)
+        self.source = source
+        row_bytes = source.nbytes // max(1, source.num_rows)
+        set_bytes = _WAYS * (row_bytes + _PLACE_BYTES)
+        num_sets = min(memory // set_bytes, -(-source.num_rows // _WAYS))
+        if memory < set_bytes:
+            raise InvalidArgumentError(
+                f"memory_budget = {memory} does not hold {_WAYS} rows of {row_bytes} bytes: give "
+                f"at least {set_bytes}"
+            )
+        self.nbytes = num_sets * set_bytes
+        places = num_sets * _WAYS
+        self._rows = empty((places, *source.row_shape), source.array_dtype, "a cache of rows")
+        self._ids = np.full((num_sets, _WAYS), -1, np.int64)
+        self._used = np.zeros((num_sets, _WAYS), np.int64)
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self.rows = self.hits = self.gathers = self.rows_read = 0
+        self._clock = 0
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
+        own = ids.astype(np.int64, copy=False)
+        outside = (own < 0) | (own >= self.source.num_rows)
+        if outside.any():
+            at = int(outside.argmax())
+            raise OutOfRangeError(f"ids[{at}]", position=at, value=int(own[at]))
+        if out_code == self.code:
+            self._fill(own, out, task)
+            return
+        rows = empty((len(own), *self.source.row_shape), self._rows.dtype, f"{len(own)} rows")
+        self._fill(own, rows, task)
+        native.NativeRows(rows, self.code).gather(np.arange(len(own)), out, out_code, task)
+
+    def _fill(self, ids: Ids, out: NDArray[Any], task: native.Task | None) -> None:
+        if self._process != os.getpid():  # the lock may have been taken during the fork
+            self._lock, self._process = threading.Lock(), os.getpid()
+        with self._lock:
+            places = self._find(ids)
+            found = places >= 0
+            hits = int(np.count_nonzero(found))
+            self.rows += len(ids)
+            self.hits += hits
+            if hits == len(ids):
+                native.NativeRows(self._rows, self.code).gather(places, out, self.code, task)
+                return
+            out[found] = self._rows[places[found]]
+        unique, inverse = np.unique(ids[~found], return_inverse=True)
+        with native.working_for(task):  # and without the lock: a source may wait long
+            rows = gather_rows(self.source, unique)
+        out[~found] = rows[inverse]
+        with self._lock:
+            self.gathers += 1
+            self.rows_read += len(unique)
+            self._keep(unique, rows)
+
+    def _find(self, ids: Ids) -> NDArray[np.int64]:
+        """Return the place of each id, -1 where there is none, and note that it was used."""
+        self._clock += 1
+        places = np.full(len(ids), -1, np.int64)
+        if not self._ids.size:
+            return places
+        for some in stretches(len(ids)):
+            sets = ids[some] % len(self._ids)
+            at, ways = np.nonzero(self._ids[sets] == ids[some, None])
+            places[some][at] = sets[at] * _WAYS + ways
+            self._used[sets[at], ways] = self._clock
+        return places
+
+    def _keep(self, ids: Ids, rows: NDArray[Any]) -> None:
+        """Put rows into their sets, in place of those that were used longest ago."""
+        new = np.flatnonzero(self._find(ids) < 0)  # another thread may have put them there
+        if not self._ids.size or not len(new):
+            return
+        sets = ids[new] % len(self._ids)
+        order = np.argsort(sets, kind="stable")
+        new, sets = new[order], sets[order]
+        first = np.searchsorted(sets, sets)
+        rank = np.arange(len(sets)) - first  # a set takes one row at a time, up to all its places
+        for turn in range(min(_WAYS, int(rank.max()) + 1)):
+            some = rank == turn
+            own, taken = sets[some], new[some]
+            ways = self._used[own].argmin(axis=1)
+            self._ids[own, ways] = -1  # a child that is forked here must not take the old row
+            self._rows[own * _WAYS + ways] = rows[taken]
+            self._used[own, ways] = self._clock
+            self._ids[own, ways] = ids[taken]
+
+    def stats(self) -> CacheStats:
+        """Return the counts so far."""
+        held = int(np.count_nonzero(self._ids >= 0))
+        return CacheStats(self.rows, self.hits, self.gathers, self.rows_read, held, self.nbytes)
+
+    def clear(self) -> None:
+        """Drop all rows and the memory for them."""
+        with self._lock:
+            self._ids, self._used = self._ids[:0], self._used[:0]
+            self._rows, self.nbytes = self._rows[:0].copy(), 0
+
+
+class CachedRows(RowTable):
+    """Source of rows whose often used rows stay in memory.
+
+    ::
+
+        graph.node_attrs["x"] = CachedRows(SqliteRows("rows.db"), memory_budget="1G")
+
+    Worth it where a row costs more than a copy of memory: over a network, in a database, in a
+    compressed file. (Rows of a feature file have a better cache of their own:
+    :meth:`aethergraph.FeatureStore.to_uring`.) The rows are those of the source, bit by bit. The
+    source is asked for each missing row once per gather, in ascending order of the ids. Of the rows
+    that could take the same place in the cache, the one that was used longest ago makes room.
+
+    Threads share the cache, and read from the source at the same time. Each forked child goes on
+    with a cache of its own; a pickled copy starts with an empty one.
+
+    Args:
+        source: a source of rows that do not change, or an array.
+        memory_budget: bytes, or a text such as ``"512M"``, for cached rows and their index. Results
+            of ``gather`` are not counted.
+
+    Raises:
+        InvalidArgumentError: no source of rows, or a budget for fewer than eight rows.
+    """
+
+    def __init__(
+        self, source: FeatureSource | ArrayLike, memory_budget: int | str = "512M"
+    ) -> None:
+        #: The source, as rows that loaders gather from.
+        self.source = rows = as_row_source(source, "source")
+        self._memory = parse_size(memory_budget)
+        self._rows = self._cache = _Cache(rows, self._memory)
+        self._array, self._guard = None, None
+        self._code, self._dtype = self._cache.code, rows.array_dtype
+        self._num_rows, self._row_shape = rows.num_rows, rows.row_shape
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows ``start .. stop - 1`` of the source; they do not go through the cache."""
+        self.native_rows()
+        return self.source.read(start, stop)
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows, as the source gives them."""
+        self.native_rows()
+        return self.source.array
+
+    @property
+    def guard(self) -> native.FileGuard | None:
+        """Guard of the file that :attr:`array` is mapped from; None if it is not."""
+        guard: native.FileGuard | None = self.source.guard
+        return guard
+
+    @property
+    def path(self) -> str | None:
+        """Path of the file of the source, or None."""
+        return self.source.path
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Identity of the source's content, or None."""
+        return self.source.fingerprint
+
+    def stats(self) -> CacheStats:
+        """Return counts of hits and of the source's gathers in this process."""
+        self.native_rows()
+        return self._cache.stats()
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._rows is None
+
+    def close(self) -> None:
+        """Drop the cached rows; the source stays open."""
+        self._rows = None
+        self._cache.clear()
+
+    def __enter__(self) -> CachedRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"CachedRows({self.source!r}, memory_budget={self._memory}{state})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.native_rows()
+        return CachedRows, (self.source, self._memory)

@@ -1,0 +1,157 @@
+"""Sources of rows that are not ours: adapting them, and checking what they return.
+
+::
+
+    FeatureSource ── as_row_source ──> RowSource ── gather_rows ──> rows of the right shape
+    four members     checked once      defaults     checked each time
+
+``as_row_source`` is in ``features.py``, since it makes a FeatureStore of an array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.options import shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.protocols import FeatureSource, RowSource
+
+__all__ = ["SourceRows", "all_rows", "check_result", "check_source", "gather_rows"]
+
+
+class SourceRows(RowSource):
+    """Rows of a source that has no more than the members of a :class:`FeatureSource`.
+
+    Args:
+        source: the source; its number of rows, their shape and dtype must not change.
+    """
+
+    def __init__(self, source: FeatureSource) -> None:
+        self.source = source
+        self._shape = source.shape
+        self._dtype_name = source.dtype_name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
+        return self._shape
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype of the source."""
+        return self._dtype_name
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows, as the source counts them."""
+        return self.source.num_rows
+
+    @property
+    def storage(self) -> str:
+        """Name of the class of the source."""
+        return type(self.source).__name__
+
+    def gather(
+        self,
+        ids: ArrayLike,
+        out: NDArray[Any] | None = None,
+        dtype: DTypeLike | str | None = None,
+    ) -> NDArray[Any]:
+        """Return the rows that the source has for ``ids``."""
+        name = None if dtype is None else native.DTYPE_NAMES[native.dtype_code(dtype)]
+        if name is None or name == self._dtype_name:
+            return self.source.gather(ids, out=out)
+        return self.source.gather(ids, out=out, dtype=name)
+
+    def __repr__(self) -> str:
+        return f"SourceRows({shown(self.source)})"
+
+
+def check_source(rows: RowSource, name: str) -> RowSource:
+    """Return ``rows`` if its shape, number of rows and dtype are fit to gather from.
+
+    Raises:
+        InvalidArgumentError: one of them is not; the message begins with ``name``.
+    """
+    kind, shape, dtype = rows.storage, rows.shape, rows.dtype_name
+    if not isinstance(shape, tuple) or not shape or not all(map(_is_count, shape)):
+        raise InvalidArgumentError(
+            f"{name}: shape of {kind} = {shown(shape)} is not a tuple (num_rows, ...) of counts"
+        )
+    if rows.num_rows != shape[0]:
+        raise InvalidArgumentError(
+            f"{name}: num_rows of {kind} = {shown(rows.num_rows)}, but its shape is {shape}"
+        )
+    if not isinstance(dtype, str) or dtype not in native.DTYPE_CODES:
+        known = ", ".join(native.DTYPE_CODES)
+        raise InvalidArgumentError(
+            f"{name}: dtype_name of {kind} = {shown(dtype)} is not one of {known}"
+        )
+    return rows
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and bool(value >= 0)
+
+
+def gather_rows(
+    rows: RowSource,
+    ids: NDArray[Any],
+    out: NDArray[Any] | None = None,
+    dtype: str | None = None,
+) -> NDArray[Any]:
+    """Return ``rows.gather(ids, out, dtype)``, checked; ``dtype`` needs an ``out`` of it.
+
+    A source that returns another array than ``out`` is forgiven: its rows are copied. A source that
+    does not widen is never handed an ``out`` of another dtype, which it could fill wrongly.
+
+    Raises:
+        InvalidArgumentError: the result is no array, or has another shape or dtype than it should.
+        UnsupportedError: ``out`` has a narrower dtype than the rows.
+    """
+    if out is None:
+        return check_result(rows, rows.gather(ids), len(ids))
+    if not rows.can_widen:
+        if out.dtype != rows.array_dtype or dtype not in (None, rows.dtype_name):
+            code = native.dtype_code(out.dtype if dtype is None else dtype)
+            own = np.ascontiguousarray(check_result(rows, rows.gather(ids), len(ids)))
+            table = native.NativeRows(own, native.dtype_code(rows.dtype_name))
+            table.gather(np.arange(len(ids)), out, code)
+            return out
+        dtype = None
+    found = rows.gather(ids, out, dtype)
+    if found is not out:
+        out[...] = check_result(rows, found, len(ids), out.dtype)
+    return out
+
+
+def all_rows(rows: RowSource) -> NDArray[Any]:
+    """Return ``rows.array``, checked as by :func:`gather_rows`."""
+    return check_result(rows, rows.array, rows.num_rows)
+
+
+def check_result(
+    rows: RowSource, found: Any, count: int, dtype: np.dtype[Any] | None = None
+) -> NDArray[Any]:
+    """Return ``found`` if it can be ``count`` rows of ``rows``.
+
+    Raises:
+        InvalidArgumentError: it is no array, or has another shape or dtype (None: the stored one).
+    """
+    shape, dtype = (count, *rows.row_shape), dtype or rows.array_dtype
+    if not isinstance(found, np.ndarray):
+        wrong = f"a {type(found).__name__} instead of a numpy array"
+    elif found.shape != shape:
+        wrong = f"shape {found.shape} instead of {shape}"
+    elif found.dtype != dtype:
+        wrong = f"dtype {found.dtype} instead of {dtype}"
+    else:
+        return found
+    raise InvalidArgumentError(
+        f"{rows.storage} returned {wrong} for {count} of its {rows.num_rows} rows, which are of "
+        f"{rows.dtype_name} {rows.row_shape}: correct its gather()"
+    )

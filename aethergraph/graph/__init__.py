@@ -1,0 +1,8 @@
+"""Graphs: compressed lists of one type of edges or many, built from edges or opened from a file."""
+
+from __future__ import annotations
+
+from aethergraph.graph.graph import AttributeTable, Graph
+from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph
+
+__all__ = ["AttributeTable", "EdgeType", "EdgeView", "Graph", "HeteroGraph"]

@@ -1,0 +1,361 @@
+"""Queries that every kind of graph answers about its edges: neighbours, degrees, arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import STRETCH, as_ids, as_node, empty, stretches
+from aethergraph._checks.options import as_choice
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
+from aethergraph.graph.parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
+
+__all__ = ["Adjacency", "Layout", "NoStrayAttributes"]
+
+Layout = Literal["csc", "csr", "both"]
+Ids = NDArray[np.int64]
+
+
+_FOR_DGL = "DGL's loaders and samplers take aethergraph.dgl.GraphStorage(graph)"
+_FOR_GRAPHBOLT = "GraphBolt's samplers take aethergraph.dgl.graphbolt.SamplingGraph(graph)"
+
+#: The wrapper to name, by attributes that DGL reads first of a graph that was not wrapped.
+_WRAPPERS = {
+    "device": _FOR_DGL,
+    "idtype": _FOR_DGL,
+    "ndata": _FOR_DGL,
+    "edata": _FOR_DGL,
+    "sample_neighbors": f"{_FOR_GRAPHBOLT}, and {_FOR_DGL}",
+    "sample_layer_neighbors": _FOR_GRAPHBOLT,
+    "temporal_sample_neighbors": _FOR_GRAPHBOLT,
+    "temporal_sample_layer_neighbors": _FOR_GRAPHBOLT,
+    "in_subgraph": _FOR_GRAPHBOLT,
+    "sample_negative_edges_uniform": _FOR_GRAPHBOLT,
+}
+
+
+class NoStrayAttributes:
+    """Base of graphs that refuses ``graph.y = labels``, which looks like PyG and would be lost.
+
+    ``_ATTACH`` of a class names the place for values. Subclasses that users write may have any
+    attributes. Reading an attribute of DGL's graphs raises an error that names the wrapper.
+    """
+
+    if not TYPE_CHECKING:  # a type checker would take every name to exist
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _WRAPPERS:
+                message += f": {_WRAPPERS[name]}"
+            raise AttributeError(message, name=name, obj=self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        hint = type(self).__dict__.get("_ATTACH")
+        if hint is not None and not name.startswith("_") and not hasattr(type(self), name):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}: attach values with "
+                f"{hint.format(name)}"
+            )
+        super().__setattr__(name, value)
+
+
+class Adjacency(NoStrayAttributes):
+    """Queries about edges from ``num_src`` to ``num_dst`` nodes (in ``Graph`` the same nodes)."""
+
+    def _edges(self) -> EdgeParts:
+        """Return the edges; raise ClosedError if the graph was closed."""
+        raise NotImplementedError
+
+    def _label(self) -> str:
+        """Return the name of this edge set, for error messages."""
+        raise NotImplementedError
+
+    def _guard(self) -> native.FileGuard | None:
+        """Return the guard of the file that arrays are mapped from; None for arrays in memory."""
+        raise NotImplementedError
+
+    @property
+    def num_src(self) -> int:
+        """Number of nodes that edges may start at."""
+        return self._edges().num_src
+
+    @property
+    def num_dst(self) -> int:
+        """Number of nodes that edges may end at."""
+        return self._edges().num_dst
+
+    @property
+    def layout(self) -> Layout:
+        """Stored adjacency: ``"csc"``, ``"csr"`` or ``"both"``."""
+        return self._edges().layout
+
+    def _in_lists(self) -> Lists:
+        lists = self._edges().csc
+        if lists is None:
+            raise LayoutError(
+                "in-neighbours are not stored: this graph has layout='csr'; build it with "
+                "layout='csc' or layout='both'"
+            )
+        return lists
+
+    def _out_lists(self) -> Lists:
+        lists = self._edges().csr
+        if lists is None:
+            raise LayoutError(
+                "out-neighbours are not stored: this graph has layout='csc'; build it with "
+                "layout='csr' or layout='both'"
+            )
+        return lists
+
+    def _lists_of(self, layout: str) -> Lists:
+        chosen = as_choice(layout, ("csc", "csr"), "layout")
+        return self._in_lists() if chosen == "csc" else self._out_lists()
+
+    def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
+        """Return the number of in-edges of each of ``nodes`` (None: of every node), int64.
+
+        Raises:
+            LayoutError: layout is "csr".
+            OutOfRangeError: a node does not exist.
+        """
+        return _degrees(self._in_lists(), nodes, self._edges().num_dst)
+
+    def out_degrees(self, nodes: ArrayLike | None = None) -> Ids:
+        """Return the number of out-edges of each of ``nodes`` (None: of every node), int64.
+
+        Raises:
+            LayoutError: layout is "csc".
+            OutOfRangeError: a node does not exist.
+        """
+        return _degrees(self._out_lists(), nodes, self._edges().num_src)
+
+    def in_neighbors(self, node: int) -> Ids:
+        """Return the sources of the edges that end at ``node``, int64, in edge-id order.
+
+        Raises:
+            LayoutError: layout is "csr".
+            OutOfRangeError: the node does not exist.
+        """
+        return self._in_lists().neighbors(as_node(node, self._edges().num_dst, "node"))
+
+    def neighbors(self, node: int) -> Ids:
+        """Return the destinations of the edges that start at ``node``, int64, in input order.
+
+        Raises:
+            LayoutError: layout is "csc".
+            OutOfRangeError: the node does not exist.
+        """
+        return self._out_lists().neighbors(as_node(node, self._edges().num_src, "node"))
+
+    def in_edges(self, node: int) -> Ids:
+        """Return the ids of the edges that end at ``node``, parallel to :meth:`in_neighbors`."""
+        return self._in_lists().edges(as_node(node, self._edges().num_dst, "node"))
+
+    def out_edges(self, node: int) -> Ids:
+        """Return the ids of the edges that start at ``node``, parallel to :meth:`neighbors`."""
+        parts = self._edges()
+        edges = self._out_lists().edges(as_node(node, parts.num_src, "node"))
+        if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < parts.num_edges:
+            raise CorruptFileError(f"{self._label()}: an edge id is out of range; run verify")
+        return edges
+
+    def has_edge(self, u: int, v: int) -> bool:
+        """Return whether there is an edge from ``u`` to ``v``; works with every layout.
+
+        Costs one pass over the shorter one of the stored lists of ``u`` and ``v``.
+        """
+        parts = self._edges()
+        source = as_node(u, parts.num_src, "u")
+        target = as_node(v, parts.num_dst, "v")
+        into, out = parts.csc, parts.csr
+        if into is None or (out is not None and out.length(source) < into.length(target)):
+            assert out is not None
+            return bool((out.neighbors(source) == target).any())
+        return bool((into.neighbors(target) == source).any())
+
+    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n]; any layout.
+
+        Costs one pass over the list of every node in ``v`` (with layout "csr": in ``u``).
+
+        Raises:
+            OutOfRangeError: a node does not exist; names the argument and the position.
+        """
+        source, target = self._ends(u, v)
+        found = np.zeros(len(source), bool)
+        found[self._find(source, target)[0]] = True
+        return found
+
+    def edges_between(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
+        """Return ``(i, edge id)`` of every edge from ``u[i]`` to ``v[i]``, int64 [m] each, by i.
+
+        A pair occurs once for each duplicate of its edge, and not at all without an edge. Cost and
+        errors are those of :meth:`has_edges`.
+        """
+        return self._find(*self._ends(u, v))
+
+    def _ends(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
+        source, target = as_ids(u, "u"), as_ids(v, "v")
+        if len(source) != len(target):
+            raise InvalidArgumentError(f"u has {len(source)} ids, but v has {len(target)}")
+        parts = self._edges()
+        for name, ids, count in (("u", source, parts.num_src), ("v", target, parts.num_dst)):
+            check_ids(ids, count, name)
+        return source, target
+
+    def _find(self, source: Ids, target: Ids) -> tuple[Ids, Ids]:
+        parts = self._edges()
+        lists = parts.any_lists
+        ends = (target, source) if lists is parts.csc else (source, target)
+        # The work is not known in advance: lists of many pairs may take long to read.
+        return native.run_long(
+            lambda task: lists.topology.find(*ends, task), None, 1024 * len(source)
+        )
+
+    def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Return ``(indptr, indices)`` of the in-neighbours, read-only.
+
+        ``indptr`` is uint64 [num_dst + 1], ``indices`` uint32 or uint64 [num_edges].
+
+        ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
+        ids. The views keep the memory alive after :meth:`close`. Compressed ids are decoded into
+        a new array.
+        """
+        lists = self._in_lists()
+        return lists.indptr, lists.indices
+
+    def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
+        """Return ``(indptr, indices, edge_ids)`` of the out-neighbours, read-only; see :meth:`csc`.
+
+        ``edge_ids`` is None if positions are edge ids (layout "csr").
+        """
+        lists = self._out_lists()
+        return lists.indptr, lists.indices, lists.edge_ids
+
+    def edge_index(self) -> tuple[Ids, Ids]:
+        """Return ``(src, dst)`` by edge id, int64 [num_edges] each."""
+        parts = self._edges()
+        lists, count = parts.any_lists, parts.num_edges
+        minor = lists.topology.ids(0, count, np.dtype(np.int64))
+        degrees = lists.topology.degrees(None)
+        if int(degrees.sum()) != count:
+            raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
+        major = _repeat(degrees, count)
+        return (minor, major) if parts.csc is not None else (major, minor)
+
+    def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:
+        """Return ``(src, dst)`` of the edges with ids ``edges``, int64 [len(edges)] each.
+
+        Raises:
+            OutOfRangeError: an edge does not exist; names its position.
+        """
+        ids = as_ids(edges, "edges")
+        parts = self._edges()
+        check_ids(ids, parts.num_edges, "edges", "edges")
+        lists = parts.any_lists
+        minor = lists.topology.ids_at(ids)
+        major = empty(len(ids), np.int64, f"{len(ids)} nodes")
+        for some in stretches(len(ids)):
+            major[some] = np.searchsorted(lists.indptr, ids[some].astype(np.uint64), side="right")
+        major -= 1
+        return (minor, major) if lists is parts.csc else (major, minor)
+
+    @property
+    def compressed(self) -> bool:
+        """True if the neighbours are stored in compressed blocks."""
+        return self._edges().any_lists.compressed
+
+    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
+        """Return the native handle that samplers use; the handle keeps its memory alive."""
+        return self._lists_of(layout).topology
+
+    def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
+        """Return the alias table of weighted walks: 8 bytes per edge, built once per graph.
+
+        Raises:
+            InvalidArgumentError: the graph has no edge weights.
+        """
+        lists = self._lists_of(layout)
+        return lists.alias(self._own_weights(), self._guard())
+
+    def _own_weights(self) -> NDArray[Any]:
+        weights = self._edges().edge_weight
+        if weights is None:
+            raise InvalidArgumentError(
+                f"{self._label()} has no edge weights; build it with edge_weight="
+            )
+        return weights
+
+    def weight_sums(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeSums:
+        """Return prefix sums of weights for draws from long lists, built once per graph.
+
+        They take 0.25 byte per edge.
+
+        Raises:
+            InvalidArgumentError: the graph has no edge weights, or one that is negative or not
+                finite (``position`` is the edge).
+        """
+        lists = self._lists_of(layout)
+        return lists.sums(self._own_weights(), self._guard())
+
+    def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
+        """Return the table in which node2vec walks look up edges: one id per edge, built once."""
+        return self._lists_of(layout).members()
+
+    # ---- values by edge and node ---------------------------------------------------------
+
+    @property
+    def edge_order(self) -> NDArray[Any] | None:
+        """Input row of each edge id (uint32 or uint64, read-only); None if it was not kept."""
+        return self._edges().edge_order
+
+    @property
+    def edge_weight(self) -> NDArray[Any] | None:
+        """Weight by edge id (float32 or float64, read-only)."""
+        return self._edges().edge_weight
+
+    @property
+    def edge_time(self) -> NDArray[Any] | None:
+        """Time by edge id (int64 or float64, read-only)."""
+        return self._edges().edge_time
+
+    @property
+    def edge_attrs(self) -> AttributeTable:
+        """Edge attributes by name, one row per edge in edge-id order."""
+        return self._edges().edge_attrs
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """Times that all lists are known to be sorted by: ``"edge_time"``, ``"node_time"``."""
+        return self._edges().sorted_by
+
+
+def _repeat(times: Ids, total: int) -> Ids:
+    """Repeat every index ``i`` of ``times`` ``times[i]`` times; ``total`` is the sum."""
+    out = empty(total, np.int64, f"{total} edges")
+    end = 0
+    for some in stretches(len(times)):
+        nodes = np.arange(some.start, some.stop, dtype=np.int64)
+        some_times = times[some]
+        begin, end = end, end + int(some_times.sum())
+        if end - begin <= 4 * STRETCH:
+            out[begin:end] = np.repeat(nodes, some_times)
+            continue
+        ends = begin + np.cumsum(some_times)
+        for low in range(begin, end, STRETCH):
+            edges = np.arange(low, min(low + STRETCH, end))
+            out[edges[0] : edges[-1] + 1] = nodes[np.searchsorted(ends, edges, side="right")]
+    return out
+
+
+def _degrees(lists: Lists, nodes: ArrayLike | None, count: int) -> Ids:
+    if nodes is None:
+        return lists.topology.degrees(None)
+    ids = as_ids(nodes, "nodes")
+    try:
+        return lists.topology.degrees(ids)
+    except OutOfRangeError as error:
+        raise name_id(error, "nodes", count) from None

@@ -1,0 +1,661 @@
+"""Graph: a static graph in compressed lists, built from edges or opened from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_ids
+from aethergraph._checks.options import as_choice, as_flag
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+)
+from aethergraph.features import FeatureStore
+from aethergraph.features.hot import check_cache
+from aethergraph.graph.adjacency import Adjacency, Layout
+from aethergraph.graph.file import GraphReader, GraphWriter
+from aethergraph.graph.parts import (
+    AttributeTable,
+    EdgeInput,
+    GraphParts,
+    build_edges,
+    infer_num_nodes,
+    read_node_time,
+    share_unit,
+)
+from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
+from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.choice import Storage, check_storage
+from aethergraph.storage.container import Owner, check_fingerprint
+from aethergraph.storage.paging import Paging
+
+__all__ = ["AttributeTable", "Graph", "Layout"]
+
+_LAYOUTS = ("csc", "csr", "both")
+Ids = NDArray[np.int64]
+
+
+class Graph(Adjacency):
+    """Directed graph with one node type and one edge type.
+
+    Make one from edges, or open a file; both give the same object::
+
+        graph = Graph.from_edges(num_nodes, src, dst)
+        graph.features = x                       # any array with num_nodes rows
+        graph.save("graph.aeg")
+
+        graph = Graph.load("graph.aeg")          # instant: the file is mapped
+        graph.in_neighbors(7), graph.in_degrees()
+
+    Messages flow from ``src`` to ``dst``; sampling follows edges backwards, so the layout that is
+    stored by default is CSC: for each node its in-neighbours. ``layout="csr"`` stores the
+    out-neighbours, ``"both"`` both. Edge ids are positions in CSC order (CSR order if
+    ``layout="csr"``); edge attributes are kept in that order, and ``keep_order=True`` keeps the
+    number of the input row of each edge.
+
+    A graph does not change. It may be shared by threads and used in forked children. It pickles by
+    path when it was loaded from a file (which must still be the same), else by its arrays.
+    """
+
+    _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise InvalidArgumentError("use Graph.from_edges(...) or Graph.load(path)")
+
+    _parts: GraphParts | None
+    _num_nodes: int
+    _num_edges: int
+    _file: native.NativeFile | None
+    _path: str | None
+    _storage: str
+    _paging: Paging | None
+    _fingerprint: str
+
+    @classmethod
+    def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
+        self = cls.__new__(cls)
+        self._parts = parts
+        self._num_nodes = parts.num_nodes
+        self._num_edges = parts.num_edges
+        self._file = None if reader is None else reader.file
+        self._path = None if reader is None else reader.path
+        self._storage = "memory" if reader is None else reader.storage
+        self._paging = None if reader is None else reader.paging
+        self._fingerprint = "" if reader is None else reader.fingerprint
+        return self
+
+    # ---- building ------------------------------------------------------------------------
+
+    @classmethod
+    def from_edges(
+        cls,
+        num_nodes: int | None,
+        src: ArrayLike,
+        dst: ArrayLike,
+        *,
+        edge_weight: ArrayLike | None = None,
+        edge_time: ArrayLike | None = None,
+        node_time: ArrayLike | None = None,
+        edge_attrs: Mapping[str, FeatureSource | ArrayLike] | None = None,
+        layout: Layout = "csc",
+        keep_order: bool = False,
+        sort_neighbors: bool = False,
+        progress: native.Progress | None = None,
+    ) -> Graph:
+        """Build a graph from an edge list. Duplicate edges and self-loops are kept.
+
+        Edges of one list keep their input order. If the graph has times, each list is sorted by
+        them instead, as temporal sampling needs it: by ``edge_time``, else by the ``node_time`` of
+        the source; ties keep their input order. All threads of the native pool take part.
+
+        Args:
+            num_nodes: number of nodes; ids are below it. None takes the largest id + 1.
+            src: source node ids, a vector [E] of any integer dtype.
+            dst: destination node ids, a vector [E] of any integer dtype.
+            edge_weight: [E] finite, >= 0; float32, or float64. Integers become float64; one that it
+                does not hold exactly is refused.
+            edge_time: [E] integers (kept as int64), floats (float64) or datetime64 (int64, with
+                the unit in :attr:`time_unit`).
+            node_time: [num_nodes], like edge_time. Datetimes of two units are converted to the
+                coarsest unit in which all are exact.
+            edge_attrs: named arrays [E, ...], put into edge-id order.
+            layout: ``"csc"``, ``"csr"`` or ``"both"``.
+            keep_order: keep :attr:`edge_order`, the input row of each edge id.
+            sort_neighbors: sort each list by id (ties keep their input order) instead of keeping
+                the input order; ``save(compress=True)`` then needs least space. Edge ids follow
+                the new order, and so do samples. Refused for edges with times, which are sorted
+                by time.
+            progress: called with (done, total).
+
+        Raises:
+            OutOfRangeError: an id is out of range; names the first one, its row and its value.
+            InvalidArgumentError: a dtype, length, shape or value is invalid.
+        """
+        layout = as_choice(layout, _LAYOUTS, "layout")
+        keep_order = as_flag(keep_order, "keep_order")
+        sort_neighbors = as_flag(sort_neighbors, "sort_neighbors")
+        source, target = as_ids(src, "src"), as_ids(dst, "dst")
+        if len(source) != len(target):
+            raise InvalidArgumentError(f"src has {len(source)} ids, but dst has {len(target)}")
+        if num_nodes is None:
+            nodes = infer_num_nodes({"src": source, "dst": target})
+        else:
+            nodes = as_count(num_nodes, "num_nodes")
+        edges = EdgeInput(source, target, sort_neighbors=sort_neighbors)
+        edges.read_values(edge_weight, edge_time, edge_attrs)
+        parts = GraphParts(nodes, len(source))
+        if node_time is not None:
+            read_node_time(parts, node_time)
+        share_unit({None: parts}, {None: edges})
+        times = parts.node_time
+        edges.sort_by_time(times, nodes, nodes)
+        native.run_long(
+            lambda task: build_edges(parts, edges, layout, keep_order, task),
+            progress,
+            32 * len(source),
+        )
+        if edges.time is not None or times is not None:
+            parts.sorted_by.add("node_time" if edges.time is None else "edge_time")
+        return cls._make(parts)
+
+    @classmethod
+    def from_scipy(
+        cls, matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
+    ) -> Graph:
+        """Build a graph from a square scipy sparse matrix.
+
+        See :func:`aethergraph.interop.from_scipy`.
+        """
+        from aethergraph.interop import from_scipy
+
+        return from_scipy(matrix, weight=weight, layout=layout, keep_order=keep_order)
+
+    def to_scipy(self, format: Literal["csr", "csc", "coo"] = "csr", *, weight: bool = True) -> Any:
+        """Return the edges as a scipy sparse array; see :func:`aethergraph.interop.to_scipy`."""
+        from aethergraph.interop import to_scipy
+
+        return to_scipy(self, format, weight=weight)
+
+    # ---- files ---------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        path: native.Path,
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        progress: native.Progress | None = None,
+    ) -> Graph:
+        """Open a graph file.
+
+        Header, section table and sizes are checked; :meth:`verify` reads and checks everything.
+
+        Args:
+            path: a file written by :meth:`save` or ``aethergraph convert``.
+            storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
+                opening is instant. ``"memory"``: copied into huge pages now, several times faster
+                to sample from. ``"uring"``: the lists stay in the file and only a compressed index
+                of them is kept in memory; io_uring reads the lists past the page cache (threads do
+                where io_uring is missing), and loaders sample several coming batches together.
+                ``"auto"``: memory if the adjacency fits ``memory_budget``, else uring; without a
+                budget, memory if it fits half of the available memory, else mmap. The choice is
+                logged, and :attr:`storage` names it. Attributes stay mapped, except short rows
+                with ``"uring"``: ``FeatureStore.to_memory`` copies an attribute, ``to_uring``
+                reads its rows past the page cache.
+            memory_budget: bytes, or a text such as ``"1G"``. With ``"uring"``, an upper bound for
+                the index, read buffers, short rows and samples in progress of this process (None:
+                1 GiB, or half of the available memory if that is less). Batches that were handed
+                out are not counted. A loader with worker processes has a graph, and a budget, in
+                each of them. Refused with ``"mmap"``, whose pages the kernel keeps as it likes.
+            progress: called with (bytes done, total bytes) while copying.
+
+        Raises:
+            MissingFileError, StorageError: the file cannot be opened.
+            FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
+            UnsupportedError: the file has several node or edge types.
+            InvalidArgumentError: the budget is too small (the message names the minimum), or is
+                given with ``"mmap"``.
+        """
+        check_storage(storage)
+        reader = GraphReader(path)
+        parts = reader.make_one()
+        reader.read([parts], [parts], storage, memory_budget, progress)
+        return cls._make(parts, reader)
+
+    def save(
+        self,
+        path: native.Path,
+        *,
+        compress: bool | None = None,
+        attrs: bool = True,
+        progress: native.Progress | None = None,
+    ) -> None:
+        """Write the graph with all its attributes to ``path``.
+
+        Rows of features that were loaded from a file of their own are copied as well, so that the
+        graph file is complete by itself; ``attrs=False`` leaves them where they are. The sizes are
+        logged.
+
+        The file appears complete and at once, or not at all: a crash at any moment leaves what was
+        there before. Saving over the file that this graph maps is safe.
+
+        Args:
+            path: the file to write, by convention ``*.aeg``.
+            compress: store the neighbours in compressed blocks. They take less space in the file
+                and, with every storage, in memory. Samples are equal but take longer. Ids that are
+                close to each other within a list or from list to list compress best. None: keep
+                the present form.
+            attrs: write ``node_attrs`` and ``edge_attrs`` as well. Weights, times and edge order
+                are always written.
+            progress: called with (bytes done, total bytes).
+
+        Raises:
+            StorageError: the file cannot be written (no space, no permission...).
+        """
+        writer = GraphWriter.of_one(self._live(), compress, attrs=as_flag(attrs, "attrs"))
+        guard = self._guard()
+        native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
+
+    def verify(self, progress: native.Progress | None = None) -> None:
+        """Read the whole file, compare all checksums, and check every id and offset.
+
+        If both directions are stored, they must hold the same edges with the same ids. For a graph
+        that is not backed by a file, only the ids and offsets are checked.
+
+        Raises:
+            CorruptFileError: a section is damaged; names the first one.
+        """
+        parts, file = self._live(), self._file
+
+        def work(task: native.Task | None) -> None:
+            if file is not None:
+                file.verify(task)
+            verify_edges(parts, self._label(), task)
+            verify_nodes(parts, self._label(), task)
+            if file is not None:
+                file.check()
+
+        size = verified_bytes(parts) + (0 if file is None else file.size)
+        native.run_long(work, progress, size)
+
+    def load_features(
+        self,
+        path: native.Path,
+        name: str = "x",
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        hot: ArrayLike | Literal["degree"] | None = None,
+        hot_share: float = 0.9,
+        dtype: DTypeLike | str | None = None,
+    ) -> FeatureStore:
+        """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
+
+        Args:
+            path: the feature file.
+            name: name of the attribute.
+            storage: see :meth:`FeatureStore.load`.
+            memory_budget: see :meth:`FeatureStore.load`.
+            hot: for ``storage="uring"``, the rows to keep in the cache: node ids, or ``"degree"``
+                for the nodes that occur in most lists (by out-degree; by in-degree in a graph with
+                layout "csc").
+            hot_share: see :meth:`FeatureStore.load`.
+            dtype: dtype of gathered rows, such as ``"float32"`` if the file holds bfloat16 and the
+                model takes float32; see :meth:`FeatureStore.astype`. None: the stored dtype.
+
+        Raises:
+            InvalidArgumentError: the number of rows in the file is not the number of nodes.
+        """
+        parts = self._live()
+        by_degree = isinstance(hot, str)
+        if by_degree and hot != "degree":
+            raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
+        check_storage(storage)
+        check_cache(storage, hot=hot)
+        store = FeatureStore.load(
+            path,
+            storage,
+            memory_budget=memory_budget,
+            hot=None if by_degree else hot,
+            frequency=self._count_lists if by_degree else None,
+            hot_share=hot_share,
+            dtype=dtype,
+        )
+        _check_rows(store, self._num_nodes, "num_nodes")
+        parts.node_attrs[name] = store
+        return store
+
+    def _count_lists(self, start: int, stop: int) -> Ids:
+        """Return the out-degrees (layout "csc": in-degrees) of nodes ``start .. stop - 1``."""
+        nodes = np.arange(start, min(stop, self._num_nodes))
+        counts = self.in_degrees(nodes) if self.layout == "csc" else self.out_degrees(nodes)
+        return np.pad(counts, (0, stop - start - len(counts)))  # a surplus of rows is refused later
+
+    def load_edge_features(
+        self,
+        path: native.Path,
+        name: str = "edge_attr",
+        *,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        hot: ArrayLike | None = None,
+        hot_share: float = 0.9,
+        dtype: DTypeLike | str | None = None,
+    ) -> FeatureStore:
+        """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
+
+        The arguments are those of :meth:`load_features`, except that ``hot`` takes only edge ids.
+
+        Raises:
+            InvalidArgumentError: the number of rows in the file is not the number of edges.
+        """
+        parts = self._live()
+        store = FeatureStore.load(
+            path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
+        )
+        _check_rows(store, self._num_edges, "num_edges")
+        parts.edge_attrs[name] = store
+        return store
+
+    def close(self) -> None:
+        """Drop the graph's own references; using the graph afterwards raises ClosedError.
+
+        Arrays, feature stores and samplers made from the graph stay valid. They keep the mapping
+        and, with ``"uring"``, the reader of the file alive. Without them both are closed at once.
+        """
+        self._parts = None
+        self._paging = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Graph:
+        self._live()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _live(self) -> GraphParts:
+        if self._parts is None:
+            raise ClosedError(f"{self._label()} was closed")
+        return self._parts
+
+    def _edges(self) -> GraphParts:
+        return self._live()
+
+    def _label(self) -> str:
+        return self._path or "the graph"
+
+    def _guard(self) -> native.FileGuard | None:
+        return None if self._file is None else self._file.guard()
+
+    # ---- properties ----------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes; ids are ``0 .. num_nodes - 1``."""
+        return self._num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges; ids are ``0 .. num_edges - 1``."""
+        return self._num_edges
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file that the graph was loaded from, or None."""
+        return self._path
+
+    @property
+    def storage(self) -> str:
+        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``."""
+        return self._storage
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of lists that stay in the file (``"uring"``), with its ``stats()``; else None."""
+        self._live()
+        return self._paging
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._parts is None
+
+    def info(self) -> dict[str, Any]:
+        """Return facts for people and tools: counts, layout, dtypes, attributes, bytes."""
+        parts = self._live()
+
+        def dtype(array: NDArray[Any] | None) -> str | None:
+            return None if array is None else array.dtype.name
+
+        def attributes(table: AttributeTable) -> dict[str, dict[str, Any]]:
+            return {
+                name: {
+                    "shape": store.shape,
+                    "dtype": store.dtype_name,
+                    "storage": store.storage,
+                    "path": store.path,
+                }
+                for name, store in table.items()
+            }
+
+        return {
+            "path": self._path,
+            "file_bytes": None if self._file is None else self._file.size,
+            "num_nodes": self._num_nodes,
+            "num_edges": self._num_edges,
+            "layout": self.layout,
+            "storage": self._storage,
+            "adjacency_bytes": parts.adjacency_bytes,
+            "id_dtype": parts.any_lists.ids.dtype.name,
+            "compressed": self.compressed,
+            "edge_order": parts.edge_order is not None,
+            "edge_weight": dtype(parts.edge_weight),
+            "edge_time": dtype(parts.edge_time),
+            "node_time": dtype(parts.node_time),
+            "time_unit": parts.time_unit,
+            "node_attrs": attributes(parts.node_attrs),
+            "edge_attrs": attributes(parts.edge_attrs),
+        }
+
+    def __repr__(self) -> str:
+        if self._parts is None:
+            return f"Graph(closed, path={self._path!r})"
+        place = f", path={self._path!r}" if self._path is not None else ""
+        tables = {"node_attrs": self._parts.node_attrs, "edge_attrs": self._parts.edge_attrs}
+        attrs = "".join(f", {name}={list(table)}" for name, table in tables.items() if table)
+        return (
+            f"Graph(num_nodes={self._num_nodes}, num_edges={self._num_edges}, "
+            f"layout={self.layout!r}, storage={self._storage!r}{attrs}{place})"
+        )
+
+    # ---- random walks, under GraphZero's names ---------------------------------------------
+
+    def batch_random_walk_uniform(
+        self, start_nodes: ArrayLike, walk_length: int, key: int | None = None
+    ) -> Ids:
+        """Walk uniformly along out-edges; :class:`RandomWalker` has all options of walks.
+
+        Edge weights play no part, as in GraphZero. A walk that comes to a dead end stays there.
+
+        Args:
+            start_nodes: integer vector [n].
+            walk_length: number of steps.
+            key: the same key gives the same walks. None: a new key per call, from the number of
+                such calls in this process.
+
+        Returns:
+            int64 [n, walk_length + 1]; column 0 holds the starts.
+
+        Raises:
+            LayoutError: layout is "csc".
+            OutOfRangeError: a start is not a node; names the first one.
+        """
+        from aethergraph.sampling.walks import batch_walk
+
+        return batch_walk(self, start_nodes, walk_length, key=key)
+
+    def batch_random_walk(
+        self,
+        start_nodes: ArrayLike,
+        walk_length: int,
+        p: float = 1.0,
+        q: float = 1.0,
+        key: int | None = None,
+    ) -> Ids:
+        """Walk along out-edges as node2vec does, by edge weight if the graph has weights.
+
+        Differs from :meth:`batch_random_walk_uniform` by a return parameter ``p`` and an in-out
+        parameter ``q``. The tables that ``q`` and weights need are made in the first call and kept
+        with the graph (see :class:`RandomWalker`).
+
+        Args:
+            start_nodes: integer vector [n].
+            walk_length: number of steps.
+            p: return parameter, above 0.
+            q: in-out parameter, above 0.
+            key: see :meth:`batch_random_walk_uniform`.
+
+        Returns:
+            int64 [n, walk_length + 1]; column 0 holds the starts.
+
+        Raises:
+            LayoutError: layout is "csc".
+            OutOfRangeError: a start is not a node; names the first one.
+            InvalidArgumentError: p or q is not above 0.
+        """
+        from aethergraph.sampling.walks import batch_walk
+
+        weighted = self._live().edge_weight is not None
+        return batch_walk(self, start_nodes, walk_length, p=p, q=q, weighted=weighted, key=key)
+
+    def batch_random_fanout(self, start_nodes: ArrayLike, K: int, key: int | None = None) -> Ids:
+        """Draw ``K`` distinct out-edges of each node uniformly; return the nodes they lead to.
+
+        For a node with at most ``K`` out-edges the row has all of them, in order, then -1 (where
+        GraphZero gives 0, which is a node).
+
+        Args:
+            start_nodes: integer vector [n].
+            K: number of out-edges per node.
+            key: see :meth:`batch_random_walk_uniform`.
+
+        Returns:
+            int64 [n, K].
+
+        Raises:
+            LayoutError: layout is "csc".
+            OutOfRangeError: a start is not a node; names the first one.
+        """
+        from aethergraph.sampling.walks import batch_fanout
+
+        return batch_fanout(self, start_nodes, K, key)
+
+    # ---- values by node ------------------------------------------------------------------
+
+    @property
+    def node_time(self) -> NDArray[Any] | None:
+        """Time by node (int64 or float64, read-only)."""
+        return self._live().node_time
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of :attr:`edge_time` and :attr:`node_time`, such as ``"us"``.
+
+        Times with a unit are int64 counts of that unit since 1970-01-01:
+        ``times.view(f"datetime64[{unit}]")`` gives datetimes. None for plain numbers, and for a
+        graph without times.
+        """
+        return self._live().time_unit
+
+    def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
+        """Return the node or edge values as stores to gather from.
+
+        Args:
+            of: ``"node"`` or ``"edge"``.
+
+        Returns:
+            ``node_time``, or ``edge_weight`` and ``edge_time``, by name, if the graph has them.
+        """
+        parts = self._live()
+        guard = self._guard()
+        if of == "node":
+            return parts.node_values(guard, self._paging)
+        return parts.edge_values(guard, self._paging)
+
+    @property
+    def node_attrs(self) -> AttributeTable:
+        """Node attributes by name: features ``"x"``, labels, masks..., one row per node."""
+        return self._live().node_attrs
+
+    @property
+    def features(self) -> RowSource | None:
+        """``node_attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
+        return self._live().node_attrs.get("x")
+
+    @features.setter
+    def features(self, value: FeatureSource | ArrayLike | None) -> None:
+        attrs = self._live().node_attrs
+        if value is None:
+            attrs.pop("x", None)
+        else:
+            attrs["x"] = value
+
+    # ---- pickling ------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self._live()
+        attrs = (dict(parts.node_attrs), dict(parts.edge_attrs))
+        if self._path is not None:
+            budget = None if self._paging is None else self._paging.budget
+            return _reopen, (self._path, self._storage, budget, self._fingerprint, *attrs)
+        arrays = (parts.pack_nodes(), parts.pack_edges())
+        return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs)
+
+
+def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
+    if store.num_rows != expected:
+        rows, path = store.num_rows, store.path
+        store.close()
+        raise InvalidArgumentError(f"{path} has {rows} rows, but the graph has {what} = {expected}")
+
+
+def _reopen(
+    path: str,
+    storage: Storage,
+    budget: int | None,
+    fingerprint: str,
+    node_attrs: dict[str, RowSource],
+    edge_attrs: dict[str, RowSource],
+) -> Graph:
+    reader = GraphReader(path)
+    check_fingerprint(path, fingerprint, reader.fingerprint)
+    parts = reader.make_one()
+    reader.read([parts], [parts], storage, budget, None)
+    parts.set_node_attrs(node_attrs)
+    parts.set_edge_attrs(edge_attrs)
+    return Graph._make(parts, reader)
+
+
+def _rebuild(
+    num_nodes: int,
+    num_edges: int,
+    nodes: tuple[Any, ...],
+    edges: tuple[Any, ...],
+    node_attrs: dict[str, RowSource],
+    edge_attrs: dict[str, RowSource],
+) -> Graph:
+    parts = GraphParts(num_nodes, num_edges)
+    parts.unpack_nodes(nodes)
+    parts.unpack_edges(edges)
+    parts.set_node_attrs(node_attrs)
+    parts.set_edge_attrs(edge_attrs)
+    return Graph._make(parts)

@@ -1,0 +1,72 @@
+"""Places of arrays: mapped, or copied into memory; and the choice of "auto"."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.options import as_choice
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.budget import available_memory, format_size, parse_size
+
+log = logging.getLogger("aethergraph")
+
+Storage = Literal["mmap", "memory", "uring", "auto"]
+_STORAGES = ("mmap", "memory", "uring", "auto")
+
+
+def check_storage(storage: str) -> None:
+    """Raise unless ``storage`` is "mmap", "memory", "uring" or "auto"."""
+    as_choice(storage, _STORAGES, "storage")
+
+
+def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
+    """Resolve ``"auto"``: memory if ``size`` bytes fit the budget, else uring.
+
+    Without a budget: memory if they fit half of the available memory, else mmap.
+    """
+    check_storage(storage)
+    limit = None if budget is None else parse_size(budget)
+    if storage == "mmap" and limit is not None:
+        raise InvalidArgumentError(
+            f"memory_budget = {budget!r} goes with storage='uring' or 'auto': what 'mmap' takes is "
+            "up to the kernel"
+        )
+    if storage != "auto":
+        if storage == "memory" and limit is not None and size > limit:
+            raise InvalidArgumentError(
+                f"{what} needs {format_size(size)}, more than memory_budget = {format_size(limit)}"
+            )
+        return storage
+    room = available_memory() // 2 if limit is None else limit
+    chosen = "memory" if size <= room else "mmap" if limit is None else "uring"
+    source = "half of the available memory" if limit is None else "the budget"
+    log.info(
+        "%s: storage=auto takes %s (%s; %s is %s)",
+        what,
+        chosen,
+        format_size(size),
+        source,
+        format_size(room),
+    )
+    return chosen
+
+
+def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:
+    """Return a copy of a contiguous array in anonymous memory with huge pages."""
+    if array.nbytes == 0:
+        return array
+    target = native.buffer_alloc(array.nbytes).view(array.dtype).reshape(array.shape)
+    native.copy(target, array, task)
+    return target
+
+
+def copy_to_memory(
+    array: NDArray[Any], guard: native.FileGuard | None, progress: native.Progress | None = None
+) -> NDArray[Any]:
+    """Return a copy of a mapped array in huge pages; Ctrl-C stops the copying."""
+    with native.reading(guard):
+        return native.run_long(lambda task: copy_array(array, task), progress, array.nbytes)

@@ -1,0 +1,296 @@
+"""The META section of container files: a description of the other sections, as JSON.
+
+A graph file describes its node types, edge types and named arrays::
+
+    {"arrays": [{"dtype": "float32", "name": "x", "of": "node", "shape": [100, 16], "type": 0}],
+     "edge_types": [{"destination": 0, "name": "to", "num_edges": 500, "source": 0}],
+     "node_types": [{"name": "node", "num_nodes": 100}],
+     "version": 1}
+
+A feature file has one array, ``{"arrays": [{..., "of": "row", "type": 0}], "version": 1}``.
+
+``source``, ``destination`` and ``type`` are positions in the lists of types. The ``owner`` of a
+section is the position of its edge type (adjacency, weights, edge times), of its node type (node
+times), or of its array. The text is canonical: sorted keys, no spaces, UTF-8. Readers ignore keys
+that they do not know; ``version`` grows when a reader must not ignore something.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.times import is_unit
+from aethergraph.errors import CorruptFileError, FileChangedError, FormatError, VersionError
+
+__all__ = [
+    "ArrayMeta",
+    "EdgeType",
+    "FileMeta",
+    "NodeType",
+    "SectionTable",
+    "check_fingerprint",
+    "write_meta",
+]
+
+META_VERSION = 1
+#: META is a description; anything larger is not one of ours.
+MAX_META_BYTES = 64 << 20
+
+Owner = Literal["node", "edge", "row"]
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """Node type; its ids are ``0 .. num_nodes - 1``."""
+
+    name: str
+    num_nodes: int
+
+
+@dataclass(frozen=True)
+class EdgeType:
+    """Edge type; ``source`` and ``destination`` are positions in ``node_types``."""
+
+    source: int
+    name: str
+    destination: int
+    num_edges: int
+
+
+@dataclass(frozen=True)
+class ArrayMeta:
+    """Named array: one row per node or edge of type number ``type`` (or a plain table)."""
+
+    name: str
+    of: Owner
+    type: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FileMeta:
+    """Decoded and checked META section."""
+
+    node_types: tuple[NodeType, ...] = ()
+    edge_types: tuple[EdgeType, ...] = ()
+    arrays: tuple[ArrayMeta, ...] = field(default=())
+    #: Unit of the int64 times of nodes and edges since 1970-01-01; None for plain numbers.
+    time_unit: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the canonical JSON."""
+        content: dict[str, Any] = {
+            "version": META_VERSION,
+            "arrays": [
+                {"name": a.name, "of": a.of, "type": a.type, "dtype": a.dtype, "shape": a.shape}
+                for a in self.arrays
+            ],
+        }
+        if self.node_types:
+            content["node_types"] = [
+                {"name": n.name, "num_nodes": n.num_nodes} for n in self.node_types
+            ]
+            content["edge_types"] = [
+                {
+                    "source": e.source,
+                    "name": e.name,
+                    "destination": e.destination,
+                    "num_edges": e.num_edges,
+                }
+                for e in self.edge_types
+            ]
+        if self.time_unit is not None:
+            content["time_unit"] = self.time_unit
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode("utf-8")
+
+    @staticmethod
+    def decode(data: bytes, path: str) -> FileMeta:
+        """Parse and check META.
+
+        Raises:
+            VersionError: META was written by a newer version.
+            FormatError: META is not the JSON described above.
+        """
+        try:
+            content = json.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{path}: the description (META) is not JSON: {error}") from error
+        return _Decoder(path).decode(content)
+
+
+class _Decoder:
+    """Parser of JSON into FileMeta; every deviation is a FormatError that names the entry."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def decode(self, content: Any) -> FileMeta:
+        self.require(isinstance(content, dict), "is not an object")
+        version = self.integer(content, "version", "META")
+        if version > META_VERSION:
+            raise VersionError(
+                f"{self.path}: its description has version {version}, this AetherGraph reads up "
+                f"to {META_VERSION}; install a newer one"
+            )
+        node_types = tuple(
+            NodeType(self.text(n, "name", "node type"), self.integer(n, "num_nodes", "node type"))
+            for n in self.objects(content, "node_types")
+        )
+        edge_types = tuple(
+            EdgeType(
+                self.integer(e, "source", "edge type", below=len(node_types)),
+                self.text(e, "name", "edge type"),
+                self.integer(e, "destination", "edge type", below=len(node_types)),
+                self.integer(e, "num_edges", "edge type"),
+            )
+            for e in self.objects(content, "edge_types")
+        )
+        arrays = tuple(
+            self.array(a, len(node_types), len(edge_types)) for a in self.objects(content, "arrays")
+        )
+        keys = [(a.of, a.type, a.name) for a in arrays]
+        self.require(len(set(keys)) == len(keys), "names an array twice")
+        unit = content.get("time_unit")
+        if unit is not None:
+            self.require(is_unit(unit), f"has the unknown time_unit {unit!r}")
+        return FileMeta(node_types, edge_types, arrays, unit)
+
+    def array(self, entry: dict[str, Any], num_node_types: int, num_edge_types: int) -> ArrayMeta:
+        of = self.text(entry, "of", "array")
+        limits = {"node": num_node_types, "edge": num_edge_types, "row": 1}
+        self.require(of in limits, f"has an array of unknown owner {of!r}")
+        dtype = self.text(entry, "dtype", "array")
+        self.require(dtype in native.DTYPE_CODES, f"has an array of unknown dtype {dtype!r}")
+        shape: Any = entry.get("shape")
+        self.require(
+            isinstance(shape, list) and 1 <= len(shape) <= 32 and all(map(_is_count, shape)),
+            "has an array without a proper shape",
+        )
+        return ArrayMeta(
+            self.text(entry, "name", "array"),
+            of,  # type: ignore[arg-type]
+            self.integer(entry, "type", "array", below=limits[of]),
+            dtype,
+            tuple(shape),
+        )
+
+    def require(self, condition: bool, complaint: str) -> None:
+        if not condition:
+            raise FormatError(f"{self.path}: its description (META) {complaint}")
+
+    def objects(self, content: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        entries = content.get(key, [])
+        proper = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
+        self.require(proper, f"has no proper list {key!r}")
+        return list(entries)
+
+    def integer(
+        self, entry: dict[str, Any], key: str, what: str, below: int | None = None
+    ) -> int:  # fmt: skip
+        value: Any = entry.get(key)
+        proper = _is_count(value) and (below is None or value < below)
+        self.require(proper, f"has no proper {key!r} in {what}")
+        return int(value)
+
+    def text(self, entry: dict[str, Any], key: str, what: str) -> str:
+        value = entry.get(key)
+        self.require(isinstance(value, str) and value != "", f"has no proper {key!r} in {what}")
+        return str(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+class SectionTable:
+    """Sections of an open file by (kind, owner), with the checks that META makes possible."""
+
+    def __init__(self, file: native.NativeFile, content: int) -> None:
+        self.file = file
+        self.path = file.path
+        if file.content != content:
+            raise FormatError(f"{self.path}: {_WRONG_CONTENT.get(content, 'wrong content')}")
+        self.rows = file.sections()
+        self._by_key: dict[tuple[int, int], native.Section] = {}
+        for section in self.rows:
+            self._by_key.setdefault((section.kind, section.owner), section)
+        meta = self._by_key.get((native.SECTION_META, 0))
+        if meta is None:
+            raise FormatError(f"{self.path}: the file has no description (META)")
+        if meta.size > MAX_META_BYTES:
+            raise FormatError(f"{self.path}: the description (META) has {meta.size} bytes")
+        data = file.array(meta.offset, (meta.size,), np.dtype(np.uint8)).tobytes()
+        file.check()
+        self.meta = FileMeta.decode(data, self.path)
+
+    def vector(
+        self, kind: int, owner: int, length: int | None, dtypes: tuple[str, ...], what: str
+    ) -> NDArray[Any] | None:  # fmt: skip
+        """Return the section as a vector of ``length`` (None: any); None if the file has none."""
+        section = self._by_key.get((kind, owner))
+        if section is None:
+            return None
+        name = native.DTYPE_NAMES.get(section.dtype)
+        if name not in dtypes:
+            raise CorruptFileError(f"{self.path}: {what} has dtype {name or section.dtype}")
+        itemsize = native.ARRAY_DTYPES[section.dtype].itemsize
+        if length is not None and section.size != length * itemsize:
+            raise CorruptFileError(
+                f"{self.path}: {what} has {section.size} bytes instead of {length} x {itemsize}"
+            )
+        return self.file.section_array(section)
+
+    def offset(self, kind: int, owner: int) -> int:
+        """Return the byte offset of the section in the file."""
+        return int(self._by_key[kind, owner].offset)
+
+    def array(self, number: int) -> NDArray[Any]:
+        """Return array ``number`` of META in its shape (bfloat16 as uint16)."""
+        meta = self.meta.arrays[number]
+        section = self._by_key.get((native.SECTION_ARRAY, number))
+        if section is None:
+            raise CorruptFileError(f"{self.path}: the array {meta.name!r} has no section")
+        code = native.DTYPE_CODES[meta.dtype]
+        dtype = native.ARRAY_DTYPES[code]
+        size = math.prod(meta.shape) * dtype.itemsize
+        if section.dtype != code or section.size != size:
+            raise CorruptFileError(
+                f"{self.path}: the array {meta.name!r} should have {size} bytes of {meta.dtype}, "
+                f"its section has {section.size} of {native.DTYPE_NAMES.get(section.dtype)}"
+            )
+        return self.file.array(section.offset, meta.shape, dtype)
+
+    def fingerprint(self) -> str:
+        """Return an identifier of the content: sizes and checksums of all sections."""
+        return repr((self.file.size, *(tuple(row) for row in self.rows)))
+
+
+_WRONG_CONTENT = {
+    native.CONTENT_GRAPH: "this is a feature file, not a graph; open it with FeatureStore.load",
+    native.CONTENT_FEATURES: "this is a graph file, not features; open it with Graph.load",
+}
+
+
+def check_fingerprint(path: str, expected: str, found: str) -> None:
+    """Raise FileChangedError unless the file is the one that a pickle by path was made from."""
+    if expected != found:
+        raise FileChangedError(
+            errno.ESTALE, f"{path}: the file is not the one that was opened", path
+        )
+
+
+def write_meta(writer: native.NativeWriter, meta: FileMeta) -> None:
+    """Write the META section."""
+    writer.begin(native.SECTION_META, 0, native.DTYPE_CODES["uint8"])
+    writer.append(meta.encode())
+    writer.end()
