@@ -171,7 +171,7 @@ stage_python() {
 
 stage_interpreted() {
     install_wheel "$PY" interpreted
-    run_pytest "$VENV" interpreted "$TESTS"/core/test_{interpreted,loading,feature_reading}.py \
+    run_pytest "$VENV" interpreted "$TESTS"/core/{test_interpreted,loading/test_loading,features/test_feature_reading}.py \
         "$TESTS"/pyg/test_{loaders,stock_loaders,out_of_core}.py "$TESTS/packaging/test_install.py"
     install_wheel "$PY" compiled
 }

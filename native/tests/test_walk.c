@@ -1,6 +1,6 @@
 /* Walks, fan-outs and their tables: tables against plain searches and sums, walks
  * against each other (threads, widths, with and without tables), and their errors.
- * The draws themselves are compared with a model in tests/core/test_walks.py. */
+ * The draws themselves are compared with a model in tests/core/sampling/test_walks.py. */
 #include "sample/alias.h"
 #include "sample/members.h"
 #include "sample/walk.h"

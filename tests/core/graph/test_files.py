@@ -23,7 +23,7 @@ from aethergraph import _native as native
 from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType
 from aethergraph.testing import oracle
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 # ---- round trips -----------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def golden_graph() -> HeteroGraph:
 
 def test_golden_file(tmp_path: Path) -> None:
     """Version 1 files are readable for ever, and are written byte by byte as they were."""
-    path = Path(__file__).resolve().parents[1] / "golden" / "hetero-v1.aeg"
+    path = Path(__file__).resolve().parents[2] / "golden" / "hetero-v1.aeg"
     loaded = HeteroGraph.load(path)
     loaded.verify()
     assert_same(loaded, golden_graph())
