@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import common
 import torch
-from common import Report
+from harness import common
+from harness.common import Report
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE

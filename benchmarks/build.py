@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import Report
+from harness import common
+from harness.common import Report
 
 Ids = common.Ids
 

@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import Cell, Report
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import Cell, Report
 from numpy.typing import NDArray
 
 KINDS = ("csv", "parquet", "npy")

@@ -23,10 +23,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import common
-import compressed_reading
 import numpy as np
-from common import Ratio, Report
+from harness import common, compressed_reading
+from harness.common import Ratio, Report
 from large_graph import large_graph
 
 Ids = common.Ids

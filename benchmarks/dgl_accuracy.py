@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 from accuracy import permutation_p
-from common import Report
-from dgl_trainers import BATCH, FANOUTS, PEERS
-from worker import ONE_THREAD, Worker, WorkerError
+from contenders.dgl_trainers import BATCH, FANOUTS, PEERS
+from harness import common
+from harness.common import Report
+from harness.worker import ONE_THREAD, Worker, WorkerError
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     taken = dict.fromkeys(scores, 0.0)
     config = {"nodes": nodes}
     python = str(args.dgl_python)
-    with Worker("trainer", "dgl_trainers.py", config, python=python, env=ONE_THREAD) as worker:
+    with Worker("trainer", "dgl_trainers", config, python=python, env=ONE_THREAD) as worker:
         for module, version in worker.ask("versions").items():
             report.versions[f"{module} (of DGL)"] = version
         for seed in range(seeds):

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import Ratio, Report
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import Ratio, Report
 
 STOCK, ADVISED = "GraphBolt TorchBasedFeature on disk", "the same without read-ahead"
 OURS = "aethergraph Feature, uring"

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
 import typed
-from common import GraphFiles, Ratio, Report
-from dgl_contenders import DATALOADING, PIPES
-from worker import ONE_THREAD, Worker, WorkerError, take_turns
+from contenders.dgl_contenders import DATALOADING, PIPES
+from harness import common
+from harness.common import GraphFiles, Ratio, Report
+from harness.worker import ONE_THREAD, Worker, WorkerError, take_turns
 
 CASES = (([15, 10], 128), ([20, 15, 10], 1024))
 WIDTH = 128
@@ -196,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         with ExitStack() as stack:
             workers = [
                 stack.enter_context(
-                    Worker(name, "dgl_contenders.py", config,
+                    Worker(name, "dgl_contenders", config,
                            python=str(args.dgl_python), env=ONE_THREAD)
                 )
                 for name in FAMILIES[family]

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import common
-from common import GraphFiles, Ratio, Report
-from loaders import NAMES, PYG
-from worker import Worker, WorkerError, take_turns
+from contenders.loaders import NAMES, PYG
+from harness import common
+from harness.common import GraphFiles, Ratio, Report
+from harness.worker import Worker, WorkerError, take_turns
 
 CASES = (([15, 10], 128), ([15, 10], 1024))
 WIDTH = 128
@@ -24,7 +24,7 @@ WIDTH = 128
 
 def start(files: GraphFiles, features: str, names: Sequence[str], stack: ExitStack) -> list[Worker]:
     config = {**files.config(), "features": features}
-    return [stack.enter_context(Worker(name, "loaders.py", config)) for name in names]
+    return [stack.enter_context(Worker(name, "loaders", config)) for name in names]
 
 
 def shown(quick: bool) -> list[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
+from harness import common
 
 KINDS = ("read", "update", "dependent", "write")
 

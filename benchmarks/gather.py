@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
 import torch
-from common import Ratio, Report
+from harness import common
+from harness.common import Ratio, Report
 
 Ids = common.Ids
 CASES = ((1_000_000, 128), (8_000_000, 128), (1_000_000, 16))  # rows, width

@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import common
 import end_to_end
 import sampling
-from common import Report
-from worker import WorkerError, take_turns
+from harness import common
+from harness.common import Report
+from harness.worker import WorkerError, take_turns
 
 FANOUTS, BATCH = [15, 10], 1024
 

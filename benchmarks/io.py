@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import Report
-from device import fio
+from harness import common
+from harness.common import Report
+from harness.device import fio
 from numpy.typing import NDArray
 
 from aethergraph._native import FileReader, buffer_alloc, io_problem

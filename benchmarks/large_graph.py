@@ -20,9 +20,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import GraphFiles
+from harness import common
+from harness.common import GraphFiles
 from numpy.typing import NDArray
 
 NODES, EDGES = 50_000_000, 1_200_000_000

@@ -15,12 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import Ratio, Report
-from link_loaders import CONTENDERS, FANOUTS, PYG
+from contenders.link_loaders import CONTENDERS, FANOUTS, PYG
+from harness import common
+from harness.common import Ratio, Report
+from harness.worker import Worker, WorkerError, take_turns
 from typed import make_graphs
-from worker import Worker, WorkerError, take_turns
 
 CASES = (("binary", 128), ("binary", 512), ("triplet", 128), ("triplet", 512))
 WIDTH = 128
@@ -96,9 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.quick:  # starting processes is what takes time there
             names = [name for name in names if not name.endswith("memory")]
         with ExitStack() as stack:
-            workers = [
-                stack.enter_context(Worker(name, "link_loaders.py", config)) for name in names
-            ]
+            workers = [stack.enter_context(Worker(name, "link_loaders", config)) for name in names]
             for negatives, batch in CASES[::2] if args.quick else CASES:
                 label = [graph, negatives, batch]
                 common.say(", ".join(map(str, label)))

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import GraphFiles, Report
-from worker import WORKER_ROLE, Commands, Worker, WorkerError, memory, serve
+from harness import common
+from harness.common import GraphFiles, Report
+from harness.worker import WORKER_ROLE, Commands, Worker, WorkerError, memory, serve
 
 FANOUTS, BATCH = [15, 10], 1024
 NAMES = ("aethergraph mmap", "aethergraph memory", "PyG torch.load", "PyG torch.load(mmap=True)")

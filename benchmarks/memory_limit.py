@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import cgroup, parse_size
-from common import GraphFiles, Report
+from harness import common
+from harness.cgroups import cgroup, parse_size
+from harness.common import GraphFiles, Report
 
 WIDTH = 128
 FANOUTS, BATCH = [15, 10], 1024
@@ -35,9 +35,9 @@ OURS, IN_MEMORY = "stock NodeLoader, aethergraph mmap", "PyG Data in memory"
 
 def train(name: str, folder: Path, count: int) -> None:
     """Train for ``count`` batches, with one line of JSON per event on stdout."""
-    import loaders
     import torch
-    from worker import memory
+    from contenders import loaders
+    from harness.worker import memory
 
     def say(event: str, **values: Any) -> None:
         print(json.dumps({"event": event, **values, **memory()}), flush=True)

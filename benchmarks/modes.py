@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import common
-import comparison
-import mode_samplers
 import numpy as np
-from common import GraphFiles, Report
-from mode_samplers import MODES, TIMES
-from worker import WorkerError
+from contenders import mode_samplers
+from contenders.mode_samplers import MODES, TIMES
+from harness import common, comparison
+from harness.common import GraphFiles, Report
+from harness.worker import WorkerError
 
 FANOUTS, BATCH = ([15, 10], [5, 5]), 128
 SHAPES = ("power-law", "uniform")
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     report.parameters |= {"nodes": num_nodes, "edges": 10 * num_nodes, "batch": BATCH}
     cases = []
     with ExitStack() as stack:
-        workers = comparison.start("mode_samplers.py", found, args.dir, args, stack)
+        workers = comparison.start("mode_samplers", found, args.dir, args, stack)
         comparison.note_versions(report, workers, found)
         for mode in MODES:
             able = [w for w in workers if mode in mode_samplers.ABLE.get(w.name, MODES)]

@@ -26,17 +26,17 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import common
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import GraphFiles, Ratio, Report
-from device import (
+from contenders.outofcore_samplers import ALONE, GROUPED, MMAP, NAMES, READ_AHEAD, URING
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import GraphFiles, Ratio, Report
+from harness.device import (
     PAGE,
     DeviceLimits,
     DeviceReads,
@@ -46,9 +46,9 @@ from device import (
     read_ahead_note,
     share_of_device,
 )
+from harness.ring_reader import RING_DEPTH, check_ring, compile_ring, ring_command
+from harness.worker import contender_command
 from large_graph import EDGES, NODES, large_graph
-from outofcore_samplers import ALONE, GROUPED, MMAP, NAMES, READ_AHEAD, URING
-from ring_reader import RING_DEPTH, check_ring, compile_ring, ring_command
 
 FANOUTS, BATCH = [20, 15, 10], 1024
 RING_DIRECT, RING_BUFFERED = "ring reader, 4 KiB direct", "ring reader, 4 B buffered"
@@ -91,7 +91,7 @@ class Setting:
                 "seeds": str(self.seeds), "seconds": self.seconds,
                 "budget": budget(name, limit),
             }  # fmt: skip
-            return [sys.executable, str(common.HERE / "outofcore_samplers.py"), json.dumps(config)]
+            return [*contender_command("outofcore_samplers"), json.dumps(config)]
         return ring_command(
             self.ring, self.files, self.seeds, (self.num_seeds, self.batch), FANOUTS, self.seconds,
             PAGE if name == RING_DIRECT else 4, read_ahead=name == RING_BUFFERED,

@@ -29,14 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import Ratio, Report
-from device import DeviceReads, RandomReads, fio_limits, read_ahead_note
+from contenders.outofcore_samplers import Missing, device_bytes
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import Ratio, Report
+from harness.device import DeviceReads, RandomReads, fio_limits, read_ahead_note
+from harness.optimum import belady_hits
 from numpy.typing import NDArray
-from optimum import belady_hits
-from outofcore_samplers import Missing, device_bytes
 from train_beyond_memory import make_files
 
 ROW_BYTES = 512

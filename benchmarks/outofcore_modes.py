@@ -13,18 +13,18 @@ import json
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import Ratio, Report
+from contenders.outofcore_mode_samplers import FANOUTS, MODES, WALK_LENGTH
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import Ratio, Report
+from harness.worker import contender_command
 from large_graph import large_graph
-from outofcore_mode_samplers import FANOUTS, MODES, WALK_LENGTH
 
 NODES, EDGES = 15_000_000, 272_000_000
 STORAGES = ("mmap", "uring")
@@ -56,7 +56,7 @@ def run(mode: str, storage: str, setting: Setting) -> dict[str, Any] | str:
         "seeds": str(setting.seeds), "batch": setting.batch, "seconds": setting.seconds,
         "block": setting.block,
     }  # fmt: skip
-    command = [sys.executable, str(common.HERE / "outofcore_mode_samplers.py"), json.dumps(config)]
+    command = [*contender_command("outofcore_mode_samplers"), json.dumps(config)]
     with cgroup(setting.limit) as group, AnonymousPeak(group) as anonymous:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=group.enter)
         assert child.stdout is not None

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import Ratio, Report
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import Ratio, Report
+from harness.optimum import belady_hits
 from numpy.typing import NDArray
-from optimum import belady_hits
 from outofcore_gather import BATCH, BATCHES, FANOUTS, ROW_BYTES, make_trace
 from train_beyond_memory import make_files
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import floor
-from common import GraphFiles, Ratio, Report
-from worker import ONE_THREAD, Worker, WorkerError, take_turns
+from harness import common
+from harness.common import GraphFiles, Ratio, Report
+from harness.worker import ONE_THREAD, Worker, WorkerError, take_turns
 
 NODES = (10_000, 100_000, 1_000_000, 10_000_000)
 CASES = (([15, 10], 128), ([20, 15, 10], 1024))
@@ -111,7 +111,7 @@ def start(
         stack.enter_context(
             Worker(
                 name,
-                "samplers.py",
+                "samplers",
                 {**files.config(), "core": args.core, "cpu_time": args.cpu_time},
                 python=python,
                 env={**ONE_THREAD, **({} if "aethergraph" in name else tunables)},

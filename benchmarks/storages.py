@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import common
 import numpy as np
-from common import Ratio, Report
+from harness import common
+from harness.common import Ratio, Report
 
 from aethergraph import Graph, NeighborSampler
 

@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import AnonymousPeak, cgroup, parse_size
-from common import Report
-from outofcore_samplers import Missing, device_bytes
+from contenders.outofcore_samplers import Missing, device_bytes
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup, parse_size
+from harness.common import Report
 
 STOCK_MMAP = "stock NodeLoader, aethergraph mmap"
 STOCK_URING = "stock NodeLoader, aethergraph uring"

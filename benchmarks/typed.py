@@ -15,11 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import common
-import comparison
 import numpy as np
-from common import Ids, Report
-from worker import WorkerError
+from harness import common, comparison
+from harness.common import Ids, Report
+from harness.worker import WorkerError
 
 FANOUTS, BATCH = [15, 10], 128
 NODES = {"user": 100_000, "post": 500_000, "comment": 1_000_000, "subreddit": 10_000}
@@ -90,7 +89,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     found = comparison.contenders(args, report)
     report.parameters |= {"nodes": nodes, "fanouts": FANOUTS, "batch": BATCH}
     with ExitStack() as stack:
-        workers = comparison.start("typed_samplers.py", found, folder, args, stack)
+        workers = comparison.start("typed_samplers", found, folder, args, stack)
         comparison.note_versions(report, workers, found)
         cases = [
             comparison.compare(

@@ -14,17 +14,17 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from cgroups import AnonymousPeak, cgroup
-from common import Ratio, Report
+from contenders.values_loaders import FANOUTS, LOADERS
+from harness import common
+from harness.cgroups import AnonymousPeak, cgroup
+from harness.common import Ratio, Report
+from harness.worker import contender_command
 from large_graph import large_graph
-from values_loaders import FANOUTS, LOADERS
 
 NODES, EDGES, WIDTH = 2_000_000, 40_000_000, 128
 INTERPRETER = 1 << 30  # what Python, torch and batches may take beside the budgets
@@ -35,7 +35,7 @@ def run(config: dict[str, Any], limit: int) -> dict[str, Any]:
     """One run in a fresh cgroup."""
     for key in ("graph", "features"):
         common.drop_from_cache(Path(config[key]))
-    command = [sys.executable, str(common.HERE / "values_loaders.py"), json.dumps(config)]
+    command = [*contender_command("values_loaders"), json.dumps(config)]
     with cgroup(limit) as group, AnonymousPeak(group) as anonymous:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, preexec_fn=group.enter, check=False

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import Ratio, Report
+from harness import common
+from harness.common import Ratio, Report
 
 Ids = common.Ids
 NODES = (10_000, 1_000_000, 10_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ NAME = f"aethergraph-benchmark-{os.getpid()}"
 @pytest.fixture
 def cgroups(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT))
-    return __import__("cgroups")
+    return importlib.import_module("harness.cgroups")
 
 
 def test_version_1_is_taken_where_it_has_the_memory_controller(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ LIMITS = {4096: 100.0, 8192: 80.0, 16384: 50.0}
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT))
-    return __import__("device")
+    return importlib.import_module("harness.device")
 
 
 @pytest.mark.parametrize("size", LIMITS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running_benchmarks import ROOT, check, run, run_limited, run_quick
+from benchmarks.running import ROOT, check, run, run_limited, run_quick
 
 from aethergraph import Graph
 
@@ -223,7 +223,7 @@ def belady_by_search(trace: list[int], capacity: int) -> int:
 
 def test_belady_is_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    optimum = importlib.import_module("optimum")
+    optimum = importlib.import_module("harness.optimum")
     rng = np.random.default_rng(0)
     for _ in range(60):
         trace = rng.integers(0, 6, 14)

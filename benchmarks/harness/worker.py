@@ -23,9 +23,16 @@ from types import TracebackType
 from typing import Any
 
 WORKER_ROLE = "--worker"  # tells a script that is both benchmark and contender what it is
-HERE = Path(__file__).resolve().parent
+BENCHMARKS = Path(__file__).resolve().parents[1]
 Commands = Mapping[str, Callable[..., Any]]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "AETHERGRAPH_NUM_THREADS": "1"}
+
+
+def contender_command(script: str, python: str = sys.executable) -> list[str]:
+    """The command that runs a file of benchmarks/, or a module of contenders/."""
+    if script.endswith(".py"):
+        return [python, str(BENCHMARKS / script)]
+    return [python, str(BENCHMARKS / "contenders"), script]
 
 
 class WorkerError(RuntimeError):
@@ -37,7 +44,7 @@ class Worker:
 
     Args:
         name: the contender.
-        script: file in this folder.
+        script: file of benchmarks/, or module of contenders/.
         config: goes to ``setup`` there; ``config["core"]``, if not None, pins the process.
         python: its interpreter.
         env: added to the environment.
@@ -54,7 +61,7 @@ class Worker:
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [python, str(HERE / script), WORKER_ROLE],
+            [*contender_command(script, python), WORKER_ROLE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},

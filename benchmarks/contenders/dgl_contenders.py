@@ -1,4 +1,4 @@
-"""The contenders of DGL's stock loaders, one per process (see worker.py); for dgl_loaders.py.
+"""The contenders of DGL's stock loaders, one per process (harness/worker.py); for dgl_loaders.py.
 
 An epoch is a new loader over fresh seeds, timed from ``iter()`` to the last batch; counting what is
 in the batches is left out. DGL's graphs hold 64-bit ids and features in memory, as its users have
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from typed_samplers import one_list, read
-from worker import Commands, memory, serve
+from harness.worker import Commands, memory, serve
+
+from contenders.typed_samplers import one_list, read
 
 # (fanouts from the seeds on, batch size, seeds, with features) -> a loader
 Make = Callable[[list[int], int, Any, bool], Any]

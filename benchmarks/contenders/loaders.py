@@ -1,4 +1,4 @@
-"""The contenders of loading batches, one per process (see worker.py); PyG's and ours.
+"""The contenders of loading batches, one per process (harness/worker.py); PyG's and ours.
 
     PyG NeighborLoader        Data in memory, PyG's sampler (pyg-lib or torch-sparse)
     stock NodeLoader          PyG's NodeLoader over our stores and sampler
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from worker import Commands, memory, serve
+from harness.worker import Commands, memory, serve
 
 # (fanouts, batch size, tensor of seeds) -> an iterable of batches
 Make = Callable[[list[int], int, Any], Any]

@@ -8,10 +8,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import common
 import numpy as np
-from common import GraphFiles
-from device import PAGE
+
+from harness import common
+from harness.common import GraphFiles
+from harness.device import PAGE
 
 RING_DEPTH = 512
 
@@ -59,7 +60,14 @@ def check_ring(program: Path, files: GraphFiles, seeds: Path) -> None:
 def compile_ring(folder: Path) -> Path | None:
     """The ring reader, or None if gcc or liburing is missing."""
     program = folder / "ring_reader"
-    command = ["gcc", "-std=gnu11", "-O2", str(common.HERE / "ring_reader.c"), "-o", str(program)]
+    command = [
+        "gcc",
+        "-std=gnu11",
+        "-O2",
+        str(Path(__file__).with_suffix(".c")),
+        "-o",
+        str(program),
+    ]
     for library in ("-l:liburing.a", "-luring"):
         done = subprocess.run(
             [*command, "-pthread", library], capture_output=True, text=True, check=False

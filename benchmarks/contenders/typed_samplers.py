@@ -1,4 +1,4 @@
-"""The contenders of typed sampling, one per process (see worker.py); driven by typed.py."""
+"""The contenders of typed sampling, one per process (harness/worker.py); for typed.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness.worker import Commands, serve, time_batches
 from numpy.typing import NDArray
-from worker import Commands, serve, time_batches
 
 Ids = NDArray[np.int64]
 Kind = tuple[str, str, str]

@@ -13,7 +13,7 @@ import pytest
 
 __all__ = ["ROOT", "check", "run", "run_limited", "run_quick"]
 
-ROOT = Path(__file__).resolve().parents[1] / "benchmarks"
+ROOT = Path(__file__).resolve().parents[2] / "benchmarks"
 # PYTHONSAFEPATH, which the test runner may set, would hide the scripts' shared modules. One OpenMP
 # thread, because others would spin for cores that parallel tests occupy.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}

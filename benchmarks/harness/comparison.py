@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
-from common import Ratio, Report
-from worker import ONE_THREAD, Worker, WorkerError, take_turns
+from harness import common
+from harness.common import Ratio, Report
+from harness.worker import ONE_THREAD, Worker, WorkerError, take_turns
 
 OURS, MAPPED = "aethergraph memory", "aethergraph mmap"
 TURN_SECONDS = 0.3

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
+
+from harness import common
 
 PAGE = 4096
 SIZES = tuple(PAGE << i for i in range(6))  # 4 to 128 KiB

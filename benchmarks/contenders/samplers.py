@@ -1,4 +1,4 @@
-"""The contenders of neighbour sampling, one per process (see worker.py); driven by sampling.py.
+"""The contenders of neighbour sampling, one per process (harness/worker.py); for sampling.py.
 
 Each takes a CSC graph and seeds and returns sources and destinations in local ids, the sampled
 nodes and the ids of the sampled edges. PyG and ours expand a node once, DGL expands the nodes of
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness.worker import Commands, memory, serve, time_batches
 from numpy.typing import NDArray
-from worker import Commands, memory, serve, time_batches
 
 Ids = NDArray[np.int64]
 # Fanouts -> (sample, edges of a sample); sample takes the seeds, as a framework holds them.

@@ -1,4 +1,4 @@
-"""The contenders of weighted, temporal and disjoint sampling, one per process (see worker.py).
+"""The contenders of weighted, temporal and disjoint sampling, one per process (harness/worker.py).
 
 Driven by modes.py. Each takes a CSC graph with weights and times of edges, or with times of nodes.
 With times, as with PyG's ``disjoint``, each seed has a tree of its own whose nodes are merged;
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from worker import Commands, serve, time_batches
+from harness.worker import Commands, serve, time_batches
 
 WEIGHTED, REPLACED = "weighted", "weighted, with replacement"
 EDGES_ANY, EDGES_LAST = "times of edges, any", "times of edges, last"

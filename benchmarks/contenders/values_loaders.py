@@ -1,6 +1,6 @@
 """The contenders of values_out_of_core.py; each run is a process under a memory limit.
 
-    python benchmarks/values_loaders.py CONFIG         CONFIG: JSON
+    python benchmarks/contenders values_loaders CONFIG         CONFIG: JSON
 
 Prints "ready" when the graph is open, then what it did as one line of JSON.
 """
@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 from large_graph import SPAN
-from outofcore_samplers import device_bytes
+
+from contenders.outofcore_samplers import device_bytes
 
 FANOUTS = [10, 10]
 VALUES = ("edge_weight", "edge_time")

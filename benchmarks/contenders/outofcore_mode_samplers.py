@@ -1,6 +1,6 @@
 """The contenders of outofcore_modes.py; each run is a process under a memory limit.
 
-    python benchmarks/outofcore_mode_samplers.py CONFIG         CONFIG: JSON
+    python benchmarks/contenders outofcore_mode_samplers CONFIG         CONFIG: JSON
 
 Prints "ready" when the graph is open, then what it did as one line of JSON.
 """
@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from harness.worker import memory
 from large_graph import SPAN
-from outofcore_samplers import device_bytes
-from worker import memory
+
+from contenders.outofcore_samplers import device_bytes
 
 FANOUTS = [10, 10]
 WALK_LENGTH = 20

@@ -1,6 +1,6 @@
 """The contenders of outofcore.py that are ours; each run is a process under a memory limit.
 
-    python benchmarks/outofcore_samplers.py CONFIG         CONFIG: JSON
+    python benchmarks/contenders outofcore_samplers CONFIG         CONFIG: JSON
 
 Prints "ready" when the graph is open, then what it did as one line of JSON; or "missing: REASON" if
 the installed version cannot do this.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from worker import memory
+from harness.worker import memory
 
 MMAP, READ_AHEAD = "aethergraph mmap", "aethergraph mmap, read-ahead"
 URING, GROUPED = "aethergraph uring", "aethergraph uring, grouped"

@@ -1,4 +1,4 @@
-"""One training script over DGL's graphs and over ours (see worker.py); for dgl_accuracy.py."""
+"""One training script over DGL's graphs and over ours (harness/worker.py); for dgl_accuracy.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from worker import Commands, serve
+from harness.worker import Commands, serve
 
 DGL, OURS_IN_DGL = "DGL NeighborSampler", "aethergraph NeighborSampler"
 GRAPHBOLT = "GraphBolt sample_neighbor"

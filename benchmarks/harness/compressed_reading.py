@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-from common import Ratio
+
+from harness import common
+from harness.common import Ratio
 
 FANOUTS, BATCH = [20, 15, 10], 1024
 COLUMNS = [

@@ -1,4 +1,4 @@
-"""The contenders of loading batches of links, one per process (see worker.py); driven by links.py.
+"""The contenders of loading batches of links, one per process (harness/worker.py); for links.py.
 
     PyG LinkNeighborLoader          Data or HeteroData in memory, PyG's sampler
     stock LinkLoader                PyG's LinkLoader over our stores and sampler
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from typed_samplers import Ids, Kind, read
-from worker import Commands, memory, serve
+from harness.worker import Commands, memory, serve
+
+from contenders.typed_samplers import Ids, Kind, read
 
 # (negatives, links [2, P], batch size) -> an iterable of batches
 Make = Callable[[str, Any, int], Any]

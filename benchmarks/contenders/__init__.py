@@ -1,0 +1,1 @@
+"""Programs that benchmarks run in processes of their own: ours and the peers'."""

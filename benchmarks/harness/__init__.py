@@ -1,0 +1,1 @@
+"""What benchmarks share: reports, processes that take turns, limits, devices."""
