@@ -56,6 +56,15 @@ static const char *test_skip_reason; /* set by SKIP */
         return;                                                                                              \
     } while (0)
 
+/* For tests that fork a process with threads. What a sanitizer allocates, for threads that start or
+ * end too, is under locks that fork() knows nothing of: one that is taken then stays taken in the
+ * child, which waits for ever. The plain build runs these tests. */
+#ifdef AE_SANITIZED
+#define SKIP_FORK_UNDER_SANITIZERS() SKIP("a sanitizer's allocator does not survive a fork: make test")
+#else
+#define SKIP_FORK_UNDER_SANITIZERS() (void)0
+#endif
+
 #define TEST_FAIL(...)                                                                                       \
     do {                                                                                                     \
         atomic_fetch_add(&test_failures, 1);                                                                 \

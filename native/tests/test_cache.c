@@ -417,12 +417,8 @@ static int child_works(ae_cache *c) {
     return u.wrong || !u.hits ? 3 : 0;
 }
 
-/* Two threads of the child come to the inherited lock at once. ThreadSanitizer does not
- * let the child of a threaded program start any. */
+/* Two threads of the child come to the inherited lock at once. */
 static int threads_of_child_work(ae_cache *c) {
-#if defined(__SANITIZE_THREAD__)
-    return child_works(c);
-#endif
     alarm(60);
     user users[2];
     share(c, users, 2);
@@ -430,6 +426,7 @@ static int threads_of_child_work(ae_cache *c) {
 }
 
 TEST(a_forked_child_begins_with_the_hot_set) {
+    SKIP_FORK_UNDER_SANITIZERS();
     ae_cache *c = make(300);
     atomic_bool stop = false;
     user users[2] = {{.cache = c, .seed = 8, .stop = &stop}, {.cache = c, .seed = 9, .stop = &stop}};

@@ -332,6 +332,7 @@ static int read_without(long call) {
 }
 
 TEST(a_process_that_may_not_use_rings) {
+    SKIP_FORK_UNDER_SANITIZERS();
     static const long calls[] = {SYS_io_uring_setup, SYS_io_uring_enter};
     begin_test();
     for (unsigned i = 0; i < 2; i++) {

@@ -230,6 +230,7 @@ static int status_of(pid_t child) {
 }
 
 TEST(parent_and_child_read_on) {
+    SKIP_FORK_UNDER_SANITIZERS();
     aether_error err;
     make_file();
     FOR_EACH_MODE(mode) {
@@ -255,6 +256,7 @@ TEST(parent_and_child_read_on) {
 
 /* The child lets go of a queue with reads in flight; the parent's come back. */
 TEST(a_child_cannot_use_the_parents_queue) {
+    SKIP_FORK_UNDER_SANITIZERS();
     aether_error err;
     make_file();
     FOR_EACH_TIER(tier) {
@@ -293,11 +295,9 @@ static void *fork_often(void *arg) {
 }
 
 TEST(fork_beside_threads_that_read) {
+    SKIP_FORK_UNDER_SANITIZERS();
     aether_error err;
     make_file();
-#ifdef AE_SANITIZED
-    SKIP("fork() may leave the locks of a sanitizer's allocator taken in the child");
-#endif
     FOR_EACH_MODE(mode) {
         pthread_t forker;
         REQUIRE_OK(aether_io_open(path, mode, &shared, &err), err);

@@ -7,14 +7,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#if defined(__SANITIZE_THREAD__)
-/* A forked child of a threaded program starts threads here, on purpose. */
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "die_after_fork=0";
-}
-#endif
-
 typedef struct {
     atomic_uint *hits;    /* per chunk */
     uint64_t *per_worker; /* plain: one worker index must never run on two threads at once */
@@ -148,6 +140,7 @@ static int fork_and_run(void) {
 }
 
 TEST(parent_and_child_both_run_after_fork) {
+    SKIP_FORK_UNDER_SANITIZERS();
     CHECK(run_counted(100, 4));
     for (int i = 0; i < 5; i++) {
         CHECK_EQ(fork_and_run(), 0);
@@ -166,9 +159,7 @@ static void *busy_caller(void *arg) {
 
 /* The fork falls into the middle of another thread's run. */
 TEST(fork_while_another_thread_is_in_a_run) {
-#if defined(AE_SANITIZED)
-    SKIP("calloc in the child of a threaded program; the plain build covers it");
-#endif
+    SKIP_FORK_UNDER_SANITIZERS();
     pthread_t caller;
     atomic_store(&stop_callers, 0);
     REQUIRE(pthread_create(&caller, NULL, busy_caller, NULL) == 0);

@@ -443,6 +443,7 @@ TEST(threads_gather_at_once) {
 }
 
 TEST(a_forked_child_gathers) {
+    SKIP_FORK_UNDER_SANITIZERS();
     aether_error err;
     aether_row_file *f;
     pthread_t threads[2];

@@ -105,6 +105,7 @@ def test_in_front_of_a_file(tmp_path: Any) -> None:
     assert again.stats().hits == 0
 
 
+@pytest.mark.forks
 def test_threads_and_a_forked_child() -> None:
     source = Counted()
     cached = CachedRows(source, 500 * PLACE)

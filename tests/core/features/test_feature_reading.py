@@ -381,6 +381,7 @@ def test_a_pickle_has_the_path_and_the_budget(path: Path, rows: Any) -> None:
     np.testing.assert_array_equal(copy.gather([9, 0]), rows[[9, 0]])
 
 
+@pytest.mark.forks
 def test_a_forked_child_has_the_hot_rows_and_its_own_cache(path: Path, rows: Any) -> None:
     store = FeatureStore.load(path, "uring", memory_budget="1M", hot=np.arange(100))
     stop = threading.Event()

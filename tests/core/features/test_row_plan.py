@@ -258,6 +258,7 @@ def test_a_plan_gives_back_what_it_kept(path: Path) -> None:
     assert store.plan([[1]]).frames == room
 
 
+@pytest.mark.forks
 def test_a_forked_child_makes_its_own_plan(path: Path, rows: Any) -> None:
     store = store_of(path, 100)
     plan = store.plan([[1, 2], [3, 4]])

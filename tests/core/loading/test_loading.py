@@ -201,6 +201,7 @@ def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
     assert done.stdout == "interrupted True 1\n"
 
 
+@pytest.mark.forks
 def test_a_forked_child_is_told(run_python: Callable[..., Any]) -> None:
     run_python(
         """

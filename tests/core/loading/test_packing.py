@@ -225,6 +225,7 @@ def test_loaders_that_repeat_the_epoch_are_served(tmp_path: Path) -> None:
         next(iter(again))
 
 
+@pytest.mark.forks
 def test_threads_forks_and_pickles(packed_path: Path, rows: Any, lists: Lists) -> None:
     packed = PackedFeatures.load(packed_path)
     wrong: list[BaseException] = []

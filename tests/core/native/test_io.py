@@ -194,6 +194,7 @@ def test_threads_share_a_reader(path: Path, tier: str, direct: bool) -> None:
     assert wrong == []
 
 
+@pytest.mark.forks
 @modes
 def test_parent_and_child_read_on(
     path: Path, tier: str, direct: bool, run_python: Callable[..., Any]

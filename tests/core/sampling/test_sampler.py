@@ -356,7 +356,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("fork", marks=pytest.mark.forks), "spawn", "forkserver"]
+)
 @pytest.mark.parametrize("storage", ["mmap", "memory"])
 def test_children_draw_the_same(tmp_path: Path, method: str, storage: str) -> None:
     script = tmp_path / "script.py"  # a spawned child imports the main module: it must be a file

@@ -263,6 +263,7 @@ def test_sums_are_made_once_and_shared() -> None:
     assert_same_subgraph(sampler.sample([0, 1, 2], key=3), before)
 
 
+@pytest.mark.forks
 def test_a_forked_child_draws_the_same() -> None:
     rng = np.random.default_rng(9)
     graph = Graph.from_edges(

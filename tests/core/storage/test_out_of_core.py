@@ -275,6 +275,7 @@ def test_pickles_keep_storage_and_budget(path: Path) -> None:
     np.testing.assert_array_equal(graph.features.gather([3]), [[6.0, 7.0]])
 
 
+@pytest.mark.forks
 def test_a_forked_child_goes_on(path: Path) -> None:
     sampler = ag.NeighborSampler(paged(path), [5, 5])
     expected = sampler.sample(np.arange(40), key=1).edge
