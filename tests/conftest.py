@@ -50,7 +50,7 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
             [sys.executable, "-c", textwrap.dedent(script), *args],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             env={**os.environ, **env},
         )
         if check:

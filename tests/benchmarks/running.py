@@ -23,7 +23,7 @@ ENVIRONMENT["OMP_NUM_THREADS"] = "1"
 def run(name: str, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(ROOT / f"{name}.py"), *args],
-        capture_output=True, text=True, timeout=280, env=ENVIRONMENT,
+        capture_output=True, text=True, timeout=500, env=ENVIRONMENT,
     )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def run(path: str | None) -> tuple[str, str]:
         [sys.executable, "-c", SCRIPT],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         env=env,
         cwd=path,  # which comes before PYTHONPATH
     )

@@ -106,7 +106,7 @@ def run_console(block: Block, page: str) -> None:
             ["bash", "-c", line[2:]],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=500,
             check=False,
             env={**os.environ, "PATH": path},
         )

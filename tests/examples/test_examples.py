@@ -44,7 +44,7 @@ def test_example(name: str, tmp_path: Path) -> None:
         [sys.executable, str(EXAMPLES / name), "--quick"],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
         cwd=tmp_path,
         env=ENVIRONMENT,

@@ -89,7 +89,7 @@ def test_killed_training_starts_again(tmp_path: Path, kind: str, storage: str) -
     Graph.load(tmp_path / "graph.bin").verify()
     FeatureStore.load(tmp_path / "features.npy").verify()
 
-    again = subprocess.run([*command, "1"], capture_output=True, text=True, timeout=120)
+    again = subprocess.run([*command, "1"], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
     losses = again.stdout.splitlines(keepends=True)
     assert len(losses) == -(-2000 // 64)

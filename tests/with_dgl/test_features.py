@@ -190,7 +190,7 @@ def test_who_waits_reads_when_no_thread_is_free(five: FeatureStore) -> None:
 
     slow = [Slow(five).fetch(torch.tensor([i]), "cpu") for i in (3, 1)]
     for _ in slow:  # both threads are taken
-        assert begun.acquire(timeout=30)
+        assert begun.acquire(timeout=120)
     waiting = FeatureStorage(five).fetch(torch.tensor([2]), "cpu")
     bad = FeatureStorage(five).fetch(torch.tensor([5]), "cpu")
     assert float(waiting.wait()) == 2.0

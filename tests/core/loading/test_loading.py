@@ -81,7 +81,7 @@ def test_it_runs_ahead_by_depth_and_no_further() -> None:
     results = prefetch_map(started.append, itertools.count(), num_threads=2, depth=3)
     assert started == []  # nothing runs before the first result is asked for
     next(results)
-    deadline = time.time() + 10
+    deadline = time.time() + 60
     while len(started) < 4 and time.time() < deadline:
         time.sleep(0.001)
     time.sleep(0.05)
@@ -124,8 +124,7 @@ def test_consumers_in_several_threads_share_the_results(num_threads: int) -> Non
     for thread in consumers:
         thread.start()
     for thread in consumers:
-        thread.join(timeout=60)
-        assert not thread.is_alive()
+        thread.join()
     assert sorted(itertools.chain(*taken)) == list(range(200))
     assert all(mine == sorted(mine) for mine in taken)
 
@@ -195,7 +194,7 @@ def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
             for _ in prefetch_map(time.sleep, [0.4] * 100, num_threads=1, depth=2):
                 pass
         except KeyboardInterrupt:
-            print("interrupted", time.time() - begin < 2, threading.active_count())
+            print("interrupted", time.time() - begin < 20, threading.active_count())
         """
     )
     assert done.stdout == "interrupted True 1\n"

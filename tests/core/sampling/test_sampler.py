@@ -348,7 +348,7 @@ if __name__ == "__main__":
     for child in children:
         child.start()
     for child in children:
-        assert queue.get(timeout=60) == expected
+        assert queue.get(timeout=240) == expected
     for child in children:
         child.join()
         assert child.exitcode == 0
@@ -368,7 +368,7 @@ def test_children_draw_the_same(tmp_path: Path, method: str, storage: str) -> No
         [sys.executable, str(script), str(tmp_path / "g.aeg"), method, storage],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
 
