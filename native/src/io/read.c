@@ -120,14 +120,3 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
     ae_io_batch batch = {.io = io, .requests = requests, .num_requests = n, .task = task};
     return read_batch(q, &batch, err);
 }
-
-/* ---- probing -------------------------------------------------------------------------- */
-
-int aether_io_probe(uint32_t tier, aether_error *err) {
-    if (!ae_io_tier(tier))
-        return ae_error_at(err, AETHER_E_INVALID, 0, tier, "there is no input tier %" PRIu32, tier);
-    aether_io *io;
-    int code = aether_io_open("/proc/self/exe", &(aether_io_options){.tier = tier}, &io, err);
-    aether_io_close(code ? NULL : io);
-    return code;
-}

@@ -112,6 +112,17 @@ void aether_io_close(aether_io *io) {
     free(io);
 }
 
+/* ---- probing -------------------------------------------------------------------------- */
+
+int aether_io_probe(uint32_t tier, aether_error *err) {
+    if (!ae_io_tier(tier))
+        return ae_error_at(err, AETHER_E_INVALID, 0, tier, "there is no input tier %" PRIu32, tier);
+    aether_io *io;
+    int code = aether_io_open("/proc/self/exe", &(aether_io_options){.tier = tier}, &io, err);
+    aether_io_close(code ? NULL : io);
+    return code;
+}
+
 /* ---- what it is and what it did ------------------------------------------------------ */
 
 void aether_io_describe(const aether_io *io, aether_io_info *out) {
