@@ -83,8 +83,4 @@ static inline int ae_lanes_fetch(const ae_walks *w, const ae_lanes *l, const uin
 /* Fail because an alias table points outside a list: the mapped list has changed since. */
 int ae_walk_bad_place(const ae_lanes *l, uint64_t i, uint64_t place, aether_error *err);
 
-/* Accept or reject the proposals (p->id) of the pending lanes, by node2vec's rule. Rejected lanes
- * stay pending, unless their attempts are used up. */
-int ae_node2vec_settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p, aether_error *err);
-
 #endif

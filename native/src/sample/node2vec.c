@@ -1,8 +1,9 @@
 /* node2vec's draws by rejection. The coin alone decides most proposals; for the others the list
  * of the node before is searched. A lane that used up its attempts weighs all its neighbours
  * instead. */
+#include "sample/node2vec.h"
+
 #include "sample/alias.h"
-#include "sample/lanes.h"
 #include "sample/lists.h"
 #include "sample/members.h"
 

@@ -18,7 +18,7 @@
 #include "core/error.h"
 #include "core/pool.h"
 #include "sample/alias.h"
-#include "sample/lanes.h"
+#include "sample/node2vec.h"
 
 #define BLOCK       256        /* walks: their state and the lines they wait for fit the L1 cache */
 #define SMALL_BLOCK 32         /* not smaller, for the sake of more threads */
@@ -32,11 +32,6 @@ static void propose(const ae_lanes *l, uint64_t attempt, ae_pending *p) {
         uint64_t x = ae_walk_draw(l->draw[i], 2 * attempt);
         p->position[k] = l->list[i].start + ae_rng_bounded(x, l->list[i].degree);
     }
-}
-
-int ae_walk_bad_place(const ae_lanes *l, uint64_t i, uint64_t place, aether_error *err) {
-    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)l->node[i], (int64_t)place,
-                       "the list of node %" PRIu64 " has changed since its weights were read", l->node[i]);
 }
 
 /* Replace proposed positions by those that their alias entries point to. A lane whose weights
