@@ -40,7 +40,6 @@
 #include "sample/turns.h"
 #include "sample/weighted.h"
 #include "store/reads.h"
-#include "store/windows.h"
 
 typedef struct ae_nodes {
     uint64_t num_ids; /* nodes of this type in the graph */
@@ -116,7 +115,7 @@ static inline uint64_t *ae_relation_first(const ae_relation *r) {
 
 /* Return how many pieces may be held at a time with windows of this size: they are reads, too. */
 static inline uint64_t ae_pieces_most(const ae_staging *staging) {
-    return (staging->window_bytes ? staging->window_bytes : AE_WINDOW_DEFAULT) / 12;
+    return ae_staging_window(staging) / 12;
 }
 
 /* Collect the piece caches that the relation uses into out[]; return their number. */

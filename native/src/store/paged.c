@@ -125,15 +125,6 @@ const ae_paged *ae_paged_of(const aether_topology *t) {
     return t->ops == &paged_ops ? paged_of(t) : NULL;
 }
 
-void ae_staging_free(ae_staging *s) {
-    ae_scratch_free(&s->spans);
-    ae_scratch_free(&s->windows);
-}
-
-uint64_t ae_staging_memory(const ae_staging *s) {
-    return s->spans.bytes + s->windows.bytes;
-}
-
 /* ---- making one ---- */
 
 static int check_range(const aether_io *io, const char *what, uint64_t at, uint64_t count, uint32_t bytes,

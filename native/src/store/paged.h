@@ -26,11 +26,11 @@
 
 #include <stdbool.h>
 
-#include "os/scratch.h"
 #include "store/arrays.h"
 #include "store/hot_pages.h"
 #include "store/offsets.h"
 #include "store/spans.h"
+#include "store/staging.h"
 
 typedef struct ae_paged {
     ae_arrays arrays; /* indptr NULL; indices or blocks where they are mapped as well */
@@ -43,20 +43,7 @@ typedef struct ae_paged {
     bool are_numbers;   /* entries are no ids, and may be anything (store/values.h) */
 } ae_paged;
 
-/* Memory of one caller's fetch_many calls, kept from call to call. All zeros at first. */
-typedef struct aether_staging {
-    ae_scratch spans;
-    ae_scratch windows;
-    uint64_t window_bytes; /* data of one window; 0: the default */
-    uint64_t most_spans;   /* most spans that one reading of values sorts */
-    uint64_t reads, bytes; /* totals that these calls asked for */
-    bool learns;           /* the page cache learns from these calls which pages are used most */
-} ae_staging;
-
 /* Return `t` as a paged topology, or NULL if it is of another kind. */
 const ae_paged *ae_paged_of(const aether_topology *t);
-
-void ae_staging_free(ae_staging *s);
-uint64_t ae_staging_memory(const ae_staging *s);
 
 #endif

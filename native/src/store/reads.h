@@ -13,7 +13,8 @@
 #ifndef AE_STORE_READS_H
 #define AE_STORE_READS_H
 
-#include "store/paged.h"
+#include "store/staging.h"
+#include "store/topology.h"
 
 #define AE_READS_MOST   (UINT64_C(1) << 18)
 #define AE_READS_WINDOW (1u << 20) /* bytes; see ae_staging */

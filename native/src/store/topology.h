@@ -60,7 +60,7 @@ typedef struct ae_topology_ops {
                    aether_error *err);
     int (*times)(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
                  aether_error *err);
-    /* Read the ids of n jobs at once, in the order of the file; `staging` (store/paged.h) is the
+    /* Read the ids of n jobs at once, in the order of the file; `staging` (store/staging.h) is the
      * memory to read into. NULL where `fetch` is as good. */
     int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n,
                       struct aether_staging *staging, aether_task *task, aether_error *err);

@@ -105,39 +105,14 @@ static int check_positions(const aether_values *v, const uint64_t *positions, ui
 
 int aether_values_gather(const aether_values *v, const uint64_t *positions, uint64_t n, void *out,
                          uint64_t out_size, aether_staging *staging, aether_task *task, aether_error *err) {
+    const uint64_t most = ae_max_u64(staging->span_bytes / sizeof(ae_span), 1);
     int rc = ae_gather_room(n, UINT64_C(1) << v->items.place.shift, out_size, err);
     rc = rc ? rc : check_positions(v, positions, n, err);
     for (uint64_t at = 0, count; !rc && at < n; at += count) {
         const ae_fetch rest = {positions + at, n - at, (char *)out + (at << v->items.place.shift)};
-        count = ae_spans_within(&rest, v->items.place, staging->most_spans);
+        count = ae_spans_within(&rest, v->items.place, most);
         const ae_fetch job = {rest.positions, count, rest.ids};
         rc = ae_values_take(v, &job, 1, staging, task, err);
     }
     return rc;
-}
-
-int aether_staging_create(uint64_t window_bytes, uint64_t span_bytes, aether_staging **out,
-                          aether_error *err) {
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for reading values of a file");
-    (*out)->window_bytes = window_bytes;
-    (*out)->most_spans = ae_max_u64(span_bytes / sizeof(ae_span), 1);
-    return AETHER_OK;
-}
-
-void aether_staging_destroy(aether_staging *s) {
-    if (s)
-        ae_staging_free(s);
-    free(s);
-}
-
-void aether_staging_learn(aether_staging *s, int learns) {
-    s->learns = learns != 0;
-}
-
-void aether_staging_count(const aether_staging *s, uint64_t *reads, uint64_t *bytes, uint64_t *memory) {
-    *reads = s->reads;
-    *bytes = s->bytes;
-    *memory = sizeof *s + ae_staging_memory(s);
 }

@@ -357,7 +357,7 @@ static uint64_t window_bytes(uint64_t pages) {
 }
 
 static int reserve(stream *s, ae_staging *staging, aether_error *err) {
-    uint64_t bytes = staging->window_bytes ? staging->window_bytes : AE_WINDOW_DEFAULT;
+    uint64_t bytes = ae_staging_window(staging);
     uint64_t pages = (bytes < AE_WINDOW_LEAST ? AE_WINDOW_LEAST : bytes) / PAGE;
     /* A few positions need no windows of full size. */
     s->room = s->num_spans < pages / PENDING ? (s->num_spans + 1) * PENDING : pages;

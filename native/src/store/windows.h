@@ -20,9 +20,8 @@
 /* Longest gap between two pages, in bytes, that is read with them: fewer, longer reads. */
 #define AE_MERGE_GAP (16u << 10)
 
-#define AE_WINDOWS        4u
-#define AE_WINDOW_DEFAULT (2u << 20) /* bytes of data of one window */
-#define AE_WINDOW_LEAST   (256u << 10)
+#define AE_WINDOWS      4u
+#define AE_WINDOW_LEAST (256u << 10) /* bytes of data of one window */
 
 /* Read the pages of all spans (sorted by unit), and copy the entries of each span to its job. */
 int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *spans, uint64_t num_spans,
