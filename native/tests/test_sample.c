@@ -1,6 +1,6 @@
 /* The sampler against sample_reference.h, on graphs with hubs, isolated nodes,
  * self-loops and repeated edges; and its limits and errors. */
-#include "sample/sampler.h"
+#include "sample/state.h"
 #include "sample_reference.h"
 
 typedef struct graph {

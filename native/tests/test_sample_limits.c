@@ -1,7 +1,7 @@
 /* The sampler at sizes that no test could hold in memory, over a topology that
  * computes its lists: node v has DEGREE neighbours, random ones. */
 #include "core/rng.h"
-#include "sample/sampler.h"
+#include "sample/state.h"
 #include "test.h"
 
 #define DEGREE 3

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/least.h"
-#include "sample/sampler.h"
+#include "sample/state.h"
 
 #define BLOCK  512
 #define INLINE static inline __attribute__((always_inline))

@@ -12,7 +12,7 @@
 #ifndef AE_SAMPLE_FRONTIER_H
 #define AE_SAMPLE_FRONTIER_H
 
-#include "sample/sampler.h"
+#include "sample/state.h"
 
 typedef struct ae_frontier {
     ae_list *lists; /* NULL: nothing is drawn (fanout 0) */

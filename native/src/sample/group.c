@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/task.h"
 #include "sample/failure.h"
+#include "sample/neighbor.h"
 #include "store/gather.h"
 #include "store/values.h"
 
@@ -118,14 +119,14 @@ static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more,
     ae_nodes *n = &s->nodes[t];
     const ae_idmap own = n->map;
     const uint64_t known = n->num_nodes;
-    int rc = ae_nodes_reserve_keys(s, n, known + more, err);
+    int rc = ae_nodes_reserve_keys(n, known + more, err);
     if (rc)
         return rc;
     n->map = lane->maps[t];
     lane->maps[t] = own;
     ae_idmap_restart(&n->map, lane->held[t]);
     n->num_nodes = 0; /* the map holds nothing that would have to move when it grows */
-    rc = ae_nodes_reserve_map(s, n, known + more, err);
+    rc = ae_nodes_reserve_map(n, known + more, s->task, err);
     n->num_nodes = known;
     const uint64_t *keys = ae_nodes_keys(n);
     for (uint64_t i = 0; !rc && i < known; i++)
@@ -505,7 +506,7 @@ static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t
 
 void aether_group_release(aether_group *g) {
     if (g->taken < g->capacity)
-        ae_sampler_release(g->members[g->taken].sampler);
+        ae_sample_release(g->members[g->taken].sampler);
     g->taken = g->capacity;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "sample/induced.h"
 #include "sample/plan.h"
 #include "sample/reservoir.h"
 
@@ -254,7 +255,7 @@ static int spread_relation(const work *w, uint32_t relation) {
 
 /* Nodes enter the sample in the order of their draws. */
 static int move_drawn(const work *w, ae_nodes *n, ae_budget *b, const ae_reservoir *drawn) {
-    int rc = ae_nodes_reserve(w->s, n, n->num_nodes + drawn->count, w->err);
+    int rc = ae_nodes_reserve(n, n->num_nodes + drawn->count, w->s->task, w->err);
     if (rc)
         return rc;
     const uint64_t *nodes = b->nodes.data;
@@ -324,7 +325,7 @@ static int run(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_op
     int rc = check_options(s, o, err);
     s->task = o->task;
     if (!rc)
-        rc = ae_sample_start(s, seeds, err);
+        rc = ae_sample_start(s, seeds, false, err);
     if (!rc)
         rc = start_budgets(s, err);
     if (!rc)

@@ -27,12 +27,12 @@
  * up in one order: edge types, then nodes by local id, then their lists.
  *
  * Caveats: one thread. Equal seeds add to the scores once each. Weights and times
- * of edges play no part. Nothing allocates in the steady state (see sampler.h).
+ * of edges play no part. Nothing allocates in the steady state (see sample/state.h).
  */
 #ifndef AE_SAMPLE_HGT_H
 #define AE_SAMPLE_HGT_H
 
-#include "sample/sampler.h"
+#include "sample/state.h"
 
 #define AE_HGT_LISTS (UINT32_C(1) << 31)
 

@@ -1,201 +1,239 @@
-/*
- * One hop: plan all positions, then stream the edges through three stages,
- * each a chunk behind the one before, so that every stage's cache misses are
- * in flight while the others compute:
- *
- *   chunk c      prefetch indices[position]
- *   chunk c - 1  fetch neighbour ids, prefetch their id-map slots
- *   chunk c - 2  relabel: look up or add, write the local source
- *
- * With several threads, plan and fetch run in parallel over blocks of nodes
- * and relabelling stays in order on the calling thread, so the result does not
- * depend on the number of threads.
- */
-#include "sample/hop.h"
+#include <string.h>
 
 #include "core/error.h"
-#include "sample/failure.h"
+#include "sample/hop.h"
+#include "sample/plan.h"
 
-#define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
-#define BLOCK_NODES    1024  /* nodes per parallel task */
-#define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
+/* ---- beginning ---- */
 
-typedef struct run {
-    ae_hop hop;
-    const aether_topology *t;
-    uint64_t *positions; /* of this hop */
-    uint64_t *neighbors; /* of this hop's edges; NULL with one thread */
-    uint32_t *rows;
-    const uint64_t *first;
-    ae_failure failure; /* of parallel tasks */
-    aether_error *err;
-} run;
-
-typedef struct window {
-    uint64_t at, n; /* edges [at, at + n) of the hop */
-} window;
-
-static window chunk_at(const run *r, uint64_t c) {
-    uint64_t at = c * CHUNK, total = r->hop.num_edges;
-    if (at >= total)
-        return (window){total, 0};
-    return (window){at, total - at < CHUNK ? total - at : CHUNK};
-}
-
-/* ---- one thread: three stages over chunks ---- */
-
-/* Plan whole nodes until every edge before `end` has its position. */
-static int plan_until(const run *r, uint64_t end, uint64_t *planned) {
-    const ae_hop *h = &r->hop;
-    uint64_t from = *planned, to = from;
-    while (to < h->count && r->first[to] < h->first_edge + end)
-        to++;
-    *planned = to;
-    return ae_hop_plan(h, from, to, &h->s->sets[0], r->err);
-}
-
-/* `node` is where ae_hop_add_trees stopped in the frontier. */
-static int fetch_chunk(const run *r, window w, uint64_t *ids, uint64_t *node) {
-    int rc = r->t->ops->fetch(r->t, r->positions + w.at, w.n, ids, r->err);
+static int count_edges(ae_hop *h, aether_error *err) {
+    int rc = ae_scratch_reserve(&h->r->first, (h->slot + h->count + 1) * sizeof(uint64_t),
+                                (h->slot + 1) * sizeof(uint64_t), err);
     if (rc)
         return rc;
-    if (r->hop.s->node_bits)
-        ae_hop_add_trees(&r->hop, w.at, w.n, ids, node);
-    ae_hop_prefetch(&r->hop, ids, w.n);
-    return AETHER_OK;
-}
-
-/* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
- * which chunk c takes over one step later. */
-static int run_chunks(const run *r) {
-    uint64_t ids[2][CHUNK], planned = 0, node = 0;
-    uint64_t chunks = (r->hop.num_edges + CHUNK - 1) / CHUNK;
-    for (uint64_t c = 0; c < chunks + 2; c++) {
-        window ahead = chunk_at(r, c);
-        int rc = ae_sample_check(r->hop.s, r->err);
-        if (!rc)
-            rc = plan_until(r, ahead.at + ahead.n, &planned);
-        if (rc)
-            return rc;
-        r->t->ops->prefetch(r->t, r->positions + ahead.at, ahead.n);
-        if (c >= 1 && (rc = fetch_chunk(r, chunk_at(r, c - 1), ids[(c - 1) % 2], &node)))
-            return rc;
-        if (c >= 2) {
-            window last = chunk_at(r, c - 2);
-            ae_hop_relabel(&r->hop, ids[(c - 2) % 2], last.n, r->rows + last.at);
-        }
+    uint64_t *first = ae_relation_first(h->r) + h->slot;
+    uint64_t total = h->first_edge;
+    for (uint64_t i = 0; i < h->count; i++) {
+        first[i] = total;
+        uint64_t count = h->frontier.lists
+                             ? ae_plan_count(h->fanout, ae_frontier_size(&h->frontier, i), h->plan->replace)
+                             : 0;
+        if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
+            return ae_error_set(err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
     }
+    first[h->count] = total;
+    h->num_edges = total - h->first_edge;
     return AETHER_OK;
 }
 
-/* ---- several threads: plan and fetch in parallel, relabel in order ---- */
+static int reserve_edges(const ae_hop *h, aether_error *err) {
+    ae_relation *r = h->r;
+    uint64_t total = h->first_edge + h->num_edges;
+    int rc =
+        ae_scratch_reserve(&r->positions, total * sizeof(uint64_t), h->first_edge * sizeof(uint64_t), err);
+    return rc ? rc
+              : ae_scratch_reserve(&r->rows, total * sizeof(uint32_t), h->first_edge * sizeof(uint32_t), err);
+}
 
-static int fetch_range(const run *r, uint64_t from, uint64_t to, aether_error *err) {
-    const aether_topology *t = r->t;
-    uint64_t asked = from;
-    for (uint64_t at = from; at < to; at += CHUNK) {
-        uint64_t n = to - at < CHUNK ? to - at : CHUNK;
-        uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
-        int rc = ae_sample_check(r->hop.s, err);
-        if (rc)
-            return rc;
-        t->ops->prefetch(t, r->positions + asked, ahead);
-        asked += ahead;
-        rc = t->ops->fetch(t, r->positions + at, n, r->neighbors + at, err);
-        if (rc)
-            return rc;
+static int add_layer(ae_relation *r, aether_error *err) {
+    const uint64_t n = r->num_layers;
+    int rc = ae_scratch_reserve(&r->layers, (n + 1) * sizeof(uint64_t), n * sizeof(uint64_t), err);
+    if (!rc)
+        ((uint64_t *)r->layers.data)[r->num_layers++] = r->num_expanded;
+    return rc;
+}
+
+static int begin_turns(ae_hop *h, aether_error *err) {
+    ae_frontier *f = &h->frontier;
+    int rc = ae_frontier_begin(h->s, h->r, h->fanout, h->begin, h->count, f, err);
+    if (rc || !f->lists)
+        return rc;
+    return ae_turns_sort(&h->r->turns, f->lists, h->count, h->r->topology->end_positions, err);
+}
+
+int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
+                 aether_error *err) {
+    ae_relation *r = &s->relations[relation];
+    const ae_nodes *from = &s->nodes[r->from];
+    *out = (ae_hop){.s = s,
+                    .r = r,
+                    .from = &s->nodes[r->from],
+                    .to = &s->nodes[r->to],
+                    .plan = plan,
+                    .rng_base = ae_rng_base(plan->key, hop, relation),
+                    .fanout = plan->fanouts[relation * plan->num_hops + hop],
+                    .begin = from->begin,
+                    .count = from->end - from->begin,
+                    .slot = r->num_expanded,
+                    .first_edge = r->num_edges};
+    int rc = plan->layered ? add_layer(r, err) : AETHER_OK;
+    if (!rc && r->in_turns)
+        rc = begin_turns(out, err);
+    else if (!rc)
+        rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
+    if (!rc && r->in_turns && out->frontier.lists)
+        return AETHER_OK; /* ae_hop_turn prepares the lists and counts the edges */
+    if (!rc)
+        rc = count_edges(out, err);
+    if (!rc && out->frontier.lists)
+        rc = reserve_edges(out, err);
+    return rc;
+}
+
+void ae_hop_end(const ae_hop *h) {
+    h->r->num_edges = h->first_edge + h->num_edges;
+    h->r->num_expanded = h->slot + h->count;
+}
+
+/* ---- planning ---- */
+
+static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out, uint64_t room,
+                     ae_scratch *set, aether_error *err) {
+    const aether_sampler *s = h->s;
+    const ae_frontier *f = &h->frontier;
+    const uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
+    const ae_holes holes = f->holes ? f->holes[i] : (ae_holes){0};
+    const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
+    ae_list list = f->lists[i];
+    if (f->drawable) {
+        const ae_weighted_list weighted = ae_frontier_weighted(f, h->r, i);
+        return ae_weighted_draw(&weighted, f->drawable[i], count, h->plan->replace && h->fanout >= 0, stream,
+                                set, out, room, err);
     }
-    return AETHER_OK;
-}
-
-static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
-    run *r = ctx;
-    const ae_hop *h = &r->hop;
-    uint64_t from = block * BLOCK_NODES;
-    uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
-    uint64_t first_edge = r->first[from] - h->first_edge, end = r->first[to] - h->first_edge, node = from;
-    aether_error err = {0};
-    if (ae_failure_seen(&r->failure))
-        return;
-    int rc = ae_hop_plan(h, from, to, &h->s->sets[worker], &err);
-    if (!rc)
-        rc = fetch_range(r, first_edge, end, &err);
-    if (!rc && h->s->node_bits)
-        ae_hop_add_trees(h, first_edge, end - first_edge, r->neighbors + first_edge, &node);
-    if (rc)
-        ae_failure_note(&r->failure, rc, &err);
-}
-
-static int run_parallel(run *r) {
-    aether_sampler *s = r->hop.s;
-    int rc = ae_scratch_reserve(&s->neighbors, r->hop.num_edges * sizeof(uint64_t), 0, r->err);
-    if (rc)
-        return rc;
-    r->neighbors = s->neighbors.data;
-    ae_pool_run(plan_and_fetch_block, r, (r->hop.count + BLOCK_NODES - 1) / BLOCK_NODES,
-                r->hop.plan->num_threads);
-    rc = ae_failure_take(&r->failure, r->err);
-    if (rc)
-        return rc;
-    ae_hop_prefetch(&r->hop, r->neighbors, chunk_at(r, 0).n);
-    for (uint64_t c = 0; c * CHUNK < r->hop.num_edges; c++) {
-        window now = chunk_at(r, c), next = chunk_at(r, c + 1);
-        if ((rc = ae_sample_check(s, r->err)) != AETHER_OK)
-            return rc;
-        ae_hop_prefetch(&r->hop, r->neighbors + next.at, next.n);
-        ae_hop_relabel(&r->hop, r->neighbors + now.at, now.n, r->rows + now.at);
-    }
-    return AETHER_OK;
-}
-
-/* ---- lists that are slow to reach ---- */
-
-static int run_fetched(const ae_hop *h, aether_error *err) {
-    const aether_topology *t = h->r->topology;
-    ae_fetch job;
-    int rc = ae_hop_plan(h, 0, h->count, &h->s->sets[0], err);
-    h->s->staging.learns = true;
-    if (!rc)
-        rc = ae_hop_ask(h, &job, err);
-    if (!rc)
-        rc = t->ops->fetch_many(t, &job, 1, &h->s->staging, h->s->task, err);
-    return rc ? rc : ae_hop_relabel_all(h, &job, err);
-}
-
-static int run_hop(const ae_hop *h, aether_error *err) {
-    run r = {.hop = *h,
-             .t = h->r->topology,
-             .positions = ae_hop_positions(h),
-             .rows = ae_hop_rows(h),
-             .first = ae_hop_first(h),
-             .err = err};
-    int rc = ae_hop_reserve_nodes(h, err);
-    if (rc)
-        return rc;
-    if (r.t->ops->fetch_many)
-        return run_fetched(h, err);
-    return h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES ? run_parallel(&r) : run_chunks(&r);
-}
-
-static int take_turns(ae_hop *h, aether_error *err) {
-    aether_sampler *s = h->s;
     int rc = AETHER_OK;
-    while (!rc && h->turn != AE_HOP_PLANNED) {
-        rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err);
-        if (rc == AE_WANTED)
-            rc = ae_relation_read(h->r, &s->staging, s->task, err);
-    }
+    list.degree -= holes.count;
+    if (h->fanout < 0 || (!h->plan->replace && count == list.degree))
+        ae_plan_all(list, out, room);
+    else
+        rc = ae_plan_positions(list, count, h->plan->replace, stream, set, out, err);
+    ae_holes_skip(holes, out, rc ? 0 : count);
     return rc;
 }
 
-int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation,
-                  aether_error *err) {
-    ae_hop h;
-    int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
-    if (!rc && h.frontier.lists && h.r->in_turns)
-        rc = take_turns(&h, err);
-    if (!rc && h.frontier.lists)
-        rc = run_hop(&h, err);
-    ae_hop_end(&h);
+int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
+    if (h->turn == AE_HOP_PLANNED)
+        return AETHER_OK;
+    const uint64_t *first = ae_hop_first(h);
+    const uint64_t room = first[to] - h->first_edge;
+    uint64_t *positions = ae_hop_positions(h), look = first[from] - h->first_edge + AE_TASK_ITEMS;
+    for (uint64_t i = from; i < to; i++) {
+        uint64_t count = first[i + 1] - first[i], at = first[i] - h->first_edge;
+        if (at >= look) {
+            int rc = ae_sample_check(h->s, err);
+            if (rc)
+                return rc;
+            look = at + AE_TASK_ITEMS;
+        }
+        int rc = count ? plan_node(h, i, count, positions + at, room - at, set, err) : AETHER_OK;
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+/* ---- in turns ---- */
+
+typedef struct turn {
+    ae_hop *h;
+    ae_scratch *set;
+} turn;
+
+static int try_list(void *ctx, uint64_t i, bool again, aether_error *err) {
+    const ae_hop *h = ((turn *)ctx)->h;
+    (void)again;
+    return ae_frontier_node(h->s, h->r, h->plan, h->fanout, h->begin, i, &h->frontier, err);
+}
+
+/* A retried node may use only its own room in `positions`: the nodes behind it may be planned
+ * already. */
+static int try_draws(void *ctx, uint64_t i, bool again, aether_error *err) {
+    const turn *t = ctx;
+    const uint64_t *first = ae_hop_first(t->h);
+    const uint64_t at = first[i] - t->h->first_edge, count = first[i + 1] - first[i];
+    (void)again;
+    return count ? plan_node(t->h, i, count, ae_hop_positions(t->h) + at, count, t->set, err) : AETHER_OK;
+}
+
+int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
+    ae_pieces *p[AE_RELATION_PIECES];
+    const uint32_t n = ae_relation_pieces(h->r, p);
+    turn t = {h, set};
+    int rc = AETHER_OK;
+    if (h->turn == AE_HOP_LISTS) {
+        rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_list, &t, err);
+        if (!rc)
+            rc = count_edges(h, err);
+        if (!rc)
+            rc = reserve_edges(h, err);
+    } else {
+        rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_draws, &t, err);
+    }
+    if (!rc)
+        h->turn++;
     return rc;
+}
+
+uint64_t ae_hop_pieces(const ae_hop *h) {
+    ae_pieces *p[AE_RELATION_PIECES];
+    const uint32_t n = ae_relation_pieces(h->r, p);
+    uint64_t total = 0;
+    for (uint32_t k = 0; k < n && h->frontier.lists; k++)
+        for (uint64_t i = 0; i < h->count; i++) {
+            const uint64_t degree = h->frontier.lists[i].degree;
+            total += ((degree < AE_TIMES_REST ? degree : AE_TIMES_REST) >> p[k]->values->shift) + 1;
+        }
+    return total;
+}
+
+/* ---- fetching for many samples ---- */
+
+/* 32-bit ids are read into `rows`, which relabelling overwrites in place. */
+int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
+    const bool narrow = h->r->topology->id_bytes == 4;
+    int rc = narrow ? AETHER_OK : ae_scratch_reserve(&h->r->ids, h->num_edges * sizeof(uint64_t), 0, err);
+    *job = (ae_fetch){ae_hop_positions(h), h->num_edges, narrow ? (void *)ae_hop_rows(h) : h->r->ids.data};
+    return rc;
+}
+
+#define CHUNK 256
+
+static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, uint64_t *ids) {
+    const uint64_t n = job->count - at < CHUNK ? job->count - at : CHUNK;
+    if (h->r->topology->id_bytes == 4)
+        for (uint64_t i = 0; i < n; i++)
+            ids[i] = ((const uint32_t *)job->ids)[at + i];
+    else
+        memcpy(ids, (const uint64_t *)job->ids + at, n * sizeof *ids);
+    return n;
+}
+
+int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err) {
+    uint64_t ids[2][CHUNK], count[2] = {0, 0}, node = 0;
+    uint32_t *rows = ae_hop_rows(h);
+    for (uint64_t at = 0, c = 0; at < job->count + CHUNK; at += CHUNK, c++) {
+        uint64_t *next = ids[c % 2], *now = ids[(c + 1) % 2];
+        int rc = ae_sample_check(h->s, err);
+        if (rc)
+            return rc;
+        count[c % 2] = at < job->count ? read_chunk(h, job, at, next) : 0;
+        if (h->s->node_bits && count[c % 2])
+            ae_hop_add_trees(h, at, count[c % 2], next, &node);
+        ae_nodes_prefetch(h->to, next, count[c % 2]);
+        if (c)
+            ae_nodes_relabel(h->to, now, count[(c + 1) % 2], rows + at - CHUNK);
+    }
+    return AETHER_OK;
+}
+
+/* ---- relabelling ---- */
+
+void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node) {
+    const aether_sampler *s = h->s;
+    const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
+    const uint64_t *first = ae_hop_first(h);
+    for (uint64_t i = 0; i < n; i++) {
+        while (first[*node + 1] <= h->first_edge + edge + i)
+            ++*node;
+        ids[i] |= ae_key_tree(s, keys[*node]) << s->node_bits;
+    }
 }

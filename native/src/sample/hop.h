@@ -1,11 +1,11 @@
 /*
- * sample/hop.h - one hop over one relation, in parts.
+ * sample/hop.h - the steps of one hop over one relation, for one sample or a group of them.
  *
  *   ae_hop_begin     lists of the frontier, number of edges of each, room for the edges
  *   ae_hop_turn      (values in a file) lists, numbers and positions, by retries around reads
  *   ae_hop_plan      positions of the edges                     any nodes, any order
  *   (fetch)          neighbour ids at the positions             ops->fetch or ops->fetch_many
- *   ae_hop_relabel   global ids -> local ids, adding new nodes  from front to back
+ *   ae_nodes_relabel global ids -> local ids, adding new nodes  from front to back
  *   ae_hop_end       the edges become part of the sample
  *
  * native/README.md follows one hop through these functions ("The life of a hop").
@@ -63,9 +63,6 @@ int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
 /* Estimate the pieces that preparing the lists of a hop that has begun asks for. */
 uint64_t ae_hop_pieces(const ae_hop *h);
 
-/* Reserve room for the nodes that the hop may find; before the first edge is relabelled. */
-int ae_hop_reserve_nodes(const ae_hop *h, aether_error *err);
-
 /* Describe the hop's positions as a job for fetch_many, whose ids go to memory of the relation. */
 int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err);
 
@@ -76,11 +73,5 @@ int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err);
  * its destination. `node` is a frontier node at or before that of the first edge, and is moved
  * along. */
 void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node);
-
-/* Prefetch the id-map slots that relabelling n keys will read. */
-void ae_hop_prefetch(const ae_hop *h, const uint64_t *keys, uint64_t n);
-
-/* Write the local ids of n keys to rows[]; keys that are new are appended to the nodes. */
-void ae_hop_relabel(const ae_hop *h, const uint64_t *keys, uint64_t n, uint32_t *rows);
 
 #endif

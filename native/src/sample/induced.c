@@ -5,6 +5,8 @@
  * is only searched, so nodes and their order stay. One thread does all of it, whatever
  * num_threads says.
  */
+#include "sample/induced.h"
+
 #include "core/error.h"
 #include "sample/frontier.h"
 

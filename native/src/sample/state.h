@@ -1,13 +1,9 @@
 /*
- * sample/sampler.h - the state of one sample: plan -> fetch -> relabel.
+ * sample/state.h - the state of one sample: nodes, relations, and the memory of its hops.
  *
- * ae_nodes, one per node type:
- *
- *   local id   0   1   2 | 3   4   5   6 | 7 ...         hop 0 | hop 1 | hop 2
- *   keys     [ s0  s1  s2  n3  n4  n5  n6  n7 ... ]      global node (and tree)
- *
- * ae_relation, one per edge type, from the nodes that are expanded to the nodes
- * that stand in their lists (message passing goes the other way):
+ * ae_nodes (sample/nodes.h), one per node type, holds the nodes. ae_relation, one per edge type,
+ * leads from the nodes that are expanded to the nodes that stand in their lists (message passing
+ * goes the other way):
  *
  *   first    [ 0   2   2   5  ... ]                      first edge of each expanded node
  *                |
@@ -28,28 +24,18 @@
  * steady state: arrays stay from batch to batch, as large as the largest batch
  * made them, until aether_sampler_destroy.
  */
-#ifndef AE_SAMPLE_SAMPLER_H
-#define AE_SAMPLE_SAMPLER_H
+#ifndef AE_SAMPLE_STATE_H
+#define AE_SAMPLE_STATE_H
 
 #include "core/pool.h"
 #include "core/task.h"
 #include "os/scratch.h"
 #include "sample/holes.h"
-#include "sample/idmap.h"
+#include "sample/nodes.h"
 #include "sample/times.h"
 #include "sample/turns.h"
 #include "sample/weighted.h"
 #include "store/reads.h"
-
-typedef struct ae_nodes {
-    uint64_t num_ids; /* nodes of this type in the graph */
-    ae_idmap map;
-    ae_scratch keys;     /* u64 per node */
-    uint64_t num_nodes;  /* sampled so far */
-    uint64_t num_seeds;  /* the first of them */
-    uint64_t begin, end; /* the frontier: nodes to expand in this hop */
-    uint64_t first_tree; /* of the seeds; disjoint only */
-} ae_nodes;
 
 #define AE_RELATION_PIECES 3u
 
@@ -106,9 +92,6 @@ static inline int ae_sample_check(const aether_sampler *s, aether_error *err) {
     return ae_task_check(s->task, "sampling", err);
 }
 
-static inline uint64_t *ae_nodes_keys(const ae_nodes *n) {
-    return n->keys.data;
-}
 static inline uint64_t *ae_relation_first(const ae_relation *r) {
     return r->first.data;
 }
@@ -136,38 +119,25 @@ static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key >> s->node_bits : AE_RNG_NO_SEED;
 }
 
-/* Check the options, and start a sample that holds the seeds and excludes options->exclude. */
-int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
-                    ae_sample_plan *plan, aether_error *err);
+/* Start a sample that holds the seeds. */
+int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, bool disjoint, aether_error *err);
 
-/* End a hop, after all relations: count its new nodes in hop_nodes and make them the frontier. */
-void ae_sample_advance(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint64_t *hop_nodes);
-
-/* End the sample, after the last hop: collect induced edges if asked for, and write the totals. */
-int ae_sample_finish(aether_sampler *s, const ae_sample_plan *plan, uint64_t *num_nodes, uint64_t *num_edges,
-                     aether_error *err);
-
-/* Start a sample that holds the seeds and is not disjoint; for HGT, which has no ae_sample_plan. */
-int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, aether_error *err);
+/* Forget the excluded positions: the caller may free them after the call. */
+void ae_sample_forget_excluded(aether_sampler *s);
 
 /* Drop the current sample. Arrays keep their capacity. */
 void ae_sample_clear(aether_sampler *s);
 
-/* Grow keys, map, or both, to room for `bound` nodes of a type. */
-int ae_nodes_reserve_keys(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
-int ae_nodes_reserve_map(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
-int ae_nodes_reserve(const aether_sampler *s, ae_nodes *n, uint64_t bound, aether_error *err);
+/* Drop the sample and free its arrays; the id maps stay: a group lends them to other samples, and a
+ * released sample may be made again. */
+void ae_sample_release(aether_sampler *s);
+
+/* Free the arrays alone; the id maps stay. */
+void ae_sample_free_arrays(aether_sampler *s);
+/* Return the bytes of the arrays and the id maps. */
+uint64_t ae_sample_memory(const aether_sampler *s);
 
 /* Read the pieces that were asked for by the relation's draws. */
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err);
-
-/* Drop the sample and free its arrays; the id maps stay. */
-void ae_sampler_release(aether_sampler *s);
-
-/* Expand the frontier over relation `r`. Appends edges, and nodes at the far end. */
-int ae_sample_hop(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t r, aether_error *err);
-
-/* Replace the edges by all edges among the sampled nodes, on one thread. */
-int ae_sample_induced(aether_sampler *s, aether_error *err);
 
 #endif

@@ -1,0 +1,202 @@
+/*
+ * One hop: plan all positions, then stream the edges through three stages,
+ * each a chunk behind the one before, so that every stage's cache misses are
+ * in flight while the others compute:
+ *
+ *   chunk c      prefetch indices[position]
+ *   chunk c - 1  fetch neighbour ids, prefetch their id-map slots
+ *   chunk c - 2  relabel: look up or add, write the local source
+ *
+ * With several threads, plan and fetch run in parallel over blocks of nodes
+ * and relabelling stays in order on the calling thread, so the result does not
+ * depend on the number of threads.
+ */
+#include "sample/expand.h"
+
+#include "core/error.h"
+#include "sample/failure.h"
+#include "sample/hop.h"
+
+#define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
+#define BLOCK_NODES    1024  /* nodes per parallel task */
+#define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
+
+typedef struct run {
+    ae_hop hop;
+    const aether_topology *t;
+    uint64_t *positions; /* of this hop */
+    uint64_t *neighbors; /* of this hop's edges; NULL with one thread */
+    uint32_t *rows;
+    const uint64_t *first;
+    ae_failure failure; /* of parallel tasks */
+    aether_error *err;
+} run;
+
+typedef struct window {
+    uint64_t at, n; /* edges [at, at + n) of the hop */
+} window;
+
+static window chunk_at(const run *r, uint64_t c) {
+    uint64_t at = c * CHUNK, total = r->hop.num_edges;
+    if (at >= total)
+        return (window){total, 0};
+    return (window){at, total - at < CHUNK ? total - at : CHUNK};
+}
+
+/* ---- one thread: three stages over chunks ---- */
+
+/* Plan whole nodes until every edge before `end` has its position. */
+static int plan_until(const run *r, uint64_t end, uint64_t *planned) {
+    const ae_hop *h = &r->hop;
+    uint64_t from = *planned, to = from;
+    while (to < h->count && r->first[to] < h->first_edge + end)
+        to++;
+    *planned = to;
+    return ae_hop_plan(h, from, to, &h->s->sets[0], r->err);
+}
+
+/* `node` is where ae_hop_add_trees stopped in the frontier. */
+static int fetch_chunk(const run *r, window w, uint64_t *ids, uint64_t *node) {
+    int rc = r->t->ops->fetch(r->t, r->positions + w.at, w.n, ids, r->err);
+    if (rc)
+        return rc;
+    if (r->hop.s->node_bits)
+        ae_hop_add_trees(&r->hop, w.at, w.n, ids, node);
+    ae_nodes_prefetch(r->hop.to, ids, w.n);
+    return AETHER_OK;
+}
+
+/* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
+ * which chunk c takes over one step later. */
+static int run_chunks(const run *r) {
+    uint64_t ids[2][CHUNK], planned = 0, node = 0;
+    uint64_t chunks = (r->hop.num_edges + CHUNK - 1) / CHUNK;
+    for (uint64_t c = 0; c < chunks + 2; c++) {
+        window ahead = chunk_at(r, c);
+        int rc = ae_sample_check(r->hop.s, r->err);
+        if (!rc)
+            rc = plan_until(r, ahead.at + ahead.n, &planned);
+        if (rc)
+            return rc;
+        r->t->ops->prefetch(r->t, r->positions + ahead.at, ahead.n);
+        if (c >= 1 && (rc = fetch_chunk(r, chunk_at(r, c - 1), ids[(c - 1) % 2], &node)))
+            return rc;
+        if (c >= 2) {
+            window last = chunk_at(r, c - 2);
+            ae_nodes_relabel(r->hop.to, ids[(c - 2) % 2], last.n, r->rows + last.at);
+        }
+    }
+    return AETHER_OK;
+}
+
+/* ---- several threads: plan and fetch in parallel, relabel in order ---- */
+
+static int fetch_range(const run *r, uint64_t from, uint64_t to, aether_error *err) {
+    const aether_topology *t = r->t;
+    uint64_t asked = from;
+    for (uint64_t at = from; at < to; at += CHUNK) {
+        uint64_t n = to - at < CHUNK ? to - at : CHUNK;
+        uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
+        int rc = ae_sample_check(r->hop.s, err);
+        if (rc)
+            return rc;
+        t->ops->prefetch(t, r->positions + asked, ahead);
+        asked += ahead;
+        rc = t->ops->fetch(t, r->positions + at, n, r->neighbors + at, err);
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
+    run *r = ctx;
+    const ae_hop *h = &r->hop;
+    uint64_t from = block * BLOCK_NODES;
+    uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
+    uint64_t first_edge = r->first[from] - h->first_edge, end = r->first[to] - h->first_edge, node = from;
+    aether_error err = {0};
+    if (ae_failure_seen(&r->failure))
+        return;
+    int rc = ae_hop_plan(h, from, to, &h->s->sets[worker], &err);
+    if (!rc)
+        rc = fetch_range(r, first_edge, end, &err);
+    if (!rc && h->s->node_bits)
+        ae_hop_add_trees(h, first_edge, end - first_edge, r->neighbors + first_edge, &node);
+    if (rc)
+        ae_failure_note(&r->failure, rc, &err);
+}
+
+static int run_parallel(run *r) {
+    aether_sampler *s = r->hop.s;
+    int rc = ae_scratch_reserve(&s->neighbors, r->hop.num_edges * sizeof(uint64_t), 0, r->err);
+    if (rc)
+        return rc;
+    r->neighbors = s->neighbors.data;
+    ae_pool_run(plan_and_fetch_block, r, (r->hop.count + BLOCK_NODES - 1) / BLOCK_NODES,
+                r->hop.plan->num_threads);
+    rc = ae_failure_take(&r->failure, r->err);
+    if (rc)
+        return rc;
+    ae_nodes_prefetch(r->hop.to, r->neighbors, chunk_at(r, 0).n);
+    for (uint64_t c = 0; c * CHUNK < r->hop.num_edges; c++) {
+        window now = chunk_at(r, c), next = chunk_at(r, c + 1);
+        if ((rc = ae_sample_check(s, r->err)) != AETHER_OK)
+            return rc;
+        ae_nodes_prefetch(r->hop.to, r->neighbors + next.at, next.n);
+        ae_nodes_relabel(r->hop.to, r->neighbors + now.at, now.n, r->rows + now.at);
+    }
+    return AETHER_OK;
+}
+
+/* ---- lists that are slow to reach ---- */
+
+static int run_fetched(const ae_hop *h, aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    ae_fetch job;
+    int rc = ae_hop_plan(h, 0, h->count, &h->s->sets[0], err);
+    h->s->staging.learns = true;
+    if (!rc)
+        rc = ae_hop_ask(h, &job, err);
+    if (!rc)
+        rc = t->ops->fetch_many(t, &job, 1, &h->s->staging, h->s->task, err);
+    return rc ? rc : ae_hop_relabel_all(h, &job, err);
+}
+
+static int run_hop(const ae_hop *h, aether_error *err) {
+    run r = {.hop = *h,
+             .t = h->r->topology,
+             .positions = ae_hop_positions(h),
+             .rows = ae_hop_rows(h),
+             .first = ae_hop_first(h),
+             .err = err};
+    int rc = ae_nodes_reserve(h->to, h->to->num_nodes + h->num_edges, h->s->task, err);
+    if (rc)
+        return rc;
+    if (r.t->ops->fetch_many)
+        return run_fetched(h, err);
+    return h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES ? run_parallel(&r) : run_chunks(&r);
+}
+
+static int take_turns(ae_hop *h, aether_error *err) {
+    aether_sampler *s = h->s;
+    int rc = AETHER_OK;
+    while (!rc && h->turn != AE_HOP_PLANNED) {
+        rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err);
+        if (rc == AE_WANTED)
+            rc = ae_relation_read(h->r, &s->staging, s->task, err);
+    }
+    return rc;
+}
+
+int ae_sample_expand(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation,
+                     aether_error *err) {
+    ae_hop h;
+    int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
+    if (!rc && h.frontier.lists && h.r->in_turns)
+        rc = take_turns(&h, err);
+    if (!rc && h.frontier.lists)
+        rc = run_hop(&h, err);
+    ae_hop_end(&h);
+    return rc;
+}
