@@ -32,7 +32,9 @@ SHORTCUTS = {
     "graph.graph imports interop",
     "graph.graph imports sampling.walks",
 }
-C_LAYERS = ["core", "os", "io", "cache", "store", "sample", "api"]
+# Folders of native/src; a file may include headers of its own folder and of those before it.
+C_LAYERS = ["core", "os", "io", "cache", "store", "sample"]
+NATIVE = ROOT / "native/src"
 
 
 def python_files() -> Iterator[tuple[str, Path]]:
@@ -100,12 +102,82 @@ def test_only_the_native_package_imports_the_extension() -> None:
     assert users == {"_native.core", "_native.signals"}
 
 
-@pytest.mark.parametrize("module", C_LAYERS)
-def test_c_includes_point_one_way(module: str) -> None:
-    allowed = set(C_LAYERS[: C_LAYERS.index(module) + 1])
+def c_files() -> list[Path]:
+    return sorted(path for path in NATIVE.rglob("*") if path.suffix in (".c", ".h"))
+
+
+def c_layer(folder: Path) -> int:
+    return C_LAYERS.index(folder.as_posix())
+
+
+def test_every_c_folder_has_a_layer() -> None:
+    assert {path.parent.relative_to(NATIVE).as_posix() for path in c_files()} == set(C_LAYERS)
+
+
+@pytest.mark.parametrize("layer", C_LAYERS)
+def test_c_includes_point_one_way(layer: str) -> None:
     wrong = []
-    for path in sorted((ROOT / "native/src" / module).glob("*.[ch]")):
-        for name in re.findall(r'#include "(\w+)/', path.read_text()):
-            if name not in allowed:
-                wrong.append(f"{path.relative_to(ROOT)} includes {name}/")
+    for path in sorted((NATIVE / layer).glob("*.[ch]")):
+        for name in re.findall(r'#include "(.+/.+)"', path.read_text()):
+            if c_layer(Path(name).parent) > c_layer(Path(layer)):
+                wrong.append(f"{path.relative_to(ROOT)} includes {name}")
     assert wrong == []
+
+
+# Definitions begin at the left margin, as clang-format leaves them: functions, and what is not a
+# function but is reached by name (tables of functions, hooks).
+C_DEFINED = re.compile(
+    r"^(?!static\b|typedef\b|extern\b)[a-z][^;{}=()]*?\b(ae(?:ther)?_\w+)"
+    r"(?:\([^;{}]*\) \{| = \{|;)",
+    re.MULTILINE,
+)
+# Bodies in headers: inline functions and macros.
+C_INLINE = re.compile(
+    r"^(?:static inline|AE_BLOCK_INLINE)[^;{]*?\b(ae_\w+)\((.*?)^\}"
+    r"|^#define (AE_\w+)((?:[^\n]*\\\n)*[^\n]*)$",
+    re.MULTILINE | re.DOTALL,
+)
+C_COMMENT_OR_TEXT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+
+
+def c_words(text: str) -> set[str]:
+    return set(re.findall(r"\b(?:ae|AE)\w+", text))
+
+
+def c_calls() -> dict[str, set[str]]:
+    """Return of which .c files each .c file names something, directly or by way of a header."""
+    text = {
+        path.relative_to(NATIVE).as_posix(): C_COMMENT_OR_TEXT.sub(" ", path.read_text())
+        for path in c_files()
+    }
+    headers = {
+        name or macro: c_words(body or value)
+        for path, source in text.items()
+        if path.endswith(".h")
+        for name, body, macro, value in C_INLINE.findall(source)
+    }
+    sources = {path: source for path, source in text.items() if path.endswith(".c")}
+    defined = {name: path for path, source in sources.items() for name in C_DEFINED.findall(source)}
+    assert len(defined) > 300 and len(headers) > 200  # the patterns still fit the sources
+
+    def reached(words: set[str]) -> set[str]:
+        while more := set().union(*(headers[word] for word in words & headers.keys())) - words:
+            words = words | more
+        return words
+
+    return {
+        path: {defined[word] for word in reached(c_words(source)) & defined.keys()} - {path}
+        for path, source in sources.items()
+    }
+
+
+def test_c_calls_make_no_circle() -> None:
+    """A file that calls another is above it, so either can be read without the other's callers."""
+    above = c_calls()
+    while True:
+        low = {path for path, called in above.items() if not called & above.keys()}
+        if not low:
+            break
+        above = {path: called for path, called in above.items() if path not in low}
+    circles = {path: sorted(called & above.keys()) for path, called in above.items()}
+    assert circles == {}

@@ -8,7 +8,6 @@
 #include "core/task.h"
 #include "sample/failure.h"
 #include "sample/neighbor.h"
-#include "store/gather.h"
 #include "store/values.h"
 
 /* ---- making one ---- */
