@@ -2,7 +2,7 @@
 
 ``native/include/aether.h`` is the only description of the interface: the text between its
 ``CFFI BEGIN`` and ``CFFI END`` markers, without comments, is the cdef. All of
-``native/src/<module>/*.c`` is compiled into the one extension module.
+``native/src/**/*.c`` is compiled into the one extension module.
 
 Environment:
 
@@ -56,7 +56,7 @@ def read_cdef(header: str) -> str:
 
 def list_sources() -> list[str]:
     """Return every C source of the core, in a fixed order so that builds are reproducible."""
-    return sorted(path.as_posix() for path in SOURCES.glob("*/*.c"))
+    return sorted(path.as_posix() for path in SOURCES.rglob("*.c"))
 
 
 def compiler_command() -> list[str]:
