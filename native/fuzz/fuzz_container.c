@@ -8,8 +8,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "store/format.h"
-#include "store/hash.h"
+#include "format/format.h"
+#include "format/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>

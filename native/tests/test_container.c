@@ -1,7 +1,7 @@
 /* Container files: round trips, refusals, damage, truncation, verification. */
 #include "core/dtype.h"
-#include "store/format.h"
-#include "store/hash.h"
+#include "format/format.h"
+#include "format/hash.h"
 #include "test.h"
 
 #include <errno.h>

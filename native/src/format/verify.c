@@ -14,9 +14,9 @@
 #include "core/error.h"
 #include "core/pool.h"
 #include "core/task.h"
-#include "store/container.h"
-#include "store/format.h"
-#include "store/hash.h"
+#include "format/container.h"
+#include "format/format.h"
+#include "format/hash.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /*
- * store/format.h - what a container file looks like on disk (native/FORMAT.md).
+ * format/format.h - what a container file looks like on disk (native/FORMAT.md).
  *
  *   0        header, one page
  *   4096     section 0, padded with zeros to a multiple of 4096
@@ -9,8 +9,8 @@
  * Everything is little-endian, and so is every host we build for: the structs
  * below are the bytes on disk.
  */
-#ifndef AE_STORE_FORMAT_H
-#define AE_STORE_FORMAT_H
+#ifndef AE_FORMAT_FORMAT_H
+#define AE_FORMAT_FORMAT_H
 
 #include "aether.h"
 

@@ -1,5 +1,5 @@
 /*
- * store/container.h - an open file: a mapping and the table of its sections.
+ * format/container.h - an open file: a mapping and the table of its sections.
  *
  *   aether_file
  *     path
@@ -13,8 +13,8 @@
  * Caveats: sections of a kind not known here are kept and listed; readers skip
  * them. A raw file (aether_file_map_raw) has content 0 and no sections.
  */
-#ifndef AE_STORE_CONTAINER_H
-#define AE_STORE_CONTAINER_H
+#ifndef AE_FORMAT_CONTAINER_H
+#define AE_FORMAT_CONTAINER_H
 
 #include "aether.h"
 #include "os/mapping.h"

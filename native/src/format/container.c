@@ -1,12 +1,12 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "store/container.h"
+#include "format/container.h"
 
 #include "core/error.h"
+#include "format/format.h"
+#include "format/hash.h"
 #include "os/replace.h"
-#include "store/format.h"
-#include "store/hash.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * store/hash.h - XXH3-64, and the checksum of a section made from it.
+ * format/hash.h - XXH3-64, and the checksum of a section made from it.
  *
  *   section   |  4 MiB  |  4 MiB  | ... | rest |
  *                 h0        h1            hn       XXH3-64 of each block
@@ -8,8 +8,8 @@
  * Blocks can be hashed by many threads. A section of 0 bytes has no blocks:
  * its checksum is that of 0 bytes.
  */
-#ifndef AE_STORE_HASH_H
-#define AE_STORE_HASH_H
+#ifndef AE_FORMAT_HASH_H
+#define AE_FORMAT_HASH_H
 
 #define XXH_INLINE_ALL
 #include <stddef.h>

@@ -15,9 +15,9 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/task.h"
+#include "format/format.h"
+#include "format/hash.h"
 #include "os/replace.h"
-#include "store/format.h"
-#include "store/hash.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "store/format.h"
+#include "format/format.h"
 
 #include "core/dtype.h"
 

@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "core/least.h"
 #include "core/pool.h"
-#include "store/hash.h"
+#include "format/hash.h"
 
 #include <stdatomic.h>
 
