@@ -1,6 +1,6 @@
 /* Gather, its conversions and the parallel copy, against naive references. */
-#include "store/convert.h"
-#include "store/gather.h"
+#include "rows/convert.h"
+#include "rows/gather.h"
 #include "test.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "io/source.h"
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include <sys/mman.h>
 

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include "core/least.h"
 

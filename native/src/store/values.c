@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/least.h"
 #include "io/file.h"
-#include "store/gather.h"
+#include "rows/gather.h"
 #include "store/windows.h"
 
 static ae_paged numbers_at(aether_io *io, uint64_t offset, uint32_t shift) {

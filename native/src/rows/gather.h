@@ -1,5 +1,5 @@
 /*
- * store/gather.h - rows by id into the caller's memory; parallel copies.
+ * rows/gather.h - rows by id into the caller's memory; parallel copies.
  *
  *   ids     7      2      7      0   ...          a block of ids is checked and
  *           |      |      |      |                turned into row addresses,
@@ -18,10 +18,10 @@
  *   - A prefetch does not fault pages in: a cold mapping is read page by page.
  *   - aether_task counts ids (aether_copy: bytes).
  */
-#ifndef AE_STORE_GATHER_H
-#define AE_STORE_GATHER_H
+#ifndef AE_ROWS_GATHER_H
+#define AE_ROWS_GATHER_H
 
-#include "store/convert.h"
+#include "rows/convert.h"
 
 /* Check the types of a gather; `convert` is NULL where rows are copied as they are. */
 int ae_gather_types(uint32_t dtype, uint32_t id_bytes, uint32_t out_dtype, ae_convert_fn *convert,

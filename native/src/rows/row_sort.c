@@ -1,5 +1,5 @@
 /* Radix sort of items with their places, by as many bits as item numbers have. */
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "store/gather.h"
+#include "rows/gather.h"
 
 #include "core/dtype.h"
 #include "core/error.h"

@@ -1,5 +1,5 @@
 /* Gathers that are known ahead: a schedule decides what the cache keeps (cache/schedule.h). */
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include "core/error.h"
 #include "core/least.h"

@@ -1,4 +1,4 @@
-#include "store/convert.h"
+#include "rows/convert.h"
 
 #include "core/simd.h"
 

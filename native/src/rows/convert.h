@@ -1,5 +1,5 @@
 /*
- * store/convert.h - widening conversions of element arrays.
+ * rows/convert.h - widening conversions of element arrays.
  *
  *   from \ to   i16 i32 i64 u32 u64 f32 f64
  *   u8           x   x   x   x   x   x   x
@@ -17,8 +17,8 @@
  * Caveats: i32 -> f32 rounds to nearest beyond 2^24, as numpy does; bf16 ->
  * f32 is the identity on the upper half, so a signalling NaN stays one.
  */
-#ifndef AE_STORE_CONVERT_H
-#define AE_STORE_CONVERT_H
+#ifndef AE_ROWS_CONVERT_H
+#define AE_ROWS_CONVERT_H
 
 #include "aether.h"
 

@@ -2,13 +2,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/least.h"
 #include "core/task.h"
-#include "store/gather.h"
+#include "rows/gather.h"
 
 #include <inttypes.h>
 #include <limits.h>

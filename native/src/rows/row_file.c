@@ -1,7 +1,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include "core/dtype.h"
 #include "core/error.h"

@@ -1,5 +1,5 @@
 /*
- * store/row_file.h - rows of a file, gathered within a number of bytes.
+ * rows/row_file.h - rows of a file, gathered within a number of bytes.
  *
  *   ids    7 2 7 900 ...   a block of them
  *          |
@@ -22,12 +22,12 @@
  *   - The file must not change while it is open: every gather checks whether it was written to.
  *   - "The file" is any source of bytes (io/source.h); aether_row_open takes one by its path.
  */
-#ifndef AE_STORE_ROW_FILE_H
-#define AE_STORE_ROW_FILE_H
+#ifndef AE_ROWS_ROW_FILE_H
+#define AE_ROWS_ROW_FILE_H
 
 #include "cache/schedule.h"
 #include "io/source.h"
-#include "store/convert.h"
+#include "rows/convert.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

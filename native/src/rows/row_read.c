@@ -7,7 +7,7 @@
  * A segment is one batch of the thread's queue. Its data area takes runs one after the
  * other, each aligned; a run that is read straight into out takes no room there.
  */
-#include "store/row_file.h"
+#include "rows/row_file.h"
 
 #include "core/error.h"
 #include "core/least.h"
