@@ -1,6 +1,6 @@
 /* Building lists, id bounds and list checks, against naive references. */
+#include "build/build.h"
 #include "core/pool.h"
-#include "store/build.h"
 #include "test.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* Edges as records: packing, partitioning, ordering, against naive references. */
-#include "store/records.h"
+#include "build/records.h"
 #include "test.h"
 
 #include <limits.h>

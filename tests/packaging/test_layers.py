@@ -33,7 +33,7 @@ SHORTCUTS = {
     "graph.graph imports sampling.walks",
 }
 # Folders of native/src; a file may include headers of its own folder and of those before it.
-C_LAYERS = ["core", "os", "io", "cache", "format", "rows", "store", "sample"]
+C_LAYERS = ["core", "os", "io", "cache", "format", "rows", "build", "store", "sample"]
 NATIVE = ROOT / "native/src"
 
 

@@ -1,5 +1,5 @@
 /*
- * store/records.h - edges as packed records, on their way through files.
+ * build/records.h - edges as packed records, on their way through files.
  *
  *   record    | major | minor | column 0 | column 1 | ...
  *               id_bytes each   their widths; no gaps, so nothing is aligned
@@ -23,8 +23,8 @@
  *   - Times must not be NaN.
  *   - order runs in the calling thread: callers order several pieces at once.
  */
-#ifndef AE_STORE_RECORDS_H
-#define AE_STORE_RECORDS_H
+#ifndef AE_BUILD_RECORDS_H
+#define AE_BUILD_RECORDS_H
 
 #include "aether.h"
 

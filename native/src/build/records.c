@@ -1,4 +1,4 @@
-#include "store/records.h"
+#include "build/records.h"
 
 #include "core/error.h"
 #include "core/least.h"

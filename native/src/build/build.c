@@ -1,4 +1,4 @@
-#include "store/build.h"
+#include "build/build.h"
 
 #include "core/error.h"
 #include "core/least.h"

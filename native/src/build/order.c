@@ -8,10 +8,10 @@
  * A stable counting sort by major. Then, list by list: sort by row, drop records
  * whose minor came before, sort by time; each where it is asked for, each stable.
  */
+#include "build/records.h"
 #include "core/error.h"
 #include "core/least.h"
 #include "core/task.h"
-#include "store/records.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
