@@ -14,7 +14,7 @@
 #include "sample/expand.h"
 
 #include "core/error.h"
-#include "sample/failure.h"
+#include "core/failure.h"
 #include "sample/hop.h"
 
 #define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */

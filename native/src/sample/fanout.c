@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/failure.h"
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"
-#include "sample/failure.h"
 #include "sample/plan.h"
 #include "store/reads.h"
 

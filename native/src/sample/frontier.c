@@ -1,8 +1,8 @@
 #include "sample/frontier.h"
 
 #include "core/error.h"
+#include "core/failure.h"
 #include "core/pool.h"
-#include "sample/failure.h"
 
 #define BLOCK       256  /* nodes located at a time */
 #define TASK_BLOCKS 4    /* ... per parallel task */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/failure.h"
 #include "core/task.h"
-#include "sample/failure.h"
 #include "sample/neighbor.h"
 #include "store/values.h"
 

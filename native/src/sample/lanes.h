@@ -13,8 +13,8 @@
 #ifndef AE_SAMPLE_LANES_H
 #define AE_SAMPLE_LANES_H
 
+#include "core/failure.h"
 #include "core/task.h"
-#include "sample/failure.h"
 #include "sample/walk.h"
 #include "store/reads.h"
 

@@ -1,9 +1,9 @@
 #include "sample/lists.h"
 
 #include "core/error.h"
+#include "core/failure.h"
 #include "core/pool.h"
 #include "core/task.h"
-#include "sample/failure.h"
 
 #include <inttypes.h>
 

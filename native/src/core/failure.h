@@ -1,5 +1,5 @@
 /*
- * sample/failure.h - the first failure of a parallel run.
+ * core/failure.h - the first failure of a parallel run.
  *
  *   worker: if (ae_failure_seen(&f)) return;        leave the other chunks alone
  *           rc = ...(&own_error);
@@ -8,8 +8,8 @@
  *
  * Caveats: of several failures at once, any one is reported.
  */
-#ifndef AE_SAMPLE_FAILURE_H
-#define AE_SAMPLE_FAILURE_H
+#ifndef AE_CORE_FAILURE_H
+#define AE_CORE_FAILURE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
