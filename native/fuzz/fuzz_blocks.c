@@ -3,8 +3,8 @@
  * nothing outside is read, every way to an id gives the same one, and what a block
  * decodes to comes back from encoding.
  */
-#include "store/blocks.h"
-#include "store/topology.h"
+#include "topology/blocks.h"
+#include "topology/topology.h"
 
 #include <stdlib.h>
 

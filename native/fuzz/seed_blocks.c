@@ -1,5 +1,5 @@
 /* seed_blocks DIR: blocks of every kind for fuzz_blocks to start from. */
-#include "store/blocks.h"
+#include "topology/blocks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -449,7 +449,7 @@ void aether_topology_destroy(aether_topology *t);
 /* Return the bytes that the topology holds, without those that it borrows. */
 uint64_t aether_topology_memory(const aether_topology *t);
 
-/* Ids compressed in blocks of 128 (FORMAT.md, src/store/blocks.h). */
+/* Ids compressed in blocks of 128 (FORMAT.md, src/topology/blocks.h). */
 typedef struct aether_blocks {
     const void *blocks; /* borrowed for the topology's life */
     uint64_t blocks_size;
@@ -568,7 +568,7 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
 /* Sums of the weights of long lists (src/sample/sums.h). May be shared by threads. */
 typedef struct aether_weight_sums aether_weight_sums;
 
-/* Numbers that stay in a file (src/store/values.h); see aether_values_open(). May be shared by
+/* Numbers that stay in a file (src/topology/paged/values.h); see aether_values_open(). May be shared by
  * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
 

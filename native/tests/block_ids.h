@@ -7,8 +7,8 @@
 #ifndef AE_BLOCK_IDS_TEST_H
 #define AE_BLOCK_IDS_TEST_H
 
-#include "store/blocks.h"
 #include "test.h"
+#include "topology/blocks.h"
 
 #define ID_PATTERNS 10u
 

@@ -1,6 +1,6 @@
 /* Compressed ids: every id back, from whole blocks, one at a time, and through a topology. */
 #include "block_ids.h"
-#include "store/topology.h"
+#include "topology/topology.h"
 
 static const uint64_t limits[] = {
     1, 2, 100, 70000, (uint64_t)1 << 31, UINT32_MAX, (uint64_t)1 << 40, INT64_MAX - 1};

@@ -11,8 +11,8 @@
 #include <math.h>
 
 #include "core/error.h"
-#include "store/arrays.h"
 #include "test.h"
+#include "topology/arrays.h"
 
 enum { PERIOD = 8, NODES = 40 * PERIOD, EDGES = 40 * 332 };
 

@@ -1,6 +1,6 @@
 /* Compressed offsets against the plain array, in RAM and from a file. */
 #include "io_file.h"
-#include "store/offsets.h"
+#include "topology/paged/offsets.h"
 
 typedef struct {
     uint64_t *values;

@@ -2,9 +2,9 @@
  * operations, many samples at once, files that end inside a page, damage, failing reads. */
 #include "block_ids.h"
 #include "io_file.h"
-#include "store/paged.h"
-#include "store/reads.h"
-#include "store/windows.h"
+#include "topology/paged/paged.h"
+#include "topology/paged/windows.h"
+#include "topology/reads.h"
 
 static char path_memory[128];
 

@@ -1,7 +1,7 @@
 /* A topology by itself: what create refuses, what the lists of nodes are, edge
  * ids of both widths, damage. */
-#include "store/topology.h"
 #include "test.h"
+#include "topology/topology.h"
 
 #define NUM_NODES 5
 #define LONG_LIST 600 /* copied in more than two blocks */

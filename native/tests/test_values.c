@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "io_file.h"
 #include "sample/turns.h"
-#include "store/windows.h"
+#include "topology/paged/windows.h"
 
 #define COUNT 20000u
 #define AT    128u

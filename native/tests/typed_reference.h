@@ -14,7 +14,7 @@
 #include <math.h>
 
 #include "sample_reference.h"
-#include "store/arrays.h"
+#include "topology/arrays.h"
 
 enum { TREF_TYPES = 5, TREF_RELATIONS = 8, TREF_HOPS = 4, TREF_MAX = 1 << 15 };
 

@@ -33,7 +33,18 @@ SHORTCUTS = {
     "graph.graph imports sampling.walks",
 }
 # Folders of native/src; a file may include headers of its own folder and of those before it.
-C_LAYERS = ["core", "os", "io", "cache", "format", "rows", "build", "store", "sample"]
+C_LAYERS = [
+    "core",
+    "os",
+    "io",
+    "cache",
+    "format",
+    "rows",
+    "build",
+    "topology",
+    "topology/paged",
+    "sample",
+]
 NATIVE = ROOT / "native/src"
 
 

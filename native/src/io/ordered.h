@@ -12,7 +12,7 @@
 #include "aether.h"
 
 /* Bytes of every part but the last: whole words, pages, and groups of 40 bytes
- * (store/blocks.h). */
+ * (topology/blocks.h). */
 #define AE_IO_PART ((uint64_t)240 << 12)
 
 /* Take the next bytes of the range. A result other than AETHER_OK ends the reading. */

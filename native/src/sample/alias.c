@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/task.h"
-#include "sample/lists.h"
+#include "topology/lists.h"
 
 #define ONE UINT64_C(0x100000000) /* an even share */
 

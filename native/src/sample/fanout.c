@@ -16,7 +16,7 @@
 #include "core/rng.h"
 #include "core/task.h"
 #include "sample/plan.h"
-#include "store/reads.h"
+#include "topology/reads.h"
 
 #define GROUP 64                  /* nodes */
 #define CHUNK 512                 /* nodes handed out at a time */

@@ -8,7 +8,7 @@
 #include "core/failure.h"
 #include "core/task.h"
 #include "sample/neighbor.h"
-#include "store/values.h"
+#include "topology/paged/values.h"
 
 /* ---- making one ---- */
 

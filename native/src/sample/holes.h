@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "store/topology.h"
+#include "topology/topology.h"
 
 typedef struct ae_holes {
     const uint64_t *positions;

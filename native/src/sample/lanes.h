@@ -16,7 +16,7 @@
 #include "core/failure.h"
 #include "core/task.h"
 #include "sample/walk.h"
-#include "store/reads.h"
+#include "topology/reads.h"
 
 #define AE_WALK_NOWHERE UINT64_MAX
 #define AE_LANE_BYTES   (13 * sizeof(uint64_t))

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "sample/lists.h"
+#include "topology/lists.h"
 
 #define SHORT  32 /* up to here insertion sort wins */
 #define INLINE static inline __attribute__((always_inline))

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 #include "core/rng.h"
-#include "store/topology.h"
+#include "topology/topology.h"
 
 /* MurmurHash3's 32-bit finaliser (Appleby). */
 static inline uint32_t ae_members_hash32(uint32_t x) {

@@ -4,8 +4,8 @@
 #include "sample/node2vec.h"
 
 #include "sample/alias.h"
-#include "sample/lists.h"
 #include "sample/members.h"
+#include "topology/lists.h"
 
 #include <string.h>
 

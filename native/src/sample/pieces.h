@@ -1,6 +1,6 @@
 /*
  * sample/pieces.h - a sample's cache of numbers that stay in a file, in value pages of 64 bytes
- * ("pieces", store/values.h).
+ * ("pieces", topology/paged/values.h).
  *
  *   asked  [ 7  2  900 | 12  40 ]     numbers of pieces, in order of asking
  *   data   [ .. .. ..  |        ]     64 bytes each; the first `read` pieces are there
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 #include "sample/idmap.h"
-#include "store/values.h"
+#include "topology/paged/values.h"
 
 #define AE_WANTED 1
 

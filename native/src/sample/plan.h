@@ -20,7 +20,7 @@
 #include <stdbool.h>
 
 #include "os/scratch.h"
-#include "store/topology.h"
+#include "topology/topology.h"
 
 /* Return how many positions to draw from a list of `degree` entries; a fanout below 0 takes all. */
 static inline uint64_t ae_plan_count(int64_t fanout, uint64_t degree, bool replace) {

@@ -35,7 +35,7 @@
 #include "sample/times.h"
 #include "sample/turns.h"
 #include "sample/weighted.h"
-#include "store/reads.h"
+#include "topology/reads.h"
 
 #define AE_RELATION_PIECES 3u
 

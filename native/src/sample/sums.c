@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "sample/lists.h"
+#include "topology/lists.h"
 
 #define BLOCK AE_SUMS_BLOCK
 

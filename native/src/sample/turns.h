@@ -17,7 +17,7 @@
 #define AE_SAMPLE_TURNS_H
 
 #include "sample/pieces.h"
-#include "store/topology.h"
+#include "topology/topology.h"
 
 #define AE_STRETCHES 1024u /* equal parts of the file */
 

@@ -17,7 +17,7 @@
 
 #include "sample/holes.h"
 #include "sample/pieces.h"
-#include "store/topology.h"
+#include "topology/topology.h"
 
 typedef struct ae_weights {
     const void *values; /* by edge id; NULL: the topology's own, or unweighted */

@@ -1,0 +1,100 @@
+/*
+ * topology/topology.h - adjacency lists behind an ops table.
+ *
+ *   node 7  --locate-->  list {start, degree}
+ *                          position start + i  --fetch-->     neighbour id
+ *                                              --edge_ids-->  edge id
+ *                                              --weights, times-->  where they are kept here
+ *
+ * The sampler sees a topology through this header only: the facts in the struct, and the
+ * operations. Arrays are one kind (topology/arrays.h); a file, a live tree or a remote shard
+ * begins its own struct with an aether_topology and brings its own table. native/README.md
+ * says how ("A topology of your own").
+ *
+ * A position is a number that the topology makes and reads again; `start + i` is all that
+ * others do with it. Dense positions count the entries of all lists, one list after the
+ * other, as those of arrays do. Others may name anything, say block and place in a tree.
+ *
+ * Caveats: the facts hold for the life of the handle: a graph that grows makes a topology
+ * for every snapshot. `locate` checks each list's bounds and `fetch` each id, so a file
+ * damaged after it was opened yields AETHER_E_CORRUPT, never a wild read. Edge ids are
+ * never used as an index here, so nothing checks them.
+ */
+#ifndef AE_TOPOLOGY_TOPOLOGY_H
+#define AE_TOPOLOGY_TOPOLOGY_H
+
+#include <stdbool.h>
+
+#include "aether.h"
+
+typedef struct ae_list {
+    uint64_t start; /* position of the first entry */
+    uint64_t degree;
+} ae_list;
+
+/* One job of fetch_many: positions, and memory for their ids, of the topology's id_bytes each. */
+typedef struct ae_fetch {
+    const uint64_t *positions; /* positions of one list follow each other */
+    uint64_t count;
+    void *ids;
+} ae_fetch;
+
+struct aether_staging;
+
+typedef struct ae_topology_ops {
+    /* Find the lists of n nodes, each below num_major. */
+    int (*locate)(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                  aether_error *err);
+    /* Prefetch the memory that `fetch` of these positions will read. */
+    void (*prefetch)(const aether_topology *t, const uint64_t *positions, uint64_t n);
+    /* Copy the ids at n positions, as 64-bit numbers, and check that each is below num_minor. */
+    int (*fetch)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                 aether_error *err);
+    /* Copy the edge ids of n positions; `out` may be `positions`. */
+    int (*edge_ids)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                    aether_error *err);
+    /* Copy the weights (finite, not negative) or the times of the edges at n positions, where the
+     * topology keeps them itself; NULL where it does not. Times are int64, or float64 mapped by
+     * aether_time_of_double(), and ascend in every list. */
+    int (*weights)(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
+                   aether_error *err);
+    int (*times)(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
+                 aether_error *err);
+    /* Read the ids of n jobs at once, in the order of the file; `staging` (topology/staging.h) is the
+     * memory to read into. NULL where `fetch` is as good. */
+    int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n,
+                      struct aether_staging *staging, aether_task *task, aether_error *err);
+    /* Start a page cache of `bytes`, and return the bytes that it takes so far; both NULL where
+     * nothing is read page by page. */
+    int (*keep_pages)(aether_topology *t, uint64_t bytes, aether_error *err);
+    uint64_t (*kept)(const aether_topology *t);
+    /* Return the bytes that the topology holds, without those that it borrows. */
+    uint64_t (*memory)(const aether_topology *t);
+    void (*destroy)(aether_topology *t);
+} ae_topology_ops;
+
+struct aether_topology {
+    const ae_topology_ops *ops;
+    uint64_t num_major;          /* lists */
+    uint64_t num_minor;          /* ids are below it */
+    uint64_t num_edges;          /* entries of all lists */
+    uint64_t end_positions;      /* positions are below it */
+    uint64_t end_edge_ids;       /* edge ids are below it */
+    uint32_t id_bytes;           /* of an id in jobs of fetch_many, and in member tables: 4 or 8 */
+    bool edge_ids_are_positions; /* the edge at position p is edge p */
+};
+
+/* Return whether positions are 0 .. num_edges - 1, as tables by position need. */
+static inline bool ae_topology_is_dense(const aether_topology *t) {
+    return t->end_positions == t->num_edges;
+}
+
+/* Fail with AETHER_E_UNSUPPORTED unless positions are dense; `tables`, in the plural, are tables by
+ * position. */
+int ae_topology_need_dense(const aether_topology *t, const char *tables, aether_error *err);
+
+/* Fail with AETHER_E_CORRUPT and the first of n ids that is too large; there is one. */
+int ae_topology_bad_id(const aether_topology *t, const uint64_t *positions, const uint64_t *ids, uint64_t n,
+                       aether_error *err);
+
+#endif
