@@ -181,7 +181,7 @@ def weighted_positions(
     holes: Collection[int] = (),
     before: Sequence[float] = (),
 ) -> list[int]:
-    """Draw positions by weight; see ``native/src/sample/weighted.h``.
+    """Draw positions by weight; see ``native/src/sample/draw/weighted.h``.
 
     Args:
         weights: weights of the entries.

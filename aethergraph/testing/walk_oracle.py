@@ -43,7 +43,7 @@ def fanout(
 
 
 def alias_table(weights: Sequence[float]) -> list[tuple[int, int]] | None:
-    """Return (threshold, other place) per entry, as ``native/src/sample/alias.h``.
+    """Return (threshold, other place) per entry, as ``native/src/sample/walk/alias.h``.
 
     None means that all weights are zero.
     """

@@ -565,7 +565,7 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
 
 /* ---- Sampling: several node types, weights, times ------------------------ */
 
-/* Sums of the weights of long lists (src/sample/sums.h). May be shared by threads. */
+/* Sums of the weights of long lists (src/sample/draw/sums.h). May be shared by threads. */
 typedef struct aether_weight_sums aether_weight_sums;
 
 /* Numbers that stay in a file (src/topology/paged/values.h); see aether_values_open(). May be shared by
@@ -757,13 +757,13 @@ uint64_t aether_hash_id_set(const int64_t *ids, uint64_t n);
 
 /* ---- Random walks -------------------------------------------------------- */
 
-/* Build the table for drawing from each list by weight in constant time (src/sample/alias.h):
+/* Build the table for drawing from each list by weight in constant time (src/sample/walk/alias.h):
  * table[num_edges] by position, from weights[num_edges] by edge id, f32 or f64. AETHER_E_INVALID
  * names an edge whose weight is negative or not finite. `task` counts edges. */
 int aether_alias_build(const aether_topology *t, const void *weights, uint32_t dtype, uint64_t *table,
                        uint64_t num_edges, aether_task *task, aether_error *err);
 
-/* Build the table that tells quickly whether an edge exists (src/sample/members.h):
+/* Build the table that tells quickly whether an edge exists (src/sample/walk/members.h):
  * members[num_edges] of the topology's id_bytes. `task` counts edges. */
 int aether_members_build(const aether_topology *t, void *members, uint64_t num_edges, aether_task *task,
                          aether_error *err);

@@ -1,5 +1,5 @@
 /* The id map by itself: all three kinds, growth, wraparound, regular ids. */
-#include "sample/idmap.h"
+#include "sample/relabel/idmap.h"
 #include "test.h"
 
 /* Add n keys (some again), and look all of them up: local ids follow first appearance. */

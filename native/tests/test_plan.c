@@ -1,6 +1,6 @@
 /* The drawing of positions by itself: every branch of ae_plan_positions and the
  * degrees and counts at which it changes branches, against sample_reference.h. */
-#include "sample/plan.h"
+#include "sample/draw/plan.h"
 #include "sample_reference.h"
 
 #define START UINT64_C(7000000000) /* positions of real lists do not begin at 0 */

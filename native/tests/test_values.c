@@ -1,7 +1,7 @@
 /* Numbers that stay in a file: looked up in pieces, in turns with reading. */
 #include "core/error.h"
 #include "io_file.h"
-#include "sample/turns.h"
+#include "sample/draw/turns.h"
 #include "topology/paged/windows.h"
 
 #define COUNT 20000u

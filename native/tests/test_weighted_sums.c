@@ -1,6 +1,6 @@
 /* Sums of the weights of long lists: the table, what is drawn from it against
  * typed_reference.h, and tables that do not fit the weights (any more). */
-#include "sample/sums.h"
+#include "sample/draw/sums.h"
 
 #include "typed_reference.h"
 

@@ -1,7 +1,7 @@
 /*
  * typed_reference.h - typed, timed and weighted sampling written to be obviously
- * right: one node at a time, linear searches, the rules of sample/times.h and
- * sample/weighted.h spelled out.
+ * right: one node at a time, linear searches, the rules of sample/draw/times.h and
+ * sample/draw/weighted.h spelled out.
  *
  * It takes what the sampler takes, and compares.
  *

@@ -43,6 +43,9 @@ C_LAYERS = [
     "build",
     "topology",
     "topology/paged",
+    "sample/relabel",
+    "sample/draw",
+    "sample/walk",
     "sample",
 ]
 NATIVE = ROOT / "native/src"

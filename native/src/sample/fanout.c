@@ -15,7 +15,7 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"
-#include "sample/plan.h"
+#include "sample/draw/plan.h"
 #include "topology/reads.h"
 
 #define GROUP 64                  /* nodes */

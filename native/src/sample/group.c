@@ -141,7 +141,7 @@ typedef struct layer {
     aether_group *g;
     uint32_t hop, relation;
     int turn;           /* what the members do in turns: AE_HOP_LISTS or AE_HOP_DRAWS */
-    uint32_t upto;      /* the stretch of the file that they have come to, see sample/turns.h */
+    uint32_t upto;      /* the stretch of the file that they have come to, see sample/draw/turns.h */
     atomic_bool wanted; /* a member has not done it for all its nodes */
     ae_failure failure;
 } layer;

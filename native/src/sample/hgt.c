@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "sample/draw/plan.h"
+#include "sample/draw/reservoir.h"
 #include "sample/induced.h"
-#include "sample/plan.h"
-#include "sample/reservoir.h"
 
 #define CHUNK 256 /* entries whose cache misses overlap */
 

@@ -7,7 +7,7 @@
  *   spread   each node that the hop before has sampled adds 1 / degree to the score
  *            of every entry of its lists, over all edge types
  *   draw     of each type num_samples nodes leave the budget, without replacement
- *            and in proportion to score^2 (sample/reservoir.h)
+ *            and in proportion to score^2 (sample/draw/reservoir.h)
  *
  * and after the last one the edges are all those among the sampled nodes
  * (induced.c). ae_budget, one per node type:

@@ -1,8 +1,8 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "sample/draw/plan.h"
 #include "sample/hop.h"
-#include "sample/plan.h"
 
 /* ---- beginning ---- */
 

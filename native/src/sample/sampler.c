@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "sample/draw/sums.h"
 #include "sample/hgt.h"
 #include "sample/state.h"
-#include "sample/sums.h"
 
 /* ---- making one ---- */
 

@@ -1,7 +1,7 @@
 /*
  * sample/state.h - the state of one sample: nodes, relations, and the memory of its hops.
  *
- * ae_nodes (sample/nodes.h), one per node type, holds the nodes. ae_relation, one per edge type,
+ * ae_nodes (sample/relabel/nodes.h), one per node type, holds the nodes. ae_relation, one per edge type,
  * leads from the nodes that are expanded to the nodes that stand in their lists (message passing
  * goes the other way):
  *
@@ -30,11 +30,11 @@
 #include "core/pool.h"
 #include "core/task.h"
 #include "os/scratch.h"
-#include "sample/holes.h"
-#include "sample/nodes.h"
-#include "sample/times.h"
-#include "sample/turns.h"
-#include "sample/weighted.h"
+#include "sample/draw/holes.h"
+#include "sample/draw/times.h"
+#include "sample/draw/turns.h"
+#include "sample/draw/weighted.h"
+#include "sample/relabel/nodes.h"
 #include "topology/reads.h"
 
 #define AE_RELATION_PIECES 3u

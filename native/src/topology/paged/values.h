@@ -5,7 +5,7 @@
  *                    \_ a piece: AE_PIECE_BYTES _/
  *
  * Weights, times and ids are looked at before anything is drawn. A draw that needs some of them
- * asks for their pieces (sample/pieces.h), and one ae_values_read reads all pieces that were asked
+ * asks for their pieces (sample/draw/pieces.h), and one ae_values_read reads all pieces that were asked
  * for: sorted, near ones together, as the entries of lists are read. aether_values_gather reads
  * single items this way, each page once.
  *

@@ -1,0 +1,44 @@
+/*
+ * sample/draw/seen.h - a small set of numbers: the positions that were drawn already.
+ *
+ *   slots [ 0 | x + 1 | 0 | y + 1 ]     open addressing, 0 is empty, half full at most
+ *
+ * Caveats: lives in the caller's scratch memory, until that is used for something else.
+ */
+#ifndef AE_SAMPLE_DRAW_SEEN_H
+#define AE_SAMPLE_DRAW_SEEN_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "os/scratch.h"
+
+typedef struct ae_seen {
+    uint64_t *slots, mask;
+} ae_seen;
+
+/* Start an empty set for `count` numbers. */
+static inline int ae_seen_start(ae_seen *s, uint64_t count, ae_scratch *scratch, aether_error *err) {
+    uint64_t slots = 1;
+    while (slots < 2 * count)
+        slots *= 2;
+    int rc = ae_scratch_reserve(scratch, slots * sizeof(uint64_t), 0, err);
+    if (rc)
+        return rc;
+    memset(scratch->data, 0, slots * sizeof(uint64_t));
+    *s = (ae_seen){scratch->data, slots - 1};
+    return AETHER_OK;
+}
+
+/* Add x; return whether the set had it already. */
+static inline bool ae_seen_add(ae_seen *s, uint64_t x) {
+    uint64_t i = ae_rng_mix(x) & s->mask;
+    while (s->slots[i] && s->slots[i] != x + 1)
+        i = (i + 1) & s->mask;
+    bool found = s->slots[i] != 0;
+    s->slots[i] = x + 1;
+    return found;
+}
+
+#endif

@@ -1,0 +1,181 @@
+#include "sample/draw/times.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/error.h"
+#include "core/pool.h"
+#include "core/task.h"
+
+void aether_time_of_double(const double *times, uint64_t n, int64_t *out) {
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = ae_time_of_double(times[i]);
+}
+
+static int id_at(const ae_times *times, const aether_topology *t, uint64_t position, uint64_t *id,
+                 aether_error *err) {
+    const void *value;
+    if (!times->ids)
+        return t->ops->fetch(t, &position, 1, id, err);
+    int rc = ae_pieces_find(times->ids, position, &value, err);
+    if (rc)
+        return rc;
+    *id = t->id_bytes == 4 ? *(const uint32_t *)value : *(const uint64_t *)value;
+    return *id < t->num_minor ? AETHER_OK : ae_topology_bad_id(t, &position, id, 1, err);
+}
+
+static inline int edge_at(const aether_topology *t, uint64_t position, uint64_t *edge, aether_error *err) {
+    *edge = position;
+    return t->edge_ids_are_positions ? AETHER_OK : t->ops->edge_ids(t, &position, 1, edge, err);
+}
+
+static int time_at(const ae_times *times, const aether_topology *t, uint64_t position, int64_t *out,
+                   aether_error *err) {
+    uint64_t at;
+    int rc;
+    if (times->by == AE_TIMES_BY_EDGE) {
+        rc = edge_at(t, position, &at, err);
+        if (!rc && at >= t->end_edge_ids)
+            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)at,
+                               "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, at,
+                               position, t->end_edge_ids);
+    } else if (times->by == AE_TIMES_BY_NODE) {
+        rc = id_at(times, t, position, &at, err);
+    } else {
+        return t->ops->times(t, &position, 1, out, err);
+    }
+    if (rc)
+        return rc;
+    const void *value = times->is_double ? (const void *)((const double *)times->values + at)
+                                         : (const void *)((const int64_t *)times->values + at);
+    rc = times->pieces ? ae_pieces_find(times->pieces, at, &value, err) : AETHER_OK;
+    if (!rc)
+        *out = times->is_double ? ae_time_of_double(*(const double *)value) : *(const int64_t *)value;
+    return rc;
+}
+
+/* When the rest of a binary search fits a few pages, ask for all of it: one read instead of
+ * several. */
+static int ask_rest(const ae_times *times, uint64_t from, uint64_t n, aether_error *err) {
+    ae_pieces *p = times->by == AE_TIMES_BY_NODE ? times->ids : times->pieces;
+    int rc = p && n <= AE_TIMES_REST ? ae_pieces_ask(p, from, n, err) : AETHER_OK;
+    return rc ? rc : AE_WANTED;
+}
+
+/* Count the entries of `list` with times up to `bound`. */
+static int count_until(const ae_times *times, const aether_topology *t, ae_list list, int64_t bound,
+                       uint64_t *count, aether_error *err) {
+    uint64_t low = 0, high = list.degree;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        int64_t time;
+        int rc = time_at(times, t, list.start + middle, &time, err);
+        if (rc == AE_WANTED)
+            return ask_rest(times, list.start + low, high - low, err);
+        if (rc)
+            return rc;
+        if (time <= bound)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *count = low;
+    return AETHER_OK;
+}
+
+int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t since, int64_t until,
+                      ae_list *list, aether_error *err) {
+    uint64_t visible = 0, before = 0;
+    int rc = count_until(times, t, *list, until, &visible, err);
+    list->degree = visible;
+    if (!rc && since > INT64_MIN)
+        rc = count_until(times, t, *list, since - 1, &before, err);
+    *list = (ae_list){list->start + before, visible - before};
+    return rc;
+}
+
+/* ---- checking --------------------------------------------------------------- */
+
+#define CHECK_NODES 4096
+
+typedef struct check {
+    ae_times times;
+    const aether_topology *t;
+    aether_task *task;
+    uint64_t worst; /* first bad node found so far */
+    int rc;
+    aether_error *err;
+} check;
+
+/* The map of doubles puts NaN beyond the infinities. */
+static bool is_time(const ae_times *times, int64_t time) {
+    return !times->is_double || (time >= ae_time_of_double(-INFINITY) && time <= ae_time_of_double(INFINITY));
+}
+
+static int check_node(const check *c, uint64_t node, bool *sorted, aether_error *err) {
+    ae_list list;
+    int64_t last = INT64_MIN, time = INT64_MIN;
+    int rc = c->t->ops->locate(c->t, &node, 1, &list, err);
+    *sorted = true;
+    for (uint64_t i = 0; !rc && i < list.degree; i++) {
+        rc = time_at(&c->times, c->t, list.start + i, &time, err);
+        *sorted &= rc || (time >= last && is_time(&c->times, time));
+        last = time;
+    }
+    return rc;
+}
+
+static void note(check *c, int rc, uint64_t node, const aether_error *err) {
+    int none = AETHER_OK;
+    if (rc && __atomic_compare_exchange_n(&c->rc, &none, rc, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        if (c->err)
+            *c->err = *err;
+        return;
+    }
+    uint64_t worst = __atomic_load_n(&c->worst, __ATOMIC_RELAXED);
+    while (!rc && node < worst &&
+           !__atomic_compare_exchange_n(&c->worst, &worst, node, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+static void check_block(void *ctx, uint64_t block, uint32_t worker) {
+    (void)worker;
+    check *c = ctx;
+    uint64_t from = block * CHECK_NODES, to = from + CHECK_NODES;
+    if (to > c->t->num_major)
+        to = c->t->num_major;
+    if (from > __atomic_load_n(&c->worst, __ATOMIC_RELAXED) || ae_task_cancelled(c->task))
+        return;
+    for (uint64_t node = from; node < to; node++) {
+        aether_error err = {0};
+        bool sorted;
+        int rc = check_node(c, node, &sorted, &err);
+        if (rc || !sorted) {
+            note(c, rc, node, &err);
+            return;
+        }
+    }
+    ae_task_add(c->task, to - from);
+}
+
+int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err) {
+    const aether_topology *t = relation->topology;
+    check c = {.times = ae_times_of(relation), .t = t, .task = task, .worst = UINT64_MAX, .err = err};
+    if (!ae_times_given(&c.times))
+        return AETHER_OK;
+    if (c.times.by == AE_TIMES_BY_POSITION && !t->ops->times)
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "this graph keeps no times of its own");
+    if (!ae_times_known(relation))
+        return ae_error_set(err, AETHER_E_INVALID, "times are int64 or float64, of edges or nodes");
+    aether_guard();
+    ae_task_begin(task, t->num_major);
+    ae_pool_run(check_block, &c, t->num_major / CHECK_NODES + 1, 0);
+    if (c.rc)
+        return c.rc;
+    if (ae_task_cancelled(task))
+        return ae_error_set(err, AETHER_E_CANCELLED, "checking times was cancelled");
+    if (c.worst != UINT64_MAX)
+        return ae_error_at(err, AETHER_E_INVALID, (int64_t)c.worst, 0,
+                           "the list of node %" PRIu64 " is not sorted by time", c.worst);
+    return AETHER_OK;
+}

@@ -1,0 +1,133 @@
+#include "sample/draw/weights.h"
+
+#include <float.h>
+#include <inttypes.h>
+
+#include "core/error.h"
+
+#define BLOCK AE_WEIGHTS_BLOCK
+
+void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aether_topology *t, ae_list list,
+                     ae_holes holes, ae_holes drawn) {
+    r->weights = weights;
+    r->t = t;
+    r->list = list;
+    r->holes = holes;
+    r->drawn = drawn;
+    ae_weights_rewind(r);
+}
+
+void ae_weights_rewind(ae_weight_reader *r) {
+    r->at = r->n = r->hole = r->seen = 0;
+}
+
+static int bad_edge(const ae_weight_reader *r, uint64_t i, uint64_t edge, aether_error *err) {
+    uint64_t position = r->list.start + r->at + i;
+    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
+                       "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
+                       r->t->end_edge_ids);
+}
+
+static int bad_weight(uint64_t edge, double weight, aether_error *err) {
+    return ae_error_at(err, AETHER_E_INVALID, (int64_t)edge, 0,
+                       "the weight of edge %" PRIu64 " is %g: weights are finite and not negative", edge,
+                       weight);
+}
+
+static double weight_of(const ae_weight_reader *r, uint64_t edge) {
+    return r->weights->is_double ? ((const double *)r->weights->values)[edge]
+                                 : (double)((const float *)r->weights->values)[edge];
+}
+
+static uint64_t empty_holes(ae_weight_reader *r, ae_holes holes, uint64_t next) {
+    const uint64_t begin = r->list.start + r->at;
+    for (; next < holes.count && holes.positions[next] < begin + r->n; next++)
+        r->block[holes.positions[next] - begin] = 0;
+    return next;
+}
+
+/* Values in a file belong to lists whose positions are edge ids. */
+static int read_pieces(ae_weight_reader *r, aether_error *err) {
+    const uint64_t first = r->list.start + r->at;
+    for (uint64_t i = 0; i < r->n; i++) {
+        const void *value;
+        int rc = ae_pieces_find(r->weights->pieces, first + i, &value, err);
+        if (rc == AE_WANTED) {
+            rc = ae_pieces_ask(r->weights->pieces, first + i, r->list.degree - r->at - i, err);
+            return rc ? rc : AE_WANTED;
+        }
+        if (rc)
+            return rc;
+        r->block[i] = r->weights->is_double ? *(const double *)value : (double)*(const float *)value;
+        if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
+            return bad_weight(first + i, r->block[i], err);
+    }
+    return AETHER_OK;
+}
+
+/* Positions are edge ids here, so whole vectors are read. */
+static int read_in_place(ae_weight_reader *r, aether_error *err) {
+    const uint64_t first = r->list.start + r->at;
+    bool good = true;
+    if (r->weights->is_double)
+        for (uint64_t i = 0; i < r->n; i++)
+            r->block[i] = ((const double *)r->weights->values)[first + i];
+    else
+        for (uint64_t i = 0; i < r->n; i++)
+            r->block[i] = (double)((const float *)r->weights->values)[first + i];
+    for (uint64_t i = 0; i < r->n; i++)
+        good &= r->block[i] >= 0 && r->block[i] <= DBL_MAX;
+    for (uint64_t i = 0; !good && i < r->n; i++)
+        if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
+            return bad_weight(first + i, r->block[i], err);
+    return AETHER_OK;
+}
+
+/* The edge id is for the message. */
+static int bad_own_weight(const ae_weight_reader *r, uint64_t position, double weight, aether_error *err) {
+    uint64_t edge;
+    int rc = r->t->ops->edge_ids(r->t, &position, 1, &edge, err);
+    return rc ? rc : bad_weight(edge, weight, err);
+}
+
+static int ask_topology(ae_weight_reader *r, aether_error *err) {
+    uint64_t positions[BLOCK];
+    for (uint64_t i = 0; i < r->n; i++)
+        positions[i] = r->list.start + r->at + i;
+    int rc = r->t->ops->weights(r->t, positions, r->n, r->block, err);
+    for (uint64_t i = 0; !rc && i < r->n; i++)
+        if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
+            rc = bad_own_weight(r, positions[i], r->block[i], err);
+    return rc;
+}
+
+static int read_by_edge_id(ae_weight_reader *r, aether_error *err) {
+    uint64_t edges[BLOCK];
+    for (uint64_t i = 0; i < r->n; i++)
+        edges[i] = r->list.start + r->at + i;
+    int rc = r->t->ops->edge_ids(r->t, edges, r->n, edges, err);
+    if (rc)
+        return rc;
+    for (uint64_t i = 0; i < r->n; i++) {
+        if (edges[i] >= r->t->end_edge_ids)
+            return bad_edge(r, i, edges[i], err);
+        r->block[i] = weight_of(r, edges[i]);
+        if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
+            return bad_weight(edges[i], r->block[i], err);
+    }
+    return AETHER_OK;
+}
+
+int ae_weights_next(ae_weight_reader *r, aether_error *err) {
+    uint64_t left = r->list.degree - (r->at += r->n);
+    r->n = left < BLOCK ? left : BLOCK;
+    int rc = ae_weights_in_order(r->weights, r->t) ? read_in_place(r, err)
+             : r->weights->pieces                  ? read_pieces(r, err)
+             : r->weights->own                     ? ask_topology(r, err)
+                                                   : read_by_edge_id(r, err);
+    if (rc)
+        return rc;
+    r->hole = empty_holes(r, r->holes, r->hole);
+    r->seen = empty_holes(r, r->drawn, r->seen);
+    return AETHER_OK;
+}

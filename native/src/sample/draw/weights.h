@@ -1,0 +1,63 @@
+/*
+ * sample/draw/weights.h - reading the weights of a list.
+ *
+ *   list      [ p   p+1  p+2 | ... ]     positions, a block at a time
+ *   edge id   [ 7    2    9  | ... ]     or the positions themselves
+ *   weight    [ .5   0    3  | ... ]     0 at excluded positions (holes)
+ *
+ * Weights are an array by edge id, a vector in a file, or asked of the topology by position.
+ *
+ * Caveats: a weight that is negative, infinite or NaN is AETHER_E_INVALID, an edge
+ * id out of range AETHER_E_CORRUPT. Both are checked at every read: files may change.
+ */
+#ifndef AE_SAMPLE_DRAW_WEIGHTS_H
+#define AE_SAMPLE_DRAW_WEIGHTS_H
+
+#include <stdbool.h>
+
+#include "sample/draw/holes.h"
+#include "sample/draw/pieces.h"
+#include "topology/topology.h"
+
+typedef struct ae_weights {
+    const void *values; /* by edge id; NULL: the topology's own, or unweighted */
+    bool is_double;
+    const aether_weight_sums *sums; /* of these weights; NULL: none */
+    ae_pieces *pieces;              /* cache of values that are read in pieces, else NULL */
+    bool own;                       /* the topology has them */
+} ae_weights;
+
+/* Return whether edges have weights at all. */
+static inline bool ae_weights_given(const ae_weights *w) {
+    return w->values || w->own;
+}
+
+/* Return whether the weights of a list lie one after the other, from values[start] on. */
+static inline bool ae_weights_in_order(const ae_weights *w, const aether_topology *t) {
+    return w->values && !w->pieces && t->edge_ids_are_positions;
+}
+
+#define AE_WEIGHTS_BLOCK 256
+
+typedef struct ae_weight_reader {
+    const ae_weights *weights;
+    const aether_topology *t;
+    ae_list list;
+    ae_holes holes;
+    ae_holes drawn; /* drawn before, so they count as 0 too */
+    uint64_t hole, seen;
+    uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
+    double block[AE_WEIGHTS_BLOCK];
+} ae_weight_reader;
+
+/* Begin to read the weights of a list; the positions of `holes` and `drawn` read as 0. */
+void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aether_topology *t, ae_list list,
+                     ae_holes holes, ae_holes drawn);
+/* Go back to the first block. */
+void ae_weights_rewind(ae_weight_reader *r);
+
+/* Read the next block; r->n is 0 at the end. AE_WANTED: the pieces of the rest of the list were
+ * asked for and have to be read first. */
+int ae_weights_next(ae_weight_reader *r, aether_error *err);
+
+#endif
