@@ -4,7 +4,7 @@
 #endif
 #include "rows/row_file.h"
 
-#include "core/least.h"
+#include "core/minmax.h"
 
 #include "io_file.h"
 

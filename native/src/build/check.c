@@ -2,7 +2,7 @@
 #include "build/build.h"
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
 

@@ -10,7 +10,7 @@
  */
 #include "build/records.h"
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/task.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 #include "build/records.h"
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
 

@@ -1,7 +1,7 @@
 #include "cache/inside.h"
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

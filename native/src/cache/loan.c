@@ -2,7 +2,7 @@
 
 #include "cache/inside.h"
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 
 #include <stdlib.h>
 #include <string.h>

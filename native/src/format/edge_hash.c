@@ -1,6 +1,6 @@
 /* A hash of edges that does not depend on their order: verifying compares CSC and CSR by it. */
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"

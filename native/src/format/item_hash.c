@@ -1,6 +1,6 @@
 /* Additive checksums, for files that grow or are read in pieces. */
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/pool.h"
 #include "format/hash.h"
 

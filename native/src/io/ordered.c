@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "io/file.h"
 #include "io/queue.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

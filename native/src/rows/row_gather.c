@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/task.h"
 #include "rows/gather.h"
 

@@ -10,7 +10,7 @@
 #include "rows/row_file.h"
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/task.h"
 #include "io/range.h"
 #include "io/read.h"

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "sample/state.h"
 
 #define BLOCK  512

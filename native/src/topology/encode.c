@@ -7,7 +7,7 @@
  * cut the sorted widths.
  */
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "topology/blocks.h"

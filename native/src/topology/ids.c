@@ -1,6 +1,6 @@
 /* aether_topology_ids: copies the ids of many positions with all threads. */
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "topology/topology.h"

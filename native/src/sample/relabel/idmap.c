@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/task.h"
 
 /* DIRECT wins while its table is at most this many times the hashed one: one

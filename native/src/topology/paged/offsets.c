@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/simd.h"
 
 #define BLOCK         128u

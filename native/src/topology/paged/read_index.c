@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "io/file.h"
 #include "io/ordered.h"
 #include "topology/paged/entries.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "io/file.h"
 #include "rows/gather.h"
 #include "topology/paged/windows.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/least.h"
+#include "core/minmax.h"
 #include "core/task.h"
 #include "io/file.h"
 #include "io/queue.h"

@@ -1,5 +1,5 @@
 /*
- * core/least.h - smaller and larger of two numbers, and the smallest that
+ * core/minmax.h - smaller and larger of two numbers, and the smallest that
  * several threads find.
  *
  *   least = UINT64_MAX     worker 0: ae_lower(&least, 70)
@@ -10,8 +10,8 @@
  *
  * Caveats: read `least` after the pool's run; during it the value may still fall.
  */
-#ifndef AE_CORE_LEAST_H
-#define AE_CORE_LEAST_H
+#ifndef AE_CORE_MINMAX_H
+#define AE_CORE_MINMAX_H
 
 #include <stdatomic.h>
 #include <stdint.h>
