@@ -424,7 +424,7 @@ TEST(threads_gather_at_once) {
     begin_test();
     FOR_EACH_MODE(mode) {
         aether_row_file *f;
-        pthread_t threads[6]; /* more than there are desks */
+        pthread_t threads[6]; /* more than there are workspaces */
         user users[6];
         aether_row_options o = options_for(128, 200, 1 << 20);
         o.tier = mode->tier;
@@ -455,7 +455,7 @@ TEST(a_forked_child_gathers) {
     o.num_hot = 3;
     o.hot_percent = 50;
     REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
-    for (uint64_t i = 0; i < 2; i++) { /* they have desks, and put, while it forks */
+    for (uint64_t i = 0; i < 2; i++) { /* they have workspaces, and put, while it forks */
         users[i] = (user){f, &o, i, 60, 0};
         REQUIRE(pthread_create(&threads[i], NULL, use, &users[i]) == 0);
     }

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_MOST    (UINT64_C(1) << 18)
-#define BLOCK_LEAST   (UINT64_C(1) << 10)
-#define SEGMENT_MOST  (512u << 10)
-#define SEGMENT_LEAST (16u << 10)
-#define DESK_SHARE    8 /* a desk takes at most this part of the budget, if possible */
-#define DESKS_SHARE   4 /* all desks take at most this part */
+#define BLOCK_MOST       (UINT64_C(1) << 18)
+#define BLOCK_LEAST      (UINT64_C(1) << 10)
+#define SEGMENT_MOST     (512u << 10)
+#define SEGMENT_LEAST    (16u << 10)
+#define WORKSPACE_SHARE  8 /* a workspace takes at most this part of the budget, if possible */
+#define WORKSPACES_SHARE 4 /* all workspaces take at most this part */
 
 /* ---- dividing the budget ----------------------------------------------------------------- */
 
@@ -32,29 +32,31 @@ static uint64_t num_frames(const aether_row_file *f) {
 
 static void measure(const aether_row_file *f, ae_row_division *p, uint64_t segment) {
     p->segment = segment_for(f, segment);
-    p->desk = ae_row_desk_bytes(p->block, p->segment, p->segments, f->frame_bytes) + AE_ROW_IO_BYTES;
+    p->workspace =
+        ae_row_workspace_bytes(p->block, p->segment, p->segments, f->frame_bytes) + AE_ROW_IO_BYTES;
 }
 
 static int divide(aether_row_file *f, aether_error *err) {
     ae_row_division *p = &f->plan;
     uint64_t segment = SEGMENT_MOST, one = ae_cache_bytes(1, (uint32_t)f->frame_bytes) + sizeof *f;
-    *p = (ae_row_division){.desks = 1, .segments = AE_ROW_SEGMENTS, .block = BLOCK_MOST};
+    *p = (ae_row_division){.workspaces = 1, .segments = AE_ROW_SEGMENTS, .block = BLOCK_MOST};
     measure(f, p, segment);
-    while (p->desk > f->budget / DESK_SHARE && (p->block > BLOCK_LEAST || p->segments > 2)) {
+    while (p->workspace > f->budget / WORKSPACE_SHARE && (p->block > BLOCK_LEAST || p->segments > 2)) {
         p->block = ae_max_u64(p->block / 2, BLOCK_LEAST);
         segment = ae_max_u64(segment / 2, SEGMENT_LEAST);
         if (segment == SEGMENT_LEAST && p->block == BLOCK_LEAST)
             p->segments /= 2;
         measure(f, p, segment);
     }
-    if (f->budget < p->desk + one)
+    if (f->budget < p->workspace + one)
         return ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)f->budget,
                            "a memory budget of %" PRIu64 " bytes is too small to read rows of %" PRIu64
                            " bytes: it needs at least %" PRIu64,
-                           f->budget, f->row_bytes, p->desk + one);
-    p->desks = (uint32_t)ae_max_u64(ae_min_u64(f->budget / DESKS_SHARE / p->desk, AE_ROW_DESKS), 1);
+                           f->budget, f->row_bytes, p->workspace + one);
+    p->workspaces =
+        (uint32_t)ae_max_u64(ae_min_u64(f->budget / WORKSPACES_SHARE / p->workspace, AE_ROW_WORKSPACES), 1);
     uint64_t all = ae_cache_bytes(num_frames(f), (uint32_t)f->frame_bytes);
-    p->cache = ae_min_u64(f->budget - p->desks * p->desk - sizeof *f, all);
+    p->cache = ae_min_u64(f->budget - p->workspaces * p->workspace - sizeof *f, all);
     return AETHER_OK;
 }
 
@@ -109,14 +111,14 @@ static int open_io(aether_row_file *f, const ae_io_source *source, const aether_
     return AETHER_OK;
 }
 
-static uint64_t desk_memory(const aether_row_file *f) {
-    return f->plan.desk - AE_ROW_IO_BYTES;
+static uint64_t workspace_memory(const aether_row_file *f) {
+    return f->plan.workspace - AE_ROW_IO_BYTES;
 }
 
-static int make_desks(aether_row_file *f, aether_error *err) {
-    for (uint32_t i = 0; i < f->plan.desks; i++) {
-        f->desks[i].memory = aether_buffer_alloc(desk_memory(f), err);
-        if (!f->desks[i].memory)
+static int make_workspaces(aether_row_file *f, aether_error *err) {
+    for (uint32_t i = 0; i < f->plan.workspaces; i++) {
+        f->workspaces[i].memory = aether_buffer_alloc(workspace_memory(f), err);
+        if (!f->workspaces[i].memory)
             return AETHER_E_NO_MEMORY;
     }
     return ae_cache_create(f->plan.cache, (uint32_t)f->frame_bytes, &f->cache, err);
@@ -130,11 +132,11 @@ static int pin_block(aether_row_file *f, const aether_row_options *o, uint64_t *
     ae_cache_stats held;
     ae_cache_count(f->cache, &held);
     ae_row_job j = {.file = f,
-                    .desk = &f->desks[0],
+                    .workspace = &f->workspaces[0],
                     .item_bytes = f->frame_bytes,
                     .out_bytes = f->frame_bytes,
                     .group = 1,
-                    .wanted = ae_row_desk_wanted(&f->desks[0]),
+                    .wanted = ae_row_workspace_wanted(&f->workspaces[0]),
                     .task = task};
     uint64_t room = ae_min_u64(most - held.hot, f->plan.block);
     for (; *next < o->num_hot && j.num_wanted < room; ++*next) {
@@ -177,7 +179,7 @@ int ae_row_open(const ae_io_source *source, const aether_row_options *options, a
     describe(f, options);
     code = open_io(f, source, options, err);
     code = code ? code : divide(f, err);
-    code = code ? code : make_desks(f, err);
+    code = code ? code : make_workspaces(f, err);
     code = code ? code : pin(f, options, task, err);
     if (code)
         aether_row_close(f);
@@ -194,9 +196,9 @@ int aether_row_open(const char *path, const aether_row_options *options, aether_
 void aether_row_close(aether_row_file *f) {
     if (!f || atomic_fetch_sub(&f->users, 1) > 1)
         return;
-    for (uint32_t i = 0; i < f->plan.desks; i++)
-        if (f->desks[i].memory)
-            aether_buffer_free(f->desks[i].memory, desk_memory(f));
+    for (uint32_t i = 0; i < f->plan.workspaces; i++)
+        if (f->workspaces[i].memory)
+            aether_buffer_free(f->workspaces[i].memory, workspace_memory(f));
     ae_cache_destroy(f->cache);
     aether_io_close(f->io);
     free(f);
@@ -226,7 +228,7 @@ void aether_row_count(const aether_row_file *f, aether_row_stats *out) {
         .evicted = cache.evicted,
         .budget = f->budget,
         .cache_bytes = cache.bytes,
-        .work_bytes = f->plan.desks * f->plan.desk + sizeof *f,
+        .work_bytes = f->plan.workspaces * f->plan.workspace + sizeof *f,
         .tier = f->io->tier->number,
         .direct = f->io->direct,
     };

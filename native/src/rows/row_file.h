@@ -11,12 +11,12 @@
  *          | as they complete
  *   out    each place; the cache gets each frame
  *
- * The budget is divided at opening into desks and the cache. A desk is the workspace of one
- * gather at a time; a thread that finds no free desk waits for one.
+ * The budget is divided at opening into workspaces and the cache. A workspace is the memory of one
+ * gather at a time; a thread that finds no free workspace waits for one.
  *
  * Caveats
  *   - All memory is taken from the budget at opening, except for memory of the I/O threads and
- *     rings, for which each desk is charged AE_ROW_IO_BYTES.
+ *     rings, for which each workspace is charged AE_ROW_IO_BYTES.
  *   - A run of whole rows that are consecutive in out is read straight into it, if file,
  *     rows and out are aligned as direct reads need; all other rows are copied once.
  *   - The file must not change while it is open: every gather checks whether it was written to.
@@ -32,28 +32,28 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define AE_ROW_DESKS    4u
-#define AE_ROW_SEGMENTS 8u
-#define AE_ROW_READS    64u         /* most reads of a segment: 8 segments are several times the depth */
-#define AE_ROW_GAP      (8u << 10)  /* reading so many bytes more costs about as much as another read */
-#define AE_ROW_IO_BYTES (64u << 10) /* a ring, or stacks of threads that read */
-#define AE_ROW_PLACE    20          /* bits of a place in a block */
-#define AE_ROW_GROUPED  256u        /* smaller rows share frames of about so many bytes */
-#define AE_ROW_MOST     (UINT64_C(1) << (63 - AE_ROW_PLACE))
+#define AE_ROW_WORKSPACES 4u
+#define AE_ROW_SEGMENTS   8u
+#define AE_ROW_READS      64u         /* most reads of a segment: 8 segments are several times the depth */
+#define AE_ROW_GAP        (8u << 10)  /* reading so many bytes more costs about as much as another read */
+#define AE_ROW_IO_BYTES   (64u << 10) /* a ring, or stacks of threads that read */
+#define AE_ROW_PLACE      20          /* bits of a place in a block */
+#define AE_ROW_GROUPED    256u        /* smaller rows share frames of about so many bytes */
+#define AE_ROW_MOST       (UINT64_C(1) << (63 - AE_ROW_PLACE))
 
-/* Division of the budget into desks and cache. */
+/* Division of the budget into workspaces and cache. */
 typedef struct ae_row_division {
-    uint32_t desks, segments;
-    uint64_t block;   /* ids */
-    uint64_t segment; /* bytes of data */
-    uint64_t desk;    /* bytes in all */
-    uint64_t cache;   /* bytes */
+    uint32_t workspaces, segments;
+    uint64_t block;     /* ids */
+    uint64_t segment;   /* bytes of data */
+    uint64_t workspace; /* bytes in all */
+    uint64_t cache;     /* bytes */
 } ae_row_division;
 
-typedef struct ae_row_desk {
-    atomic_int owner; /* process whose thread has the desk; 0: free */
+typedef struct ae_row_workspace {
+    atomic_int owner; /* process whose thread has the workspace; 0: free */
     uint8_t *memory;
-} ae_row_desk;
+} ae_row_workspace;
 
 struct aether_row_file {
     aether_io *io;
@@ -65,8 +65,8 @@ struct aether_row_file {
     ae_row_division plan;
     ae_cache *cache;
     atomic_uint users;    /* the caller, and plans: the last one closes */
-    atomic_uint released; /* number of desks given back; futex of threads that wait for a desk */
-    ae_row_desk desks[AE_ROW_DESKS];
+    atomic_uint released; /* number of workspaces given back; futex of threads that wait for a workspace */
+    ae_row_workspace workspaces[AE_ROW_WORKSPACES];
     struct {
         atomic_ullong rows, hits, frames, reads, direct;
     } stats;
@@ -75,7 +75,7 @@ struct aether_row_file {
 /* One gather: from a block of places to reads and back. */
 typedef struct ae_row_job {
     aether_row_file *file;
-    ae_row_desk *desk;
+    ae_row_workspace *workspace;
     uint64_t item_bytes;   /* bytes of one item (a row, or a frame) in the file */
     uint32_t group;        /* items of a frame */
     uint64_t items;        /* elements of one item, for convert */
@@ -95,11 +95,11 @@ typedef struct ae_row_job {
 int ae_row_open(const ae_io_source *source, const aether_row_options *options, aether_task *task,
                 aether_row_file **out, aether_error *err);
 
-/* Begin a job that gathers n rows to `out`: check the arguments and take a desk. */
+/* Begin a job that gathers n rows to `out`: check the arguments and take a workspace. */
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
                  uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *job,
                  aether_error *err);
-/* End a job: give the desk back, and return `code`, or AETHER_E_FILE_CHANGED if the file changed. */
+/* End a job: give the workspace back, and return `code`, or AETHER_E_FILE_CHANGED if the file changed. */
 int ae_row_end(ae_row_job *job, int code, aether_error *err);
 
 /* Sort and read the rows that a block of n ids misses; count all n. */
@@ -118,9 +118,9 @@ void ae_row_sort(uint64_t *wanted, uint64_t *other, uint64_t n, unsigned place_b
 /* Read the sorted rows in job->wanted into their places. */
 int ae_row_read(ae_row_job *job, aether_error *err);
 
-/* Return the bytes of a desk with segments of `data` bytes. */
-uint64_t ae_row_desk_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes);
-/* Return the desk's list of wanted rows: room for two blocks, the second one to sort with. */
-uint64_t *ae_row_desk_wanted(const ae_row_desk *d);
+/* Return the bytes of a workspace with segments of `data` bytes. */
+uint64_t ae_row_workspace_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes);
+/* Return the workspace's list of wanted rows: room for two blocks, the second one to sort with. */
+uint64_t *ae_row_workspace_wanted(const ae_row_workspace *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* aether_row_gather: looks blocks of ids up in the cache, and lends desks. */
+/* aether_row_gather: looks blocks of ids up in the cache, and lends workspaces. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -21,28 +21,28 @@
 #define AHEAD   16u  /* ids between fetching a slot of the index and looking at it */
 #define LINE    64u
 
-/* ---- desks --------------------------------------------------------------------------- */
+/* ---- workspaces --------------------------------------------------------------------------- */
 
-/* A desk of another process is free here: a thread of the parent had it at the fork. */
-static bool take(ae_row_desk *d, int process) {
-    int owner = atomic_load_explicit(&d->owner, memory_order_relaxed);
+/* A workspace of another process is free here: a thread of the parent had it at the fork. */
+static bool take(ae_row_workspace *w, int process) {
+    int owner = atomic_load_explicit(&w->owner, memory_order_relaxed);
     return owner != process && atomic_compare_exchange_strong_explicit(
-                                   &d->owner, &owner, process, memory_order_acquire, memory_order_relaxed);
+                                   &w->owner, &owner, process, memory_order_acquire, memory_order_relaxed);
 }
 
-static ae_row_desk *take_desk(aether_row_file *f) {
+static ae_row_workspace *take_workspace(aether_row_file *f) {
     int process = getpid();
     for (;;) {
         unsigned released = atomic_load(&f->released);
-        for (uint32_t i = 0; i < f->plan.desks; i++)
-            if (take(&f->desks[i], process))
-                return &f->desks[i];
+        for (uint32_t i = 0; i < f->plan.workspaces; i++)
+            if (take(&f->workspaces[i], process))
+                return &f->workspaces[i];
         syscall(SYS_futex, &f->released, FUTEX_WAIT_PRIVATE, released, NULL, NULL, 0);
     }
 }
 
-static void give_back(aether_row_file *f, ae_row_desk *d) {
-    atomic_store_explicit(&d->owner, 0, memory_order_release);
+static void give_back(aether_row_file *f, ae_row_workspace *w) {
+    atomic_store_explicit(&w->owner, 0, memory_order_release);
     atomic_fetch_add(&f->released, 1);
     syscall(SYS_futex, &f->released, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
@@ -161,14 +161,14 @@ int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_
     ae_task_begin(task, n);
     if (n && (!ids || !out))
         return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
-    j->desk = take_desk(f);
-    j->wanted = ae_row_desk_wanted(j->desk);
+    j->workspace = take_workspace(f);
+    j->wanted = ae_row_workspace_wanted(j->workspace);
     return AETHER_OK;
 }
 
 int ae_row_end(ae_row_job *j, int code, aether_error *err) {
     aether_row_file *f = j->file;
-    give_back(f, j->desk);
+    give_back(f, j->workspace);
     if (code == AETHER_E_RANGE || code == AETHER_E_CANCELLED)
         return code;
     /* Reading from the cache would not notice that the file has changed. */

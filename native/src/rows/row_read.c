@@ -2,7 +2,7 @@
  * Coalesces sorted row requests into reads; delivers completed reads to output rows and to the
  * cache.
  *
- *   desk  [wanted][other]  [segment 0: requests | firsts | data] [segment 1: ...] ...
+ *   workspace  [wanted][other]  [segment 0: requests | firsts | data] [segment 1: ...] ...
  *
  * A segment is one batch of the thread's queue. Its data area takes runs one after the
  * other, each aligned; a run that is read straight into out takes no room there.
@@ -38,7 +38,7 @@ typedef struct flow {
     aether_error error;
 } flow;
 
-/* ---- a desk's memory ---------------------------------------------------------------- */
+/* ---- a workspace's memory ---------------------------------------------------------------- */
 
 static uint64_t align_up(uint64_t n, uint64_t alignment) {
     return (n + alignment - 1) & ~(alignment - 1);
@@ -58,18 +58,18 @@ static uint64_t wanted_bytes(uint64_t block) {
     return align_up(2 * block * sizeof(uint64_t), ALIGN);
 }
 
-uint64_t ae_row_desk_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes) {
+uint64_t ae_row_workspace_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes) {
     return wanted_bytes(block) + segments * segment_bytes(data, frame_bytes);
 }
 
-uint64_t *ae_row_desk_wanted(const ae_row_desk *d) {
-    return (uint64_t *)(void *)d->memory;
+uint64_t *ae_row_workspace_wanted(const ae_row_workspace *w) {
+    return (uint64_t *)(void *)w->memory;
 }
 
 static void lay_out(flow *w) {
     const aether_row_file *f = w->job->file;
     uint64_t size = segment_bytes(f->plan.segment, f->frame_bytes);
-    uint8_t *at = w->job->desk->memory + wanted_bytes(f->plan.block);
+    uint8_t *at = w->job->workspace->memory + wanted_bytes(f->plan.block);
     for (uint32_t i = 0; i < f->plan.segments; i++, at += size) {
         segment *s = &w->segments[i];
         s->requests = (aether_io_request *)(void *)at;
