@@ -225,7 +225,7 @@ static aether_sampler *make_sampler(aether_relation relation) {
 
 /* ---- comparing ----------------------------------------------------------------------- */
 
-enum { HOPS = 3, SEEDS = 24, HOLES = 60, MEMBERS = 3 };
+enum { HOPS = 3, SEEDS = 24, EXCLUSIONS = 60, MEMBERS = 3 };
 
 typedef struct counts {
     uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], nodes, edges;
@@ -253,7 +253,7 @@ static uint64_t compare(const aether_sampler *own, const aether_sampler *twin, c
 
 typedef struct request {
     int64_t ids[SEEDS], since[SEEDS], until[SEEDS];
-    uint64_t own_holes[HOLES], twin_holes[HOLES];
+    uint64_t own_exclusions[EXCLUSIONS], twin_exclusions[EXCLUSIONS];
     aether_excluded exclude[2]; /* of the circle, of its twin */
     aether_seeds seeds;
     aether_sample_options options;
@@ -262,7 +262,7 @@ typedef struct request {
 static const int64_t fanouts[HOPS] = {7, -1, 3};
 
 static void make_request(uint32_t flags, bool timed, bool excluding, uint64_t key, request *r) {
-    uint64_t state = key, hole = 0;
+    uint64_t state = key, exclusion = 0;
     r->options = (aether_sample_options){
         .key = key, .fanouts = fanouts, .num_hops = HOPS, .flags = flags, .num_threads = 1 + key % 2};
     for (int i = 0; i < SEEDS; i++) {
@@ -275,13 +275,13 @@ static void make_request(uint32_t flags, bool timed, bool excluding, uint64_t ke
         r->seeds.since = r->since;
         r->seeds.until = r->until;
     }
-    for (uint64_t v = 5; hole < HOLES; v += PERIOD) /* of the long lists */
-        for (uint64_t k = v % 7; k < 300 && hole < HOLES; k += 37, hole++) {
-            r->own_holes[hole] = position_of(v, k);
-            r->twin_holes[hole] = twin_indptr[v] + k;
+    for (uint64_t v = 5; exclusion < EXCLUSIONS; v += PERIOD) /* of the long lists */
+        for (uint64_t k = v % 7; k < 300 && exclusion < EXCLUSIONS; k += 37, exclusion++) {
+            r->own_exclusions[exclusion] = position_of(v, k);
+            r->twin_exclusions[exclusion] = twin_indptr[v] + k;
         }
-    r->exclude[0] = (aether_excluded){r->own_holes, excluding ? HOLES : 0};
-    r->exclude[1] = (aether_excluded){r->twin_holes, excluding ? HOLES : 0};
+    r->exclude[0] = (aether_excluded){r->own_exclusions, excluding ? EXCLUSIONS : 0};
+    r->exclude[1] = (aether_excluded){r->twin_exclusions, excluding ? EXCLUSIONS : 0};
 }
 
 static const uint32_t all_flags[] = {0,

@@ -38,33 +38,33 @@ int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t
 }
 
 /* AETHER_SAMPLE_LATEST: keep only the `fanout` last entries of a list that was cut by time. */
-static void keep_latest(const prepare *p, ae_list *list, ae_holes *holes) {
-    uint64_t wanted = (uint64_t)p->fanout, size = list->degree - holes->count;
+static void keep_latest(const prepare *p, ae_list *list, ae_exclusions *exclusions) {
+    uint64_t wanted = (uint64_t)p->fanout, size = list->degree - exclusions->count;
     if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds ||
         !ae_times_given(&p->r->times))
         return;
     uint64_t end = list->start + list->degree, from = end;
     if (wanted) {
         from = list->start + (size - wanted);
-        ae_holes_skip(*holes, &from, 1);
+        ae_exclusions_skip(*exclusions, &from, 1);
     }
     *list = (ae_list){from, end - from};
-    *holes = ae_holes_in(holes->positions, holes->count, *list);
+    *exclusions = ae_exclusions_in(exclusions->positions, exclusions->count, *list);
 }
 
 static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
     ae_list *list = &p->f.lists[i];
-    ae_holes holes = {0};
+    ae_exclusions exclusions = {0};
     if (p->f.wholes)
         p->f.wholes[i] = *list;
     int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], list, err);
     if (rc)
         return rc;
-    if (p->f.holes)
-        holes = ae_holes_in(p->r->excluded, p->r->num_excluded, *list);
-    keep_latest(p, list, &holes);
-    if (p->f.holes)
-        p->f.holes[i] = holes;
+    if (p->f.exclusions)
+        exclusions = ae_exclusions_in(p->r->excluded, p->r->num_excluded, *list);
+    keep_latest(p, list, &exclusions);
+    if (p->f.exclusions)
+        p->f.exclusions[i] = exclusions;
     return AETHER_OK;
 }
 
@@ -83,7 +83,7 @@ static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_erro
 }
 
 static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
-    const bool plain = !p->f.holes && !(p->s->has_bounds && ae_times_given(&p->r->times));
+    const bool plain = !p->f.exclusions && !(p->s->has_bounds && ae_times_given(&p->r->times));
     int rc = locate(p, at, n, err);
     for (uint64_t i = 0; !rc && !plain && i < n; i++)
         rc = prepare_node(p, at + i, err);
@@ -114,8 +114,8 @@ static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_f
         f->wholes = s->wholes.data;
     }
     if (!rc && r->num_excluded) {
-        rc = ae_scratch_reserve(&s->holes, count * sizeof(ae_holes), 0, err);
-        f->holes = s->holes.data;
+        rc = ae_scratch_reserve(&s->exclusions, count * sizeof(ae_exclusions), 0, err);
+        f->exclusions = s->exclusions.data;
     }
     if (!rc && ae_weights_given(&r->weights)) {
         rc = ae_scratch_reserve(&s->drawable, count * sizeof(uint64_t), 0, err);

@@ -2,10 +2,10 @@
  * sample/frontier.h - the lists of the nodes that a hop expands, and how much of
  * each may be drawn.
  *
- *   lists     [ {start, degree} ... ]   per node: cut to what its tree may see in time
- *   wholes    [ {start, degree} ... ]   the lists before the cut, for sums of weights; or NULL
- *   holes     [ {positions, n}  ... ]   excluded positions within the list, or NULL
- *   drawable  [ n               ... ]   entries of a weight above 0, or NULL
+ *   lists       [ {start, degree} ... ]   per node: cut to what its tree may see in time
+ *   wholes      [ {start, degree} ... ]   the lists before the cut, for sums of weights; or NULL
+ *   exclusions  [ {positions, n}  ... ]   excluded positions within the list, or NULL
+ *   drawable    [ n               ... ]   entries of a weight above 0, or NULL
  *
  * Caveats: lives in the sampler's scratch memory, until the next hop.
  */
@@ -17,7 +17,7 @@
 typedef struct ae_frontier {
     ae_list *lists; /* NULL: nothing is drawn (fanout 0) */
     ae_list *wholes;
-    ae_holes *holes;
+    ae_exclusions *exclusions;
     uint64_t *drawable;
 } ae_frontier;
 
@@ -40,14 +40,14 @@ int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t
 /* Return list i as ae_weighted_draw takes it. */
 static inline ae_weighted_list ae_frontier_weighted(const ae_frontier *f, const ae_relation *r, uint64_t i) {
     return (ae_weighted_list){&r->weights, r->topology, f->wholes ? f->wholes[i] : f->lists[i], f->lists[i],
-                              f->holes ? f->holes[i] : (ae_holes){0}};
+                              f->exclusions ? f->exclusions[i] : (ae_exclusions){0}};
 }
 
 /* Return how many entries of list i can be drawn. */
 static inline uint64_t ae_frontier_size(const ae_frontier *f, uint64_t i) {
     if (f->drawable)
         return f->drawable[i];
-    return f->lists[i].degree - (f->holes ? f->holes[i].count : 0);
+    return f->lists[i].degree - (f->exclusions ? f->exclusions[i].count : 0);
 }
 
 #endif

@@ -92,7 +92,7 @@ static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out,
     const aether_sampler *s = h->s;
     const ae_frontier *f = &h->frontier;
     const uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
-    const ae_holes holes = f->holes ? f->holes[i] : (ae_holes){0};
+    const ae_exclusions exclusions = f->exclusions ? f->exclusions[i] : (ae_exclusions){0};
     const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
     ae_list list = f->lists[i];
     if (f->drawable) {
@@ -101,12 +101,12 @@ static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out,
                                 set, out, room, err);
     }
     int rc = AETHER_OK;
-    list.degree -= holes.count;
+    list.degree -= exclusions.count;
     if (h->fanout < 0 || (!h->plan->replace && count == list.degree))
         ae_plan_all(list, out, room);
     else
         rc = ae_plan_positions(list, count, h->plan->replace, stream, set, out, err);
-    ae_holes_skip(holes, out, rc ? 0 : count);
+    ae_exclusions_skip(exclusions, out, rc ? 0 : count);
     return rc;
 }
 

@@ -16,9 +16,9 @@
 
 typedef struct walk {
     ae_relation *r;
-    ae_holes holes;      /* excluded positions in the rest of the list at work */
-    uint64_t tree;       /* tree of the list at work, shifted to its bits in a key; 0 unless disjoint */
-    const ae_idmap *map; /* id map of the far ends */
+    ae_exclusions exclusions; /* excluded positions in the rest of the list at work */
+    uint64_t tree;            /* tree of the list at work, shifted to its bits in a key; 0 unless disjoint */
+    const ae_idmap *map;      /* id map of the far ends */
     uint64_t positions[BLOCK];
     uint64_t ids[BLOCK];
     aether_error *err;
@@ -32,11 +32,11 @@ static int reserve(walk *w, uint64_t more) {
               : ae_scratch_reserve(&r->rows, (n + more) * sizeof(uint32_t), n * sizeof(uint32_t), w->err);
 }
 
-static bool is_hole(walk *w, uint64_t position) {
-    if (!w->holes.count || *w->holes.positions != position)
+static bool is_excluded(walk *w, uint64_t position) {
+    if (!w->exclusions.count || *w->exclusions.positions != position)
         return false;
-    w->holes.positions++;
-    w->holes.count--;
+    w->exclusions.positions++;
+    w->exclusions.count--;
     return true;
 }
 
@@ -50,7 +50,7 @@ static void keep_sampled(walk *w, uint64_t n) {
         uint32_t local = ae_idmap_find(w->map, w->ids[i]);
         positions[r->num_edges] = w->positions[i];
         rows[r->num_edges] = local;
-        r->num_edges += !is_hole(w, w->positions[i]) && local != AE_IDMAP_ABSENT;
+        r->num_edges += !is_excluded(w, w->positions[i]) && local != AE_IDMAP_ABSENT;
     }
 }
 
@@ -75,7 +75,7 @@ static int walk_list(const aether_sampler *s, walk *w, ae_list list) {
 
 static void enter_list(const aether_sampler *s, walk *w, uint64_t key, ae_list list) {
     w->tree = s->node_bits ? ae_key_tree(s, key) << s->node_bits : 0;
-    w->holes = ae_holes_in(w->r->excluded, w->r->num_excluded, list);
+    w->exclusions = ae_exclusions_in(w->r->excluded, w->r->num_excluded, list);
 }
 
 /* A disjoint sample keeps the edges within the tree of the node, at times that the tree may see. */

@@ -21,7 +21,7 @@ void ae_sample_free_arrays(aether_sampler *s) {
     }
     ae_scratch_free(&s->lists);
     ae_scratch_free(&s->wholes);
-    ae_scratch_free(&s->holes);
+    ae_scratch_free(&s->exclusions);
     ae_scratch_free(&s->drawable);
     ae_scratch_free(&s->bounds);
     ae_scratch_free(&s->neighbors);
@@ -32,8 +32,9 @@ void ae_sample_free_arrays(aether_sampler *s) {
 }
 
 uint64_t ae_sample_memory(const aether_sampler *s) {
-    uint64_t total = s->lists.bytes + s->wholes.bytes + s->holes.bytes + s->drawable.bytes + s->bounds.bytes +
-                     s->neighbors.bytes + ae_staging_memory(&s->staging) + ae_reads_memory(&s->reads);
+    uint64_t total = s->lists.bytes + s->wholes.bytes + s->exclusions.bytes + s->drawable.bytes +
+                     s->bounds.bytes + s->neighbors.bytes + ae_staging_memory(&s->staging) +
+                     ae_reads_memory(&s->reads);
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {

@@ -30,7 +30,7 @@
 #include "core/pool.h"
 #include "core/task.h"
 #include "os/scratch.h"
-#include "sample/draw/holes.h"
+#include "sample/draw/exclusions.h"
 #include "sample/draw/times.h"
 #include "sample/draw/turns.h"
 #include "sample/draw/weighted.h"
@@ -64,7 +64,7 @@ struct aether_sampler {
     ae_relation *relations;
     ae_scratch lists;             /* ae_list per node of the frontier at work */
     ae_scratch wholes;            /* ae_list per node, before the time cut; weighted and temporal only */
-    ae_scratch holes;             /* ae_holes per node of the frontier at work; exclusion only */
+    ae_scratch exclusions;        /* ae_exclusions per node of the frontier at work; exclusion only */
     ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */

@@ -24,7 +24,7 @@ static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae
     ae_sum *out = j->sums->table + list.start / BLOCK, sum = {0, 0};
     ae_weight_reader r;
     int rc;
-    ae_weights_open(&r, &j->weights, t, list, (ae_holes){0}, (ae_holes){0});
+    ae_weights_open(&r, &j->weights, t, list, (ae_exclusions){0}, (ae_exclusions){0});
     while (!(rc = ae_weights_next(&r, err)) && r.n)
         for (uint64_t i = 0; i < r.n; i++) {
             sum.weight += r.block[i];
@@ -92,8 +92,8 @@ int ae_sums_before(const ae_weights *weights, const aether_topology *t, ae_list 
     if (n == list.degree || n == block * BLOCK)
         return AETHER_OK;
     ae_weight_reader r;
-    ae_weights_open(&r, weights, t, (ae_list){list.start + block * BLOCK, n - block * BLOCK}, (ae_holes){0},
-                    (ae_holes){0});
+    ae_weights_open(&r, weights, t, (ae_list){list.start + block * BLOCK, n - block * BLOCK},
+                    (ae_exclusions){0}, (ae_exclusions){0});
     int rc = ae_weights_next(&r, err);
     for (uint64_t i = 0; !rc && i < r.n; i++) {
         out->weight += r.block[i];
@@ -131,7 +131,7 @@ static int pass(const ae_weights *weights, const aether_topology *t, ae_list par
         return AETHER_OK;
     }
     ae_weight_reader r;
-    ae_weights_open(&r, weights, t, part, (ae_holes){0}, (ae_holes){0});
+    ae_weights_open(&r, weights, t, part, (ae_exclusions){0}, (ae_exclusions){0});
     int rc = ae_weights_next(&r, err);
     *entry = rc ? 0 : pass_doubles(r.block, r.n, sum, x);
     return rc;

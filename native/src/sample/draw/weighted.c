@@ -42,7 +42,7 @@ static int count_by_reading(const ae_weighted_list *l, uint64_t *count, aether_e
     ae_weight_reader r;
     int rc;
     *count = 0;
-    ae_weights_open(&r, l->weights, l->t, l->list, l->holes, (ae_holes){0});
+    ae_weights_open(&r, l->weights, l->t, l->list, l->exclusions, (ae_exclusions){0});
     while (!(rc = ae_weights_next(&r, err)) && r.n)
         for (uint64_t i = 0; i < r.n; i++)
             *count += r.block[i] > 0;
@@ -50,13 +50,13 @@ static int count_by_reading(const ae_weighted_list *l, uint64_t *count, aether_e
 }
 
 /* Count the excluded entries whose weight is above 0. */
-static int count_holes(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
+static int count_excluded(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
     ae_weight_reader r;
     int rc = AETHER_OK;
     *count = 0;
-    for (uint64_t i = 0; !rc && i < l->holes.count; i++) {
-        ae_weights_open(&r, l->weights, l->t, (ae_list){l->holes.positions[i], 1}, (ae_holes){0},
-                        (ae_holes){0});
+    for (uint64_t i = 0; !rc && i < l->exclusions.count; i++) {
+        ae_weights_open(&r, l->weights, l->t, (ae_list){l->exclusions.positions[i], 1}, (ae_exclusions){0},
+                        (ae_exclusions){0});
         rc = ae_weights_next(&r, err);
         *count += !rc && r.block[0] > 0;
     }
@@ -71,19 +71,19 @@ static int sum_up(const ae_weighted_list *l, ae_sum *before, ae_sum *with, aethe
 }
 
 int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
-    const uint64_t most = l->list.degree - l->holes.count;
+    const uint64_t most = l->list.degree - l->exclusions.count;
     *count = most;
     if (!has_zeros(l))
         return AETHER_OK;
     if (!is_long(l))
         return count_by_reading(l, count, err);
     ae_sum before = {0}, with = {0};
-    uint64_t holes = 0;
+    uint64_t excluded = 0;
     int rc = sum_up(l, &before, &with, err);
     if (!rc)
-        rc = count_holes(l, &holes, err);
+        rc = count_excluded(l, &excluded, err);
     if (!rc)
-        *count = with.drawable - before.drawable - holes;
+        *count = with.drawable - before.drawable - excluded;
     *count = *count < most ? *count : most; /* a file that changed may claim more */
     return rc;
 }
@@ -205,9 +205,9 @@ typedef struct few {
     uint64_t count, drawn, draws;
 } few;
 
-static bool is_hole(ae_holes holes, uint64_t position) {
-    uint64_t at = ae_holes_below(holes.positions, holes.count, position);
-    return at < holes.count && holes.positions[at] == position;
+static bool is_excluded(ae_exclusions exclusions, uint64_t position) {
+    uint64_t at = ae_exclusions_below(exclusions.positions, exclusions.count, position);
+    return at < exclusions.count && exclusions.positions[at] == position;
 }
 
 /* Ask for the pieces that the next draws would read if all of them succeed: fewer retries. */
@@ -233,7 +233,7 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
         if (rc)
             return rc;
         const uint64_t position = whole.start + entry;
-        if (position - list.start < list.degree && !is_hole(f->l->holes, position) &&
+        if (position - list.start < list.degree && !is_excluded(f->l->exclusions, position) &&
             (f->replace || !ae_seen_add(&f->seen, position)))
             out[f->drawn++] = position;
     }
@@ -283,9 +283,9 @@ static int draw_some(const ae_weighted_list *l, uint64_t drawable, uint64_t coun
         sort(out, f.drawn);
     if (!rc && f.drawn < count) {
         ae_weight_reader r;
-        ae_holes drawn = {out, replace ? 0 : f.drawn};
+        ae_exclusions drawn = {out, replace ? 0 : f.drawn};
         uint64_t *rest = out + f.drawn, left = count - f.drawn;
-        ae_weights_open(&r, l->weights, l->t, l->list, l->holes, drawn);
+        ae_weights_open(&r, l->weights, l->t, l->list, l->exclusions, drawn);
         rc = replace ? draw_replaced(&r, drawable, left, stream, f.draws, scratch, rest, err)
                      : draw_distinct(&r, left, stream, f.draws, scratch, rest, err);
         if (!rc && !replace)
@@ -300,10 +300,10 @@ int ae_weighted_draw(const ae_weighted_list *l, uint64_t drawable, uint64_t coun
         return draw_some(l, drawable, count, replace, stream, scratch, out, err);
     if (!has_zeros(l)) {
         ae_plan_all((ae_list){l->list.start, drawable}, out, room);
-        ae_holes_skip(l->holes, out, drawable);
+        ae_exclusions_skip(l->exclusions, out, drawable);
         return AETHER_OK;
     }
     ae_weight_reader r;
-    ae_weights_open(&r, l->weights, l->t, l->list, l->holes, (ae_holes){0});
+    ae_weights_open(&r, l->weights, l->t, l->list, l->exclusions, (ae_exclusions){0});
     return draw_all(&r, drawable, out, err);
 }

@@ -31,8 +31,8 @@
 typedef struct ae_weighted_list {
     const ae_weights *weights;
     const aether_topology *t;
-    ae_list whole, list; /* `list` is a part of it */
-    ae_holes holes;      /* in `list` */
+    ae_list whole, list;      /* `list` is a part of it */
+    ae_exclusions exclusions; /* in `list` */
 } ae_weighted_list;
 
 /* Prefetch the first weights that counting and drawing will read. */

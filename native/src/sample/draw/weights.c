@@ -8,17 +8,17 @@
 #define BLOCK AE_WEIGHTS_BLOCK
 
 void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aether_topology *t, ae_list list,
-                     ae_holes holes, ae_holes drawn) {
+                     ae_exclusions exclusions, ae_exclusions drawn) {
     r->weights = weights;
     r->t = t;
     r->list = list;
-    r->holes = holes;
+    r->exclusions = exclusions;
     r->drawn = drawn;
     ae_weights_rewind(r);
 }
 
 void ae_weights_rewind(ae_weight_reader *r) {
-    r->at = r->n = r->hole = r->seen = 0;
+    r->at = r->n = r->next_exclusion = r->next_drawn = 0;
 }
 
 static int bad_edge(const ae_weight_reader *r, uint64_t i, uint64_t edge, aether_error *err) {
@@ -39,10 +39,10 @@ static double weight_of(const ae_weight_reader *r, uint64_t edge) {
                                  : (double)((const float *)r->weights->values)[edge];
 }
 
-static uint64_t empty_holes(ae_weight_reader *r, ae_holes holes, uint64_t next) {
+static uint64_t zero_positions(ae_weight_reader *r, ae_exclusions exclusions, uint64_t next) {
     const uint64_t begin = r->list.start + r->at;
-    for (; next < holes.count && holes.positions[next] < begin + r->n; next++)
-        r->block[holes.positions[next] - begin] = 0;
+    for (; next < exclusions.count && exclusions.positions[next] < begin + r->n; next++)
+        r->block[exclusions.positions[next] - begin] = 0;
     return next;
 }
 
@@ -127,7 +127,7 @@ int ae_weights_next(ae_weight_reader *r, aether_error *err) {
                                                    : read_by_edge_id(r, err);
     if (rc)
         return rc;
-    r->hole = empty_holes(r, r->holes, r->hole);
-    r->seen = empty_holes(r, r->drawn, r->seen);
+    r->next_exclusion = zero_positions(r, r->exclusions, r->next_exclusion);
+    r->next_drawn = zero_positions(r, r->drawn, r->next_drawn);
     return AETHER_OK;
 }

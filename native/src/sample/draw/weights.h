@@ -3,7 +3,7 @@
  *
  *   list      [ p   p+1  p+2 | ... ]     positions, a block at a time
  *   edge id   [ 7    2    9  | ... ]     or the positions themselves
- *   weight    [ .5   0    3  | ... ]     0 at excluded positions (holes)
+ *   weight    [ .5   0    3  | ... ]     0 at excluded positions
  *
  * Weights are an array by edge id, a vector in a file, or asked of the topology by position.
  *
@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "sample/draw/holes.h"
+#include "sample/draw/exclusions.h"
 #include "sample/draw/pieces.h"
 #include "topology/topology.h"
 
@@ -43,16 +43,16 @@ typedef struct ae_weight_reader {
     const ae_weights *weights;
     const aether_topology *t;
     ae_list list;
-    ae_holes holes;
-    ae_holes drawn; /* drawn before, so they count as 0 too */
-    uint64_t hole, seen;
+    ae_exclusions exclusions;
+    ae_exclusions drawn; /* drawn before, so they count as 0 too */
+    uint64_t next_exclusion, next_drawn;
     uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
     double block[AE_WEIGHTS_BLOCK];
 } ae_weight_reader;
 
-/* Begin to read the weights of a list; the positions of `holes` and `drawn` read as 0. */
+/* Begin to read the weights of a list; the positions of `exclusions` and `drawn` read as 0. */
 void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aether_topology *t, ae_list list,
-                     ae_holes holes, ae_holes drawn);
+                     ae_exclusions exclusions, ae_exclusions drawn);
 /* Go back to the first block. */
 void ae_weights_rewind(ae_weight_reader *r);
 
