@@ -1,4 +1,4 @@
-/* Numbers that stay in a file: looked up in pieces, in turns with reading. */
+/* Numbers that stay in a file: looked up in value pages, in turns with reading. */
 #include "core/error.h"
 #include "io_file.h"
 #include "sample/draw/turns.h"
@@ -39,7 +39,7 @@ static aether_values *open_values(uint32_t bytes, bool direct, aether_io **io) {
 
 /* Each node looks for number `node` and, knowing it, for another; every tenth for a stretch. */
 typedef struct job {
-    ae_pieces *p;
+    ae_value_cache *p;
     uint32_t bytes;
     uint64_t *found; /* of each node */
     uint64_t most_held, tries, stop;
@@ -62,15 +62,15 @@ static int look_up(void *ctx, uint64_t node, bool again, aether_error *err) {
         return ae_error_set(err, AETHER_E_INVALID, "stop");
     (void)again;
     if (node % 10 == 3 && node + 200 < COUNT) {
-        int rc = ae_pieces_ask(j->p, node, 200, err);
+        int rc = ae_value_cache_ask(j->p, node, 200, err);
         if (rc)
             return rc;
     }
-    int rc = ae_pieces_find(j->p, node, &value, err);
+    int rc = ae_value_cache_find(j->p, node, &value, err);
     if (rc)
         return rc;
     const uint64_t first = value_of(value, j->bytes);
-    rc = ae_pieces_find(j->p, second(node, first), &value, err);
+    rc = ae_value_cache_find(j->p, second(node, first), &value, err);
     if (rc)
         return rc;
     j->found[node] = value_of(value, j->bytes);
@@ -84,7 +84,7 @@ static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
     uint64_t rounds = 1;
     int rc;
     while ((rc = ae_turns_take(&turns, count, &j->p, 1, most, look_up, j, err)) == AE_WANTED) {
-        rc = ae_pieces_read(&j->p, 1, &fetch, &staging, NULL, err);
+        rc = ae_value_cache_read(&j->p, 1, &fetch, &staging, NULL, err);
         if (rc)
             break;
         rounds++;
@@ -95,13 +95,13 @@ static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
     return rounds;
 }
 
-TEST(numbers_are_found_within_so_many_pieces) {
+TEST(numbers_are_found_within_so_many_value_pages) {
     for (uint32_t bytes = 4; bytes <= 8; bytes += 4)
         for (uint64_t most = 1; most < 100000; most *= 40) {
             aether_error err = {0};
             aether_io *io;
             aether_values *v = open_values(bytes, most > 1, &io);
-            ae_pieces p = {.values = v};
+            ae_value_cache p = {.values = v};
             job j = {.p = &p, .bytes = bytes, .found = calloc(COUNT, 8), .stop = UINT64_MAX};
             const uint64_t count = most == 1 ? 300 : COUNT;
             const uint64_t rounds = run(&j, count, most, &err);
@@ -111,10 +111,10 @@ TEST(numbers_are_found_within_so_many_pieces) {
             CHECK_EQ(wrong, 0);
             CHECK(j.most_held <= 32 * most + 200); /* those that wait ask for more */
             CHECK(rounds > (most < 100 ? 10 : 1));
-            CHECK(ae_pieces_memory(&p) > 0);
+            CHECK(ae_value_cache_memory(&p) > 0);
             free(j.found);
-            ae_pieces_free(&p);
-            CHECK_EQ(ae_pieces_memory(&p), 0);
+            ae_value_cache_free(&p);
+            CHECK_EQ(ae_value_cache_memory(&p), 0);
             aether_values_close(v);
             aether_io_close(io);
         }
@@ -165,7 +165,7 @@ TEST(a_failure_ends_the_turns) {
     aether_error err = {0};
     aether_io *io;
     aether_values *v = open_values(4, false, &io);
-    ae_pieces p = {.values = v};
+    ae_value_cache p = {.values = v};
     job j = {.p = &p, .bytes = 4, .found = calloc(COUNT, 8), .stop = 500};
     run(&j, COUNT, 64, &err);
     CHECK_HAS(err.message, "stop");
@@ -174,7 +174,7 @@ TEST(a_failure_ends_the_turns) {
     run(&j, 50, 64, &err); /* what was asked for and not read comes now */
     CHECK_EQ(j.found[20], number(second(20, number(20, 4)), 4));
     free(j.found);
-    ae_pieces_free(&p);
+    ae_value_cache_free(&p);
     aether_values_close(v);
     aether_io_close(io);
 }

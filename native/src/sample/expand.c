@@ -182,7 +182,7 @@ static int take_turns(ae_hop *h, aether_error *err) {
     aether_sampler *s = h->s;
     int rc = AETHER_OK;
     while (!rc && h->turn != AE_HOP_PLANNED) {
-        rc = ae_hop_turn(h, ae_pieces_most(&s->staging), &s->sets[0], err);
+        rc = ae_hop_turn(h, ae_value_pages_most(&s->staging), &s->sets[0], err);
         if (rc == AE_WANTED)
             rc = ae_relation_read(h->r, &s->staging, s->task, err);
     }

@@ -20,8 +20,8 @@
 
 #define GROUP 64                  /* nodes */
 #define CHUNK 512                 /* nodes handed out at a time */
-#define PIECE 256                 /* positions fetched at a time */
-#define LOOK  64                  /* pieces between two looks at the task */
+#define BLOCK 256                 /* positions fetched at a time */
+#define LOOK  64                  /* blocks between two looks at the task */
 #define CELLS (UINT64_C(1) << 18) /* of the table filled at a time, where positions are read together */
 
 typedef struct fan {
@@ -49,11 +49,11 @@ static int plan_row(const fan *f, uint64_t i, ae_list list, ae_scratch *set, uin
 
 static int fetch_row(const fan *f, uint64_t i, uint64_t count, aether_error *err) {
     int64_t *row = f->out + i * f->k;
-    uint64_t positions[PIECE];
+    uint64_t positions[BLOCK];
     for (uint64_t done = 0; done < count;) {
-        uint64_t n = count - done < PIECE ? count - done : PIECE;
+        uint64_t n = count - done < BLOCK ? count - done : BLOCK;
         int rc =
-            done / PIECE % LOOK == LOOK - 1 ? ae_task_check(f->task, "drawing neighbours", err) : AETHER_OK;
+            done / BLOCK % LOOK == LOOK - 1 ? ae_task_check(f->task, "drawing neighbours", err) : AETHER_OK;
         if (rc)
             return rc;
         memcpy(positions, row + done, n * sizeof *positions);

@@ -15,7 +15,7 @@
 static bool make_members(aether_group *g) {
     g->members = calloc(g->capacity, sizeof *g->members);
     g->jobs = calloc(g->capacity, sizeof *g->jobs);
-    g->pieces = calloc(g->capacity, sizeof *g->pieces);
+    g->caches = calloc(g->capacity, sizeof *g->caches);
     for (uint32_t i = 0; g->members && i < g->capacity; i++) {
         ae_member *m = &g->members[i];
         m->hops = calloc((size_t)g->num_relations + 1, sizeof *m->hops);
@@ -23,7 +23,7 @@ static bool make_members(aether_group *g) {
         if (!m->hops || !m->jobs)
             return false;
     }
-    return g->members && g->jobs && g->pieces;
+    return g->members && g->jobs && g->caches;
 }
 
 static bool make_lanes(aether_group *g) {
@@ -53,8 +53,8 @@ int aether_group_create(const aether_relation *relations, uint32_t num_relations
     g->num_lanes = ae_pool_threads(options->num_threads);
     g->num_lanes = g->num_lanes < g->capacity ? g->num_lanes : g->capacity;
     g->staging.window_bytes = options->window_bytes;
-    g->most_pieces =
-        options->value_bytes ? options->value_bytes / AE_PIECE_COST + 1 : ae_pieces_most(&g->staging);
+    g->most_pages = options->value_bytes ? options->value_bytes / AE_VALUE_PAGE_COST + 1
+                                         : ae_value_pages_most(&g->staging);
     int rc = make_members(g) && make_lanes(g)
                  ? AETHER_OK
                  : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
@@ -88,7 +88,7 @@ void aether_group_destroy(aether_group *g) {
     free(g->members);
     free(g->lanes);
     free(g->jobs);
-    free((void *)g->pieces);
+    free((void *)g->caches);
     free(g);
 }
 
@@ -161,8 +161,8 @@ static void begin_hop(void *ctx, uint64_t i, uint32_t worker) {
 
 /* ---- values in a file: all members take their turns over the same stretch of it ---- */
 
-static ae_pieces *pieces_of(const aether_group *g, uint32_t i, uint32_t relation, uint32_t k) {
-    return &g->members[i].sampler->relations[relation].pieces[k];
+static ae_value_cache *cache_of(const aether_group *g, uint32_t i, uint32_t relation, uint32_t k) {
+    return &g->members[i].sampler->relations[relation].caches[k];
 }
 
 static void turn_member(void *ctx, uint64_t i, uint32_t worker) {
@@ -173,43 +173,43 @@ static void turn_member(void *ctx, uint64_t i, uint32_t worker) {
         return;
     h->r->turns.upto = l->upto;
     /* Twice its share: lists are not spread evenly, and the sum over all members counts. */
-    int rc = ae_hop_turn(h, 2 * l->g->most_pieces / l->g->size, &l->g->lanes[worker].set, &error);
+    int rc = ae_hop_turn(h, 2 * l->g->most_pages / l->g->size, &l->g->lanes[worker].set, &error);
     if (rc == AE_WANTED)
         atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
     else if (rc)
         ae_failure_note(&l->failure, rc, &error);
 }
 
-/* Return how many stretches to take at once, so that their pieces need about the memory that all
+/* Return how many stretches to take at once, so that their value pages need about the memory that all
  * members may use. */
 static uint32_t choose_step(const aether_group *g, uint32_t relation) {
-    uint64_t pieces = 1;
+    uint64_t pages = 1;
     for (uint32_t i = 0; i < g->size; i++)
-        pieces += ae_hop_pieces(&g->members[i].hops[relation]);
-    const double share = (double)g->most_pieces / (double)pieces;
+        pages += ae_hop_value_pages(&g->members[i].hops[relation]);
+    const double share = (double)g->most_pages / (double)pages;
     return share < 1 ? 1 + (uint32_t)(share * (AE_STRETCHES - 1)) : AE_STRETCHES;
 }
 
-/* Read the pieces of all members together, one vector of values after the other. *any: there were
+/* Read the value pages of all members together, one vector of values after the other. *any: there were
  * some to read. */
 static int read_wanted(aether_group *g, uint32_t relation, bool *any, aether_task *task, aether_error *err) {
     int rc = AETHER_OK;
     *any = false;
-    for (uint32_t k = 0; !rc && k < AE_RELATION_PIECES; k++) {
+    for (uint32_t k = 0; !rc && k < AE_RELATION_CACHES; k++) {
         for (uint32_t i = 0; i < g->size; i++) {
-            g->pieces[i] = pieces_of(g, i, relation, k);
-            *any |= ae_pieces_wanted(g->pieces[i]) != 0;
+            g->caches[i] = cache_of(g, i, relation, k);
+            *any |= ae_value_cache_wanted(g->caches[i]) != 0;
         }
-        if (g->pieces[0]->values)
-            rc = ae_pieces_read(g->pieces, g->size, g->jobs, &g->staging, task, err);
+        if (g->caches[0]->values)
+            rc = ae_value_cache_read(g->caches, g->size, g->jobs, &g->staging, task, err);
     }
     return rc;
 }
 
-static void clear_pieces(const aether_group *g, uint32_t relation) {
+static void clear_caches(const aether_group *g, uint32_t relation) {
     for (uint32_t i = 0; i < g->size; i++)
-        for (uint32_t k = 0; k < AE_RELATION_PIECES; k++)
-            ae_pieces_clear(pieces_of(g, i, relation, k));
+        for (uint32_t k = 0; k < AE_RELATION_CACHES; k++)
+            ae_value_cache_clear(cache_of(g, i, relation, k));
 }
 
 /* Do `turn` for all nodes of all members. */
@@ -230,7 +230,7 @@ static int take_turns(layer *l, int turn, uint32_t step, aether_task *task, aeth
         if (rc)
             return rc;
         if (!any) {
-            clear_pieces(g, l->relation);
+            clear_caches(g, l->relation);
             l->upto = AE_STRETCHES - l->upto < step ? AE_STRETCHES : l->upto + step;
         }
     }
@@ -275,8 +275,8 @@ static int plan_members(layer *l, aether_task *task, aether_error *err) {
 static int plan_layer(layer *l, aether_task *task, aether_error *err) {
     int rc = plan_members(l, task, err);
     for (uint32_t i = 0; i < l->g->size; i++)
-        for (uint32_t k = 0; k < AE_RELATION_PIECES; k++)
-            ae_pieces_free(pieces_of(l->g, i, l->relation, k));
+        for (uint32_t k = 0; k < AE_RELATION_CACHES; k++)
+            ae_value_cache_free(cache_of(l->g, i, l->relation, k));
     return rc;
 }
 

@@ -40,11 +40,11 @@ struct aether_group {
     uint32_t num_types, num_relations, capacity, size, num_lanes;
     ae_member *members;
     ae_lane *lanes;
-    ae_fetch *jobs;     /* [capacity], of one relation */
-    ae_pieces **pieces; /* [capacity], of one vector of values */
+    ae_fetch *jobs;          /* [capacity], of one relation */
+    ae_value_cache **caches; /* [capacity], of one vector of values */
     ae_staging staging;
-    uint64_t most_pieces; /* of values in a file that all members may hold at a time, about */
-    uint32_t taken;       /* the member whose memory the caller reads; capacity: none */
+    uint64_t most_pages; /* of values in a file that all members may hold at a time, about */
+    uint32_t taken;      /* the member whose memory the caller reads; capacity: none */
 };
 
 #endif

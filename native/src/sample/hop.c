@@ -155,8 +155,8 @@ static int try_draws(void *ctx, uint64_t i, bool again, aether_error *err) {
 }
 
 int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
-    ae_pieces *p[AE_RELATION_PIECES];
-    const uint32_t n = ae_relation_pieces(h->r, p);
+    ae_value_cache *p[AE_RELATION_CACHES];
+    const uint32_t n = ae_relation_caches(h->r, p);
     turn t = {h, set};
     int rc = AETHER_OK;
     if (h->turn == AE_HOP_LISTS) {
@@ -173,9 +173,9 @@ int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
     return rc;
 }
 
-uint64_t ae_hop_pieces(const ae_hop *h) {
-    ae_pieces *p[AE_RELATION_PIECES];
-    const uint32_t n = ae_relation_pieces(h->r, p);
+uint64_t ae_hop_value_pages(const ae_hop *h) {
+    ae_value_cache *p[AE_RELATION_CACHES];
+    const uint32_t n = ae_relation_caches(h->r, p);
     uint64_t total = 0;
     for (uint32_t k = 0; k < n && h->frontier.lists; k++)
         for (uint64_t i = 0; i < h->count; i++) {

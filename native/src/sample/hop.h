@@ -55,13 +55,13 @@ static inline const uint64_t *ae_hop_first(const ae_hop *h) {
 /* Draw the positions of the frontier nodes [from, to). `set` is scratch of the calling thread. */
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err);
 
-/* Where weights or times are read in pieces: first prepare the lists and count their edges, then
- * draw positions. AE_WANTED: read what the relation's pieces ask for (ae_relation_read), then call
+/* Where weights or times are read by value pages: first prepare the lists and count their edges, then
+ * draw positions. AE_WANTED: read the value pages that were asked for (ae_relation_read), then call
  * again. AETHER_OK: h->turn says what comes next. */
 int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
 
-/* Estimate the pieces that preparing the lists of a hop that has begun asks for. */
-uint64_t ae_hop_pieces(const ae_hop *h);
+/* Estimate the value pages that preparing the lists of a hop that has begun asks for. */
+uint64_t ae_hop_value_pages(const ae_hop *h);
 
 /* Describe the hop's positions as a job for fetch_many, whose ids go to memory of the relation. */
 int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err);

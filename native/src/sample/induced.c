@@ -170,12 +170,12 @@ static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
 static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, ae_list *lists, uint64_t n) {
     cut c = {s, w, keys, lists};
     ae_staging *staging = &s->reads.staging;
-    ae_pieces *p[AE_RELATION_PIECES];
-    const uint32_t num_pieces = ae_relation_pieces(w->r, p);
+    ae_value_cache *p[AE_RELATION_CACHES];
+    const uint32_t num_caches = ae_relation_caches(w->r, p);
     int rc = ae_turns_sort(&w->r->turns, lists, n, w->r->topology->end_positions, w->err);
     if (rc)
         return rc;
-    while ((rc = ae_turns_take(&w->r->turns, n, p, num_pieces, ae_pieces_most(staging), cut_list, &c,
+    while ((rc = ae_turns_take(&w->r->turns, n, p, num_caches, ae_value_pages_most(staging), cut_list, &c,
                                w->err)) == AE_WANTED)
         if ((rc = ae_relation_read(w->r, staging, s->task, w->err)))
             break;

@@ -65,19 +65,19 @@ static int check_relations(const aether_relation *relations, uint32_t num_relati
     return rc;
 }
 
-static void set_pieces(ae_relation *r, const aether_relation *from) {
-    const aether_values *values[AE_RELATION_PIECES] = {from->weights_in_file, from->times_in_file,
+static void set_caches(ae_relation *r, const aether_relation *from) {
+    const aether_values *values[AE_RELATION_CACHES] = {from->weights_in_file, from->times_in_file,
                                                        r->times.by == AE_TIMES_BY_NODE ? from->ids_in_file
                                                                                        : NULL};
     r->in_turns = false;
-    for (uint32_t i = 0; i < AE_RELATION_PIECES; i++) {
-        ae_pieces_free(&r->pieces[i]); /* of other values, or of other lists */
-        r->pieces[i].values = values[i];
+    for (uint32_t i = 0; i < AE_RELATION_CACHES; i++) {
+        ae_value_cache_free(&r->caches[i]); /* of other values, or of other lists */
+        r->caches[i].values = values[i];
         r->in_turns |= values[i] != NULL;
     }
-    r->weights.pieces = values[0] ? &r->pieces[0] : NULL;
-    r->times.pieces = values[1] ? &r->pieces[1] : NULL;
-    r->times.ids = values[2] ? &r->pieces[2] : NULL;
+    r->weights.cache = values[0] ? &r->caches[0] : NULL;
+    r->times.cache = values[1] ? &r->caches[1] : NULL;
+    r->times.ids = values[2] ? &r->caches[2] : NULL;
 }
 
 /* The scratch memory of the relations and node types stays. */
@@ -95,7 +95,7 @@ static void set_relations(aether_sampler *s, const aether_relation *relations, c
         r->times = ae_times_of(from);
         r->from = from->from;
         r->to = from->to;
-        set_pieces(r, from);
+        set_caches(r, from);
     }
 }
 

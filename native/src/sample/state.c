@@ -16,8 +16,8 @@ void ae_sample_free_arrays(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].ids);
         ae_scratch_free(&s->relations[i].layers);
         ae_turns_free(&s->relations[i].turns);
-        for (uint32_t j = 0; j < AE_RELATION_PIECES; j++)
-            ae_pieces_free(&s->relations[i].pieces[j]);
+        for (uint32_t j = 0; j < AE_RELATION_CACHES; j++)
+            ae_value_cache_free(&s->relations[i].caches[j]);
     }
     ae_scratch_free(&s->lists);
     ae_scratch_free(&s->wholes);
@@ -42,8 +42,8 @@ uint64_t ae_sample_memory(const aether_sampler *s) {
         total +=
             sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes + r->layers.bytes;
         total += ae_turns_memory(&r->turns);
-        for (uint32_t j = 0; j < AE_RELATION_PIECES; j++)
-            total += ae_pieces_memory(&r->pieces[j]);
+        for (uint32_t j = 0; j < AE_RELATION_CACHES; j++)
+            total += ae_value_cache_memory(&r->caches[j]);
     }
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         total += s->sets[i].bytes;
@@ -188,12 +188,12 @@ int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, bool disjoint,
 /* ---- values in a file ---- */
 
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err) {
-    ae_pieces *p[AE_RELATION_PIECES];
-    const uint32_t n = ae_relation_pieces(r, p);
+    ae_value_cache *p[AE_RELATION_CACHES];
+    const uint32_t n = ae_relation_caches(r, p);
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < n; i++) {
         ae_fetch job;
-        rc = ae_pieces_read(&p[i], 1, &job, staging, task, err);
+        rc = ae_value_cache_read(&p[i], 1, &job, staging, task, err);
     }
     return rc;
 }

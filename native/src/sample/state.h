@@ -37,7 +37,7 @@
 #include "sample/relabel/nodes.h"
 #include "topology/reads.h"
 
-#define AE_RELATION_PIECES 3u
+#define AE_RELATION_CACHES 3u
 
 typedef struct ae_relation {
     const aether_topology *topology;
@@ -53,7 +53,7 @@ typedef struct ae_relation {
     uint64_t num_expanded, num_edges;
     ae_scratch layers; /* u64 per hop: where in `first` its nodes begin; layered only */
     uint32_t num_layers;
-    ae_pieces pieces[AE_RELATION_PIECES]; /* caches of weights, times and ids that stay in their file */
+    ae_value_cache caches[AE_RELATION_CACHES]; /* caches of weights, times and ids that stay in their file */
     ae_turns turns;
     bool in_turns; /* some values stay in their file: nodes are tried again after reading */
 } ae_relation;
@@ -96,17 +96,17 @@ static inline uint64_t *ae_relation_first(const ae_relation *r) {
     return r->first.data;
 }
 
-/* Return how many pieces may be held at a time with windows of this size: they are reads, too. */
-static inline uint64_t ae_pieces_most(const ae_staging *staging) {
+/* Return how many value pages may be held at a time with windows of this size: they are reads, too. */
+static inline uint64_t ae_value_pages_most(const ae_staging *staging) {
     return ae_staging_window(staging) / 12;
 }
 
-/* Collect the piece caches that the relation uses into out[]; return their number. */
-static inline uint32_t ae_relation_pieces(ae_relation *r, ae_pieces *out[AE_RELATION_PIECES]) {
+/* Collect the value caches that the relation uses into out[]; return their number. */
+static inline uint32_t ae_relation_caches(ae_relation *r, ae_value_cache *out[AE_RELATION_CACHES]) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < AE_RELATION_PIECES; i++)
-        if (r->pieces[i].values)
-            out[n++] = &r->pieces[i];
+    for (uint32_t i = 0; i < AE_RELATION_CACHES; i++)
+        if (r->caches[i].values)
+            out[n++] = &r->caches[i];
     return n;
 }
 
@@ -137,7 +137,7 @@ void ae_sample_free_arrays(aether_sampler *s);
 /* Return the bytes of the arrays and the id maps. */
 uint64_t ae_sample_memory(const aether_sampler *s);
 
-/* Read the pieces that were asked for by the relation's draws. */
+/* Read the value pages that were asked for by the relation's draws. */
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define NONE          UINT64_MAX
-#define PIECE         128u
+#define BLOCK         128u
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef struct place {
@@ -82,11 +82,11 @@ ALWAYS_INLINE uint64_t read_spot(const spot *s) {
 }
 
 /* Two rounds: the cache lines of all values are prefetched before one is read. */
-ALWAYS_INLINE int fetch_piece(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+ALWAYS_INLINE int fetch_block(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                               aether_error *err) {
     uint64_t number = NONE, largest = 0;
     ae_block block = {0};
-    spot spots[PIECE];
+    spot spots[BLOCK];
     for (uint64_t i = 0; i < n; i++) {
         if (positions[i] / AE_BLOCK != number) {
             number = positions[i] / AE_BLOCK;
@@ -106,8 +106,8 @@ ALWAYS_INLINE int fetch_piece(const aether_topology *t, const uint64_t *position
 
 ALWAYS_INLINE int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                         aether_error *err) {
-    for (uint64_t at = 0; at < n; at += PIECE) {
-        int rc = fetch_piece(t, positions + at, n - at < PIECE ? n - at : PIECE, ids + at, err);
+    for (uint64_t at = 0; at < n; at += BLOCK) {
+        int rc = fetch_block(t, positions + at, n - at < BLOCK ? n - at : BLOCK, ids + at, err);
         if (rc)
             return rc;
     }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define PIECE 256u        /* positions and ids on the stack */
+#define BLOCK 256u        /* positions and ids on the stack */
 #define CHUNK (64u << 10) /* positions between two looks at the task */
 #define NONE  UINT64_MAX
 
@@ -21,7 +21,7 @@ typedef struct {
     uint8_t *out;
     uint32_t id_bytes;
     aether_task *task;
-    atomic_ullong bad; /* the first piece that failed so far, or NONE */
+    atomic_ullong bad; /* the first block that failed so far, or NONE */
     atomic_int cancelled;
 } copying;
 
@@ -36,8 +36,8 @@ static int find_positions(const copying *c, uint64_t at, uint64_t n, uint64_t *o
     return AETHER_OK;
 }
 
-static int copy_piece(const copying *c, uint64_t at, aether_error *err) {
-    uint64_t positions[PIECE], ids[PIECE], n = ae_min_u64(PIECE, c->n - at);
+static int copy_block(const copying *c, uint64_t at, aether_error *err) {
+    uint64_t positions[BLOCK], ids[BLOCK], n = ae_min_u64(BLOCK, c->n - at);
     int rc = find_positions(c, at, n, positions, err);
     if (rc)
         return rc;
@@ -66,8 +66,8 @@ static void copy_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
         at > atomic_load_explicit(&c->bad, memory_order_relaxed))
         return;
     ae_task_add(c->task, end - at);
-    for (; at < end; at += PIECE)
-        if (copy_piece(c, at, NULL) != AETHER_OK) {
+    for (; at < end; at += BLOCK)
+        if (copy_block(c, at, NULL) != AETHER_OK) {
             ae_lower(&c->bad, at);
             return;
         }
@@ -103,10 +103,10 @@ int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint
     uint64_t bad = atomic_load(&c.bad);
     if (bad == NONE)
         return AETHER_OK;
-    /* The failed piece is copied again to get its error. If it succeeds now (memory was short),
+    /* The failed block is copied again to get its error. If it succeeds now (memory was short),
      * the rest is copied as well. */
     int rc = AETHER_OK;
-    for (uint64_t at = bad; !rc && at < n; at += PIECE)
-        rc = copy_piece(&c, at, err);
+    for (uint64_t at = bad; !rc && at < n; at += BLOCK)
+        rc = copy_block(&c, at, err);
     return rc;
 }

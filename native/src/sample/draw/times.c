@@ -17,7 +17,7 @@ static int id_at(const ae_times *times, const aether_topology *t, uint64_t posit
     const void *value;
     if (!times->ids)
         return t->ops->fetch(t, &position, 1, id, err);
-    int rc = ae_pieces_find(times->ids, position, &value, err);
+    int rc = ae_value_cache_find(times->ids, position, &value, err);
     if (rc)
         return rc;
     *id = t->id_bytes == 4 ? *(const uint32_t *)value : *(const uint64_t *)value;
@@ -48,7 +48,7 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
         return rc;
     const void *value = times->is_double ? (const void *)((const double *)times->values + at)
                                          : (const void *)((const int64_t *)times->values + at);
-    rc = times->pieces ? ae_pieces_find(times->pieces, at, &value, err) : AETHER_OK;
+    rc = times->cache ? ae_value_cache_find(times->cache, at, &value, err) : AETHER_OK;
     if (!rc)
         *out = times->is_double ? ae_time_of_double(*(const double *)value) : *(const int64_t *)value;
     return rc;
@@ -57,8 +57,8 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
 /* When the rest of a binary search fits a few pages, ask for all of it: one read instead of
  * several. */
 static int ask_rest(const ae_times *times, uint64_t from, uint64_t n, aether_error *err) {
-    ae_pieces *p = times->by == AE_TIMES_BY_NODE ? times->ids : times->pieces;
-    int rc = p && n <= AE_TIMES_REST ? ae_pieces_ask(p, from, n, err) : AETHER_OK;
+    ae_value_cache *p = times->by == AE_TIMES_BY_NODE ? times->ids : times->cache;
+    int rc = p && n <= AE_TIMES_REST ? ae_value_cache_ask(p, from, n, err) : AETHER_OK;
     return rc ? rc : AE_WANTED;
 }
 

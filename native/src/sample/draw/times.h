@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "sample/draw/pieces.h"
+#include "sample/draw/value_cache.h"
 
 #define AE_TIMES_REST 512 /* entries: a search in so few asks for all of them at once */
 
@@ -26,11 +26,11 @@ typedef enum ae_times_key { AE_TIMES_BY_EDGE, AE_TIMES_BY_NODE, AE_TIMES_BY_POSI
 typedef struct ae_times {
     const void *values; /* NULL: the topology's own, or every edge is visible */
     bool is_double;
-    ae_times_key by;         /* edge id; id of the list entry; position: asked of the topology */
-    ae_pieces *pieces, *ids; /* caches of times and list entries; NULL: not read in pieces */
+    ae_times_key by;             /* edge id; id of the list entry; position: asked of the topology */
+    ae_value_cache *cache, *ids; /* caches of times and list entries; NULL: not read by value pages */
 } ae_times;
 
-/* Return the times of a relation, not read in pieces. */
+/* Return the times of a relation, not read by value pages. */
 static inline ae_times ae_times_of(const aether_relation *r) {
     if (r->own_values & AETHER_OWN_TIMES)
         return (ae_times){.by = AE_TIMES_BY_POSITION};

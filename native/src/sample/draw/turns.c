@@ -1,16 +1,16 @@
 #include "sample/draw/turns.h"
 
 /* Pieces that were read are kept while there is room: neighbouring lists share them. */
-static uint64_t held(ae_pieces *const *p, uint32_t n) {
+static uint64_t held(ae_value_cache *const *p, uint32_t n) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++)
         total += p[i]->count;
     return total;
 }
 
-static void clear(ae_pieces *const *p, uint32_t n) {
+static void clear(ae_value_cache *const *p, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
-        ae_pieces_clear(p[i]);
+        ae_value_cache_clear(p[i]);
 }
 
 void ae_turns_free(ae_turns *t) {
@@ -81,13 +81,13 @@ static int wait(ae_turns *t, uint64_t node, aether_error *err) {
     return rc;
 }
 
-int ae_turns_take(ae_turns *t, uint64_t count, ae_pieces *const *p, uint32_t num_pieces, uint64_t most,
+int ae_turns_take(ae_turns *t, uint64_t count, ae_value_cache *const *p, uint32_t num_caches, uint64_t most,
                   ae_turns_try try, void *ctx, aether_error *err) {
     const uint64_t end = t->sorted ? ends_of(t)[t->upto - 1] : count;
     int rc = try_waiting(t, try, ctx, err);
-    if (!rc && !t->num_waiting && held(p, num_pieces) >= most)
-        clear(p, num_pieces);
-    for (; !rc && t->next < end && (!t->num_waiting || held(p, num_pieces) < most); t->next++) {
+    if (!rc && !t->num_waiting && held(p, num_caches) >= most)
+        clear(p, num_caches);
+    for (; !rc && t->next < end && (!t->num_waiting || held(p, num_caches) < most); t->next++) {
         const uint64_t node = t->sorted ? nodes_of(t)[t->next] : t->next;
         rc = try(ctx, node, false, err);
         if (rc == AE_WANTED)

@@ -16,7 +16,7 @@
 #ifndef AE_SAMPLE_DRAW_TURNS_H
 #define AE_SAMPLE_DRAW_TURNS_H
 
-#include "sample/draw/pieces.h"
+#include "sample/draw/value_cache.h"
 #include "topology/topology.h"
 
 #define AE_STRETCHES 1024u /* equal parts of the file */
@@ -41,9 +41,9 @@ typedef int (*ae_turns_try)(void *ctx, uint64_t node, bool again, aether_error *
 
 /* Take one turn over nodes 0..count-1. AE_WANTED: read what p[] asks for, then take the next turn;
  * if nothing is asked for, raise `upto`. AETHER_OK: all nodes are done, and the next turn begins
- * anew. About `most` pieces are held at a
+ * anew. About `most` value pages are held at a
  * time. */
-int ae_turns_take(ae_turns *t, uint64_t count, ae_pieces *const *p, uint32_t num_pieces, uint64_t most,
+int ae_turns_take(ae_turns *t, uint64_t count, ae_value_cache *const *p, uint32_t num_caches, uint64_t most,
                   ae_turns_try try, void *ctx, aether_error *err);
 
 #endif

@@ -210,7 +210,7 @@ static bool is_excluded(ae_exclusions exclusions, uint64_t position) {
     return at < exclusions.count && exclusions.positions[at] == position;
 }
 
-/* Ask for the pieces that the next draws would read if all of them succeed: fewer retries. */
+/* Ask for the value pages that the next draws would read if all of them succeed: fewer retries. */
 static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
     for (uint64_t i = 0; i < f->count - f->drawn; i++) {
         uint64_t entry;

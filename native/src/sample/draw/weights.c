@@ -47,13 +47,13 @@ static uint64_t zero_positions(ae_weight_reader *r, ae_exclusions exclusions, ui
 }
 
 /* Values in a file belong to lists whose positions are edge ids. */
-static int read_pieces(ae_weight_reader *r, aether_error *err) {
+static int read_cached(ae_weight_reader *r, aether_error *err) {
     const uint64_t first = r->list.start + r->at;
     for (uint64_t i = 0; i < r->n; i++) {
         const void *value;
-        int rc = ae_pieces_find(r->weights->pieces, first + i, &value, err);
+        int rc = ae_value_cache_find(r->weights->cache, first + i, &value, err);
         if (rc == AE_WANTED) {
-            rc = ae_pieces_ask(r->weights->pieces, first + i, r->list.degree - r->at - i, err);
+            rc = ae_value_cache_ask(r->weights->cache, first + i, r->list.degree - r->at - i, err);
             return rc ? rc : AE_WANTED;
         }
         if (rc)
@@ -122,7 +122,7 @@ int ae_weights_next(ae_weight_reader *r, aether_error *err) {
     uint64_t left = r->list.degree - (r->at += r->n);
     r->n = left < BLOCK ? left : BLOCK;
     int rc = ae_weights_in_order(r->weights, r->t) ? read_in_place(r, err)
-             : r->weights->pieces                  ? read_pieces(r, err)
+             : r->weights->cache                   ? read_cached(r, err)
              : r->weights->own                     ? ask_topology(r, err)
                                                    : read_by_edge_id(r, err);
     if (rc)

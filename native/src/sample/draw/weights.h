@@ -16,14 +16,14 @@
 #include <stdbool.h>
 
 #include "sample/draw/exclusions.h"
-#include "sample/draw/pieces.h"
+#include "sample/draw/value_cache.h"
 #include "topology/topology.h"
 
 typedef struct ae_weights {
     const void *values; /* by edge id; NULL: the topology's own, or unweighted */
     bool is_double;
     const aether_weight_sums *sums; /* of these weights; NULL: none */
-    ae_pieces *pieces;              /* cache of values that are read in pieces, else NULL */
+    ae_value_cache *cache;          /* cache of values that are read by value pages, else NULL */
     bool own;                       /* the topology has them */
 } ae_weights;
 
@@ -34,7 +34,7 @@ static inline bool ae_weights_given(const ae_weights *w) {
 
 /* Return whether the weights of a list lie one after the other, from values[start] on. */
 static inline bool ae_weights_in_order(const ae_weights *w, const aether_topology *t) {
-    return w->values && !w->pieces && t->edge_ids_are_positions;
+    return w->values && !w->cache && t->edge_ids_are_positions;
 }
 
 #define AE_WEIGHTS_BLOCK 256
@@ -56,7 +56,7 @@ void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aethe
 /* Go back to the first block. */
 void ae_weights_rewind(ae_weight_reader *r);
 
-/* Read the next block; r->n is 0 at the end. AE_WANTED: the pieces of the rest of the list were
+/* Read the next block; r->n is 0 at the end. AE_WANTED: the value pages of the rest of the list were
  * asked for and have to be read first. */
 int ae_weights_next(ae_weight_reader *r, aether_error *err);
 

@@ -44,8 +44,8 @@ static void take_numbers(ae_place place, const ae_fetch *job, const ae_span *spa
     case 3:
         take_sized(place, job, span, r, 8);
         break;
-    case AE_PIECE_SHIFT:
-        take_sized(place, job, span, r, AE_PIECE_BYTES);
+    case AE_VALUE_PAGE_SHIFT:
+        take_sized(place, job, span, r, AE_VALUE_PAGE_BYTES);
         break;
     default:
         take_sized(place, job, span, r, (size_t)1 << place.shift);

@@ -21,23 +21,23 @@ static ae_paged numbers_at(aether_io *io, uint64_t offset, uint32_t shift) {
 int aether_values_open(aether_io *io, uint64_t offset, uint64_t count, uint32_t item_bytes,
                        aether_values **out, aether_error *err) {
     *out = NULL;
-    if (item_bytes == 0 || item_bytes > AE_PIECE_BYTES || (item_bytes & (item_bytes - 1)))
+    if (item_bytes == 0 || item_bytes > AE_VALUE_PAGE_BYTES || (item_bytes & (item_bytes - 1)))
         return ae_error_set(err, AETHER_E_INVALID,
                             "values of %u bytes, not a power of two of at most %" PRIu64, item_bytes,
-                            AE_PIECE_BYTES);
-    if (offset % AE_PIECE_BYTES || offset > io->size || count > (io->size - offset) / item_bytes)
+                            AE_VALUE_PAGE_BYTES);
+    if (offset % AE_VALUE_PAGE_BYTES || offset > io->size || count > (io->size - offset) / item_bytes)
         return ae_error_set(err, AETHER_E_INVALID,
                             "%s: %" PRIu64 " values of %u bytes at %" PRIu64
                             " do not lie in a file of %" PRIu64 " bytes, or not at a multiple of %" PRIu64,
-                            io->path, count, item_bytes, offset, io->size, AE_PIECE_BYTES);
+                            io->path, count, item_bytes, offset, io->size, AE_VALUE_PAGE_BYTES);
     aether_values *v = calloc(1, sizeof *v);
     if (!v)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for values of a file");
     const uint32_t bits = (uint32_t)__builtin_ctz(item_bytes);
-    v->pieces = numbers_at(io, offset, AE_PIECE_SHIFT);
+    v->pages = numbers_at(io, offset, AE_VALUE_PAGE_SHIFT);
     v->items = numbers_at(io, offset, bits);
     v->count = count;
-    v->shift = AE_PIECE_SHIFT - bits;
+    v->shift = AE_VALUE_PAGE_SHIFT - bits;
     *out = v;
     return AETHER_OK;
 }
@@ -51,12 +51,12 @@ void aether_values_close(aether_values *v) {
 /* ---- pages that are kept ---- */
 
 int aether_values_keep_pages(aether_values *v, uint64_t bytes, aether_error *err) {
-    if (v->pieces.hot || v->count == 0)
+    if (v->pages.hot || v->count == 0)
         return AETHER_OK;
     const uint64_t first = ae_place_unit(v->items.place, 0);
     const uint64_t last = ae_place_unit(v->items.place, v->count - 1);
     int rc = ae_hot_pages_create(first, last + 1 - first, bytes, &v->own, err);
-    __atomic_store_n(&v->pieces.hot, v->own, __ATOMIC_RELEASE);
+    __atomic_store_n(&v->pages.hot, v->own, __ATOMIC_RELEASE);
     __atomic_store_n(&v->items.hot, v->own, __ATOMIC_RELEASE);
     return rc;
 }
@@ -67,7 +67,7 @@ int aether_values_share_pages(aether_values *v, const aether_topology *t, aether
         p->place.shift != v->items.place.shift)
         return ae_error_set(err, AETHER_E_INVALID, "these values are not the ids of those lists");
     if (!v->own)
-        v->pieces.hot = v->items.hot = p->hot;
+        v->pages.hot = v->items.hot = p->hot;
     return AETHER_OK;
 }
 
@@ -86,7 +86,7 @@ static int read_entries(const ae_paged *p, const ae_fetch *jobs, uint32_t n, ae_
 
 int ae_values_read(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                    aether_task *task, aether_error *err) {
-    return read_entries(&v->pieces, jobs, n, staging, task, err);
+    return read_entries(&v->pages, jobs, n, staging, task, err);
 }
 
 int ae_values_take(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
