@@ -1,7 +1,7 @@
-/* Numbers that stay in a file: looked up in value pages, in turns with reading. */
+/* Numbers that stay in a file: looked up in value pages, in rounds with reading between. */
 #include "core/error.h"
 #include "io_file.h"
-#include "sample/draw/turns.h"
+#include "sample/draw/retries.h"
 #include "topology/paged/windows.h"
 
 #define COUNT 20000u
@@ -78,12 +78,12 @@ static int look_up(void *ctx, uint64_t node, bool again, aether_error *err) {
 }
 
 static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
-    ae_turns turns = {0};
+    ae_retries retries = {0};
     ae_staging staging = {0};
     ae_fetch fetch;
     uint64_t rounds = 1;
     int rc;
-    while ((rc = ae_turns_take(&turns, count, &j->p, 1, most, look_up, j, err)) == AE_WANTED) {
+    while ((rc = ae_retries_round(&retries, count, &j->p, 1, most, look_up, j, err)) == AE_WANTED) {
         rc = ae_value_cache_read(&j->p, 1, &fetch, &staging, NULL, err);
         if (rc)
             break;
@@ -91,7 +91,7 @@ static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
     }
     CHECK_EQ(rc, j->stop == UINT64_MAX ? AETHER_OK : AETHER_E_INVALID);
     ae_staging_free(&staging);
-    ae_turns_free(&turns);
+    ae_retries_free(&retries);
     return rounds;
 }
 
@@ -136,32 +136,32 @@ static int visit(void *ctx, uint64_t node, bool again, aether_error *err) {
     return AETHER_OK;
 }
 
-TEST(turns_go_through_the_file_and_no_further_than_they_may) {
+TEST(rounds_go_through_the_file_and_no_further_than_they_may) {
     enum { NODES = 3000 };
     aether_error err = {0};
-    ae_turns turns = {0};
+    ae_retries retries = {0};
     ae_list *lists = calloc(NODES, sizeof *lists);
     visits v = {.lists = lists};
     for (uint64_t i = 0; i < NODES; i++)
         lists[i] = (ae_list){i * 7919 % COUNT, 3};
     lists[5].start = COUNT; /* an empty list at the very end */
-    CHECK_OK(ae_turns_sort(&turns, lists, NODES, COUNT, &err), err);
-    for (turns.upto = 100; turns.upto <= AE_STRETCHES; turns.upto += 231) { /* 100 ... 1024 */
-        v.upto_entry =
-            turns.upto == AE_STRETCHES ? UINT64_MAX : (uint64_t)turns.upto * (COUNT + 1) / AE_STRETCHES + 1;
-        const int rc = ae_turns_take(&turns, NODES, NULL, 0, 1, visit, &v, &err);
-        CHECK_EQ(rc, turns.upto == AE_STRETCHES ? AETHER_OK : AE_WANTED);
-        CHECK(v.count > turns.upto * (uint64_t)NODES / AE_STRETCHES * 9 / 10);
+    CHECK_OK(ae_retries_sort(&retries, lists, NODES, COUNT, &err), err);
+    for (retries.upto = 100; retries.upto <= AE_STRETCHES; retries.upto += 231) { /* 100 ... 1024 */
+        v.upto_entry = retries.upto == AE_STRETCHES ? UINT64_MAX
+                                                    : (uint64_t)retries.upto * (COUNT + 1) / AE_STRETCHES + 1;
+        const int rc = ae_retries_round(&retries, NODES, NULL, 0, 1, visit, &v, &err);
+        CHECK_EQ(rc, retries.upto == AE_STRETCHES ? AETHER_OK : AE_WANTED);
+        CHECK(v.count > retries.upto * (uint64_t)NODES / AE_STRETCHES * 9 / 10);
     }
     CHECK_EQ(v.count, NODES);
     CHECK_EQ(v.unordered, 0);
     CHECK_EQ(v.beyond, 0);
-    CHECK(ae_turns_memory(&turns) >= NODES * sizeof(uint32_t));
-    ae_turns_free(&turns);
+    CHECK(ae_retries_memory(&retries) >= NODES * sizeof(uint32_t));
+    ae_retries_free(&retries);
     free(lists);
 }
 
-TEST(a_failure_ends_the_turns) {
+TEST(a_failure_ends_the_rounds) {
     aether_error err = {0};
     aether_io *io;
     aether_values *v = open_values(4, false, &io);

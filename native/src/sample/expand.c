@@ -178,11 +178,11 @@ static int run_hop(const ae_hop *h, aether_error *err) {
     return h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES ? run_parallel(&r) : run_chunks(&r);
 }
 
-static int take_turns(ae_hop *h, aether_error *err) {
+static int run_rounds(ae_hop *h, aether_error *err) {
     aether_sampler *s = h->s;
     int rc = AETHER_OK;
-    while (!rc && h->turn != AE_HOP_PLANNED) {
-        rc = ae_hop_turn(h, ae_value_pages_most(&s->staging), &s->sets[0], err);
+    while (!rc && h->stage != AE_HOP_PLANNED) {
+        rc = ae_hop_round(h, ae_value_pages_most(&s->staging), &s->sets[0], err);
         if (rc == AE_WANTED)
             rc = ae_relation_read(h->r, &s->staging, s->task, err);
     }
@@ -193,8 +193,8 @@ int ae_sample_expand(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop
                      aether_error *err) {
     ae_hop h;
     int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
-    if (!rc && h.frontier.lists && h.r->in_turns)
-        rc = take_turns(&h, err);
+    if (!rc && h.frontier.lists && h.r->in_rounds)
+        rc = run_rounds(&h, err);
     if (!rc && h.frontier.lists)
         rc = run_hop(&h, err);
     ae_hop_end(&h);

@@ -140,8 +140,8 @@ static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more,
 typedef struct layer {
     aether_group *g;
     uint32_t hop, relation;
-    int turn;           /* what the members do in turns: AE_HOP_LISTS or AE_HOP_DRAWS */
-    uint32_t upto;      /* the stretch of the file that they have come to, see sample/draw/turns.h */
+    int stage;          /* what the members do in rounds: AE_HOP_LISTS or AE_HOP_DRAWS */
+    uint32_t upto;      /* the stretch of the file that they have come to, see sample/draw/retries.h */
     atomic_bool wanted; /* a member has not done it for all its nodes */
     ae_failure failure;
 } layer;
@@ -159,21 +159,21 @@ static void begin_hop(void *ctx, uint64_t i, uint32_t worker) {
         ae_failure_note(&l->failure, rc, &error);
 }
 
-/* ---- values in a file: all members take their turns over the same stretch of it ---- */
+/* ---- values in a file: all members go over the same stretch of it ---- */
 
 static ae_value_cache *cache_of(const aether_group *g, uint32_t i, uint32_t relation, uint32_t k) {
     return &g->members[i].sampler->relations[relation].caches[k];
 }
 
-static void turn_member(void *ctx, uint64_t i, uint32_t worker) {
+static void try_member(void *ctx, uint64_t i, uint32_t worker) {
     layer *l = ctx;
     ae_hop *h = &l->g->members[i].hops[l->relation];
     aether_error error = {0};
-    if (!h->frontier.lists || (int)h->turn != l->turn || ae_failure_seen(&l->failure))
+    if (!h->frontier.lists || (int)h->stage != l->stage || ae_failure_seen(&l->failure))
         return;
-    h->r->turns.upto = l->upto;
+    h->r->retries.upto = l->upto;
     /* Twice its share: lists are not spread evenly, and the sum over all members counts. */
-    int rc = ae_hop_turn(h, 2 * l->g->most_pages / l->g->size, &l->g->lanes[worker].set, &error);
+    int rc = ae_hop_round(h, 2 * l->g->most_pages / l->g->size, &l->g->lanes[worker].set, &error);
     if (rc == AE_WANTED)
         atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
     else if (rc)
@@ -212,15 +212,15 @@ static void clear_caches(const aether_group *g, uint32_t relation) {
             ae_value_cache_clear(cache_of(g, i, relation, k));
 }
 
-/* Do `turn` for all nodes of all members. */
-static int take_turns(layer *l, int turn, uint32_t step, aether_task *task, aether_error *err) {
+/* Do `stage` for all nodes of all members. */
+static int run_rounds(layer *l, int stage, uint32_t step, aether_task *task, aether_error *err) {
     aether_group *g = l->g;
-    l->turn = turn;
+    l->stage = stage;
     l->upto = step;
     for (;;) {
         bool any;
         atomic_store_explicit(&l->wanted, false, memory_order_relaxed);
-        ae_pool_run(turn_member, l, g->size, g->num_lanes);
+        ae_pool_run(try_member, l, g->size, g->num_lanes);
         int rc = ae_failure_take(&l->failure, err);
         if (rc || !atomic_load_explicit(&l->wanted, memory_order_relaxed))
             return rc;
@@ -259,10 +259,10 @@ static int plan_members(layer *l, aether_task *task, aether_error *err) {
     aether_group *g = l->g;
     ae_pool_run(begin_hop, l, g->size, g->num_lanes);
     int rc = ae_failure_take(&l->failure, err);
-    if (!rc && g->members[0].sampler->relations[l->relation].in_turns) {
+    if (!rc && g->members[0].sampler->relations[l->relation].in_rounds) {
         const uint32_t step = choose_step(g, l->relation);
-        rc = take_turns(l, AE_HOP_LISTS, step, task, err);
-        rc = rc ? rc : take_turns(l, AE_HOP_DRAWS, step, task, err);
+        rc = run_rounds(l, AE_HOP_LISTS, step, task, err);
+        rc = rc ? rc : run_rounds(l, AE_HOP_DRAWS, step, task, err);
     }
     if (rc)
         return rc;

@@ -43,12 +43,12 @@ static int add_layer(ae_relation *r, aether_error *err) {
     return rc;
 }
 
-static int begin_turns(ae_hop *h, aether_error *err) {
+static int begin_rounds(ae_hop *h, aether_error *err) {
     ae_frontier *f = &h->frontier;
     int rc = ae_frontier_begin(h->s, h->r, h->fanout, h->begin, h->count, f, err);
     if (rc || !f->lists)
         return rc;
-    return ae_turns_sort(&h->r->turns, f->lists, h->count, h->r->topology->end_positions, err);
+    return ae_retries_sort(&h->r->retries, f->lists, h->count, h->r->topology->end_positions, err);
 }
 
 int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
@@ -67,12 +67,12 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
                     .slot = r->num_expanded,
                     .first_edge = r->num_edges};
     int rc = plan->layered ? add_layer(r, err) : AETHER_OK;
-    if (!rc && r->in_turns)
-        rc = begin_turns(out, err);
+    if (!rc && r->in_rounds)
+        rc = begin_rounds(out, err);
     else if (!rc)
         rc = ae_frontier_prepare(s, r, plan, out->fanout, out->begin, out->count, &out->frontier, err);
-    if (!rc && r->in_turns && out->frontier.lists)
-        return AETHER_OK; /* ae_hop_turn prepares the lists and counts the edges */
+    if (!rc && r->in_rounds && out->frontier.lists)
+        return AETHER_OK; /* ae_hop_round prepares the lists and counts the edges */
     if (!rc)
         rc = count_edges(out, err);
     if (!rc && out->frontier.lists)
@@ -111,7 +111,7 @@ static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out,
 }
 
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err) {
-    if (h->turn == AE_HOP_PLANNED)
+    if (h->stage == AE_HOP_PLANNED)
         return AETHER_OK;
     const uint64_t *first = ae_hop_first(h);
     const uint64_t room = first[to] - h->first_edge;
@@ -131,15 +131,15 @@ int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, ae
     return AETHER_OK;
 }
 
-/* ---- in turns ---- */
+/* ---- in rounds ---- */
 
-typedef struct turn {
+typedef struct attempt {
     ae_hop *h;
     ae_scratch *set;
-} turn;
+} attempt;
 
 static int try_list(void *ctx, uint64_t i, bool again, aether_error *err) {
-    const ae_hop *h = ((turn *)ctx)->h;
+    const ae_hop *h = ((attempt *)ctx)->h;
     (void)again;
     return ae_frontier_node(h->s, h->r, h->plan, h->fanout, h->begin, i, &h->frontier, err);
 }
@@ -147,29 +147,29 @@ static int try_list(void *ctx, uint64_t i, bool again, aether_error *err) {
 /* A retried node may use only its own room in `positions`: the nodes behind it may be planned
  * already. */
 static int try_draws(void *ctx, uint64_t i, bool again, aether_error *err) {
-    const turn *t = ctx;
+    const attempt *t = ctx;
     const uint64_t *first = ae_hop_first(t->h);
     const uint64_t at = first[i] - t->h->first_edge, count = first[i + 1] - first[i];
     (void)again;
     return count ? plan_node(t->h, i, count, ae_hop_positions(t->h) + at, count, t->set, err) : AETHER_OK;
 }
 
-int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
+int ae_hop_round(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
     ae_value_cache *p[AE_RELATION_CACHES];
     const uint32_t n = ae_relation_caches(h->r, p);
-    turn t = {h, set};
+    attempt t = {h, set};
     int rc = AETHER_OK;
-    if (h->turn == AE_HOP_LISTS) {
-        rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_list, &t, err);
+    if (h->stage == AE_HOP_LISTS) {
+        rc = ae_retries_round(&h->r->retries, h->count, p, n, most, try_list, &t, err);
         if (!rc)
             rc = count_edges(h, err);
         if (!rc)
             rc = reserve_edges(h, err);
     } else {
-        rc = ae_turns_take(&h->r->turns, h->count, p, n, most, try_draws, &t, err);
+        rc = ae_retries_round(&h->r->retries, h->count, p, n, most, try_draws, &t, err);
     }
     if (!rc)
-        h->turn++;
+        h->stage++;
     return rc;
 }
 

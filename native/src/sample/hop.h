@@ -2,7 +2,7 @@
  * sample/hop.h - the steps of one hop over one relation, for one sample or a group of them.
  *
  *   ae_hop_begin     lists of the frontier, number of edges of each, room for the edges
- *   ae_hop_turn      (values in a file) lists, numbers and positions, by retries around reads
+ *   ae_hop_round      (values in a file) lists, numbers and positions, by retries around reads
  *   ae_hop_plan      positions of the edges                     any nodes, any order
  *   (fetch)          neighbour ids at the positions             ops->fetch or ops->fetch_many
  *   ae_nodes_relabel global ids -> local ids, adding new nodes  from front to back
@@ -25,15 +25,15 @@ typedef struct ae_hop {
     const ae_sample_plan *plan;
     uint64_t rng_base;
     int64_t fanout;
-    uint64_t begin, count;                                    /* frontier */
-    uint64_t slot;                                            /* of the frontier's first node in `first` */
-    uint64_t first_edge, num_edges;                           /* this hop's edges */
-    ae_frontier frontier;                                     /* no lists: nothing is drawn */
-    enum { AE_HOP_LISTS, AE_HOP_DRAWS, AE_HOP_PLANNED } turn; /* what ae_hop_turn does next */
+    uint64_t begin, count;                                     /* frontier */
+    uint64_t slot;                                             /* of the frontier's first node in `first` */
+    uint64_t first_edge, num_edges;                            /* this hop's edges */
+    ae_frontier frontier;                                      /* no lists: nothing is drawn */
+    enum { AE_HOP_LISTS, AE_HOP_DRAWS, AE_HOP_PLANNED } stage; /* what ae_hop_round does next */
 } ae_hop;
 
 /* Begin hop `hop` over a relation: prepare the frontier, count its edges and reserve room. With
- * values in a file the frontier has room for its lists only: ae_hop_turn does the rest. */
+ * values in a file the frontier has room for its lists only: ae_hop_round does the rest. */
 int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation, ae_hop *out,
                  aether_error *err);
 /* Add the hop's edges and expanded nodes to the sample. */
@@ -57,8 +57,8 @@ int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, ae
 
 /* Where weights or times are read by value pages: first prepare the lists and count their edges, then
  * draw positions. AE_WANTED: read the value pages that were asked for (ae_relation_read), then call
- * again. AETHER_OK: h->turn says what comes next. */
-int ae_hop_turn(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
+ * again. AETHER_OK: h->stage says what comes next. */
+int ae_hop_round(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);
 
 /* Estimate the value pages that preparing the lists of a hop that has begun asks for. */
 uint64_t ae_hop_value_pages(const ae_hop *h);

@@ -172,11 +172,11 @@ static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, 
     ae_staging *staging = &s->reads.staging;
     ae_value_cache *p[AE_RELATION_CACHES];
     const uint32_t num_caches = ae_relation_caches(w->r, p);
-    int rc = ae_turns_sort(&w->r->turns, lists, n, w->r->topology->end_positions, w->err);
+    int rc = ae_retries_sort(&w->r->retries, lists, n, w->r->topology->end_positions, w->err);
     if (rc)
         return rc;
-    while ((rc = ae_turns_take(&w->r->turns, n, p, num_caches, ae_value_pages_most(staging), cut_list, &c,
-                               w->err)) == AE_WANTED)
+    while ((rc = ae_retries_round(&w->r->retries, n, p, num_caches, ae_value_pages_most(staging), cut_list,
+                                  &c, w->err)) == AE_WANTED)
         if ((rc = ae_relation_read(w->r, staging, s->task, w->err)))
             break;
     return rc;

@@ -69,11 +69,11 @@ static void set_caches(ae_relation *r, const aether_relation *from) {
     const aether_values *values[AE_RELATION_CACHES] = {from->weights_in_file, from->times_in_file,
                                                        r->times.by == AE_TIMES_BY_NODE ? from->ids_in_file
                                                                                        : NULL};
-    r->in_turns = false;
+    r->in_rounds = false;
     for (uint32_t i = 0; i < AE_RELATION_CACHES; i++) {
         ae_value_cache_free(&r->caches[i]); /* of other values, or of other lists */
         r->caches[i].values = values[i];
-        r->in_turns |= values[i] != NULL;
+        r->in_rounds |= values[i] != NULL;
     }
     r->weights.cache = values[0] ? &r->caches[0] : NULL;
     r->times.cache = values[1] ? &r->caches[1] : NULL;

@@ -15,7 +15,7 @@ void ae_sample_free_arrays(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
         ae_scratch_free(&s->relations[i].ids);
         ae_scratch_free(&s->relations[i].layers);
-        ae_turns_free(&s->relations[i].turns);
+        ae_retries_free(&s->relations[i].retries);
         for (uint32_t j = 0; j < AE_RELATION_CACHES; j++)
             ae_value_cache_free(&s->relations[i].caches[j]);
     }
@@ -41,7 +41,7 @@ uint64_t ae_sample_memory(const aether_sampler *s) {
         const ae_relation *r = &s->relations[i];
         total +=
             sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes + r->layers.bytes;
-        total += ae_turns_memory(&r->turns);
+        total += ae_retries_memory(&r->retries);
         for (uint32_t j = 0; j < AE_RELATION_CACHES; j++)
             total += ae_value_cache_memory(&r->caches[j]);
     }
@@ -68,7 +68,7 @@ void ae_sample_clear(aether_sampler *s) {
     for (uint32_t i = 0; i < s->num_relations; i++) {
         s->relations[i].num_expanded = s->relations[i].num_edges = 0;
         s->relations[i].num_layers = 0;
-        s->relations[i].turns.next = s->relations[i].turns.num_waiting = 0;
+        s->relations[i].retries.next = s->relations[i].retries.num_waiting = 0;
     }
     ae_sample_forget_excluded(s);
 }

@@ -31,8 +31,8 @@
 #include "core/task.h"
 #include "os/scratch.h"
 #include "sample/draw/exclusions.h"
+#include "sample/draw/retries.h"
 #include "sample/draw/times.h"
-#include "sample/draw/turns.h"
 #include "sample/draw/weighted.h"
 #include "sample/relabel/nodes.h"
 #include "topology/reads.h"
@@ -54,8 +54,8 @@ typedef struct ae_relation {
     ae_scratch layers; /* u64 per hop: where in `first` its nodes begin; layered only */
     uint32_t num_layers;
     ae_value_cache caches[AE_RELATION_CACHES]; /* caches of weights, times and ids that stay in their file */
-    ae_turns turns;
-    bool in_turns; /* some values stay in their file: nodes are tried again after reading */
+    ae_retries retries;
+    bool in_rounds; /* some values stay in their file: nodes are tried again after reading */
 } ae_relation;
 
 struct aether_sampler {

@@ -6,8 +6,8 @@
  *   data   [ .. .. ..  |        ]     64 bytes each; the first `read` value pages are there
  *
  * A draw looks up the numbers that it needs. A look-up of a value page that is not there asks for the
- * value page and returns AE_WANTED, and so do its callers, up to the retry loop (sample/draw/turns.h), which
- * reads all value pages that were asked for and calls again. Draws are pure functions of their stream,
+ * value page and returns AE_WANTED, and so do its callers, up to the retry loop (sample/draw/retries.h),
+ * which reads all value pages that were asked for and calls again. Draws are pure functions of their stream,
  * so a retry costs time and changes nothing.
  *
  * Caveats: AE_WANTED is no error and never leaves the sampler.
