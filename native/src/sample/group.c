@@ -26,15 +26,15 @@ static bool make_members(aether_group *g) {
     return g->members && g->jobs && g->caches;
 }
 
-static bool make_lanes(aether_group *g) {
-    g->lanes = calloc(g->num_lanes, sizeof *g->lanes);
-    for (uint32_t i = 0; g->lanes && i < g->num_lanes; i++) {
-        g->lanes[i].maps = calloc((size_t)g->num_types + 1, sizeof *g->lanes[i].maps);
-        g->lanes[i].held = calloc((size_t)g->num_types + 1, sizeof *g->lanes[i].held);
-        if (!g->lanes[i].maps || !g->lanes[i].held)
+static bool make_workers(aether_group *g) {
+    g->workers = calloc(g->num_workers, sizeof *g->workers);
+    for (uint32_t i = 0; g->workers && i < g->num_workers; i++) {
+        g->workers[i].maps = calloc((size_t)g->num_types + 1, sizeof *g->workers[i].maps);
+        g->workers[i].held = calloc((size_t)g->num_types + 1, sizeof *g->workers[i].held);
+        if (!g->workers[i].maps || !g->workers[i].held)
             return false;
     }
-    return g->lanes;
+    return g->workers;
 }
 
 int aether_group_create(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
@@ -50,12 +50,12 @@ int aether_group_create(const aether_relation *relations, uint32_t num_relations
     g->num_types = num_types;
     g->num_relations = num_relations;
     g->capacity = g->taken = options->capacity;
-    g->num_lanes = ae_pool_threads(options->num_threads);
-    g->num_lanes = g->num_lanes < g->capacity ? g->num_lanes : g->capacity;
+    g->num_workers = ae_pool_threads(options->num_threads);
+    g->num_workers = g->num_workers < g->capacity ? g->num_workers : g->capacity;
     g->staging.window_bytes = options->window_bytes;
     g->most_pages = options->value_bytes ? options->value_bytes / AE_VALUE_PAGE_COST + 1
                                          : ae_value_pages_most(&g->staging);
-    int rc = make_members(g) && make_lanes(g)
+    int rc = make_members(g) && make_workers(g)
                  ? AETHER_OK
                  : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
     for (uint32_t i = 0; !rc && i < g->capacity; i++)
@@ -77,16 +77,16 @@ void aether_group_destroy(aether_group *g) {
         free(g->members[i].jobs);
         free(g->members[i].counts);
     }
-    for (uint32_t i = 0; g->lanes && i < g->num_lanes; i++) {
-        for (uint32_t t = 0; g->lanes[i].maps && t < g->num_types; t++)
-            ae_idmap_free(&g->lanes[i].maps[t]);
-        free(g->lanes[i].maps);
-        free(g->lanes[i].held);
-        ae_scratch_free(&g->lanes[i].set);
+    for (uint32_t i = 0; g->workers && i < g->num_workers; i++) {
+        for (uint32_t t = 0; g->workers[i].maps && t < g->num_types; t++)
+            ae_idmap_free(&g->workers[i].maps[t]);
+        free(g->workers[i].maps);
+        free(g->workers[i].held);
+        ae_scratch_free(&g->workers[i].set);
     }
     ae_staging_free(&g->staging);
     free(g->members);
-    free(g->lanes);
+    free(g->workers);
     free(g->jobs);
     free((void *)g->caches);
     free(g);
@@ -96,34 +96,34 @@ uint64_t aether_group_memory(const aether_group *g) {
     uint64_t total = sizeof *g + ae_staging_memory(&g->staging);
     for (uint32_t i = 0; i < g->capacity; i++)
         total += aether_sampler_memory(g->members[i].sampler);
-    for (uint32_t i = 0; i < g->num_lanes; i++)
+    for (uint32_t i = 0; i < g->num_workers; i++)
         for (uint32_t t = 0; t < g->num_types; t++)
-            total += g->lanes[i].maps[t].memory.bytes;
+            total += g->workers[i].maps[t].memory.bytes;
     return total;
 }
 
 /* ---- lending maps ---- */
 
-static void return_map(ae_lane *lane, aether_sampler *s, uint32_t t) {
+static void return_map(ae_worker *w, aether_sampler *s, uint32_t t) {
     ae_nodes *n = &s->nodes[t];
     const ae_idmap lent = n->map;
-    n->map = lane->maps[t];
-    lane->maps[t] = lent;
-    lane->held[t] = n->num_nodes;
+    n->map = w->maps[t];
+    w->maps[t] = lent;
+    w->held[t] = n->num_nodes;
 }
 
-/* Swap the lane's map of a node type with the member's own, enter the nodes that the member has
+/* Swap the worker's map of a node type with the member's own, enter the nodes that the member has
  * found so far, and reserve room for as many new nodes as `more` edges may find. */
-static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more, aether_error *err) {
+static int lend_map(ae_worker *w, aether_sampler *s, uint32_t t, uint64_t more, aether_error *err) {
     ae_nodes *n = &s->nodes[t];
     const ae_idmap own = n->map;
     const uint64_t known = n->num_nodes;
     int rc = ae_nodes_reserve_keys(n, known + more, err);
     if (rc)
         return rc;
-    n->map = lane->maps[t];
-    lane->maps[t] = own;
-    ae_idmap_restart(&n->map, lane->held[t]);
+    n->map = w->maps[t];
+    w->maps[t] = own;
+    ae_idmap_restart(&n->map, w->held[t]);
     n->num_nodes = 0; /* the map holds nothing that would have to move when it grows */
     rc = ae_nodes_reserve_map(n, known + more, s->task, err);
     n->num_nodes = known;
@@ -131,7 +131,7 @@ static int lend_map(ae_lane *lane, aether_sampler *s, uint32_t t, uint64_t more,
     for (uint64_t i = 0; !rc && i < known; i++)
         ae_idmap_add(&n->map, keys[i], (uint32_t)i);
     if (rc)
-        return_map(lane, s, t);
+        return_map(w, s, t);
     return rc;
 }
 
@@ -173,7 +173,7 @@ static void try_member(void *ctx, uint64_t i, uint32_t worker) {
         return;
     h->r->retries.upto = l->upto;
     /* Twice its share: lists are not spread evenly, and the sum over all members counts. */
-    int rc = ae_hop_round(h, 2 * l->g->most_pages / l->g->size, &l->g->lanes[worker].set, &error);
+    int rc = ae_hop_round(h, 2 * l->g->most_pages / l->g->size, &l->g->workers[worker].set, &error);
     if (rc == AE_WANTED)
         atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
     else if (rc)
@@ -220,7 +220,7 @@ static int run_rounds(layer *l, int stage, uint32_t step, aether_task *task, aet
     for (;;) {
         bool any;
         atomic_store_explicit(&l->wanted, false, memory_order_relaxed);
-        ae_pool_run(try_member, l, g->size, g->num_lanes);
+        ae_pool_run(try_member, l, g->size, g->num_workers);
         int rc = ae_failure_take(&l->failure, err);
         if (rc || !atomic_load_explicit(&l->wanted, memory_order_relaxed))
             return rc;
@@ -247,7 +247,7 @@ static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
     if (ae_failure_seen(&l->failure))
         return;
     if (h->frontier.lists)
-        rc = ae_hop_plan(h, 0, h->count, &l->g->lanes[worker].set, &error);
+        rc = ae_hop_plan(h, 0, h->count, &l->g->workers[worker].set, &error);
     if (!rc && h->frontier.lists)
         rc = ae_hop_ask(h, &m->jobs[l->relation], &error);
     ae_hop_end(h);
@@ -257,7 +257,7 @@ static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
 
 static int plan_members(layer *l, aether_task *task, aether_error *err) {
     aether_group *g = l->g;
-    ae_pool_run(begin_hop, l, g->size, g->num_lanes);
+    ae_pool_run(begin_hop, l, g->size, g->num_workers);
     int rc = ae_failure_take(&l->failure, err);
     if (!rc && g->members[0].sampler->relations[l->relation].in_rounds) {
         const uint32_t step = choose_step(g, l->relation);
@@ -266,7 +266,7 @@ static int plan_members(layer *l, aether_task *task, aether_error *err) {
     }
     if (rc)
         return rc;
-    ae_pool_run(plan_member, l, g->size, g->num_lanes);
+    ae_pool_run(plan_member, l, g->size, g->num_workers);
     return ae_failure_take(&l->failure, err);
 }
 
@@ -287,11 +287,11 @@ static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
     if (ae_failure_seen(&l->failure) || !m->jobs[l->relation].count)
         return;
     const ae_hop *h = &m->hops[l->relation];
-    ae_lane *lane = &l->g->lanes[worker];
-    int rc = lend_map(lane, m->sampler, h->r->to, h->num_edges, &error);
+    ae_worker *w = &l->g->workers[worker];
+    int rc = lend_map(w, m->sampler, h->r->to, h->num_edges, &error);
     if (!rc) {
         rc = ae_hop_relabel_all(h, &m->jobs[l->relation], &error);
-        return_map(lane, m->sampler, h->r->to);
+        return_map(w, m->sampler, h->r->to);
     }
     if (rc)
         ae_failure_note(&l->failure, rc, &error);
@@ -337,7 +337,7 @@ static int run_layer(aether_group *g, uint32_t hop, uint32_t relation, aether_ta
     if (!rc)
         rc = fetch_layer(g, relation, task, err);
     if (!rc && hop + 1 < g->members[0].plan.num_hops)
-        ae_pool_run(relabel_member, &l, g->size, g->num_lanes);
+        ae_pool_run(relabel_member, &l, g->size, g->num_workers);
     return rc ? rc : ae_failure_take(&l.failure, err);
 }
 
@@ -481,14 +481,14 @@ static uint64_t edges_into(const aether_group *g, const ae_member *m, uint32_t t
     return total;
 }
 
-/* Relabel the last hop and finish the sample, with lane 0's map for every node type. */
+/* Relabel the last hop and finish the sample, with worker 0's map for every node type. */
 static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t *num_edges,
                     aether_error *err) {
     const uint64_t hops = m->plan.num_hops;
     uint32_t lent = 0;
     int rc = AETHER_OK;
     while (!rc && lent < g->num_types) {
-        rc = lend_map(&g->lanes[0], m->sampler, lent, edges_into(g, m, lent), err);
+        rc = lend_map(&g->workers[0], m->sampler, lent, edges_into(g, m, lent), err);
         lent += !rc;
     }
     for (uint32_t r = 0; !rc && r < g->num_relations; r++)
@@ -499,7 +499,7 @@ static int complete(aether_group *g, ae_member *m, uint64_t *num_nodes, uint64_t
     if (!rc)
         rc = ae_sample_finish(m->sampler, &m->plan, num_nodes, num_edges, err);
     while (lent-- > 0)
-        return_map(&g->lanes[0], m->sampler, lent);
+        return_map(&g->workers[0], m->sampler, lent);
     return rc;
 }
 

@@ -9,7 +9,7 @@
  * that aether_sample_typed would make.
  *
  * The map from nodes to local ids is the largest part of a sample, and is needed only while the
- * sample is relabelled. So each thread has one set of maps (a lane), lends it to the sample that it
+ * sample is relabelled. So each worker thread has one set of maps, lends it to the sample that it
  * relabels, and enters the nodes that this sample has already. The last hop, which is most of a
  * sample, is relabelled when the sample is taken.
  *
@@ -21,11 +21,12 @@
 
 #include "sample/hop.h"
 
-typedef struct ae_lane {
+/* Memory of one thread. */
+typedef struct ae_worker {
     ae_idmap *maps; /* per node type */
     uint64_t *held; /* entries that the last sample left in each map */
     ae_scratch set; /* for ae_hop_plan */
-} ae_lane;
+} ae_worker;
 
 typedef struct ae_member {
     aether_sampler *sampler;
@@ -37,9 +38,9 @@ typedef struct ae_member {
 } ae_member;
 
 struct aether_group {
-    uint32_t num_types, num_relations, capacity, size, num_lanes;
+    uint32_t num_types, num_relations, capacity, size, num_workers;
     ae_member *members;
-    ae_lane *lanes;
+    ae_worker *workers;
     ae_fetch *jobs;          /* [capacity], of one relation */
     ae_value_cache **caches; /* [capacity], of one vector of values */
     ae_staging staging;

@@ -1,5 +1,5 @@
 /* node2vec's draws by rejection. The coin alone decides most proposals; for the others the list
- * of the node before is searched. A lane that used up its attempts weighs all its neighbours
+ * of the node before is searched. A walker that used up its attempts weighs all its neighbours
  * instead. */
 #include "sample/walk/node2vec.h"
 
@@ -42,9 +42,9 @@ static inline verdict judge(const ae_walk_rule *rule, uint64_t before, uint64_t 
 /* ---- does the edge exist? ---- */
 
 typedef struct question {
-    const ae_lanes *l;
+    const ae_walkers *l;
     const ae_pending *p;
-    uint64_t *found; /* one per asking lane */
+    uint64_t *found; /* one per asking walker */
 } question;
 
 static int look_for(void *ctx, uint64_t asker, uint64_t at, uint64_t *ids, uint64_t n, aether_error *err) {
@@ -56,9 +56,9 @@ static int look_for(void *ctx, uint64_t asker, uint64_t at, uint64_t *ids, uint6
     return AETHER_OK;
 }
 
-/* Lists that are slow to reach are read together: found[k] tells whether asking lane k's
+/* Lists that are slow to reach are read together: found[k] tells whether asking walker k's
  * proposal is in the list behind it. `found` may overwrite the proposals' ids. */
-static int read_behind(const ae_walks *w, const ae_lanes *l, const ae_pending *p, uint64_t num_asking,
+static int read_behind(const ae_walks *w, const ae_walkers *l, const ae_pending *p, uint64_t num_asking,
                        uint64_t *found, aether_error *err) {
     question q = {l, p, found};
     ae_scratch lists = {0};
@@ -72,11 +72,11 @@ static int read_behind(const ae_walks *w, const ae_lanes *l, const ae_pending *p
     return rc;
 }
 
-static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p, aether_error *err) {
+static int settle(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p, aether_error *err) {
     const bool take_near = w->rule.near > w->rule.far;
     uint64_t kept = 0, num_asking = 0;
     for (uint64_t k = 0; k < p->n; k++) {
-        uint32_t i = p->lane[k];
+        uint32_t i = p->walker[k];
         uint64_t coin = ae_walk_coin(ae_walk_draw(l->draw[i], 2 * attempt + 1));
         verdict v = judge(&w->rule, l->before[i], p->id[k], coin);
         l->next[i] = p->id[k];
@@ -85,7 +85,7 @@ static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *
             if (w->members)
                 ae_members_prefetch(w->members, w->t->id_bytes, l->behind[i], p->id[k]);
         }
-        p->lane[kept] = i;
+        p->walker[kept] = i;
         kept += v == REJECT;
     }
     const bool together = l->reads && !w->members;
@@ -95,7 +95,7 @@ static int settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *
         bool found = p->id[k];
         if (!together)
             rc = has_edge(w, l->behind[i], l->next[i], &found, err);
-        p->lane[kept] = i;
+        p->walker[kept] = i;
         kept += found != take_near;
     }
     p->n = kept;
@@ -109,9 +109,9 @@ typedef struct tally {
     unsigned __int128 sum, stop;
 } tally;
 
-/* Add place `place` of lane i's list, of which `part` / 2^32 counts. next[i] becomes the last
+/* Add place `place` of walker i's list, of which `part` / 2^32 counts. next[i] becomes the last
  * neighbour whose weight is above 0. */
-static int add_place(const ae_walks *w, ae_lanes *l, uint64_t i, uint64_t place, uint32_t part, tally *sum,
+static int add_place(const ae_walks *w, ae_walkers *l, uint64_t i, uint64_t place, uint32_t part, tally *sum,
                      aether_error *err) {
     uint64_t position = l->list[i].start + place, id, share = w->rule.back;
     if (place >= l->list[i].degree)
@@ -131,7 +131,7 @@ static int add_place(const ae_walks *w, ae_lanes *l, uint64_t i, uint64_t place,
     return AETHER_OK;
 }
 
-static int add_up(const ae_walks *w, ae_lanes *l, uint64_t i, tally *sum, aether_error *err) {
+static int add_up(const ae_walks *w, ae_walkers *l, uint64_t i, tally *sum, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t place = 0; place < l->list[i].degree && !rc; place++) {
         if (!w->alias) {
@@ -147,7 +147,7 @@ static int add_up(const ae_walks *w, ae_lanes *l, uint64_t i, tally *sum, aether
     return rc;
 }
 
-static int choose_exactly(const ae_walks *w, ae_lanes *l, uint64_t i, aether_error *err) {
+static int choose_exactly(const ae_walks *w, ae_walkers *l, uint64_t i, aether_error *err) {
     tally all = {0, ~(unsigned __int128)0}, part = {0, 0};
     int rc = add_up(w, l, i, &all, err);
     if (rc)
@@ -157,12 +157,12 @@ static int choose_exactly(const ae_walks *w, ae_lanes *l, uint64_t i, aether_err
     return add_up(w, l, i, &part, err);
 }
 
-static int give_up(const ae_walks *w, ae_lanes *l, uint64_t attempts, ae_pending *p, aether_error *err) {
+static int give_up(const ae_walks *w, ae_walkers *l, uint64_t attempts, ae_pending *p, aether_error *err) {
     uint64_t kept = 0;
     for (uint64_t k = 0; k < p->n; k++) {
-        uint32_t i = p->lane[k];
+        uint32_t i = p->walker[k];
         if (attempts < AE_WALK_ATTEMPTS + l->list[i].degree) {
-            p->lane[kept++] = i;
+            p->walker[kept++] = i;
             continue;
         }
         int rc = choose_exactly(w, l, i, err);
@@ -173,7 +173,7 @@ static int give_up(const ae_walks *w, ae_lanes *l, uint64_t attempts, ae_pending
     return AETHER_OK;
 }
 
-int ae_node2vec_settle(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p, aether_error *err) {
+int ae_node2vec_settle(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p, aether_error *err) {
     int rc = settle(w, l, attempt, p, err);
     return rc || attempt < AE_WALK_ATTEMPTS ? rc : give_up(w, l, attempt, p, err);
 }

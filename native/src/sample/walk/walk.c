@@ -26,23 +26,23 @@
 
 /* ---- first-order draws ---- */
 
-static void propose(const ae_lanes *l, uint64_t attempt, ae_pending *p) {
+static void propose(const ae_walkers *l, uint64_t attempt, ae_pending *p) {
     for (uint64_t k = 0; k < p->n; k++) {
-        uint32_t i = p->lane[k];
+        uint32_t i = p->walker[k];
         uint64_t x = ae_walk_draw(l->draw[i], 2 * attempt);
         p->position[k] = l->list[i].start + ae_rng_bounded(x, l->list[i].degree);
     }
 }
 
-/* Replace proposed positions by those that their alias entries point to. A lane whose weights
+/* Replace proposed positions by those that their alias entries point to. A walker whose weights
  * are all zero is at a dead end. */
-static int follow_aliases(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p,
+static int follow_aliases(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p,
                           aether_error *err) {
     uint64_t kept = 0;
     for (uint64_t k = 0; k < p->n; k++)
         __builtin_prefetch(&w->alias[p->position[k]]);
     for (uint64_t k = 0; k < p->n; k++) {
-        uint32_t i = p->lane[k];
+        uint32_t i = p->walker[k];
         uint64_t entry = w->alias[p->position[k]];
         if (entry == AE_ALIAS_NONE) {
             l->list[i].degree = 0;
@@ -51,7 +51,7 @@ static int follow_aliases(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_p
         uint64_t place = ae_alias_place(entry, ae_walk_draw(l->draw[i], 2 * attempt), l->list[i].degree);
         if (place >= l->list[i].degree)
             return ae_walk_bad_place(l, i, place, err);
-        p->lane[kept] = i;
+        p->walker[kept] = i;
         p->position[kept++] = l->list[i].start + place;
     }
     p->n = kept;
@@ -60,8 +60,8 @@ static int follow_aliases(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_p
 
 /* ---- one step ---- */
 
-/* Draw for each lane whether it goes back to its start; the others become pending. */
-static void begin_step(const ae_walks *w, ae_lanes *l, uint64_t step, ae_pending *p) {
+/* Draw for each walker whether it goes back to its start; the others become pending. */
+static void begin_step(const ae_walks *w, ae_walkers *l, uint64_t step, ae_pending *p) {
     p->n = 0;
     for (uint64_t i = 0; i < l->n; i++) {
         l->draw[i] = ae_rng_draw(l->stream[i], step);
@@ -72,19 +72,20 @@ static void begin_step(const ae_walks *w, ae_lanes *l, uint64_t step, ae_pending
             l->node[i] = AE_WALK_NOWHERE; /* no node before, for node2vec */
             continue;
         }
-        p->lane[p->n++] = (uint32_t)i;
+        p->walker[p->n++] = (uint32_t)i;
     }
 }
 
-static int attempt_once(const ae_walks *w, ae_lanes *l, uint64_t attempt, ae_pending *p, aether_error *err) {
+static int attempt_once(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p,
+                        aether_error *err) {
     propose(l, attempt, p);
     int rc = w->alias ? follow_aliases(w, l, attempt, p, err) : AETHER_OK;
     if (rc)
         return rc;
-    return ae_lanes_fetch(w, l, p->position, p->n, p->id, err);
+    return ae_walkers_fetch(w, l, p->position, p->n, p->id, err);
 }
 
-static int choose(const ae_walks *w, ae_lanes *l, ae_pending *p, aether_error *err) {
+static int choose(const ae_walks *w, ae_walkers *l, ae_pending *p, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t attempt = 0; p->n && !rc; attempt++) {
         rc = attempt_once(w, l, attempt, p, err);
@@ -92,7 +93,7 @@ static int choose(const ae_walks *w, ae_lanes *l, ae_pending *p, aether_error *e
             return rc;
         if (w->rule.first_order) {
             for (uint64_t k = 0; k < p->n; k++)
-                l->next[p->lane[k]] = p->id[k];
+                l->next[p->walker[k]] = p->id[k];
             return AETHER_OK;
         }
         rc = ae_node2vec_settle(w, l, attempt, p, err);
@@ -100,14 +101,14 @@ static int choose(const ae_walks *w, ae_lanes *l, ae_pending *p, aether_error *e
     return rc;
 }
 
-static void finish(const ae_walks *w, const ae_lanes *l, uint64_t i, uint64_t column) {
+static void finish(const ae_walks *w, const ae_walkers *l, uint64_t i, uint64_t column) {
     int64_t *row = w->out + l->walk[i] * (w->length + 1);
     for (uint64_t c = column; c <= w->length; c++)
         row[c] = w->pad ? -1 : (int64_t)l->node[i];
 }
 
-/* Write the nodes of `column`; lanes at dead ends go back to the start or close. */
-static void end_step(const ae_walks *w, ae_lanes *l, uint64_t column) {
+/* Write the nodes of `column`; walkers at dead ends go back to the start or close. */
+static void end_step(const ae_walks *w, ae_walkers *l, uint64_t column) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < l->n; i++) {
         uint64_t walk = l->walk[i], node = l->node[i], next = l->next[i];
@@ -130,7 +131,7 @@ static void end_step(const ae_walks *w, ae_lanes *l, uint64_t column) {
     l->n = kept;
 }
 
-static int step_freely(const ae_walks *w, ae_lanes *l, uint64_t step, ae_pending *p, aether_error *err) {
+static int step_freely(const ae_walks *w, ae_walkers *l, uint64_t step, ae_pending *p, aether_error *err) {
     begin_step(w, l, step, p);
     int rc = choose(w, l, p, err);
     if (!rc)
@@ -140,7 +141,7 @@ static int step_freely(const ae_walks *w, ae_lanes *l, uint64_t step, ae_pending
 
 /* ---- one step of plain walks: uniform, first order, no restarts ---- */
 
-static void close_dead_ends(const ae_walks *w, ae_lanes *l, uint64_t column, uint64_t *positions) {
+static void close_dead_ends(const ae_walks *w, ae_walkers *l, uint64_t column, uint64_t *positions) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < l->n; i++) {
         if (l->list[i].degree == 0) {
@@ -154,8 +155,8 @@ static void close_dead_ends(const ae_walks *w, ae_lanes *l, uint64_t column, uin
     l->n = kept;
 }
 
-/* Return whether any lane is at a dead end: its position means nothing. */
-static bool draw_positions(const ae_lanes *l, uint64_t step, uint64_t *restrict positions) {
+/* Return whether any walker is at a dead end: its position means nothing. */
+static bool draw_positions(const ae_walkers *l, uint64_t step, uint64_t *restrict positions) {
     const uint64_t n = l->n;
     uint64_t shortest = 1;
     for (uint64_t i = 0; i < n; i++) {
@@ -166,25 +167,25 @@ static bool draw_positions(const ae_lanes *l, uint64_t step, uint64_t *restrict 
     return shortest == 0;
 }
 
-static void write_column(const ae_walks *w, const ae_lanes *l, uint64_t column) {
+static void write_column(const ae_walks *w, const ae_walkers *l, uint64_t column) {
     const uint64_t n = l->n, width = w->length + 1;
     int64_t *restrict out = w->out + column;
     for (uint64_t i = 0; i < n; i++)
         out[l->walk[i] * width] = (int64_t)l->node[i];
 }
 
-static int step_plainly(const ae_walks *w, ae_lanes *l, uint64_t step, uint64_t *positions,
+static int step_plainly(const ae_walks *w, ae_walkers *l, uint64_t step, uint64_t *positions,
                         aether_error *err) {
     if (draw_positions(l, step, positions))
         close_dead_ends(w, l, step + 1, positions);
-    int rc = ae_lanes_fetch(w, l, positions, l->n, l->node, err);
+    int rc = ae_walkers_fetch(w, l, positions, l->n, l->node, err);
     write_column(w, l, step + 1);
     return rc;
 }
 
 /* ---- a call ---- */
 
-static void begin_walks(const ae_walks *w, ae_lanes *l, uint64_t first) {
+static void begin_walks(const ae_walks *w, ae_walkers *l, uint64_t first) {
     l->n = w->num_walks - first < w->block ? w->num_walks - first : w->block;
     for (uint64_t i = 0; i < l->n; i++) {
         l->walk[i] = first + i;
@@ -195,7 +196,7 @@ static void begin_walks(const ae_walks *w, ae_lanes *l, uint64_t first) {
     }
 }
 
-static int step_all(const ae_walks *w, ae_lanes *l, ae_pending *p, uint64_t first, aether_error *err) {
+static int step_all(const ae_walks *w, ae_walkers *l, ae_pending *p, uint64_t first, aether_error *err) {
     begin_walks(w, l, first);
     for (uint64_t step = 0; step < w->length && l->n; step++) {
         if (ae_task_cancelled(w->task))
@@ -210,22 +211,22 @@ static int step_all(const ae_walks *w, ae_lanes *l, ae_pending *p, uint64_t firs
 }
 
 static int walk_block(const ae_walks *w, uint64_t first, aether_error *err) {
-    uint64_t memory[BLOCK * AE_LANE_BYTES / sizeof(uint64_t)];
-    ae_lanes l;
+    uint64_t memory[BLOCK * AE_WALKER_BYTES / sizeof(uint64_t)];
+    ae_walkers l;
     ae_pending p;
-    ae_lanes_make(memory, BLOCK, &l, &p);
+    ae_walkers_make(memory, BLOCK, &l, &p);
     return step_all(w, &l, &p, first, err);
 }
 
 static int walk_wide_block(const ae_walks *w, uint64_t first, aether_error *err) {
     ae_scratch memory = {0};
     ae_reads reads = {0};
-    ae_lanes l;
+    ae_walkers l;
     ae_pending p;
-    int rc = ae_scratch_reserve(&memory, w->block * AE_LANE_BYTES, 0, err);
+    int rc = ae_scratch_reserve(&memory, w->block * AE_WALKER_BYTES, 0, err);
     if (rc)
         return rc;
-    ae_lanes_make(memory.data, w->block, &l, &p);
+    ae_walkers_make(memory.data, w->block, &l, &p);
     l.reads = &reads;
     rc = step_all(w, &l, &p, first, err);
     ae_reads_free(&reads);
