@@ -565,7 +565,7 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
 
 /* ---- Sampling: several node types, weights, times ------------------------ */
 
-/* Sums of the weights of long lists (src/sample/draw/sums.h). May be shared by threads. */
+/* Sums of the weights of long lists (src/sample/draw/weight_sums.h). May be shared by threads. */
 typedef struct aether_weight_sums aether_weight_sums;
 
 /* Numbers that stay in a file (src/topology/paged/values.h); see aether_values_open(). May be shared by

@@ -1,6 +1,6 @@
 /*
  * sample_reference.h - the sampler written to be obviously right: one node at
- * a time, linear searches, the rules of sample/draw/plan.h spelled out.
+ * a time, linear searches, the rules of sample/draw/uniform.h spelled out.
  *
  * Caveats: quadratic, for small graphs only.
  */

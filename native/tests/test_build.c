@@ -1,5 +1,5 @@
 /* Building lists, id bounds and list checks, against naive references. */
-#include "build/build.h"
+#include "build/lists.h"
 #include "core/pool.h"
 #include "test.h"
 

@@ -2,9 +2,9 @@
  * operations, many samples at once, files that end inside a page, damage, failing reads. */
 #include "block_ids.h"
 #include "io_file.h"
+#include "topology/list_reader.h"
 #include "topology/paged/paged.h"
 #include "topology/paged/windows.h"
-#include "topology/reads.h"
 
 static char path_memory[128];
 
@@ -529,18 +529,18 @@ TEST(lists_are_read_together) {
             CHECK_OK(t->ops->locate(t, &node, 1, &lists[i], &err), err);
             total += lists[i].degree;
         }
-        CHECK(total > 2 * AE_READS_MOST);
-        ae_reads reads = {0};
+        CHECK(total > 2 * AE_LIST_READER_MOST);
+        ae_list_reader reader = {0};
         visits v = {.g = &g, .lists = lists};
-        CHECK_OK(ae_reads_lists(&reads, t, lists, n, visit, &v, NULL, &err), err);
+        CHECK_OK(ae_list_reader_lists(&reader, t, lists, n, visit, &v, NULL, &err), err);
         CHECK_EQ(v.wrong, 0);
         CHECK_EQ(v.done, lists[v.list].degree);
         for (v.list++; v.list < n; v.list++)
             CHECK_EQ(lists[v.list].degree, 0);
-        CHECK(v.pieces > 2 && ae_reads_memory(&reads) > 0);
-        CHECK_OK(ae_reads_lists(&reads, t, lists, 0, visit, &v, NULL, &err), err);
-        ae_reads_free(&reads);
-        CHECK_EQ(ae_reads_memory(&reads), 0);
+        CHECK(v.pieces > 2 && ae_list_reader_memory(&reader) > 0);
+        CHECK_OK(ae_list_reader_lists(&reader, t, lists, 0, visit, &v, NULL, &err), err);
+        ae_list_reader_free(&reader);
+        CHECK_EQ(ae_list_reader_memory(&reader), 0);
         free(lists);
         aether_topology_destroy(t);
         aether_io_close(io);

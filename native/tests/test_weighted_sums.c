@@ -1,6 +1,6 @@
 /* Sums of the weights of long lists: the table, what is drawn from it against
  * typed_reference.h, and tables that do not fit the weights (any more). */
-#include "sample/draw/sums.h"
+#include "sample/draw/weight_sums.h"
 
 #include "typed_reference.h"
 
@@ -93,16 +93,16 @@ static void check_sums(const lists *l) {
     uint64_t drawable = 0, entry = 0;
     for (uint64_t n = 0; n <= degree; n++) {
         aether_error err = {0};
-        ae_sum found;
-        CHECK_OK(ae_sums_before(&weights, l->topology, l->list, n, &found, &err), err);
+        ae_weight_sum found;
+        CHECK_OK(ae_weight_sums_before(&weights, l->topology, l->list, n, &found, &err), err);
         if (memcmp(&found.weight, &sum, sizeof sum) || found.drawable != drawable)
             TEST_FAIL("of %" PRIu64 " entries %" PRIu64 " add up to %g, %" PRIu64, degree, n, found.weight,
                       found.drawable);
         double next = n < degree ? tref_weight(&l->relation, BEFORE + n) : 1;
-        CHECK_OK(ae_sums_find(&weights, l->topology, l->list, sum, &entry, &err), err);
+        CHECK_OK(ae_weight_sums_find(&weights, l->topology, l->list, sum, &entry, &err), err);
         if (next > 0 && sum + next > sum) /* the sum is passed by the entry after it */
             CHECK_EQ(entry, n);
-        CHECK_OK(ae_sums_find(&weights, l->topology, l->list, nextafter(sum, 0), &entry, &err), err);
+        CHECK_OK(ae_weight_sums_find(&weights, l->topology, l->list, nextafter(sum, 0), &entry, &err), err);
         CHECK(sum <= 0 || entry < n);
         sum += next;
         drawable += next > 0;
@@ -148,9 +148,9 @@ TEST(neighbouring_lists_keep_their_sums) {
     for (int v = 0; v < LISTS; v++) {
         const ae_list list = {indptr[v], indptr[v + 1] - indptr[v]};
         double sum = 0;
-        for (uint64_t n = 0; list.degree >= AE_SUMS_LONG && n <= list.degree; n++) {
-            ae_sum found;
-            CHECK_OK(ae_sums_before(&all, t, list, n, &found, &err), err);
+        for (uint64_t n = 0; list.degree >= AE_WEIGHT_SUMS_LONG && n <= list.degree; n++) {
+            ae_weight_sum found;
+            CHECK_OK(ae_weight_sums_before(&all, t, list, n, &found, &err), err);
             CHECK(found.drawable == n && !(found.weight < sum) && !(found.weight > sum));
             sum += n < list.degree ? weights[list.start + n] : 0;
         }

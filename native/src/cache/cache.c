@@ -1,4 +1,4 @@
-#include "cache/inside.h"
+#include "cache/internal.h"
 
 #include "core/error.h"
 #include "core/minmax.h"

@@ -1,6 +1,6 @@
 #include "cache/loan.h"
 
-#include "cache/inside.h"
+#include "cache/internal.h"
 #include "core/error.h"
 #include "core/minmax.h"
 

@@ -15,8 +15,8 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"
-#include "sample/draw/plan.h"
-#include "topology/reads.h"
+#include "sample/draw/uniform.h"
+#include "topology/list_reader.h"
 
 #define GROUP 64                  /* nodes */
 #define CHUNK 512                 /* nodes handed out at a time */
@@ -32,7 +32,7 @@ typedef struct fan {
     bool replace;
     aether_task *task;
     ae_failure failure;
-    ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
+    ae_scratch sets[AE_POOL_MAX]; /* for ae_uniform_draw, per thread */
 } fan;
 
 static int plan_row(const fan *f, uint64_t i, ae_list list, ae_scratch *set, uint64_t *count,
@@ -40,8 +40,8 @@ static int plan_row(const fan *f, uint64_t i, ae_list list, ae_scratch *set, uin
     uint64_t *row = (uint64_t *)f->out + i * f->k;
     *count = list.degree == 0 ? 0 : f->replace || f->k < list.degree ? f->k : list.degree;
     if (f->replace || *count < list.degree)
-        return ae_plan_positions(list, *count, f->replace, ae_rng_stream(f->base, (uint64_t)f->nodes[i], i),
-                                 set, row, err);
+        return ae_uniform_draw(list, *count, f->replace, ae_rng_stream(f->base, (uint64_t)f->nodes[i], i),
+                               set, row, err);
     for (uint64_t j = 0; j < *count; j++)
         row[j] = list.start + j;
     return AETHER_OK;
@@ -86,12 +86,12 @@ static int fan_group(const fan *f, uint64_t first, uint64_t n, ae_scratch *set, 
 /* ---- lists that are slow to reach ---- */
 
 typedef struct together {
-    ae_reads reads;
+    ae_list_reader reader;
     ae_scratch lists, counts, positions, ids;
 } together;
 
 static void free_together(together *g) {
-    ae_reads_free(&g->reads);
+    ae_list_reader_free(&g->reader);
     ae_scratch_free(&g->lists);
     ae_scratch_free(&g->counts);
     ae_scratch_free(&g->positions);
@@ -120,7 +120,7 @@ static int fan_rows(fan *f, uint64_t first, uint64_t n, together *g, aether_erro
         total += rc ? 0 : counts[i];
     }
     if (!rc)
-        rc = ae_reads_fetch(&g->reads, f->t, positions, total, ids, f->task, err);
+        rc = ae_list_reader_fetch(&g->reader, f->t, positions, total, ids, f->task, err);
     for (uint64_t i = 0; !rc && i < n; ids += counts[i++]) {
         int64_t *row = f->out + (first + i) * f->k;
         memcpy(row, ids, counts[i] * sizeof *row);
@@ -185,7 +185,7 @@ int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, ui
         .task = task,
     };
     ae_task_begin(task, n);
-    if (ae_reads_pay(t))
+    if (ae_list_reader_pays(t))
         rc = fan_together(&f, err);
     else
         ae_pool_run(fan_chunk, &f, (n + CHUNK - 1) / CHUNK, num_threads);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "sample/draw/plan.h"
 #include "sample/draw/reservoir.h"
+#include "sample/draw/uniform.h"
 #include "sample/induced.h"
 
 #define CHUNK 256 /* entries whose cache misses overlap */
@@ -146,10 +146,10 @@ static int plan(const work *w, spread *p, uint32_t relation) {
         }
         uint64_t count = take(w, p->lists[i].degree);
         if (count < p->lists[i].degree)
-            rc = ae_plan_positions(p->lists[i], count, false, ae_rng_stream(base, keys[i], AE_RNG_NO_SEED),
-                                   &w->s->sets[0], p->positions + at, w->err);
+            rc = ae_uniform_draw(p->lists[i], count, false, ae_rng_stream(base, keys[i], AE_RNG_NO_SEED),
+                                 &w->s->sets[0], p->positions + at, w->err);
         else if (count)
-            ae_plan_all(p->lists[i], p->positions + at, p->total - at);
+            ae_uniform_all(p->lists[i], p->positions + at, p->total - at);
         p->lists[i].degree = count;
         at += count;
     }
@@ -220,7 +220,8 @@ static int run_together(const work *w, spread *p) {
     if (rc)
         return rc;
     const uint64_t *ids = w->s->neighbors.data;
-    rc = ae_reads_fetch(&w->s->reads, p->t, p->positions, p->total, w->s->neighbors.data, w->s->task, w->err);
+    rc = ae_list_reader_fetch(&w->s->reader, p->t, p->positions, p->total, w->s->neighbors.data, w->s->task,
+                              w->err);
     for (uint64_t at = 0; !rc && at < p->total; at += CHUNK) {
         if ((rc = ae_sample_check(w->s, w->err)) != AETHER_OK)
             break;
@@ -248,7 +249,7 @@ static int spread_relation(const work *w, uint32_t relation) {
         rc = reserve_budget(p.budget, p.total, w->s->nodes[r->to].num_ids, w->s->task, w->err);
     if (rc)
         return rc;
-    return ae_reads_pay(p.t) ? run_together(w, &p) : run_chunks(w, &p);
+    return ae_list_reader_pays(p.t) ? run_together(w, &p) : run_chunks(w, &p);
 }
 
 /* ---- draw ---- */

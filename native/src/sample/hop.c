@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "sample/draw/plan.h"
+#include "sample/draw/uniform.h"
 #include "sample/hop.h"
 
 /* ---- beginning ---- */
@@ -15,9 +15,9 @@ static int count_edges(ae_hop *h, aether_error *err) {
     uint64_t total = h->first_edge;
     for (uint64_t i = 0; i < h->count; i++) {
         first[i] = total;
-        uint64_t count = h->frontier.lists
-                             ? ae_plan_count(h->fanout, ae_frontier_size(&h->frontier, i), h->plan->replace)
-                             : 0;
+        uint64_t count = h->frontier.lists ? ae_uniform_count(h->fanout, ae_frontier_size(&h->frontier, i),
+                                                              h->plan->replace)
+                                           : 0;
         if (__builtin_add_overflow(total, count, &total) || total > INT64_MAX / 8)
             return ae_error_set(err, AETHER_E_LIMIT, "the sample would hold more than 2^60 edges");
     }
@@ -103,9 +103,9 @@ static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out,
     int rc = AETHER_OK;
     list.degree -= exclusions.count;
     if (h->fanout < 0 || (!h->plan->replace && count == list.degree))
-        ae_plan_all(list, out, room);
+        ae_uniform_all(list, out, room);
     else
-        rc = ae_plan_positions(list, count, h->plan->replace, stream, set, out, err);
+        rc = ae_uniform_draw(list, count, h->plan->replace, stream, set, out, err);
     ae_exclusions_skip(exclusions, out, rc ? 0 : count);
     return rc;
 }

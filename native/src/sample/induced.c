@@ -169,7 +169,7 @@ static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
 
 static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, ae_list *lists, uint64_t n) {
     cut c = {s, w, keys, lists};
-    ae_staging *staging = &s->reads.staging;
+    ae_staging *staging = &s->reader.staging;
     ae_value_cache *p[AE_RELATION_CACHES];
     const uint32_t num_caches = ae_relation_caches(w->r, p);
     int rc = ae_retries_sort(&w->r->retries, lists, n, w->r->topology->end_positions, w->err);
@@ -197,7 +197,7 @@ static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint6
         rc = restrict_all(s, w, keys, lists, n);
     together g = {s, w, keys, lists, first, 0};
     if (!rc)
-        rc = ae_reads_lists(&s->reads, t, lists, n, keep_read, &g, s->task, w->err);
+        rc = ae_list_reader_lists(&s->reader, t, lists, n, keep_read, &g, s->task, w->err);
     begin_lists(&g, rc ? 0 : n);
     return rc;
 }
@@ -211,7 +211,7 @@ static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     uint64_t *first = ae_relation_first(r);
     r->num_edges = r->num_layers = 0;
     r->num_expanded = from->num_nodes;
-    const bool pays = ae_reads_pay(r->topology);
+    const bool pays = ae_list_reader_pays(r->topology);
     const uint64_t block = pays ? TOGETHER : BLOCK;
     for (uint64_t v = 0; v < from->num_nodes; v += block) {
         const uint64_t n = from->num_nodes - v < block ? from->num_nodes - v : block;

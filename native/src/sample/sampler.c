@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "sample/draw/sums.h"
+#include "sample/draw/weight_sums.h"
 #include "sample/hgt.h"
 #include "sample/state.h"
 
@@ -42,7 +42,7 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
     if (r->sums && !ae_topology_is_dense(t))
         return ae_topology_need_dense(t, "sums of weights", err);
     const bool in_file = r->weights_in_file || r->times_in_file || r->ids_in_file;
-    if (in_file && (!t->edge_ids_are_positions || !ae_reads_pay(r->topology)))
+    if (in_file && (!t->edge_ids_are_positions || !ae_list_reader_pays(r->topology)))
         return ae_error_set(err, AETHER_E_INVALID,
                             "edge type %u: values in a file go with lists in a file, in their order", i);
     if ((r->weights_in_file && (!r->weights || r->weights_in_file->count != t->num_edges)) ||

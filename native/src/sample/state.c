@@ -26,7 +26,7 @@ void ae_sample_free_arrays(aether_sampler *s) {
     ae_scratch_free(&s->bounds);
     ae_scratch_free(&s->neighbors);
     ae_staging_free(&s->staging);
-    ae_reads_free(&s->reads);
+    ae_list_reader_free(&s->reader);
     for (size_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&s->sets[i]);
 }
@@ -34,7 +34,7 @@ void ae_sample_free_arrays(aether_sampler *s) {
 uint64_t ae_sample_memory(const aether_sampler *s) {
     uint64_t total = s->lists.bytes + s->wholes.bytes + s->exclusions.bytes + s->drawable.bytes +
                      s->bounds.bytes + s->neighbors.bytes + ae_staging_memory(&s->staging) +
-                     ae_reads_memory(&s->reads);
+                     ae_list_reader_memory(&s->reader);
     for (uint32_t t = 0; t < s->num_types; t++)
         total += sizeof *s->nodes + s->nodes[t].map.memory.bytes + s->nodes[t].keys.bytes;
     for (uint32_t i = 0; i < s->num_relations; i++) {

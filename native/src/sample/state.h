@@ -35,7 +35,7 @@
 #include "sample/draw/times.h"
 #include "sample/draw/weighted.h"
 #include "sample/relabel/nodes.h"
-#include "topology/reads.h"
+#include "topology/list_reader.h"
 
 #define AE_RELATION_CACHES 3u
 
@@ -68,9 +68,9 @@ struct aether_sampler {
     ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
     ae_scratch bounds;            /* i64 since, until per tree; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
-    ae_scratch sets[AE_POOL_MAX]; /* for ae_plan_positions, per thread */
+    ae_scratch sets[AE_POOL_MAX]; /* for ae_uniform_draw, per thread */
     ae_staging staging;           /* of topologies with fetch_many */
-    ae_reads reads;               /* of topologies with fetch_many: HGT and induced subgraphs */
+    ae_list_reader reader;        /* of topologies with fetch_many: HGT and induced subgraphs */
     struct ae_hgt *hgt;           /* NULL before the first HGT sample */
     aether_task *task;            /* of the last call; NULL: none */
     uint64_t num_trees;

@@ -28,6 +28,13 @@ int ae_topology_need_dense(const aether_topology *t, const char *tables, aether_
                         tables, (int64_t)t->num_edges - 1);
 }
 
+int ae_topology_need_length(const aether_topology *t, uint64_t num_edges, aether_error *err) {
+    if (num_edges == t->num_edges)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " edges, the topology has %" PRIu64,
+                        num_edges, t->num_edges);
+}
+
 void aether_topology_destroy(aether_topology *t) {
     if (t)
         t->ops->destroy(t);

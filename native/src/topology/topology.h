@@ -93,6 +93,10 @@ static inline bool ae_topology_is_dense(const aether_topology *t) {
  * position. */
 int ae_topology_need_dense(const aether_topology *t, const char *tables, aether_error *err);
 
+/* Fail with AETHER_E_INVALID unless a table of the topology's edges has room for num_edges, which the
+ * caller says. */
+int ae_topology_need_length(const aether_topology *t, uint64_t num_edges, aether_error *err);
+
 /* Fail with AETHER_E_CORRUPT and the first of n ids that is too large; there is one. */
 int ae_topology_bad_id(const aether_topology *t, const uint64_t *positions, const uint64_t *ids, uint64_t n,
                        aether_error *err);

@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "sample/draw/plan.h"
+#include "sample/draw/position_set.h"
 #include "sample/draw/reservoir.h"
-#include "sample/draw/seen.h"
-#include "sample/draw/sums.h"
+#include "sample/draw/uniform.h"
+#include "sample/draw/weight_sums.h"
 
 #define RESCALE   0x1p64  /* a power of two: the proportions of weights stay exact */
 #define FEW       16      /* sums are used where the list has this many entries per draw, or more */
@@ -18,7 +18,7 @@
 /* ---- counting ---- */
 
 static bool is_long(const ae_weighted_list *l) {
-    return l->weights->sums && l->list.degree >= AE_SUMS_LONG;
+    return l->weights->sums && l->list.degree >= AE_WEIGHT_SUMS_LONG;
 }
 
 static bool has_zeros(const ae_weighted_list *l) {
@@ -28,9 +28,9 @@ static bool has_zeros(const ae_weighted_list *l) {
 void ae_weighted_prefetch(const ae_weighted_list *l) {
     const uint64_t size = l->weights->is_double ? sizeof(double) : sizeof(float);
     if (is_long(l)) {
-        const ae_sum *sums = ae_sums_of(l->weights->sums, l->whole);
-        __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK - 1);
-        __builtin_prefetch(sums + l->whole.degree / AE_SUMS_BLOCK / 2);
+        const ae_weight_sum *sums = ae_weight_sums_of(l->weights->sums, l->whole);
+        __builtin_prefetch(sums + l->whole.degree / AE_WEIGHT_SUMS_BLOCK - 1);
+        __builtin_prefetch(sums + l->whole.degree / AE_WEIGHT_SUMS_BLOCK / 2);
     } else if (ae_weights_in_order(l->weights, l->t)) {
         const char *first = (const char *)l->weights->values + l->list.start * size;
         for (uint64_t at = 0; at < l->list.degree * size; at += 64)
@@ -64,10 +64,10 @@ static int count_excluded(const ae_weighted_list *l, uint64_t *count, aether_err
 }
 
 /* Compute the sums of the whole list before the visible part, and to its end. */
-static int sum_up(const ae_weighted_list *l, ae_sum *before, ae_sum *with, aether_error *err) {
+static int sum_up(const ae_weighted_list *l, ae_weight_sum *before, ae_weight_sum *with, aether_error *err) {
     const uint64_t from = l->list.start - l->whole.start, to = from + l->list.degree;
-    int rc = ae_sums_before(l->weights, l->t, l->whole, from, before, err);
-    return rc ? rc : ae_sums_before(l->weights, l->t, l->whole, to, with, err);
+    int rc = ae_weight_sums_before(l->weights, l->t, l->whole, from, before, err);
+    return rc ? rc : ae_weight_sums_before(l->weights, l->t, l->whole, to, with, err);
 }
 
 int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
@@ -77,7 +77,7 @@ int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *
         return AETHER_OK;
     if (!is_long(l))
         return count_by_reading(l, count, err);
-    ae_sum before = {0}, with = {0};
+    ae_weight_sum before = {0}, with = {0};
     uint64_t excluded = 0;
     int rc = sum_up(l, &before, &with, err);
     if (!rc)
@@ -201,7 +201,7 @@ typedef struct few {
     const ae_weighted_list *l;
     double before, weight; /* sums before and within the list: draws fall in between */
     bool replace;
-    ae_seen seen;
+    ae_position_set seen;
     uint64_t count, drawn, draws;
 } few;
 
@@ -215,7 +215,7 @@ static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
     for (uint64_t i = 0; i < f->count - f->drawn; i++) {
         uint64_t entry;
         const double x = f->before + unit(ae_rng_draw(stream, f->draws + i)) * f->weight;
-        int rc = ae_sums_find(f->l->weights, f->l->t, f->l->whole, x, &entry, err);
+        int rc = ae_weight_sums_find(f->l->weights, f->l->t, f->l->whole, x, &entry, err);
         if (rc < 0)
             return rc;
     }
@@ -227,14 +227,14 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
     for (; f->drawn < f->count && f->draws < 4 * f->count + 16; f->draws++) {
         uint64_t entry;
         const double x = f->before + unit(ae_rng_draw(stream, f->draws)) * f->weight;
-        int rc = ae_sums_find(f->l->weights, f->l->t, whole, x, &entry, err);
+        int rc = ae_weight_sums_find(f->l->weights, f->l->t, whole, x, &entry, err);
         if (rc == AE_WANTED)
             return ask_ahead(f, stream, err);
         if (rc)
             return rc;
         const uint64_t position = whole.start + entry;
         if (position - list.start < list.degree && !is_excluded(f->l->exclusions, position) &&
-            (f->replace || !ae_seen_add(&f->seen, position)))
+            (f->replace || !ae_position_set_add(&f->seen, position)))
             out[f->drawn++] = position;
     }
     return AETHER_OK;
@@ -243,7 +243,7 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
 /* Draw from sums if the draws are few and the list's weight is not lost in rounding of the sums. */
 static int try_few(few *f, uint64_t drawable, uint64_t stream, ae_scratch *scratch, uint64_t *out,
                    aether_error *err) {
-    ae_sum before = {0}, with = {0};
+    ae_weight_sum before = {0}, with = {0};
     if (!is_long(f->l) || f->count > drawable / FEW)
         return AETHER_OK;
     int rc = sum_up(f->l, &before, &with, err);
@@ -251,7 +251,7 @@ static int try_few(few *f, uint64_t drawable, uint64_t stream, ae_scratch *scrat
     f->weight = with.weight - before.weight;
     if (rc || !(f->weight >= DBL_MIN && f->weight <= DBL_MAX && f->weight >= with.weight * PRECISION))
         return rc;
-    rc = f->replace ? AETHER_OK : ae_seen_start(&f->seen, f->count, scratch, err);
+    rc = f->replace ? AETHER_OK : ae_position_set_start(&f->seen, f->count, scratch, err);
     return rc ? rc : draw_few(f, stream, out, err);
 }
 
@@ -299,7 +299,7 @@ int ae_weighted_draw(const ae_weighted_list *l, uint64_t drawable, uint64_t coun
     if (count < drawable || replace)
         return draw_some(l, drawable, count, replace, stream, scratch, out, err);
     if (!has_zeros(l)) {
-        ae_plan_all((ae_list){l->list.start, drawable}, out, room);
+        ae_uniform_all((ae_list){l->list.start, drawable}, out, room);
         ae_exclusions_skip(l->exclusions, out, drawable);
         return AETHER_OK;
     }

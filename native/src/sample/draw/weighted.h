@@ -7,7 +7,7 @@
  *                         sampling with a reservoir", IPL 97, 2006): the same
  *                         distribution as k draws one after the other
  *   few of a long list    draws of the inverse of the cumulative weights of
- *                         sample/draw/sums.h; entries that are excluded, or were drawn
+ *                         sample/draw/weight_sums.h; entries that are excluded, or were drawn
  *                         before without replacement, are refused. After 4 k + 16 draws
  *                         one of the two ways above draws the rest, from what is left.
  *
@@ -41,7 +41,7 @@ void ae_weighted_prefetch(const ae_weighted_list *l);
 /* Count the entries that can be drawn: weight above 0, not excluded. May be AE_WANTED. */
 int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *err);
 
-/* Draw `count` positions (see ae_plan_count, with `drawable` as the degree) into `out`. The
+/* Draw `count` positions (see ae_uniform_count, with `drawable` as the degree) into `out`. The
  * function may overwrite all `room` entries from out on. May be AE_WANTED. */
 int ae_weighted_draw(const ae_weighted_list *l, uint64_t drawable, uint64_t count, bool replace,
                      uint64_t stream, ae_scratch *scratch, uint64_t *out, uint64_t room, aether_error *err);

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/task.h"
-#include "topology/lists.h"
+#include "topology/visit_lists.h"
 
 #define ONE UINT64_C(0x100000000) /* an even share */
 
@@ -22,9 +22,9 @@ static double weight_of(const job *j, uint64_t edge) {
 
 static int read_weights(const job *j, const aether_topology *t, ae_list list, double *out,
                         aether_error *err) {
-    uint64_t positions[AE_LISTS_PIECE], edges[AE_LISTS_PIECE];
+    uint64_t positions[AE_VISIT_POSITIONS], edges[AE_VISIT_POSITIONS];
     for (uint64_t done = 0; done < list.degree;) {
-        uint64_t n = ae_lists_piece(list, done, positions);
+        uint64_t n = ae_visit_positions(list, done, positions);
         int rc = t->ops->edge_ids(t, positions, n, edges, err);
         if (rc)
             return rc;
@@ -133,6 +133,6 @@ int aether_alias_build(const aether_topology *t, const void *weights, uint32_t d
     const job j = {weights, dtype, table};
     int rc = ae_topology_need_dense(t, "alias tables", err);
     if (!rc)
-        rc = ae_lists_room(t, num_edges, err);
-    return rc ? rc : ae_lists_each(t, build_list, &j, task, err);
+        rc = ae_topology_need_length(t, num_edges, err);
+    return rc ? rc : ae_visit_lists(t, build_list, &j, task, err);
 }

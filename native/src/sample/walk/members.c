@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "topology/lists.h"
+#include "topology/visit_lists.h"
 
 #define SHORT  32 /* up to here insertion sort wins */
 #define INLINE static inline __attribute__((always_inline))
@@ -118,11 +118,11 @@ static int build_list(const void *ctx, const aether_topology *t, uint64_t node, 
                       aether_error *err) {
     const uint32_t id_bytes = t->id_bytes;
     const uint64_t bytes = list.degree * id_bytes;
-    uint64_t positions[AE_LISTS_PIECE], ids[AE_LISTS_PIECE];
+    uint64_t positions[AE_VISIT_POSITIONS], ids[AE_VISIT_POSITIONS];
     (void)node;
     int rc = ae_scratch_reserve(s, 2 * bytes, 0, err);
     for (uint64_t done = 0; done < list.degree && !rc;) {
-        uint64_t n = ae_lists_piece(list, done, positions);
+        uint64_t n = ae_visit_positions(list, done, positions);
         rc = t->ops->fetch(t, positions, n, ids, err);
         for (uint64_t i = 0; i < n && !rc; i++)
             put(s->data, id_bytes, done + i, ae_members_hash(ids[i], id_bytes));
@@ -145,6 +145,6 @@ int aether_members_build(const aether_topology *t, void *members, uint64_t num_e
         return ae_error_set(err, AETHER_E_INVALID, "a member table needs a topology and room");
     int rc = ae_topology_need_dense(t, "member tables", err);
     if (!rc)
-        rc = ae_lists_room(t, num_edges, err);
-    return rc ? rc : ae_lists_each(t, build_list, &members, task, err);
+        rc = ae_topology_need_length(t, num_edges, err);
+    return rc ? rc : ae_visit_lists(t, build_list, &members, task, err);
 }

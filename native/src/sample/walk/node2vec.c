@@ -5,7 +5,7 @@
 
 #include "sample/walk/alias.h"
 #include "sample/walk/members.h"
-#include "topology/lists.h"
+#include "topology/visit_lists.h"
 
 #include <string.h>
 
@@ -13,10 +13,10 @@
 
 /* Search the member table, or scan the list if there is none. */
 static int has_edge(const ae_walks *w, ae_list list, uint64_t id, bool *found, aether_error *err) {
-    uint64_t positions[AE_LISTS_PIECE], ids[AE_LISTS_PIECE];
+    uint64_t positions[AE_VISIT_POSITIONS], ids[AE_VISIT_POSITIONS];
     *found = w->members && ae_members_has(w->members, w->t->id_bytes, list, id);
     for (uint64_t done = 0; done < list.degree && !w->members && !*found;) {
-        uint64_t n = ae_lists_piece(list, done, positions);
+        uint64_t n = ae_visit_positions(list, done, positions);
         int rc = w->t->ops->fetch(w->t, positions, n, ids, err);
         if (rc)
             return rc;
@@ -67,7 +67,7 @@ static int read_behind(const ae_walks *w, const ae_walkers *l, const ae_pending 
     for (uint64_t k = 0; !rc && k < num_asking; k++)
         ((ae_list *)lists.data)[k] = l->behind[p->asking[k]];
     if (!rc)
-        rc = ae_reads_lists(l->reads, w->t, lists.data, num_asking, look_for, &q, w->task, err);
+        rc = ae_list_reader_lists(l->reader, w->t, lists.data, num_asking, look_for, &q, w->task, err);
     ae_scratch_free(&lists);
     return rc;
 }
@@ -88,7 +88,7 @@ static int settle(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending
         p->walker[kept] = i;
         kept += v == REJECT;
     }
-    const bool together = l->reads && !w->members;
+    const bool together = l->reader && !w->members;
     int rc = together ? read_behind(w, l, p, num_asking, p->id, err) : AETHER_OK;
     for (uint64_t k = 0; !rc && k < num_asking; k++) {
         uint32_t i = p->asking[k];

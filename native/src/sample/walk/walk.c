@@ -220,16 +220,16 @@ static int walk_block(const ae_walks *w, uint64_t first, aether_error *err) {
 
 static int walk_wide_block(const ae_walks *w, uint64_t first, aether_error *err) {
     ae_scratch memory = {0};
-    ae_reads reads = {0};
+    ae_list_reader reader = {0};
     ae_walkers l;
     ae_pending p;
     int rc = ae_scratch_reserve(&memory, w->block * AE_WALKER_BYTES, 0, err);
     if (rc)
         return rc;
     ae_walkers_make(memory.data, w->block, &l, &p);
-    l.reads = &reads;
+    l.reader = &reader;
     rc = step_all(w, &l, &p, first, err);
-    ae_reads_free(&reads);
+    ae_list_reader_free(&reader);
     ae_scratch_free(&memory);
     return rc;
 }
@@ -241,7 +241,7 @@ static void walk_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     if (ae_failure_seen(&w->failure))
         return;
     const uint64_t first = chunk * w->block;
-    int rc = ae_reads_pay(w->t) ? walk_wide_block(w, first, &error) : walk_block(w, first, &error);
+    int rc = ae_list_reader_pays(w->t) ? walk_wide_block(w, first, &error) : walk_block(w, first, &error);
     if (rc)
         ae_failure_note(&w->failure, rc, &error);
     ae_task_add(w->task, w->block);
@@ -277,7 +277,7 @@ static int check_starts(const aether_topology *t, const int64_t *starts, uint64_
 
 /* Blocks are full unless that would leave threads without one. */
 static uint64_t block_size(const aether_topology *t, uint64_t n, uint32_t threads) {
-    const uint64_t most = ae_reads_pay(t) ? WIDE_BLOCK : BLOCK;
+    const uint64_t most = ae_list_reader_pays(t) ? WIDE_BLOCK : BLOCK;
     uint64_t size = (n + threads - 1) / threads;
     size = size < SMALL_BLOCK ? SMALL_BLOCK : size;
     return size < most ? size : most;

@@ -16,7 +16,7 @@
 #include "core/failure.h"
 #include "core/task.h"
 #include "sample/walk/walk.h"
-#include "topology/reads.h"
+#include "topology/list_reader.h"
 
 #define AE_WALK_NOWHERE UINT64_MAX
 #define AE_WALKER_BYTES (13 * sizeof(uint64_t))
@@ -47,7 +47,7 @@ typedef struct ae_walkers {
     ae_list *behind;  /* list of `before` */
     uint64_t *draw;   /* draw of this step */
     uint64_t *next;
-    ae_reads *reads; /* where fetching many at once pays, else NULL */
+    ae_list_reader *reader; /* where fetching many at once pays, else NULL */
 } ae_walkers;
 
 typedef struct ae_pending {
@@ -74,8 +74,8 @@ static inline void ae_walkers_make(uint64_t *memory, uint64_t capacity, ae_walke
 /* Fetch the ids at n positions. */
 static inline int ae_walkers_fetch(const ae_walks *w, const ae_walkers *l, const uint64_t *positions,
                                    uint64_t n, uint64_t *ids, aether_error *err) {
-    if (l->reads)
-        return ae_reads_fetch(l->reads, w->t, positions, n, ids, w->task, err);
+    if (l->reader)
+        return ae_list_reader_fetch(l->reader, w->t, positions, n, ids, w->task, err);
     w->t->ops->prefetch(w->t, positions, n);
     return w->t->ops->fetch(w->t, positions, n, ids, err);
 }

@@ -1,27 +1,27 @@
-#include "topology/reads.h"
+#include "topology/list_reader.h"
 
 #include <string.h>
 
-void ae_reads_free(ae_reads *r) {
+void ae_list_reader_free(ae_list_reader *r) {
     ae_staging_free(&r->staging);
     ae_scratch_free(&r->positions);
     ae_scratch_free(&r->ids);
 }
 
-uint64_t ae_reads_memory(const ae_reads *r) {
+uint64_t ae_list_reader_memory(const ae_list_reader *r) {
     return ae_staging_memory(&r->staging) + r->positions.bytes + r->ids.bytes;
 }
 
 /* Narrow ids are read into the upper half of the wide ones and widened from the front. */
-int ae_reads_fetch(ae_reads *r, const aether_topology *t, const uint64_t *positions, uint64_t n,
-                   uint64_t *ids, aether_task *task, aether_error *err) {
+int ae_list_reader_fetch(ae_list_reader *r, const aether_topology *t, const uint64_t *positions, uint64_t n,
+                         uint64_t *ids, aether_task *task, aether_error *err) {
     const bool narrow = t->id_bytes == 4;
     uint32_t *upper = (uint32_t *)(void *)ids + n;
     const ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
     if (n == 0)
         return AETHER_OK;
     r->staging.learns = true;
-    r->staging.window_bytes = AE_READS_WINDOW;
+    r->staging.window_bytes = AE_LIST_READER_WINDOW;
     int rc = t->ops->fetch_many(t, &job, 1, &r->staging, task, err);
     for (uint64_t i = 0; !rc && narrow && i < n; i++) {
         uint32_t id;
@@ -60,7 +60,7 @@ static uint64_t fill(const ae_list *lists, uint64_t n, part *p, uint64_t room, u
     return count;
 }
 
-static int hand_out(const ae_list *lists, part *p, uint64_t *ids, uint64_t count, ae_reads_visit visit,
+static int hand_out(const ae_list *lists, part *p, uint64_t *ids, uint64_t count, ae_list_visitor visit,
                     void *ctx, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t used = 0; !rc && used < count;) {
@@ -74,19 +74,19 @@ static int hand_out(const ae_list *lists, part *p, uint64_t *ids, uint64_t count
     return rc;
 }
 
-int ae_reads_lists(ae_reads *r, const aether_topology *t, const ae_list *lists, uint64_t n,
-                   ae_reads_visit visit, void *ctx, aether_task *task, aether_error *err) {
+int ae_list_reader_lists(ae_list_reader *r, const aether_topology *t, const ae_list *lists, uint64_t n,
+                         ae_list_visitor visit, void *ctx, aether_task *task, aether_error *err) {
     uint64_t total = 0;
-    for (uint64_t i = 0; i < n && total < AE_READS_MOST; i++)
-        total += lists[i].degree < AE_READS_MOST ? lists[i].degree : AE_READS_MOST;
-    const uint64_t room = total < AE_READS_MOST ? total : AE_READS_MOST;
+    for (uint64_t i = 0; i < n && total < AE_LIST_READER_MOST; i++)
+        total += lists[i].degree < AE_LIST_READER_MOST ? lists[i].degree : AE_LIST_READER_MOST;
+    const uint64_t room = total < AE_LIST_READER_MOST ? total : AE_LIST_READER_MOST;
     int rc = ae_scratch_reserve(&r->positions, room * sizeof(uint64_t), 0, err);
     if (!rc)
         rc = ae_scratch_reserve(&r->ids, room * sizeof(uint64_t), 0, err);
     part filled = {0, 0}, used = {0, 0};
     while (!rc && room && filled.at < n) {
         uint64_t count = fill(lists, n, &filled, room, r->positions.data);
-        rc = ae_reads_fetch(r, t, r->positions.data, count, r->ids.data, task, err);
+        rc = ae_list_reader_fetch(r, t, r->positions.data, count, r->ids.data, task, err);
         if (!rc)
             rc = hand_out(lists, &used, r->ids.data, count, visit, ctx, err);
     }

@@ -1,5 +1,5 @@
 /*
- * sample/draw/sums.h - running sums of the weights of long lists, so that a draw reads
+ * sample/draw/weight_sums.h - running sums of the weights of long lists, so that a draw reads
  * one block of a list instead of all of it.
  *
  *   list       [ 64 entries | 64 entries | 64 entries and the rest ]
@@ -14,41 +14,41 @@
  * the sums for the block in which the running sum passes x, and adds up from there:
  * the same additions in the same order as over the whole list.
  *
- * Caveats: 16 bytes per 64 edges. Lists shorter than AE_SUMS_LONG have no sums. A sum may be
+ * Caveats: 16 bytes per 64 edges. Lists shorter than AE_WEIGHT_SUMS_LONG have no sums. A sum may be
  * infinite. Weights in a file may have changed since the sums were made: look-ups stay within the
  * list whatever the weights are.
  */
-#ifndef AE_SAMPLE_DRAW_SUMS_H
-#define AE_SAMPLE_DRAW_SUMS_H
+#ifndef AE_SAMPLE_DRAW_WEIGHT_SUMS_H
+#define AE_SAMPLE_DRAW_WEIGHT_SUMS_H
 
 #include "sample/draw/weights.h"
 
-#define AE_SUMS_BLOCK 64
-#define AE_SUMS_LONG  128 /* entries from which on a list has sums */
+#define AE_WEIGHT_SUMS_BLOCK 64
+#define AE_WEIGHT_SUMS_LONG  128 /* entries from which on a list has sums */
 
-typedef struct ae_sum {
+typedef struct ae_weight_sum {
     double weight;
     uint64_t drawable; /* entries that weigh something */
-} ae_sum;
+} ae_weight_sum;
 
 struct aether_weight_sums {
     uint64_t num_edges, bytes;
     bool has_zeros; /* some edge weighs nothing */
-    ae_sum *table;
+    ae_weight_sum *table;
 };
 
-/* Return the sums of a list of at least AE_SUMS_LONG entries. */
-static inline const ae_sum *ae_sums_of(const aether_weight_sums *s, ae_list list) {
-    return s->table + list.start / AE_SUMS_BLOCK;
+/* Return the sums of a list of at least AE_WEIGHT_SUMS_LONG entries. */
+static inline const ae_weight_sum *ae_weight_sums_of(const aether_weight_sums *s, ae_list list) {
+    return s->table + list.start / AE_WEIGHT_SUMS_BLOCK;
 }
 
 /* Compute the sum of the first n entries of a long list. */
-int ae_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n, ae_sum *out,
-                   aether_error *err);
+int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n,
+                          ae_weight_sum *out, aether_error *err);
 
 /* Find the first entry of a long list at which the running sum of weights passes x, or list.degree
  * if none does. */
-int ae_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x, uint64_t *entry,
-                 aether_error *err);
+int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x,
+                        uint64_t *entry, aether_error *err);
 
 #endif

@@ -1,18 +1,16 @@
-#include "topology/lists.h"
+#include "topology/visit_lists.h"
 
 #include "core/error.h"
 #include "core/failure.h"
 #include "core/pool.h"
 #include "core/task.h"
 
-#include <inttypes.h>
-
 #define CHUNK  4096 /* nodes handed out at a time */
 #define LOCATE 256  /* nodes located at a time */
 
 typedef struct run {
     const aether_topology *t;
-    ae_lists_visit visit;
+    ae_visit visit;
     const void *ctx;
     aether_task *task;
     ae_failure failure;
@@ -49,19 +47,12 @@ static void visit_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     }
 }
 
-int ae_lists_each(const aether_topology *t, ae_lists_visit visit, const void *ctx, aether_task *task,
-                  aether_error *err) {
+int ae_visit_lists(const aether_topology *t, ae_visit visit, const void *ctx, aether_task *task,
+                   aether_error *err) {
     run r = {.t = t, .visit = visit, .ctx = ctx, .task = task};
     ae_task_begin(task, t->num_edges);
     ae_pool_run(visit_chunk, &r, (t->num_major + CHUNK - 1) / CHUNK, 0);
     for (uint32_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&r.scratch[i]);
     return ae_failure_take(&r.failure, err);
-}
-
-int ae_lists_room(const aether_topology *t, uint64_t num_edges, aether_error *err) {
-    if (num_edges == t->num_edges)
-        return AETHER_OK;
-    return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " edges, the topology has %" PRIu64,
-                        num_edges, t->num_edges);
 }

@@ -1,6 +1,6 @@
-/* The drawing of positions by itself: every branch of ae_plan_positions and the
+/* The drawing of positions by itself: every branch of ae_uniform_draw and the
  * degrees and counts at which it changes branches, against sample_reference.h. */
-#include "sample/draw/plan.h"
+#include "sample/draw/uniform.h"
 #include "sample_reference.h"
 
 #define START UINT64_C(7000000000) /* positions of real lists do not begin at 0 */
@@ -12,7 +12,7 @@ static void check_draw(uint64_t degree, uint64_t count, bool replace, uint64_t s
     aether_error err = {0};
     out[count] = SPARE;
     ae_list list = {START, degree};
-    REQUIRE_OK(ae_plan_positions(list, count, replace, stream, set, out, &err), err);
+    REQUIRE_OK(ae_uniform_draw(list, count, replace, stream, set, out, &err), err);
     CHECK_EQ(ref_positions(degree, (int64_t)count, replace, stream, wanted), count);
     for (uint64_t i = 0; i < count; i++)
         if (out[i] != START + wanted[i]) {
@@ -52,7 +52,7 @@ TEST(every_position_is_drawn_equally_often) {
         ae_scratch set = {0};
         ae_list list = {0, shapes[s][0]};
         for (int round = 0; round < ROUNDS; round++) {
-            CHECK_OK(ae_plan_positions(list, shapes[s][1], false, test_random(&state), &set, out, NULL),
+            CHECK_OK(ae_uniform_draw(list, shapes[s][1], false, test_random(&state), &set, out, NULL),
                      (aether_error){0});
             for (uint64_t i = 0; i < shapes[s][1]; i++)
                 times[out[i]]++;
@@ -67,14 +67,14 @@ TEST(every_position_is_drawn_equally_often) {
 }
 
 TEST(counts_follow_the_fanout) {
-    CHECK_EQ(ae_plan_count(-1, 9, false), 9);
-    CHECK_EQ(ae_plan_count(-1, 9, true), 9);
-    CHECK_EQ(ae_plan_count(0, 9, true), 0);
-    CHECK_EQ(ae_plan_count(8, 9, false), 8);
-    CHECK_EQ(ae_plan_count(10, 9, false), 9);
-    CHECK_EQ(ae_plan_count(10, 9, true), 10);
-    CHECK_EQ(ae_plan_count(10, 0, true), 0);
-    CHECK_EQ(ae_plan_count(INT64_MAX, 1, true), INT64_MAX);
+    CHECK_EQ(ae_uniform_count(-1, 9, false), 9);
+    CHECK_EQ(ae_uniform_count(-1, 9, true), 9);
+    CHECK_EQ(ae_uniform_count(0, 9, true), 0);
+    CHECK_EQ(ae_uniform_count(8, 9, false), 8);
+    CHECK_EQ(ae_uniform_count(10, 9, false), 9);
+    CHECK_EQ(ae_uniform_count(10, 9, true), 10);
+    CHECK_EQ(ae_uniform_count(10, 0, true), 0);
+    CHECK_EQ(ae_uniform_count(INT64_MAX, 1, true), INT64_MAX);
 }
 
 /* Whole vectors are written, but never past `room`. */
@@ -83,7 +83,7 @@ TEST(whole_lists_stay_within_their_room) {
         for (uint64_t room = degree; room <= degree + 20; room++) {
             uint64_t out[61];
             out[room] = SPARE;
-            ae_plan_all((ae_list){START, degree}, out, room);
+            ae_uniform_all((ae_list){START, degree}, out, room);
             for (uint64_t i = 0; i < degree; i++)
                 CHECK_EQ(out[i], START + i);
             CHECK_EQ(out[room], SPARE);

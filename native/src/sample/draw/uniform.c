@@ -1,7 +1,7 @@
-#include "sample/draw/plan.h"
+#include "sample/draw/uniform.h"
 
 #include "core/rng.h"
-#include "sample/draw/seen.h"
+#include "sample/draw/position_set.h"
 
 static void draw_with_replacement(ae_list list, uint64_t k, uint64_t stream, uint64_t *out) {
     for (uint64_t i = 0; i < k; i++)
@@ -42,24 +42,24 @@ static void draw_distinct_few(ae_list list, uint64_t k, uint64_t stream, uint64_
 
 static int draw_distinct_many(ae_list list, uint64_t k, uint64_t stream, ae_scratch *set, uint64_t *out,
                               aether_error *err) {
-    ae_seen seen;
-    int rc = ae_seen_start(&seen, k, set, err);
+    ae_position_set seen;
+    int rc = ae_position_set_start(&seen, k, set, err);
     if (rc)
         return rc;
     for (uint64_t i = 0; i < k; i++) {
         uint64_t j = list.degree - k + i;
         uint64_t t = ae_rng_bounded(ae_rng_draw(stream, i), j + 1);
-        if (ae_seen_add(&seen, t)) {
+        if (ae_position_set_add(&seen, t)) {
             t = j; /* j is larger than all before it, so it is new */
-            ae_seen_add(&seen, t);
+            ae_position_set_add(&seen, t);
         }
         out[i] = list.start + t;
     }
     return AETHER_OK;
 }
 
-int ae_plan_positions(ae_list list, uint64_t count, bool replace, uint64_t stream, ae_scratch *set,
-                      uint64_t *out, aether_error *err) {
+int ae_uniform_draw(ae_list list, uint64_t count, bool replace, uint64_t stream, ae_scratch *set,
+                    uint64_t *out, aether_error *err) {
     if (replace)
         draw_with_replacement(list, count, stream, out);
     else if (list.degree <= 64)

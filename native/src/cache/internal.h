@@ -1,11 +1,11 @@
 /*
- * cache/inside.h - the parts of a cache, for the files of this module.
+ * cache/internal.h - the parts of a cache, for the files of this module.
  *
  *   memory  [frame 0][frame 1]...   [nodes]   [ghosts]   [slots]
  *           ^ page                  each aligned to 64 bytes
  */
-#ifndef AE_CACHE_INSIDE_H
-#define AE_CACHE_INSIDE_H
+#ifndef AE_CACHE_INTERNAL_H
+#define AE_CACHE_INTERNAL_H
 
 #include "cache/cache.h"
 #include "cache/lock.h"

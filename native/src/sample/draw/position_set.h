@@ -1,12 +1,12 @@
 /*
- * sample/draw/seen.h - a small set of numbers: the positions that were drawn already.
+ * sample/draw/position_set.h - a small set of numbers: the positions that were drawn already.
  *
  *   slots [ 0 | x + 1 | 0 | y + 1 ]     open addressing, 0 is empty, half full at most
  *
  * Caveats: lives in the caller's scratch memory, until that is used for something else.
  */
-#ifndef AE_SAMPLE_DRAW_SEEN_H
-#define AE_SAMPLE_DRAW_SEEN_H
+#ifndef AE_SAMPLE_DRAW_POSITION_SET_H
+#define AE_SAMPLE_DRAW_POSITION_SET_H
 
 #include <stdbool.h>
 #include <string.h>
@@ -14,12 +14,13 @@
 #include "core/rng.h"
 #include "os/scratch.h"
 
-typedef struct ae_seen {
+typedef struct ae_position_set {
     uint64_t *slots, mask;
-} ae_seen;
+} ae_position_set;
 
 /* Start an empty set for `count` numbers. */
-static inline int ae_seen_start(ae_seen *s, uint64_t count, ae_scratch *scratch, aether_error *err) {
+static inline int ae_position_set_start(ae_position_set *s, uint64_t count, ae_scratch *scratch,
+                                        aether_error *err) {
     uint64_t slots = 1;
     while (slots < 2 * count)
         slots *= 2;
@@ -27,12 +28,12 @@ static inline int ae_seen_start(ae_seen *s, uint64_t count, ae_scratch *scratch,
     if (rc)
         return rc;
     memset(scratch->data, 0, slots * sizeof(uint64_t));
-    *s = (ae_seen){scratch->data, slots - 1};
+    *s = (ae_position_set){scratch->data, slots - 1};
     return AETHER_OK;
 }
 
 /* Add x; return whether the set had it already. */
-static inline bool ae_seen_add(ae_seen *s, uint64_t x) {
+static inline bool ae_position_set_add(ae_position_set *s, uint64_t x) {
     uint64_t i = ae_rng_mix(x) & s->mask;
     while (s->slots[i] && s->slots[i] != x + 1)
         i = (i + 1) & s->mask;

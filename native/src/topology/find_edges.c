@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/task.h"
-#include "topology/reads.h"
+#include "topology/list_reader.h"
 
 #define BLOCK 256
 #define LISTS 4096 /* lists read together, where they are slow to reach */
@@ -132,7 +132,7 @@ static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *t
 /* Lists that are slow to reach are read many at a time. */
 static int search_together(find *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
     reading *r = calloc(1, sizeof *r);
-    ae_reads reads = {0};
+    ae_list_reader reader = {0};
     int rc = r ? AETHER_OK : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for looking up edges");
     for (uint64_t from = 0; !rc && from < n;) {
         uint64_t lists = 0, begin = from;
@@ -148,10 +148,10 @@ static int search_together(find *f, const int64_t *major, uint64_t n, aether_tas
         }
         r->f = f;
         if (!rc)
-            rc = ae_reads_lists(&reads, f->t, r->lists, lists, search_read, r, task, err);
+            rc = ae_list_reader_lists(&reader, f->t, r->lists, lists, search_read, r, task, err);
         ae_task_add(task, from - begin);
     }
-    ae_reads_free(&reads);
+    ae_list_reader_free(&reader);
     free(r);
     return rc;
 }
@@ -164,8 +164,8 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
     int rc = check_pairs(t, major, minor, n, task, err);
     ae_task_begin(task, n);
     if (!rc)
-        rc =
-            ae_reads_pay(t) ? search_together(&f, major, n, task, err) : search_each(&f, major, n, task, err);
+        rc = ae_list_reader_pays(t) ? search_together(&f, major, n, task, err)
+                                    : search_each(&f, major, n, task, err);
     *num_hits = f.hits;
     return rc;
 }

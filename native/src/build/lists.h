@@ -1,5 +1,5 @@
 /*
- * build/build.h - from an edge list to compressed lists, and checks of both.
+ * build/lists.h - from an edge list to compressed lists, and checks of both.
  *
  *   rows      (major, minor)  3,7  0,2  3,1  1,2        input order
  *               |  count, then scatter by the high bits of major
@@ -21,8 +21,8 @@
  *   - One list is sorted by one thread.
  *   - aether_task counts row visits: every row three times.
  */
-#ifndef AE_BUILD_BUILD_H
-#define AE_BUILD_BUILD_H
+#ifndef AE_BUILD_LISTS_H
+#define AE_BUILD_LISTS_H
 
 #include "aether.h"
 

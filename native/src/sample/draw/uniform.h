@@ -1,5 +1,5 @@
 /*
- * sample/draw/plan.h - which positions of a list to draw.
+ * sample/draw/uniform.h - which positions of a list to draw.
  *
  *   list [start ........ start+degree)   fanout k   ->   k positions
  *
@@ -14,8 +14,8 @@
  * all orders of a set: output i is at most degree - k + i, so the last positions
  * of a list come late. The first few outputs are no fair smaller sample.
  */
-#ifndef AE_SAMPLE_DRAW_PLAN_H
-#define AE_SAMPLE_DRAW_PLAN_H
+#ifndef AE_SAMPLE_DRAW_UNIFORM_H
+#define AE_SAMPLE_DRAW_UNIFORM_H
 
 #include <stdbool.h>
 
@@ -23,7 +23,7 @@
 #include "topology/topology.h"
 
 /* Return how many positions to draw from a list of `degree` entries; a fanout below 0 takes all. */
-static inline uint64_t ae_plan_count(int64_t fanout, uint64_t degree, bool replace) {
+static inline uint64_t ae_uniform_count(int64_t fanout, uint64_t degree, bool replace) {
     if (fanout < 0 || degree == 0)
         return degree;
     return replace || (uint64_t)fanout < degree ? (uint64_t)fanout : degree;
@@ -31,7 +31,7 @@ static inline uint64_t ae_plan_count(int64_t fanout, uint64_t degree, bool repla
 
 /* Write every position of a list to `out`. The function may overwrite all `room` entries from out
  * on: it writes whole vectors, so that short lists cost no branches. */
-static inline void ae_plan_all(ae_list list, uint64_t *out, uint64_t room) {
+static inline void ae_uniform_all(ae_list list, uint64_t *out, uint64_t room) {
     uint64_t i = 0;
     do {
         if (room - i < 8)
@@ -44,10 +44,10 @@ static inline void ae_plan_all(ae_list list, uint64_t *out, uint64_t room) {
         out[i] = list.start + i;
 }
 
-/* Draw `count` positions (see ae_plan_count) of a longer list, or with
+/* Draw `count` positions (see ae_uniform_count) of a longer list, or with
  * replacement. `set` is scratch for large counts; the only failure is
  * AETHER_E_NO_MEMORY. */
-int ae_plan_positions(ae_list list, uint64_t count, bool replace, uint64_t stream, ae_scratch *set,
-                      uint64_t *out, aether_error *err);
+int ae_uniform_draw(ae_list list, uint64_t count, bool replace, uint64_t stream, ae_scratch *set,
+                    uint64_t *out, aether_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* Checks of ids and of lists as aether_build_lists writes them. */
-#include "build/build.h"
+#include "build/lists.h"
 
 #include "core/error.h"
 #include "core/minmax.h"

@@ -1,11 +1,11 @@
-#include "sample/draw/sums.h"
+#include "sample/draw/weight_sums.h"
 
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "topology/lists.h"
+#include "topology/visit_lists.h"
 
-#define BLOCK AE_SUMS_BLOCK
+#define BLOCK AE_WEIGHT_SUMS_BLOCK
 
 /* ---- building ---- */
 
@@ -21,7 +21,7 @@ static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae
     (void)scratch;
     const job *j = ctx;
     const uint64_t last = list.degree / BLOCK - 1;
-    ae_sum *out = j->sums->table + list.start / BLOCK, sum = {0, 0};
+    ae_weight_sum *out = j->sums->table + list.start / BLOCK, sum = {0, 0};
     ae_weight_reader r;
     int rc;
     ae_weights_open(&r, &j->weights, t, list, (ae_exclusions){0}, (ae_exclusions){0});
@@ -29,10 +29,10 @@ static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae
         for (uint64_t i = 0; i < r.n; i++) {
             sum.weight += r.block[i];
             sum.drawable += r.block[i] > 0;
-            if (list.degree >= AE_SUMS_LONG && (r.at + i) % BLOCK == BLOCK - 1)
+            if (list.degree >= AE_WEIGHT_SUMS_LONG && (r.at + i) % BLOCK == BLOCK - 1)
                 out[(r.at + i) / BLOCK] = sum;
         }
-    if (list.degree >= AE_SUMS_LONG)
+    if (list.degree >= AE_WEIGHT_SUMS_LONG)
         out[last] = sum;
     if (sum.drawable < list.degree)
         __atomic_store_n(&j->sums->has_zeros, true, __ATOMIC_RELAXED);
@@ -53,12 +53,12 @@ int aether_weight_sums_create(const aether_topology *t, const void *weights, uin
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the sums of weights");
     s->num_edges = t->num_edges;
-    s->bytes = (s->num_edges / BLOCK + 1) * sizeof(ae_sum);
+    s->bytes = (s->num_edges / BLOCK + 1) * sizeof(ae_weight_sum);
     s->table = aether_buffer_alloc(s->bytes, err);
     rc = s->table ? AETHER_OK : AETHER_E_NO_MEMORY;
     const job j = {{.values = weights, .is_double = dtype == AETHER_F64}, s};
     if (!rc)
-        rc = ae_lists_each(t, sum_list, &j, task, err);
+        rc = ae_visit_lists(t, sum_list, &j, task, err);
     if (rc) {
         aether_weight_sums_destroy(s);
         return rc;
@@ -84,11 +84,11 @@ static uint64_t last_block(ae_list list) {
     return list.degree / BLOCK - 1;
 }
 
-int ae_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n, ae_sum *out,
-                   aether_error *err) {
-    const ae_sum *sums = ae_sums_of(weights->sums, list);
+int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n,
+                          ae_weight_sum *out, aether_error *err) {
+    const ae_weight_sum *sums = ae_weight_sums_of(weights->sums, list);
     uint64_t block = n / BLOCK < last_block(list) ? n / BLOCK : last_block(list);
-    *out = n == list.degree ? sums[block] : block ? sums[block - 1] : (ae_sum){0, 0};
+    *out = n == list.degree ? sums[block] : block ? sums[block - 1] : (ae_weight_sum){0, 0};
     if (n == list.degree || n == block * BLOCK)
         return AETHER_OK;
     ae_weight_reader r;
@@ -137,9 +137,9 @@ static int pass(const ae_weights *weights, const aether_topology *t, ae_list par
     return rc;
 }
 
-int ae_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x, uint64_t *entry,
-                 aether_error *err) {
-    const ae_sum *sums = ae_sums_of(weights->sums, list);
+int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x,
+                        uint64_t *entry, aether_error *err) {
+    const ae_weight_sum *sums = ae_weight_sums_of(weights->sums, list);
     uint64_t low = 0, n = last_block(list);
     while (n) { /* the first block whose sum is above x, or the last */
         uint64_t half = n / 2;

@@ -1,4 +1,4 @@
-#include "build/build.h"
+#include "build/lists.h"
 
 #include "core/error.h"
 #include "core/minmax.h"
