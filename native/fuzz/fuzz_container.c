@@ -50,8 +50,8 @@ static void walk(const aether_file *file, size_t size) {
             byte ^= data[k];
     }
     (void)byte;
-    int code = aether_file_verify(file, NULL, &err);
-    MUST(code == AETHER_OK || (code == err.code && err.message[0]));
+    int rc = aether_file_verify(file, NULL, &err);
+    MUST(rc == AETHER_OK || (rc == err.code && err.message[0]));
     MUST(aether_file_check(file, &err) == AETHER_OK);
 }
 
@@ -72,9 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     free(data);
     aether_file *file;
     aether_error err = {0};
-    int code = aether_file_open(path, &file, &err);
-    if (code) {
-        MUST(!file && err.code == code && err.message[0]);
+    int rc = aether_file_open(path, &file, &err);
+    if (rc) {
+        MUST(!file && err.code == rc && err.message[0]);
         return 0;
     }
     walk(file, size);

@@ -15,14 +15,14 @@ static void save(const char *dir, const char *name, uint32_t content, const part
     aether_error err;
     aether_writer *w;
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    int code = aether_writer_create(path, content, &w, &err);
-    for (unsigned i = 0; !code && i < n; i++) {
-        code = aether_writer_begin(w, parts[i].kind, parts[i].owner, parts[i].dtype, &err);
-        code = code ? code : aether_writer_append(w, parts[i].data, parts[i].size, NULL, &err);
-        code = code ? code : aether_writer_end(w, &err);
+    int rc = aether_writer_create(path, content, &w, &err);
+    for (unsigned i = 0; !rc && i < n; i++) {
+        rc = aether_writer_begin(w, parts[i].kind, parts[i].owner, parts[i].dtype, &err);
+        rc = rc ? rc : aether_writer_append(w, parts[i].data, parts[i].size, NULL, &err);
+        rc = rc ? rc : aether_writer_end(w, &err);
     }
-    code = code ? code : aether_writer_commit(w, &err);
-    if (code) {
+    rc = rc ? rc : aether_writer_commit(w, &err);
+    if (rc) {
         fprintf(stderr, "%s: %s\n", path, err.message);
         exit(1);
     }

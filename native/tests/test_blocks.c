@@ -70,9 +70,9 @@ static aether_lists whole_list(const uint64_t indptr[2], uint64_t limit, uint32_
 static aether_topology *open_blocks(const id_blocks *b, const aether_lists *lists, aether_error *err) {
     aether_blocks blocks = {b->bytes, b->size, b->index, b->index_size};
     aether_topology *t = NULL;
-    int code = aether_topology_create_compressed(lists, &blocks, &t, err);
-    if (code)
-        TEST_FAIL("%d %s", code, err->message);
+    int rc = aether_topology_create_compressed(lists, &blocks, &t, err);
+    if (rc)
+        TEST_FAIL("%d %s", rc, err->message);
     return t;
 }
 
@@ -227,10 +227,10 @@ TEST(random_damage_is_reported_or_gives_other_ids) {
             uint64_t size = in_index ? b.index_size : b.size;
             bytes[test_random(&seed) % size] = (uint8_t)test_random(&seed);
         }
-        int code = aether_topology_ids(t, NULL, 0, n, out, 8, NULL, &err);
-        CHECK(code == AETHER_OK || code == AETHER_E_CORRUPT);
-        reported += code != AETHER_OK;
-        for (uint64_t i = 0; i < n && !code; i++)
+        int rc = aether_topology_ids(t, NULL, 0, n, out, 8, NULL, &err);
+        CHECK(rc == AETHER_OK || rc == AETHER_E_CORRUPT);
+        reported += rc != AETHER_OK;
+        for (uint64_t i = 0; i < n && !rc; i++)
             CHECK(out[i] < 1 << 20);
         aether_topology_destroy(t);
         id_release(&b);

@@ -168,11 +168,11 @@ TEST(ids_at_the_bounds_of_four_and_eight_bytes) {
 static int64_t bad_ids(edges *e, aether_error *err) {
     uint64_t *indptr = malloc((e->num_major + 1) * 8);
     uint32_t *indices = malloc((e->num_edges + 1) * 4);
-    int code = aether_build_lists(e->major, e->minor, e->num_edges, e->num_major, e->num_minor, indptr,
-                                  indices, 4, NULL, 0, NULL, err);
+    int rc = aether_build_lists(e->major, e->minor, e->num_edges, e->num_major, e->num_minor, indptr, indices,
+                                4, NULL, 0, NULL, err);
     free(indptr);
     free(indices);
-    CHECK_EQ(code, AETHER_E_RANGE);
+    CHECK_EQ(rc, AETHER_E_RANGE);
     return err->position;
 }
 

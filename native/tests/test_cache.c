@@ -40,8 +40,8 @@ static int find(ae_cache *c, uint64_t key) {
 static ae_cache *make(uint64_t frames) {
     ae_cache *c;
     aether_error err = {0};
-    int code = ae_cache_create(ae_cache_bytes(frames, FRAME), FRAME, &c, &err);
-    CHECK_OK(code, err);
+    int rc = ae_cache_create(ae_cache_bytes(frames, FRAME), FRAME, &c, &err);
+    CHECK_OK(rc, err);
     return c;
 }
 

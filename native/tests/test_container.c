@@ -38,9 +38,9 @@ static void write_file(const char *path, const void *data, size_t size) {
 
 static int add_section(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, const void *data,
                        uint64_t size, aether_error *err) {
-    int code = aether_writer_begin(w, kind, owner, dtype, err);
-    code = code ? code : aether_writer_append(w, data, size, NULL, err);
-    return code ? code : aether_writer_end(w, err);
+    int rc = aether_writer_begin(w, kind, owner, dtype, err);
+    rc = rc ? rc : aether_writer_append(w, data, size, NULL, err);
+    return rc ? rc : aether_writer_end(w, err);
 }
 
 static const char meta_text[] = "{\"node_types\": []}";
@@ -50,18 +50,17 @@ static const uint32_t indices[] = {1, 2, 0};
 /* META, CSC and an empty section. */
 static int write_sample(const char *path, aether_error *err) {
     aether_writer *w;
-    int code = aether_writer_create(path, AETHER_CONTENT_GRAPH, &w, err);
-    if (code)
-        return code;
-    code = add_section(w, AETHER_SECTION_META, 0, AETHER_U8, meta_text, strlen(meta_text), err);
-    code = code ? code : add_section(w, AETHER_SECTION_CSC_INDPTR, 0, AETHER_U64, indptr, sizeof indptr, err);
-    code =
-        code ? code : add_section(w, AETHER_SECTION_CSC_INDICES, 0, AETHER_U32, indices, sizeof indices, err);
-    code = code ? code : add_section(w, AETHER_SECTION_ARRAY, 7, AETHER_BF16, "", 0, err);
-    if (!code)
+    int rc = aether_writer_create(path, AETHER_CONTENT_GRAPH, &w, err);
+    if (rc)
+        return rc;
+    rc = add_section(w, AETHER_SECTION_META, 0, AETHER_U8, meta_text, strlen(meta_text), err);
+    rc = rc ? rc : add_section(w, AETHER_SECTION_CSC_INDPTR, 0, AETHER_U64, indptr, sizeof indptr, err);
+    rc = rc ? rc : add_section(w, AETHER_SECTION_CSC_INDICES, 0, AETHER_U32, indices, sizeof indices, err);
+    rc = rc ? rc : add_section(w, AETHER_SECTION_ARRAY, 7, AETHER_BF16, "", 0, err);
+    if (!rc)
         return aether_writer_commit(w, err);
     aether_writer_abort(w);
-    return code;
+    return rc;
 }
 
 /* The sample as bytes, and its header and table within them. */
@@ -95,11 +94,11 @@ static void store_image(image *im) {
 static int open_code(const char *path, aether_error *err) {
     aether_file *file;
     memset(err, 0, sizeof *err);
-    int code = aether_file_open(path, &file, err);
-    CHECK((file != NULL) == (code == AETHER_OK));
-    CHECK_EQ(err->code, code);
+    int rc = aether_file_open(path, &file, err);
+    CHECK((file != NULL) == (rc == AETHER_OK));
+    CHECK_EQ(err->code, rc);
     aether_file_close(file);
-    return code;
+    return rc;
 }
 
 /* ---- round trips ------------------------------------------------------------- */
@@ -298,16 +297,15 @@ static int write_golden(const char *path, aether_error *err) {
         {AETHER_SECTION_ARRAY, 1, AETHER_I8, y, sizeof y},
     };
     aether_writer *w;
-    int code = aether_writer_create(path, AETHER_CONTENT_GRAPH, &w, err);
-    if (code)
-        return code;
-    for (unsigned i = 0; !code && i < sizeof parts / sizeof parts[0]; i++)
-        code =
-            add_section(w, parts[i].kind, parts[i].owner, parts[i].dtype, parts[i].data, parts[i].size, err);
-    if (!code)
+    int rc = aether_writer_create(path, AETHER_CONTENT_GRAPH, &w, err);
+    if (rc)
+        return rc;
+    for (unsigned i = 0; !rc && i < sizeof parts / sizeof parts[0]; i++)
+        rc = add_section(w, parts[i].kind, parts[i].owner, parts[i].dtype, parts[i].data, parts[i].size, err);
+    if (!rc)
         return aether_writer_commit(w, err);
     aether_writer_abort(w);
-    return code;
+    return rc;
 }
 
 /* Version 1 files stay readable, and writing them stays the same to the byte.
@@ -469,15 +467,15 @@ TEST(discarding_keeps_size_and_surroundings) {
 /* Does the file open, verify, and hold the sample's data? */
 static int open_and_verify(const char *path, aether_error *err) {
     aether_file *file;
-    int code = aether_file_open(path, &file, err);
-    if (code)
-        return code;
-    code = aether_file_verify(file, NULL, err);
-    if (!code)
+    int rc = aether_file_open(path, &file, err);
+    if (rc)
+        return rc;
+    rc = aether_file_verify(file, NULL, err);
+    if (!rc)
         CHECK(memcmp(aether_file_data(file, 1), indptr, sizeof indptr) == 0 &&
               memcmp(aether_file_data(file, 2), indices, sizeof indices) == 0);
     aether_file_close(file);
-    return code;
+    return rc;
 }
 
 /* Every byte of the file is covered: whichever changes, open or verify says so. */
@@ -491,11 +489,11 @@ TEST(any_flipped_byte_is_found) {
         aether_error err = {0};
         uint8_t flipped = im.file.data[at] ^ (uint8_t)(1u << at % 8);
         REQUIRE(pwrite(fd, &flipped, 1, (off_t)at) == 1);
-        int code = open_and_verify(im.path, &err);
-        silent += code == AETHER_OK;
-        CHECK(code == AETHER_OK || (err.code == code && err.message[0]));
+        int rc = open_and_verify(im.path, &err);
+        silent += rc == AETHER_OK;
+        CHECK(rc == AETHER_OK || (err.code == rc && err.message[0]));
         if (at >= 4096 && at < im.header->table_offset)
-            CHECK_EQ(code, AETHER_E_CORRUPT);
+            CHECK_EQ(rc, AETHER_E_CORRUPT);
         REQUIRE(pwrite(fd, im.file.data + at, 1, (off_t)at) == 1);
     }
     CHECK_EQ(silent, 0);
@@ -532,8 +530,8 @@ TEST(any_truncation_is_found) {
     for (size_t size = im.file.size - 1; size != SIZE_MAX; size -= size > 300 && size % 64 > 1 ? 3 : 1) {
         aether_error err;
         REQUIRE(truncate(im.path, (off_t)size) == 0);
-        int code = open_code(im.path, &err);
-        CHECK_EQ(code, size < 8 ? AETHER_E_FORMAT : AETHER_E_TRUNCATED);
+        int rc = open_code(im.path, &err);
+        CHECK_EQ(rc, size < 8 ? AETHER_E_FORMAT : AETHER_E_TRUNCATED);
         if (size >= 4096) {
             CHECK_EQ(err.position, size);
             CHECK_EQ(err.value, im.file.size);

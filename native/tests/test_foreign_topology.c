@@ -515,11 +515,11 @@ TEST(a_weight_that_is_none_is_named_by_its_edge) {
     free_pair(p);
 }
 
-static void check_refused(aether_relation relation, int code) {
+static void check_refused(aether_relation relation, int rc) {
     const uint64_t num_nodes = NODES;
     aether_sampler *s = NULL;
     aether_error err = {0};
-    CHECK_CODE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, &err), code);
+    CHECK_CODE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, &err), rc);
     CHECK(!s);
 }
 

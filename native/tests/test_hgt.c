@@ -313,11 +313,11 @@ TEST(neighbour_samples_in_between_leave_no_trace) {
 
 /* ---- errors ---- */
 
-static void check_fails(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *o, int code,
+static void check_fails(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *o, int rc,
                         const char *message) {
     aether_error err = {0};
     uint64_t hop_nodes[MAX_HOPS + 1], num_nodes = 0, num_edges = 0;
-    CHECK_CODE(aether_sample_hgt(s, seeds, o, hop_nodes, &num_nodes, &num_edges, &err), code);
+    CHECK_CODE(aether_sample_hgt(s, seeds, o, hop_nodes, &num_nodes, &num_edges, &err), rc);
     CHECK_HAS(err.message, message);
     out_node[0] = -1;
     CHECK_OK(aether_sample_export_nodes(s, 0, 8, 0, out_node, NULL, &err), err);

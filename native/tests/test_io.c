@@ -216,12 +216,12 @@ TEST(environment_chooses_the_tier) {
     static const char *const names[] = {"", "auto", "uring", "pread"};
     for (unsigned i = 0; i < 4; i++) {
         setenv("AETHERGRAPH_IO", names[i], 1);
-        int code = aether_io_open(path, NULL, &io, &err);
+        int rc = aether_io_open(path, NULL, &io, &err);
         if (i == 2 && !has_uring) {
-            CHECK_EQ(code, AETHER_E_UNSUPPORTED);
+            CHECK_EQ(rc, AETHER_E_UNSUPPORTED);
             continue;
         }
-        REQUIRE_OK(code, err);
+        REQUIRE_OK(rc, err);
         aether_io_describe(io, &info);
         CHECK_EQ(info.tier, i == 3 || !has_uring ? AETHER_IO_PREAD : AETHER_IO_URING);
         aether_io_close(io);

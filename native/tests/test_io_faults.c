@@ -301,13 +301,13 @@ TEST(a_ring_that_cannot_read) {
 
 /* As containers do it: this process may not make that system call any more. */
 static bool forbid(long call) {
-    struct sock_filter code[] = {
+    struct sock_filter rc[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    struct sock_fprog program = {sizeof rc / sizeof *rc, rc};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
@@ -352,12 +352,12 @@ static aether_io *shared_io;
 static void *read_without_a_ring(void *arg) {
     aether_error err;
     io_ranges r = io_random(FILE_SIZE, 100, 3000, 9);
-    int code = aether_io_read(shared_io, r.requests, r.n, NULL, &err);
+    int rc = aether_io_read(shared_io, r.requests, r.n, NULL, &err);
     if (arg)
-        CHECK_EQ(code, AETHER_E_UNSUPPORTED);
+        CHECK_EQ(rc, AETHER_E_UNSUPPORTED);
     else
-        CHECK_OK(code, err);
-    if (!code)
+        CHECK_OK(rc, err);
+    if (!rc)
         io_check(&r);
     io_free(&r);
     return NULL;

@@ -85,7 +85,7 @@ TEST(batches_in_flight_together) {
             CHECK_OK(ae_io_submit(q, &batches[i], &err), err);
         unsigned seen = 0;
         for (ae_io_batch *b; (b = ae_io_reap(q, true)); seen++) {
-            CHECK_EQ(b->code, AETHER_OK);
+            CHECK_EQ(b->rc, AETHER_OK);
             CHECK(b >= batches && b < batches + BATCHES);
             io_check(b->user);
             memset(((io_ranges *)b->user)->memory, 0xEE, ((io_ranges *)b->user)->size);
@@ -138,8 +138,8 @@ TEST(one_batch_fails) {
             CHECK_OK(ae_io_submit(q, &batches[i], &err), err);
         unsigned failed = 0, seen = 0;
         for (ae_io_batch *b; (b = ae_io_reap(q, true)); seen++) {
-            failed += b->code != AETHER_OK;
-            if (b->code)
+            failed += b->rc != AETHER_OK;
+            if (b->rc)
                 CHECK_EQ(b->error.os_errno, EIO);
             else
                 io_check(b->user);
@@ -276,7 +276,7 @@ TEST(a_child_cannot_use_the_parents_queue) {
         for (unsigned i = 0; i < 2; i++) {
             ae_io_batch *b = ae_io_reap(q, true);
             REQUIRE(b != NULL);
-            CHECK_EQ(b->code, AETHER_OK);
+            CHECK_EQ(b->rc, AETHER_OK);
             io_check(b->user);
         }
         ae_io_queue_destroy(q);

@@ -81,23 +81,23 @@ static void sweep(const char *name, scenario run) {
         allocations = 0;
         refused_one = n;
         counting = true;
-        int code = run(&err);
+        int rc = run(&err);
         counting = false;
         bool reached = allocations > n;
         grant_all();
         if (!reached) {
-            if (code != AETHER_OK)
-                TEST_FAIL("%s, with memory: %d %s", name, code, err.message);
+            if (rc != AETHER_OK)
+                TEST_FAIL("%s, with memory: %d %s", name, rc, err.message);
             if (n == 0)
                 TEST_FAIL("%s allocates nothing: not worth a sweep", name);
             if (n && !refusals)
                 TEST_FAIL("%s never said that memory is short", name);
             return;
         }
-        refusals += code != AETHER_OK;
-        if (code != AETHER_OK && code != AETHER_E_NO_MEMORY)
-            TEST_FAIL("%s, allocation %" PRIu64 " refused: %d %s", name, n, code, err.message);
-        if (code != AETHER_OK && !err.message[0])
+        refusals += rc != AETHER_OK;
+        if (rc != AETHER_OK && rc != AETHER_E_NO_MEMORY)
+            TEST_FAIL("%s, allocation %" PRIu64 " refused: %d %s", name, n, rc, err.message);
+        if (rc != AETHER_OK && !err.message[0])
             TEST_FAIL("%s, allocation %" PRIu64 " refused: no message", name, n);
     }
     TEST_FAIL("%s: no end", name);
@@ -105,7 +105,7 @@ static void sweep(const char *name, scenario run) {
 
 #define SWEEP(title, ...)                                                                                    \
     static int run_##title(aether_error *err) {                                                              \
-        int code = 0;                                                                                        \
+        int rc = 0;                                                                                          \
         __VA_ARGS__                                                                                          \
     }                                                                                                        \
     TEST(title) {                                                                                            \
@@ -115,14 +115,14 @@ static void sweep(const char *name, scenario run) {
 
 /* Make a handle or leave. */
 #define MAKE(call)                                                                                           \
-    if ((code = (call)) != 0)                                                                                \
+    if ((rc = (call)) != 0)                                                                                  \
     goto done
 
 /* Use handles; after a refusal once more, with memory, and leave. */
 #define USE(call)                                                                                            \
-    if ((code = (call)) != 0) {                                                                              \
+    if ((rc = (call)) != 0) {                                                                                \
         aether_error again = {0};                                                                            \
-        if (code == AETHER_E_NO_MEMORY) {                                                                    \
+        if (rc == AETHER_E_NO_MEMORY) {                                                                      \
             aether_error *first = err;                                                                       \
             grant_all();                                                                                     \
             err = &again;                                                                                    \
@@ -242,7 +242,7 @@ SWEEP(file, {
     USE(aether_file_verify(file, NULL, err));
 done:
     aether_file_close(file);
-    return code;
+    return rc;
 })
 
 SWEEP(raw_file, {
@@ -250,7 +250,7 @@ SWEEP(raw_file, {
     MAKE(aether_file_map_raw(rows_path, &file, err));
 done:
     aether_file_close(file);
-    return code;
+    return rc;
 })
 
 SWEEP(buffer, {
@@ -258,7 +258,7 @@ SWEEP(buffer, {
     if (!data)
         return err->code;
     aether_buffer_free(data, 1 << 20);
-    return code;
+    return rc;
 })
 
 /* Whatever fails, the old file is there and no temporary beside it. */
@@ -270,23 +270,23 @@ SWEEP(writer, {
         MAKE(aether_writer_append(w, indices, 4096, NULL, err));
         MAKE(aether_writer_end(w, err));
     }
-    code = aether_writer_commit(w, err);
+    rc = aether_writer_commit(w, err);
     w = NULL;
 done:
     if (w)
         aether_writer_abort(w);
-    return code;
+    return rc;
 })
 
 SWEEP(replace, {
     aether_replace *r = NULL;
     MAKE(aether_replace_begin(out_path, &r, err));
     MAKE(aether_replace_write(r, indices, sizeof indices, 0, err));
-    code = aether_replace_commit(r, err);
+    rc = aether_replace_commit(r, err);
     r = NULL;
 done:
     aether_replace_abort(r);
-    return code;
+    return rc;
 })
 
 /* ---- building --------------------------------------------------------------------------- */
@@ -295,8 +295,8 @@ SWEEP(build, {
     static uint64_t offsets[NODES + 1];
     static uint32_t ids[EDGES];
     static uint32_t order[EDGES];
-    code = aether_build_lists(dst, src, EDGES, NODES, NODES, offsets, ids, 4, order, 4, NULL, err);
-    return code;
+    rc = aether_build_lists(dst, src, EDGES, NODES, NODES, offsets, ids, 4, order, 4, NULL, err);
+    return rc;
 })
 
 SWEEP(records, {
@@ -307,11 +307,10 @@ SWEEP(records, {
     static uint32_t order[EDGES];
     const aether_column column = {.data = weights, .bytes = 4};
     const aether_field major = {.offset = 0, .dtype = AETHER_U32};
-    code = aether_records_pack(dst, src, EDGES, 4, &column, 1, packed, sizeof packed, err);
-    if (!code)
-        code = aether_records_partition(packed, EDGES, 12, major, 0, 7, 8, counts, parted, NULL, err);
-    return code ? code
-                : aether_records_order(packed, EDGES, 12, 4, 0, NODES, NULL, NULL, 1, ends, order, err);
+    rc = aether_records_pack(dst, src, EDGES, 4, &column, 1, packed, sizeof packed, err);
+    if (!rc)
+        rc = aether_records_partition(packed, EDGES, 12, major, 0, 7, 8, counts, parted, NULL, err);
+    return rc ? rc : aether_records_order(packed, EDGES, 12, 4, 0, NODES, NULL, NULL, 1, ends, order, err);
 })
 
 /* ---- topologies ------------------------------------------------------------------------- */
@@ -332,7 +331,7 @@ SWEEP(topology, {
     USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
 done:
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(paged, {
@@ -351,21 +350,21 @@ SWEEP(paged, {
     USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
 done:
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(weight_sums, {
     aether_weight_sums *own = NULL;
-    code = aether_weight_sums_create(ram, weights, AETHER_F32, &own, NULL, err);
+    rc = aether_weight_sums_create(ram, weights, AETHER_F32, &own, NULL, err);
     aether_weight_sums_destroy(own);
-    return code;
+    return rc;
 })
 
 SWEEP(tables_of_walks, {
     static uint64_t alias[EDGES];
     static uint32_t members[EDGES];
-    code = aether_alias_build(ram, weights, AETHER_F32, alias, EDGES, NULL, err);
-    return code ? code : aether_members_build(ram, members, EDGES, NULL, err);
+    rc = aether_alias_build(ram, weights, AETHER_F32, alias, EDGES, NULL, err);
+    return rc ? rc : aether_members_build(ram, members, EDGES, NULL, err);
 })
 
 /* ---- sampling --------------------------------------------------------------------------- */
@@ -378,7 +377,7 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
                   const aether_values *at, aether_error *err) {
     static int64_t node[EDGES * 2], row[EDGES * 2], col[EDGES * 2], edge[EDGES * 2];
     static int64_t until[SEEDS];
-    int code = 0;
+    int rc = 0;
     const uint64_t num_nodes = NODES;
     const aether_relation relation = {.topology = t,
                                       .weights = weighted ? weights : NULL,
@@ -408,46 +407,46 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     USE(aether_sample_typed(s, &of, &options, hop_nodes, hop_edges, totals, totals + 1, err));
 done:
     aether_sampler_destroy(s);
-    return code;
+    return rc;
 }
 
 SWEEP(sample, {
-    code = sample(ram, 0, false, false, NULL, NULL, err);
-    return code;
+    rc = sample(ram, 0, false, false, NULL, NULL, err);
+    return rc;
 })
 SWEEP(sample_with_replacement, {
-    code = sample(ram, AETHER_SAMPLE_REPLACE, false, false, NULL, NULL, err);
-    return code;
+    rc = sample(ram, AETHER_SAMPLE_REPLACE, false, false, NULL, NULL, err);
+    return rc;
 })
 SWEEP(sample_disjoint, {
-    code = sample(ram, AETHER_SAMPLE_DISJOINT, false, false, NULL, NULL, err);
-    return code;
+    rc = sample(ram, AETHER_SAMPLE_DISJOINT, false, false, NULL, NULL, err);
+    return rc;
 })
 SWEEP(sample_induced, {
-    code = sample(ram, AETHER_SAMPLE_INDUCED, false, false, NULL, NULL, err);
-    return code;
+    rc = sample(ram, AETHER_SAMPLE_INDUCED, false, false, NULL, NULL, err);
+    return rc;
 })
 SWEEP(sample_layered, {
-    code = sample(ram, AETHER_SAMPLE_LAYERED, false, false, NULL, NULL, err);
-    return code;
+    rc = sample(ram, AETHER_SAMPLE_LAYERED, false, false, NULL, NULL, err);
+    return rc;
 })
 SWEEP(sample_weighted, {
-    code = sample(ram, 0, true, false, NULL, NULL, err);
-    return code;
+    rc = sample(ram, 0, true, false, NULL, NULL, err);
+    return rc;
 })
 SWEEP(sample_in_time, {
-    code = sample(ram, AETHER_SAMPLE_DISJOINT, false, true, NULL, NULL, err);
-    return code;
+    rc = sample(ram, AETHER_SAMPLE_DISJOINT, false, true, NULL, NULL, err);
+    return rc;
 })
 
 SWEEP(sample_of_pages, {
     aether_topology *t = NULL;
     MAKE(open_paged(&t, err));
     MAKE(aether_topology_keep_pages(t, 1 << 16, err));
-    code = sample(t, 0, false, false, NULL, NULL, err);
+    rc = sample(t, 0, false, false, NULL, NULL, err);
 done:
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(sample_of_compressed_lists, {
@@ -455,10 +454,10 @@ SWEEP(sample_of_compressed_lists, {
     const aether_blocks own = {blocks.bytes, blocks.size, blocks.index, blocks.index_size};
     aether_topology *t = NULL;
     MAKE(aether_topology_create_compressed(&l, &own, &t, err));
-    code = sample(t, AETHER_SAMPLE_INDUCED, false, false, NULL, NULL, err);
+    rc = sample(t, AETHER_SAMPLE_INDUCED, false, false, NULL, NULL, err);
 done:
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(sample_of_compressed_pages, {
@@ -467,10 +466,10 @@ SWEEP(sample_of_compressed_pages, {
     aether_topology *t = NULL;
     MAKE(aether_topology_create_paged_blocks(&l, &own, lists_io, indptr_at, blocks_at, index_at, NULL, &t,
                                              err));
-    code = sample(t, 0, false, false, NULL, NULL, err);
+    rc = sample(t, 0, false, false, NULL, NULL, err);
 done:
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(sample_of_values_in_a_file, {
@@ -480,12 +479,12 @@ SWEEP(sample_of_values_in_a_file, {
     MAKE(open_paged(&t, err));
     MAKE(aether_values_open(lists_io, weights_at, EDGES, 4, &w, err));
     MAKE(aether_values_open(lists_io, times_at, EDGES, 8, &at, err));
-    code = sample(t, AETHER_SAMPLE_DISJOINT, true, true, w, at, err);
+    rc = sample(t, AETHER_SAMPLE_DISJOINT, true, true, w, at, err);
 done:
     aether_values_close(w);
     aether_values_close(at);
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(group, {
@@ -509,11 +508,11 @@ SWEEP(group, {
     for (uint32_t i = 0; i < 3; i++)
         MAKE(aether_group_take(g, i, hop_nodes, hop_edges, totals, totals + 1, &s, NULL, err));
     MAKE(aether_group_retarget(g, &relation, 1, &num_nodes, 1, err));
-    code = aether_group_sample(g, of, options, 3, &failed, NULL, err);
+    rc = aether_group_sample(g, of, options, 3, &failed, NULL, err);
 done:
     aether_group_destroy(g);
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 SWEEP(hgt, {
@@ -527,7 +526,7 @@ SWEEP(hgt, {
     USE(aether_sample_hgt(s, &of, &options, hop_nodes, totals, totals + 1, err));
 done:
     aether_sampler_destroy(s);
-    return code;
+    return rc;
 })
 
 SWEEP(walks_of_pages, {
@@ -541,7 +540,7 @@ SWEEP(walks_of_pages, {
     USE(aether_fanout(t, seeds, SEEDS, 7, 1, 0, 1, out, NULL, err));
 done:
     aether_topology_destroy(t);
-    return code;
+    return rc;
 })
 
 /* ---- reading ---------------------------------------------------------------------------- */
@@ -556,7 +555,7 @@ SWEEP(io, {
     USE(aether_io_read(io, requests, 3, NULL, err));
 done:
     aether_io_close(io);
-    return code;
+    return rc;
 })
 
 SWEEP(rows, {
@@ -582,7 +581,7 @@ SWEEP(rows, {
 done:
     aether_row_plan_destroy(p);
     aether_row_close(f);
-    return code;
+    return rc;
 })
 
 TEST_MAIN()

@@ -26,16 +26,16 @@ static plain make_random(uint64_t n, uint64_t gap, uint64_t hub, uint32_t hub_bi
 static ae_offsets *compress(plain p, uint64_t seed) {
     aether_error err;
     ae_offsets *o;
-    int code = ae_offsets_create(p.n, p.n ? p.values[p.n - 1] : 0, &o, &err);
-    for (uint64_t at = 0, n; !code && at < p.n; at += n) {
+    int rc = ae_offsets_create(p.n, p.n ? p.values[p.n - 1] : 0, &o, &err);
+    for (uint64_t at = 0, n; !rc && at < p.n; at += n) {
         n = test_random(&seed) % 5 == 0 ? p.n - at : test_random(&seed) % 300;
         n = n < p.n - at ? n : p.n - at;
-        code = ae_offsets_append(o, p.values + at, n, &err);
+        rc = ae_offsets_append(o, p.values + at, n, &err);
     }
-    code = code ? code : ae_offsets_finish(o, &err);
-    if (code)
-        TEST_FAIL("%d %s", code, err.message);
-    return code ? NULL : o;
+    rc = rc ? rc : ae_offsets_finish(o, &err);
+    if (rc)
+        TEST_FAIL("%d %s", rc, err.message);
+    return rc ? NULL : o;
 }
 
 /* Every pair, one at a time, all in order, and at random. */
@@ -194,9 +194,9 @@ static ae_offsets *read_back(const aether_io_options *mode, uint64_t offset, uin
     if (aether_io_open(path, mode, &io, err) != AETHER_OK)
         abort();
     memset(err, 0, sizeof *err);
-    int code = ae_offsets_read(io, offset, n, task, &o, err);
-    CHECK_EQ(err->code, code);
-    CHECK_EQ(code == AETHER_OK, o != NULL);
+    int rc = ae_offsets_read(io, offset, n, task, &o, err);
+    CHECK_EQ(err->code, rc);
+    CHECK_EQ(rc == AETHER_OK, o != NULL);
     aether_io_close(io);
     return o;
 }

@@ -29,18 +29,18 @@ static int save(const char *path, char which, aether_error *err) {
     for (size_t i = 0; i < size; i++)
         data[i] = content_of(which, i);
     aether_writer *w;
-    int code = aether_writer_create(path, AETHER_CONTENT_FEATURES, &w, err);
-    if (!code) {
-        code = aether_writer_begin(w, AETHER_SECTION_ARRAY, 0, AETHER_U8, err);
-        code = code ? code : aether_writer_append(w, data, size, NULL, err);
-        code = code ? code : aether_writer_end(w, err);
-        if (code)
+    int rc = aether_writer_create(path, AETHER_CONTENT_FEATURES, &w, err);
+    if (!rc) {
+        rc = aether_writer_begin(w, AETHER_SECTION_ARRAY, 0, AETHER_U8, err);
+        rc = rc ? rc : aether_writer_append(w, data, size, NULL, err);
+        rc = rc ? rc : aether_writer_end(w, err);
+        if (rc)
             aether_writer_abort(w);
         else
-            code = aether_writer_commit(w, err);
+            rc = aether_writer_commit(w, err);
     }
     free(data);
-    return code;
+    return rc;
 }
 
 /* 'o', 'n', or 0 if the file is neither. */
@@ -156,14 +156,14 @@ TEST(any_failing_call_keeps_the_old_file) {
     fresh_dir("failing");
     REQUIRE_OK(save(path, 'o', &err), err);
     for (unsigned k = 0; k < 3; k++) {
-        int at = 0, code;
+        int at = 0, rc;
         for (;; at++) {
             use_hooks(at, errors[k]);
-            code = save(path, 'n', &err);
+            rc = save(path, 'n', &err);
             ae_os_set_write_hooks(NULL);
             if (calls <= at) /* went through without reaching the failure */
                 break;
-            CHECK_EQ(code, AETHER_E_IO);
+            CHECK_EQ(rc, AETHER_E_IO);
             CHECK_EQ(err.os_errno, errors[k]);
             CHECK_HAS(err.message, "a.bin");
             CHECK_HAS(err.message, strerror(errors[k]));
@@ -174,7 +174,7 @@ TEST(any_failing_call_keeps_the_old_file) {
                 CHECK_EQ(which_is(path), 'o');
             REQUIRE_OK(save(path, 'o', &err), err);
         }
-        CHECK_EQ(code, AETHER_OK);
+        CHECK_EQ(rc, AETHER_OK);
         CHECK(at >= 8); /* open, 3 blocks, table, header, fsync, rename, fsync */
         REQUIRE_OK(save(path, 'o', &err), err);
     }
@@ -185,12 +185,12 @@ TEST(interrupted_calls_are_repeated) {
     fresh_dir("interrupted");
     for (int at = 0; at < 9; at++) {
         use_hooks(at, EINTR);
-        int code = save(path, 'n', &err);
+        int rc = save(path, 'n', &err);
         ae_os_set_write_hooks(NULL);
         bool renaming =
-            calls == at + 1 && code; /* rename() is not interruptible: the hook's EINTR is an error */
+            calls == at + 1 && rc; /* rename() is not interruptible: the hook's EINTR is an error */
         if (!renaming) {
-            CHECK_OK(code, err);
+            CHECK_OK(rc, err);
             CHECK_EQ(which_is(path), 'n');
         }
         unlink(path);
@@ -206,9 +206,9 @@ TEST(short_writes_are_continued) {
     aether_error err;
     fresh_dir("short");
     ae_os_set_write_hooks(&(ae_os_write_hooks){.pwrite = short_pwrite});
-    int code = save(path, 'n', &err);
+    int rc = save(path, 'n', &err);
     ae_os_set_write_hooks(NULL);
-    CHECK_OK(code, err);
+    CHECK_OK(rc, err);
     CHECK_EQ(which_is(path), 'n');
 }
 
@@ -221,9 +221,9 @@ TEST(writes_of_nothing_end) {
     aether_error err;
     fresh_dir("zero");
     ae_os_set_write_hooks(&(ae_os_write_hooks){.pwrite = zero_pwrite});
-    int code = save(path, 'n', &err);
+    int rc = save(path, 'n', &err);
     ae_os_set_write_hooks(NULL);
-    CHECK_EQ(code, AETHER_E_IO);
+    CHECK_EQ(rc, AETHER_E_IO);
     CHECK_EQ(leftovers(dir, "a.bin", true), 0);
     CHECK(access(path, F_OK) != 0);
 }

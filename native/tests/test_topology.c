@@ -23,10 +23,10 @@ static aether_lists good_lists(void) {
     return (aether_lists){NUM_NODES, NUM_NODES, NUM_EDGES, indptr, narrow, NULL, 4, 8};
 }
 
-static void check_refused(const aether_lists *lists, int code) {
+static void check_refused(const aether_lists *lists, int rc) {
     aether_error err = {0};
     aether_topology *t = NULL;
-    CHECK_CODE(aether_topology_create(lists, &t, &err), code);
+    CHECK_CODE(aether_topology_create(lists, &t, &err), rc);
     CHECK(!t);
     CHECK(err.message[0]);
     aether_topology_destroy(t);

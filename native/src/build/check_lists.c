@@ -188,10 +188,10 @@ int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *i
     atomic_init(&l.bad, NONE);
     atomic_init(&l.cancelled, 0);
     ae_task_begin(task, num_major + (indices ? num_edges : 0));
-    int code = check_indptr(&l, err);
-    if (!code && indices && !atomic_load(&l.cancelled))
-        code = check_indices(&l, id_bytes, err);
-    if (!code && atomic_load(&l.cancelled))
-        code = ae_error_set(err, AETHER_E_CANCELLED, "checking was cancelled");
-    return code;
+    int rc = check_indptr(&l, err);
+    if (!rc && indices && !atomic_load(&l.cancelled))
+        rc = check_indices(&l, id_bytes, err);
+    if (!rc && atomic_load(&l.cancelled))
+        rc = ae_error_set(err, AETHER_E_CANCELLED, "checking was cancelled");
+    return rc;
 }

@@ -106,8 +106,8 @@ ae_build_shape ae_build_plan(uint64_t num_edges, uint64_t num_major, uint32_t re
 
 /* ---- common to the passes ------------------------------------------------ */
 
-static void fail(build *b, int code) {
-    atomic_store_explicit(&b->failed, code, memory_order_relaxed);
+static void fail(build *b, int rc) {
+    atomic_store_explicit(&b->failed, rc, memory_order_relaxed);
 }
 
 /* Count `rows` more visits; return 0 if the build is to stop. */
@@ -318,27 +318,27 @@ static void sort_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
 /* ---- the whole -------------------------------------------------------------- */
 
 static int failure(build *b, aether_error *err) {
-    int code = atomic_load(&b->failed);
-    if (code == AETHER_E_CANCELLED)
-        return ae_error_set(err, code, "building was cancelled");
-    if (code == AETHER_E_NO_MEMORY)
-        return ae_error_set(err, code, "no memory to sort a bucket of edges");
-    if (code == AETHER_E_INVALID)
-        return ae_error_set(err, code, "the edges were changed while the lists were built from them");
+    int rc = atomic_load(&b->failed);
+    if (rc == AETHER_E_CANCELLED)
+        return ae_error_set(err, rc, "building was cancelled");
+    if (rc == AETHER_E_NO_MEMORY)
+        return ae_error_set(err, rc, "no memory to sort a bucket of edges");
+    if (rc == AETHER_E_INVALID)
+        return ae_error_set(err, rc, "the edges were changed while the lists were built from them");
     return AETHER_OK;
 }
 
 static int run_passes(build *b, aether_error *err) {
-    int code;
+    int rc;
     ae_task_begin(b->task, b->num_edges * 3);
     ae_pool_run(count_slice, b, b->shape.slices, b->threads);
-    if ((code = failure(b, err)) != 0 || (code = report_bad_row(b, err)) != 0)
-        return code;
+    if ((rc = failure(b, err)) != 0 || (rc = report_bad_row(b, err)) != 0)
+        return rc;
     reserve_places(b);
     qsort(b->schedule, b->shape.buckets, sizeof *b->schedule, by_rows);
     ae_pool_run(scatter_slice, b, b->shape.slices, b->threads);
-    if ((code = failure(b, err)) != 0)
-        return code;
+    if ((rc = failure(b, err)) != 0)
+        return rc;
     b->indptr[0] = 0;
     if (b->num_major)
         ae_pool_run(sort_chunk, b, b->shape.buckets, b->threads);
@@ -410,15 +410,15 @@ int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_
                .id_bytes = id_bytes,
                .order_bytes = order ? order_bytes : 0,
                .task = task};
-    int code = check_arguments(&b, err);
-    if (code)
-        return code;
+    int rc = check_arguments(&b, err);
+    if (rc)
+        return rc;
     b.threads = num_edges / SLICE_ROWS || num_major / BUCKET_LISTS ? ae_pool_threads(0) : 1;
     b.shape = ae_build_plan(num_edges, num_major, b.id_bytes + b.order_bytes, b.threads);
     b.key_bytes = b.shape.shift <= 16 ? 2 : 4;
-    code = allocate(&b, err);
-    if (!code)
-        code = run_passes(&b, err);
+    rc = allocate(&b, err);
+    if (!rc)
+        rc = run_passes(&b, err);
     release(&b);
-    return code;
+    return rc;
 }

@@ -57,12 +57,12 @@ static inline __attribute__((always_inline)) void place_records(ordering *o, uin
 static int sort_by_major(ordering *o, aether_error *err) {
     uint64_t bad = 0, place = 0, bytes = o->record_bytes;
     memset(o->ends, 0, o->num_lists * sizeof *o->ends);
-    int code = o->id_bytes == 4 && bytes == 8 ? count_lists(o, 4, 8, &bad)
-               : o->id_bytes == 4             ? count_lists(o, 4, bytes, &bad)
-                                              : count_lists(o, 8, bytes, &bad);
-    if (code) {
+    int rc = o->id_bytes == 4 && bytes == 8 ? count_lists(o, 4, 8, &bad)
+             : o->id_bytes == 4             ? count_lists(o, 4, bytes, &bad)
+                                            : count_lists(o, 8, bytes, &bad);
+    if (rc) {
         uint64_t id = ae_record_id(o->records + bad * bytes, o->id_bytes);
-        return ae_error_at(err, code, (int64_t)bad, (int64_t)id,
+        return ae_error_at(err, rc, (int64_t)bad, (int64_t)id,
                            "record %" PRIu64 " is of list %" PRIu64 ", not of one in %" PRIu64 "..%" PRIu64,
                            bad, id, o->low, o->low + o->num_lists);
     }
@@ -176,8 +176,8 @@ static int check_arguments(const ordering *o, const aether_field *row, const aet
                            o->record_bytes);
     if (o->n >= UINT32_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "%" PRIu64 " records are too many to order at once", o->n);
-    int code = row ? ae_record_check_field(*row, o->record_bytes, err) : AETHER_OK;
-    return code || !time ? code : ae_record_check_field(*time, o->record_bytes, err);
+    int rc = row ? ae_record_check_field(*row, o->record_bytes, err) : AETHER_OK;
+    return rc || !time ? rc : ae_record_check_field(*time, o->record_bytes, err);
 }
 
 int aether_records_order(const void *records, uint64_t n, uint32_t record_bytes, uint32_t id_bytes,
@@ -191,17 +191,17 @@ int aether_records_order(const void *records, uint64_t n, uint32_t record_bytes,
                   .id_bytes = id_bytes,
                   .ends = ends,
                   .order = order};
-    int code = check_arguments(&o, row, time, err);
-    code = code ? code : sort_by_major(&o, err);
-    if (code || !(row || time || unique))
-        return code;
+    int rc = check_arguments(&o, row, time, err);
+    rc = rc ? rc : sort_by_major(&o, err);
+    if (rc || !(row || time || unique))
+        return rc;
     o.pairs = malloc(ae_max_u64(o.room, 1) * sizeof *o.pairs);
     o.spare = malloc(ae_max_u64(o.room, 1) * sizeof *o.spare);
     if (o.pairs && o.spare)
         finish_lists(&o, row, time, unique != 0);
     else
-        code = ae_error_set(err, AETHER_E_NO_MEMORY, "no memory to sort a list of %" PRIu64 " edges", o.room);
+        rc = ae_error_set(err, AETHER_E_NO_MEMORY, "no memory to sort a list of %" PRIu64 " edges", o.room);
     free(o.pairs);
     free(o.spare);
-    return code;
+    return rc;
 }

@@ -106,9 +106,9 @@ int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, 
                  .records = records};
     for (uint32_t c = 0; c < num_columns; c++)
         p.record_bytes += ae_min_u64(columns[c].bytes, MAX_RECORD);
-    int code = check_sizes(n, p.record_bytes, id_bytes, err);
-    if (code)
-        return code;
+    int rc = check_sizes(n, p.record_bytes, id_bytes, err);
+    if (rc)
+        return rc;
     if (size != n * p.record_bytes)
         return ae_error_set(err, AETHER_E_INVALID,
                             "%" PRIu64 " records of %" PRIu32 " bytes do not fill %" PRIu64, n,
@@ -250,9 +250,9 @@ static int run(partition *p, uint64_t *counts, uint32_t threads, aether_error *e
                             p->num_parts);
     ae_task_begin(p->task, 2 * p->n);
     ae_pool_run(count_slice, p, p->slices, threads);
-    int code = report(p, err);
-    if (code)
-        return code;
+    int rc = report(p, err);
+    if (rc)
+        return rc;
     reserve_places(p, counts);
     ae_pool_run(scatter_slice, p, p->slices, threads);
     return report(p, err);
@@ -282,10 +282,10 @@ int aether_records_partition(const void *records, uint64_t n, uint32_t record_by
                    .held_rows = (uint32_t)ae_max_u64(HELD_BYTES / ae_max_u64(record_bytes, 1), 1),
                    .field = field,
                    .task = task};
-    int code = check_sizes(n, record_bytes, 4, err);
-    code = code ? code : ae_record_check_field(field, record_bytes, err);
-    if (code)
-        return code;
+    int rc = check_sizes(n, record_bytes, 4, err);
+    rc = rc ? rc : ae_record_check_field(field, record_bytes, err);
+    if (rc)
+        return rc;
     if (shift > 63 || num_parts == 0 || num_parts > AETHER_MAX_PARTS)
         return ae_error_at(err, AETHER_E_INVALID, shift, (int64_t)num_parts,
                            "%" PRIu64 " parts by a shift of %" PRIu32 " cannot be", num_parts, shift);
@@ -293,9 +293,9 @@ int aether_records_partition(const void *records, uint64_t n, uint32_t record_by
     atomic_init(&p.cancelled, 0);
     uint32_t threads = n / SLICE_ROWS ? ae_pool_threads(0) : 1;
     p.slices = num_slices(n, threads);
-    code = run(&p, counts, threads, err);
+    rc = run(&p, counts, threads, err);
     free(p.places);
     free(p.filled);
     free(p.held);
-    return code;
+    return rc;
 }

@@ -203,11 +203,11 @@ int ae_cache_schedule(const ae_cache_loan *loan, const ae_cache_wishes *wishes, 
     s.holders = calloc(frames + 1, sizeof *s.holders);
     s.waiting = calloc(lists + 2, sizeof *s.waiting);
     s.taken = calloc((lists + 1) / 64 + 1, sizeof *s.taken);
-    int code = AETHER_OK;
+    int rc = AETHER_OK;
     *num_read = 0;
     if (!s.holders || !s.waiting || !s.taken) {
-        code = ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory planning %" PRIu64 " rows",
-                            wishes->num_positions);
+        rc = ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory planning %" PRIu64 " rows",
+                          wishes->num_positions);
     } else {
         for (uint64_t i = 0; i < frames; i++)
             s.holders[i] = (holder){NONE, NONE, NONE, NONE};
@@ -221,5 +221,5 @@ int ae_cache_schedule(const ae_cache_loan *loan, const ae_cache_wishes *wishes, 
     free(s.holders);
     free(s.waiting);
     free(s.taken);
-    return code;
+    return rc;
 }

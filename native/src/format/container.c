@@ -80,17 +80,17 @@ static int read_header(const aether_file *file, ae_format_header *h, aether_erro
     const char *path = file->path;
     uint64_t size = file->map.size;
     memset(h, 0, sizeof *h);
-    int code = ae_mapping_read(&file->map, path, h, size < sizeof *h ? size : sizeof *h, 0, err);
-    code = code ? code : check_preamble(path, h, size, err);
-    if (code)
-        return code;
+    int rc = ae_mapping_read(&file->map, path, h, size < sizeof *h ? size : sizeof *h, 0, err);
+    rc = rc ? rc : check_preamble(path, h, size, err);
+    if (rc)
+        return rc;
     if (size < sizeof *h)
         return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)size, sizeof *h,
                            "'%s' ends inside its header: it has %" PRIu64 " bytes", path, size);
     if (ae_hash(h, AE_FORMAT_HEADER_HASHED) != h->checksum)
         return ae_error_set(err, AETHER_E_CORRUPT, "'%s' has a damaged header (checksum mismatch)", path);
-    code = check_size(path, h, size, err);
-    return code ? code : check_layout(path, h, err);
+    rc = check_size(path, h, size, err);
+    return rc ? rc : check_layout(path, h, err);
 }
 
 /* ---- the section table --------------------------------------------------------- */
@@ -150,9 +150,9 @@ static int take_entries(aether_file *file, const ae_format_header *h, const ae_f
     uint64_t end = sizeof *h;
     for (uint32_t i = 0; i < file->num_sections; i++) {
         const ae_format_entry *e = &entries[i];
-        int code = check_entry(file, i, e, end, h->table_offset, err);
-        if (code)
-            return code;
+        int rc = check_entry(file, i, e, end, h->table_offset, err);
+        if (rc)
+            return rc;
         file->sections[i] = (aether_section){e->kind, e->owner, e->dtype, 0, e->offset, e->size, e->checksum};
         end = ae_format_page_up(e->offset + e->size);
     }
@@ -163,9 +163,9 @@ static int take_entries(aether_file *file, const ae_format_header *h, const ae_f
 
 static int load_table(aether_file *file, const ae_format_header *h, ae_format_entry *entries,
                       aether_error *err) {
-    int code = ae_mapping_read(&file->map, file->path, entries, h->table_size, h->table_offset, err);
-    if (code)
-        return code;
+    int rc = ae_mapping_read(&file->map, file->path, entries, h->table_size, h->table_offset, err);
+    if (rc)
+        return rc;
     if (ae_hash(entries, h->table_size) != h->table_checksum)
         return ae_error_set(err, AETHER_E_CORRUPT, "'%s' has a damaged section table (checksum mismatch)",
                             file->path);
@@ -176,11 +176,11 @@ static int read_table(aether_file *file, const ae_format_header *h, aether_error
     ae_format_entry *entries = malloc(h->table_size + 1);
     file->sections = calloc((size_t)h->num_sections + 1, sizeof *file->sections);
     file->num_sections = h->num_sections;
-    int code = entries && file->sections
-                   ? load_table(file, h, entries, err)
-                   : ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", file->path);
+    int rc = entries && file->sections
+                 ? load_table(file, h, entries, err)
+                 : ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", file->path);
     free(entries);
-    return code;
+    return rc;
 }
 
 /* ---- open and close ------------------------------------------------------------ */
@@ -201,19 +201,19 @@ static aether_file *new_file(const char *path, aether_error *err) {
 
 static int open_container(aether_file *file, aether_error *err) {
     ae_format_header header = {.content = 0};
-    int code = ae_mapping_open(file->path, &file->map, err);
-    code = code ? code : read_header(file, &header, err);
-    code = code ? code : read_table(file, &header, err);
-    code = code ? code : ae_mapping_map(&file->map, file->path, err);
+    int rc = ae_mapping_open(file->path, &file->map, err);
+    rc = rc ? rc : read_header(file, &header, err);
+    rc = rc ? rc : read_table(file, &header, err);
+    rc = rc ? rc : ae_mapping_map(&file->map, file->path, err);
     file->map.constant = true; /* offsets found now must stay true */
     file->content = header.content;
-    return code;
+    return rc;
 }
 
 static int open_raw(aether_file *file, aether_error *err) {
-    int code = ae_mapping_open(file->path, &file->map, err);
+    int rc = ae_mapping_open(file->path, &file->map, err);
     file->map.constant = true; /* the caller's offsets and rows must stay true as well */
-    return code ? code : ae_mapping_map(&file->map, file->path, err);
+    return rc ? rc : ae_mapping_map(&file->map, file->path, err);
 }
 
 static int open_with(int (*work)(aether_file *, aether_error *), const char *path, aether_file **out,
@@ -228,12 +228,12 @@ static int open_with(int (*work)(aether_file *, aether_error *), const char *pat
     aether_file *file = new_file(path, err);
     if (!file)
         return AETHER_E_NO_MEMORY;
-    int code = work(file, err);
-    if (code)
+    int rc = work(file, err);
+    if (rc)
         aether_file_close(file);
     else
         *out = file;
-    return code;
+    return rc;
 }
 
 int aether_file_open(const char *path, aether_file **out, aether_error *err) {

@@ -55,9 +55,9 @@ static int hash_range(const verification *v, uint64_t offset, uint64_t size, uin
     XXH3_64bits_reset(&state);
     while (size > 0) {
         uint64_t step = size < READ_SIZE ? size : READ_SIZE;
-        int code = ae_mapping_read(&v->file->map, v->file->path, buffer, step, offset, err);
-        if (code)
-            return code;
+        int rc = ae_mapping_read(&v->file->map, v->file->path, buffer, step, offset, err);
+        if (rc)
+            return rc;
         XXH3_64bits_update(&state, buffer, step);
         offset += step;
         size -= step;
@@ -110,13 +110,13 @@ static int compare_section(const verification *v, uint32_t i, aether_error *err)
 static int check_padding(const verification *v, uint32_t i, aether_error *err) {
     const aether_section *s = &v->file->sections[i];
     uint64_t end = s->offset + s->size, size = ae_format_page_up(end) - end;
-    int code = ae_mapping_read(&v->file->map, v->file->path, v->buffers, size, end, err);
-    for (uint64_t k = 0; !code && k < size; k++)
+    int rc = ae_mapping_read(&v->file->map, v->file->path, v->buffers, size, end, err);
+    for (uint64_t k = 0; !rc && k < size; k++)
         if (v->buffers[k])
-            code = ae_error_at(err, AETHER_E_CORRUPT, (int64_t)(end + k), v->buffers[k],
-                               "'%s': the padding after section %" PRIu32 " (%s) is damaged at byte %" PRIu64,
-                               v->file->path, i, ae_format_kind_name(s->kind), end + k);
-    return code;
+            rc = ae_error_at(err, AETHER_E_CORRUPT, (int64_t)(end + k), v->buffers[k],
+                             "'%s': the padding after section %" PRIu32 " (%s) is damaged at byte %" PRIu64,
+                             v->file->path, i, ae_format_kind_name(s->kind), end + k);
+    return rc;
 }
 
 static int conclude(const verification *v, aether_error *err) {
@@ -127,13 +127,13 @@ static int conclude(const verification *v, aether_error *err) {
             *err = v->error;
         return v->error.code;
     }
-    int code = aether_file_check(v->file,
-                                 err); /* a file that was modified since it was opened is reported as that */
-    for (uint32_t i = 0; !code && i < v->file->num_sections; i++) {
-        code = compare_section(v, i, err);
-        code = code ? code : check_padding(v, i, err);
+    int rc = aether_file_check(v->file,
+                               err); /* a file that was modified since it was opened is reported as that */
+    for (uint32_t i = 0; !rc && i < v->file->num_sections; i++) {
+        rc = compare_section(v, i, err);
+        rc = rc ? rc : check_padding(v, i, err);
     }
-    return code;
+    return rc;
 }
 
 /* ---- the plan ------------------------------------------------------------------ */
@@ -169,9 +169,9 @@ int aether_file_verify(const aether_file *file, aether_task *task, aether_error 
         return ae_error_set(err, AETHER_E_INVALID, "no file given");
     aether_guard();
     verification v = {.file = file, .task = task};
-    int code = verify(&v, err);
+    int rc = verify(&v, err);
     free(v.first);
     free(v.hashes);
     free(v.buffers);
-    return code;
+    return rc;
 }

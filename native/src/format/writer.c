@@ -68,12 +68,12 @@ int aether_writer_create(const char *path, uint32_t content, aether_writer **out
     if (!w)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", path);
     w->content = content;
-    int code = create(w, path, err);
-    if (code)
+    int rc = create(w, path, err);
+    if (rc)
         release(w);
     else
         *out = w;
-    return code;
+    return rc;
 }
 
 void aether_writer_abort(aether_writer *w) {
@@ -83,10 +83,10 @@ void aether_writer_abort(aether_writer *w) {
 
 /* ---- states ---------------------------------------------------------------------- */
 
-static int fail(aether_writer *w, int code) {
-    if (code && !w->failed)
-        w->failed = code;
-    return code;
+static int fail(aether_writer *w, int rc) {
+    if (rc && !w->failed)
+        w->failed = rc;
+    return rc;
 }
 
 /* Check the order of calls: begin needs in_section false, append and end true. */
@@ -134,11 +134,11 @@ static int grow_entries(aether_writer *w, aether_error *err) {
 }
 
 int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, aether_error *err) {
-    int code = check_state(w, false, err);
-    code = code ? code : check_new_entry(w, kind, owner, dtype, err);
-    code = code ? code : grow_entries(w, err);
-    if (code)
-        return code;
+    int rc = check_state(w, false, err);
+    rc = rc ? rc : check_new_entry(w, kind, owner, dtype, err);
+    rc = rc ? rc : grow_entries(w, err);
+    if (rc)
+        return rc;
     w->entries[w->num_entries] =
         (ae_format_entry){.kind = kind, .owner = owner, .dtype = dtype, .offset = w->offset};
     XXH3_64bits_reset(w->hashes);
@@ -150,9 +150,9 @@ int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_
 static int put_block(aether_writer *w, const void *data, uint64_t size, aether_error *err) {
     uint64_t hash = ae_hash(data, size);
     XXH3_64bits_update(w->hashes, &hash, sizeof hash);
-    int code = aether_replace_write(w->file, data, size, w->offset, err);
+    int rc = aether_replace_write(w->file, data, size, w->offset, err);
     w->offset += size;
-    return code;
+    return rc;
 }
 
 static int take(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *taken, aether_error *err) {
@@ -172,9 +172,9 @@ static int take(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *
 
 int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aether_task *task,
                          aether_error *err) {
-    int code = check_state(w, true, err);
-    if (code)
-        return code;
+    int rc = check_state(w, true, err);
+    if (rc)
+        return rc;
     if (!data && size)
         return ae_error_set(err, AETHER_E_INVALID, "no data given");
     aether_guard(); /* the data may be mapped */
@@ -183,9 +183,9 @@ int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aeth
         if (ae_task_cancelled(task))
             return fail(w, ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
         uint64_t taken;
-        code = take(w, from, size, &taken, err);
-        if (code)
-            return fail(w, code);
+        rc = take(w, from, size, &taken, err);
+        if (rc)
+            return fail(w, rc);
         from += taken;
         size -= taken;
         ae_task_add(task, taken);
@@ -194,14 +194,14 @@ int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aeth
 }
 
 int aether_writer_end(aether_writer *w, aether_error *err) {
-    int code = check_state(w, true, err);
-    if (code)
-        return code;
+    int rc = check_state(w, true, err);
+    if (rc)
+        return rc;
     if (w->filled)
-        code = put_block(w, w->block, w->filled, err);
+        rc = put_block(w, w->block, w->filled, err);
     w->filled = 0;
-    if (code)
-        return fail(w, code);
+    if (rc)
+        return fail(w, rc);
     ae_format_entry *entry = &w->entries[w->num_entries];
     entry->size = w->offset - entry->offset;
     if (entry->size % aether_dtype_size(entry->dtype) != 0)
@@ -237,18 +237,18 @@ static int write_table_and_header(const aether_writer *w, aether_error *err) {
     for (uint32_t i = 0; i < w->num_entries; i++)
         header.required |= ae_format_required(w->entries[i].kind);
     header.checksum = ae_hash(&header, AE_FORMAT_HEADER_HASHED);
-    int code = aether_replace_write(w->file, table, table_size, w->offset, err);
-    return code ? code : aether_replace_write(w->file, &header, sizeof header, 0, err);
+    int rc = aether_replace_write(w->file, table, table_size, w->offset, err);
+    return rc ? rc : aether_replace_write(w->file, &header, sizeof header, 0, err);
 }
 
 int aether_writer_commit(aether_writer *w, aether_error *err) {
-    int code = check_state(w, false, err);
-    code = code ? code : write_table_and_header(w, err);
-    if (!code) {
-        code = aether_replace_commit(w->file, err);
+    int rc = check_state(w, false, err);
+    rc = rc ? rc : write_table_and_header(w, err);
+    if (!rc) {
+        rc = aether_replace_commit(w->file, err);
         w->file = NULL; /* released, either way */
     }
     if (w)
         release(w);
-    return code;
+    return rc;
 }

@@ -83,9 +83,9 @@ static void make_direct(aether_io *io) {
 
 static int open_file(aether_io *io, bool direct, aether_error *err) {
     ae_mapping m;
-    int code = ae_mapping_open(io->path, &m, err);
-    if (code)
-        return code;
+    int rc = ae_mapping_open(io->path, &m, err);
+    if (rc)
+        return rc;
     io->fd = m.fd;
     io->size = m.size;
     io->modified = m.modified;

@@ -28,10 +28,10 @@ typedef struct reader {
 /* A thread that cannot get a ring reads by pread, unless io_uring was asked for, as in
  * aether_io_read. */
 static int open_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
-    int code = ae_io_queue_create(io->tier, out, err);
-    if (code && !io->forced && io->tier != AE_IO_FALLBACK)
-        code = ae_io_queue_create(AE_IO_FALLBACK, out, err);
-    return code;
+    int rc = ae_io_queue_create(io->tier, out, err);
+    if (rc && !io->forced && io->tier != AE_IO_FALLBACK)
+        rc = ae_io_queue_create(AE_IO_FALLBACK, out, err);
+    return rc;
 }
 
 static int submit(reader *r, part *p, aether_error *err) {
@@ -54,34 +54,34 @@ static int wait_for(reader *r, part *p, aether_error *err) {
             return ae_error_set(err, AETHER_E_IO, "reading '%s' stopped", r->io->path);
         ((part *)b->user)->finished = true;
     }
-    if (p->batch.code && err)
+    if (p->batch.rc && err)
         *err = p->batch.error;
-    return p->batch.code;
+    return p->batch.rc;
 }
 
 static int take_all(reader *r, ae_io_take take, void *user, aether_error *err) {
-    int code = AETHER_OK;
-    for (uint32_t i = 0; i < PARTS && !code; i++)
-        code = submit(r, &r->parts[i], err);
-    for (uint64_t done = 0; done < r->size && !code;) {
+    int rc = AETHER_OK;
+    for (uint32_t i = 0; i < PARTS && !rc; i++)
+        rc = submit(r, &r->parts[i], err);
+    for (uint64_t done = 0; done < r->size && !rc;) {
         part *p = &r->parts[done / AE_IO_PART % PARTS];
-        code = wait_for(r, p, err);
-        if (!code)
-            code = take(user, p->request.buffer, p->request.length, err);
+        rc = wait_for(r, p, err);
+        if (!rc)
+            rc = take(user, p->request.buffer, p->request.length, err);
         done += p->request.length;
-        if (!code)
-            code = submit(r, p, err);
+        if (!rc)
+            rc = submit(r, p, err);
     }
-    return code;
+    return rc;
 }
 
 int ae_io_read_ordered(aether_io *io, uint64_t offset, uint64_t size, ae_io_take take, void *user,
                        aether_task *task, aether_error *err) {
     reader r = {.io = io, .task = task, .offset = offset, .size = size};
     r.memory = ae_io_alloc(PARTS * AE_IO_PART, err);
-    int code = r.memory ? open_queue(io, &r.queue, err) : AETHER_E_NO_MEMORY;
-    code = code ? code : take_all(&r, take, user, err);
+    int rc = r.memory ? open_queue(io, &r.queue, err) : AETHER_E_NO_MEMORY;
+    rc = rc ? rc : take_all(&r, take, user, err);
     ae_io_queue_destroy(r.queue); /* waits for the reads under way */
     free(r.memory);
-    return code;
+    return rc;
 }

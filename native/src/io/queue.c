@@ -50,10 +50,10 @@ int ae_io_queue_create(const ae_io_tier_ops *tier, ae_io_queue **out, aether_err
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
     q->tier = tier;
     q->process = getpid();
-    int code = q->tier->create(&q->state, err);
-    if (code) {
+    int rc = q->tier->create(&q->state, err);
+    if (rc) {
         free(q);
-        return code;
+        return rc;
     }
     for (uint32_t i = AE_IO_DEPTH_MAX; i-- > 0;) {
         q->slots[i].next = q->free;
@@ -78,7 +78,7 @@ void ae_io_queue_destroy(ae_io_queue *q) {
         q->tier->abandon(q->state);
     } else {
         for (ae_io_batch *b = q->active.first; b; b = b->next)
-            b->code = b->code ? b->code : AETHER_E_CANCELLED; /* no more reads of the batch begin */
+            b->rc = b->rc ? b->rc : AETHER_E_CANCELLED; /* no more reads of the batch begin */
         while (q->active.first)
             ae_io_reap(q, true);
         q->tier->destroy(q->state);
@@ -92,15 +92,15 @@ void ae_io_queue_destroy(ae_io_queue *q) {
 
 /* A batch reports the error of its first failed request, and begins no more reads. */
 static aether_error *failing(ae_io_batch *b, uint64_t request) {
-    if (b->code && b->failed <= request)
+    if (b->rc && b->failed <= request)
         return NULL;
     b->failed = request;
     return &b->error;
 }
 
 static void cancel_if_asked(ae_io_batch *b) {
-    if (!b->code && ae_task_cancelled(b->task))
-        b->code = ae_error_set(failing(b, 0), AETHER_E_CANCELLED, "reading '%s' was cancelled", b->io->path);
+    if (!b->rc && ae_task_cancelled(b->task))
+        b->rc = ae_error_set(failing(b, 0), AETHER_E_CANCELLED, "reading '%s' was cancelled", b->io->path);
 }
 
 static void skip_empty(ae_io_batch *b) {
@@ -111,7 +111,7 @@ static void skip_empty(ae_io_batch *b) {
 }
 
 static bool has_more(const ae_io_batch *b) {
-    return !b->code && b->next_request < b->num_requests;
+    return !b->rc && b->next_request < b->num_requests;
 }
 
 static void finish(ae_io_queue *q, ae_io_batch *b) {
@@ -221,8 +221,8 @@ static void fail_os(ae_io_op *op, int os_errno) {
     uint64_t at = op->offset + op->start;
     if (!err)
         return;
-    b->code = ae_error_os(err, os_errno, "cannot read '%s' at byte %" PRIu64 " (%" PRIu32 " bytes)",
-                          b->io->path, at, op->length);
+    b->rc = ae_error_os(err, os_errno, "cannot read '%s' at byte %" PRIu64 " (%" PRIu32 " bytes)",
+                        b->io->path, at, op->length);
     err->position = (int64_t)at;
     err->value = op->length;
 }
@@ -232,9 +232,9 @@ static void fail_short(ae_io_op *op) {
     aether_error *err = failing(b, op->request);
     uint64_t at = op->offset + op->got;
     if (err)
-        b->code = ae_error_at(err, AETHER_E_FILE_CHANGED, (int64_t)at, (int64_t)b->io->size,
-                              "'%s' shrank from %" PRIu64 " to %" PRIu64 " bytes while it was open",
-                              b->io->path, b->io->size, at);
+        b->rc = ae_error_at(err, AETHER_E_FILE_CHANGED, (int64_t)at, (int64_t)b->io->size,
+                            "'%s' shrank from %" PRIu64 " to %" PRIu64 " bytes while it was open",
+                            b->io->path, b->io->size, at);
 }
 
 /* EAGAIN: the system is short of something for a moment. */
@@ -254,7 +254,7 @@ static void come_back(ae_io_queue *q, ae_io_op *op) {
         result = ae_io_hook.result(op->offset + op->start, result);
     if (result > 0)
         count(&b->io->stats.bytes, (uint64_t)result);
-    if (result < 0 && !b->code && put_off(op, -result)) {
+    if (result < 0 && !b->rc && put_off(op, -result)) {
         begin_again(q, op);
         return;
     }
@@ -265,7 +265,7 @@ static void come_back(ae_io_queue *q, ae_io_op *op) {
     } else {
         op->got = op->start + (uint32_t)result;
         op->attempts = 0;
-        if (op->got < op->needed && !b->code) {
+        if (op->got < op->needed && !b->rc) {
             begin_again(q, op);
             return;
         }
@@ -320,8 +320,8 @@ static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
     while (has_more(b) && q->in_flight < b->io->depth && q->bytes_in_flight < AE_IO_MAX_IN_FLIGHT) {
         ae_io_op *op = q->free;
         if (!cut(b, op)) {
-            b->code = ae_error_set(failing(b, b->next_request), AETHER_E_NO_MEMORY,
-                                   "out of memory reading '%s'", b->io->path);
+            b->rc = ae_error_set(failing(b, b->next_request), AETHER_E_NO_MEMORY,
+                                 "out of memory reading '%s'", b->io->path);
             break;
         }
         q->free = op->next;
@@ -388,10 +388,10 @@ static int check(const ae_io_queue *q, const ae_io_batch *b, aether_error *err) 
 }
 
 int ae_io_submit(ae_io_queue *q, ae_io_batch *b, aether_error *err) {
-    int code = check(q, b, err);
-    if (code)
-        return code;
-    b->code = AETHER_OK;
+    int rc = check(q, b, err);
+    if (rc)
+        return rc;
+    b->rc = AETHER_OK;
     ae_error_clear(&b->error);
     b->next_request = b->next_byte = b->in_flight = b->failed = 0;
     b->next = NULL;

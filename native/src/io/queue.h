@@ -37,7 +37,7 @@ typedef struct ae_io_batch {
     aether_task *task; /* may be NULL; bytes are added to `done` */
     void *user;
     /* the outcome, once reaped */
-    int code;
+    int rc;
     aether_error error;
     /* the queue's */
     uint64_t next_request, next_byte; /* where cutting goes on */

@@ -64,56 +64,56 @@ static int queue_of(const ae_io_tier_ops *tier, ae_io_queue **out, aether_error 
         ae_io_queue_destroy(own->queue);
         own->queue = NULL;
     }
-    int code = own->queue ? AETHER_OK : ae_io_queue_create(tier, &own->queue, err);
+    int rc = own->queue ? AETHER_OK : ae_io_queue_create(tier, &own->queue, err);
     *out = own->queue;
-    return code;
+    return rc;
 }
 
 /* ---- reading ------------------------------------------------------------------------- */
 
 static int read_batch(ae_io_queue *q, ae_io_batch *batch, aether_error *err) {
-    int code = ae_io_submit(q, batch, err);
-    if (code)
-        return code;
+    int rc = ae_io_submit(q, batch, err);
+    if (rc)
+        return rc;
     ae_io_reap(q, true);
-    if (batch->code && err)
+    if (batch->rc && err)
         *err = batch->error;
-    return batch->code;
+    return batch->rc;
 }
 
 int ae_io_try(aether_io *io, aether_error *err) {
     ae_io_queue *q;
-    int code = queue_of(io->tier, &q, err);
-    if (code)
-        return code;
+    int rc = queue_of(io->tier, &q, err);
+    if (rc)
+        return rc;
     uint8_t *data = ae_io_alloc(AE_IO_PAGE, err);
     if (!data)
         return AETHER_E_NO_MEMORY;
     aether_io_request request = {0, io->size < AE_IO_PAGE ? io->size : AE_IO_PAGE, data};
     ae_io_batch batch = {.io = io, .requests = &request, .num_requests = 1};
-    code = read_batch(q, &batch, NULL);
-    if (code)
-        code = ae_error_set(err, AETHER_E_UNSUPPORTED, "reading by %s does not work here: %s", io->tier->name,
-                            batch.error.message);
+    rc = read_batch(q, &batch, NULL);
+    if (rc)
+        rc = ae_error_set(err, AETHER_E_UNSUPPORTED, "reading by %s does not work here: %s", io->tier->name,
+                          batch.error.message);
     free(data);
-    return code;
+    return rc;
 }
 
 /* A thread that cannot get a ring reads by pread, unless io_uring was asked for. */
 int ae_io_own_queue(const aether_io *io, ae_io_queue **out, aether_error *err) {
-    int code = queue_of(io->tier, out, err);
-    if (code && !io->forced && io->tier != AE_IO_FALLBACK)
-        code = queue_of(AE_IO_FALLBACK, out, err);
-    return code;
+    int rc = queue_of(io->tier, out, err);
+    if (rc && !io->forced && io->tier != AE_IO_FALLBACK)
+        rc = queue_of(AE_IO_FALLBACK, out, err);
+    return rc;
 }
 
 int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n, aether_task *task,
                    aether_error *err) {
     ae_io_queue *q;
     uint64_t total = 0;
-    int code = ae_io_own_queue(io, &q, err);
-    if (code)
-        return code;
+    int rc = ae_io_own_queue(io, &q, err);
+    if (rc)
+        return rc;
     for (uint64_t i = 0; task && i < n; i++)
         total += requests[i].length;
     ae_task_begin(task, total);

@@ -47,13 +47,13 @@ static int try_tier(aether_io *io, aether_error *err) {
 static int choose_tier(aether_io *io, const ae_io_tier_ops *wanted, aether_error *err) {
     io->forced = wanted != NULL;
     io->tier = wanted ? wanted : ae_io_tier_at(0);
-    int code = try_tier(io, err);
-    for (uint32_t i = 1; code && !wanted && ae_io_tier_at(i); i++) {
+    int rc = try_tier(io, err);
+    for (uint32_t i = 1; rc && !wanted && ae_io_tier_at(i); i++) {
         ae_error_clear(err);
         io->tier = ae_io_tier_at(i);
-        code = try_tier(io, err);
+        rc = try_tier(io, err);
     }
-    return code;
+    return rc;
 }
 
 static int take_its_tier(const ae_io_source *source, const ae_io_tier_ops **tier, aether_error *err) {
@@ -71,13 +71,13 @@ int ae_io_open(const ae_io_source *source, const aether_io_options *options, aet
     aether_io_options o = options ? *options : (aether_io_options){0};
     *out = NULL;
     const ae_io_tier_ops *wanted = ae_io_tier(o.tier);
-    int code = check_options(&o, err);
-    if (!code && source->ops->tier)
-        code = take_its_tier(source, &wanted, err);
-    else if (!code && !wanted)
-        code = tier_from_env(&wanted, err);
-    if (code)
-        return code;
+    int rc = check_options(&o, err);
+    if (!rc && source->ops->tier)
+        rc = take_its_tier(source, &wanted, err);
+    else if (!rc && !wanted)
+        rc = tier_from_env(&wanted, err);
+    if (rc)
+        return rc;
     aether_io *io = calloc(1, sizeof *io);
     if (io)
         io->path = strdup(source->name);
@@ -90,14 +90,14 @@ int ae_io_open(const ae_io_source *source, const aether_io_options *options, aet
     io->state = source->state;
     io->alignment = io->memory_alignment = 1;
     io->depth = o.depth ? o.depth : AE_IO_DEPTH;
-    code = io->source->open(io, o.direct, err);
-    code = code ? code : choose_tier(io, wanted, err);
+    rc = io->source->open(io, o.direct, err);
+    rc = rc ? rc : choose_tier(io, wanted, err);
     memset(&io->stats, 0, sizeof io->stats); /* without the read of the trial */
-    if (code)
+    if (rc)
         aether_io_close(io);
     else
         *out = io;
-    return code;
+    return rc;
 }
 
 int aether_io_open(const char *path, const aether_io_options *options, aether_io **out, aether_error *err) {
@@ -118,9 +118,9 @@ int aether_io_probe(uint32_t tier, aether_error *err) {
     if (!ae_io_tier(tier))
         return ae_error_at(err, AETHER_E_INVALID, 0, tier, "there is no input tier %" PRIu32, tier);
     aether_io *io;
-    int code = aether_io_open("/proc/self/exe", &(aether_io_options){.tier = tier}, &io, err);
-    aether_io_close(code ? NULL : io);
-    return code;
+    int rc = aether_io_open("/proc/self/exe", &(aether_io_options){.tier = tier}, &io, err);
+    aether_io_close(rc ? NULL : io);
+    return rc;
 }
 
 /* ---- what it is and what it did ------------------------------------------------------ */

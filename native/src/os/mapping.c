@@ -39,10 +39,10 @@ int ae_mapping_open(const char *path, ae_mapping *m, aether_error *err) {
     while (m->fd < 0 && errno == EINTR);
     if (m->fd < 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
-    int code = examine(path, m, err);
-    if (code)
+    int rc = examine(path, m, err);
+    if (rc)
         ae_mapping_close(m);
-    return code;
+    return rc;
 }
 
 /* ---- mapping --------------------------------------------------------------- */

@@ -209,13 +209,13 @@ static void remove_stale(const aether_replace *r) {
 
 static int begin(aether_replace *r, aether_error *err) {
     char *target = NULL;
-    int code = resolve(r->path, &target, err);
-    code = code ? code : open_directory(r, target, err);
-    code = code ? code : examine_old(r, err);
-    code = code ? code : create_temporary(r, err);
+    int rc = resolve(r->path, &target, err);
+    rc = rc ? rc : open_directory(r, target, err);
+    rc = rc ? rc : examine_old(r, err);
+    rc = rc ? rc : create_temporary(r, err);
     free(target);
-    if (code)
-        return code;
+    if (rc)
+        return rc;
     if (r->replaces)
         fchmod(r->fd, r->mode); /* may be refused on odd file systems: no reason to fail */
     remove_stale(r);
@@ -233,12 +233,12 @@ int aether_replace_begin(const char *path, aether_replace **out, aether_error *e
     }
     r->dir = r->fd = -1;
     r->owner = getpid();
-    int code = begin(r, err);
-    if (code)
+    int rc = begin(r, err);
+    if (rc)
         aether_replace_abort(r);
     else
         *out = r;
-    return code;
+    return rc;
 }
 
 /* ---- write ------------------------------------------------------------------- */
@@ -314,20 +314,20 @@ static void release(aether_replace *r) {
 }
 
 int aether_replace_commit(aether_replace *r, aether_error *err) {
-    int code = AETHER_OK;
+    int rc = AETHER_OK;
     if (r->owner != getpid())
-        code = not_owner(r, err);
+        rc = not_owner(r, err);
     else if (sync_retrying(r->fd) != 0)
-        code = ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
+        rc = ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
     else if (os.rename(r->dir, r->temporary, r->name) != 0)
-        code = ae_error_os(err, errno, "cannot put the new file in place of '%s'", r->path);
-    if (code) {
+        rc = ae_error_os(err, errno, "cannot put the new file in place of '%s'", r->path);
+    if (rc) {
         aether_replace_abort(r);
-        return code;
+        return rc;
     }
-    code = sync_directory(r, err);
+    rc = sync_directory(r, err);
     release(r);
-    return code;
+    return rc;
 }
 
 void aether_replace_abort(aether_replace *r) {

@@ -225,10 +225,10 @@ int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, u
     gather g = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .task = task};
     if (!rows)
         return ae_error_set(err, AETHER_E_INVALID, "rows are needed");
-    int code = ae_gather_types(rows->dtype, id_bytes, out_dtype, &g.convert, err);
-    if (code || (code = check_sizes(&g, rows, out_dtype, err)) != 0 ||
-        (code = ae_gather_room(n, g.out_bytes, out_size, err)) != 0)
-        return code;
+    int rc = ae_gather_types(rows->dtype, id_bytes, out_dtype, &g.convert, err);
+    if (rc || (rc = check_sizes(&g, rows, out_dtype, err)) != 0 ||
+        (rc = ae_gather_room(n, g.out_bytes, out_size, err)) != 0)
+        return rc;
     ae_task_begin(task, n);
     if (n == 0)
         return AETHER_OK;

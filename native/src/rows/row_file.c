@@ -101,9 +101,9 @@ static void describe(aether_row_file *f, const aether_row_options *o) {
 
 static int open_io(aether_row_file *f, const ae_io_source *source, const aether_row_options *o,
                    aether_error *err) {
-    int code = ae_io_open(source, &(aether_io_options){.tier = o->tier, .direct = 1}, &f->io, err);
-    if (code)
-        return code;
+    int rc = ae_io_open(source, &(aether_io_options){.tier = o->tier, .direct = 1}, &f->io, err);
+    if (rc)
+        return rc;
     if (f->offset + f->num_rows * f->row_bytes > f->io->size)
         return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)f->io->size, 0,
                            "'%s' has %" PRIu64 " bytes, its rows end at %" PRIu64, source->name, f->io->size,
@@ -154,38 +154,38 @@ static int pin_block(aether_row_file *f, const aether_row_options *o, uint64_t *
 
 static int pin(aether_row_file *f, const aether_row_options *o, aether_task *task, aether_error *err) {
     ae_cache_stats held;
-    int code = AETHER_OK;
+    int rc = AETHER_OK;
     ae_cache_count(f->cache, &held);
     uint64_t most = held.frames * o->hot_percent / 100;
-    for (uint64_t next = 0; next < o->num_hot && held.hot < most && !code;) {
-        code = pin_block(f, o, &next, most, task, err);
+    for (uint64_t next = 0; next < o->num_hot && held.hot < most && !rc;) {
+        rc = pin_block(f, o, &next, most, task, err);
         ae_cache_count(f->cache, &held);
     }
     memset(&f->stats, 0, sizeof f->stats);
     memset(&f->io->stats, 0, sizeof f->io->stats);
-    return code;
+    return rc;
 }
 
 int ae_row_open(const ae_io_source *source, const aether_row_options *options, aether_task *task,
                 aether_row_file **out, aether_error *err) {
     *out = NULL;
-    int code = check_options(options, err);
-    if (code)
-        return code;
+    int rc = check_options(options, err);
+    if (rc)
+        return rc;
     aether_row_file *f = calloc(1, sizeof *f);
     if (!f)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", source->name);
     atomic_init(&f->users, 1);
     describe(f, options);
-    code = open_io(f, source, options, err);
-    code = code ? code : divide(f, err);
-    code = code ? code : make_workspaces(f, err);
-    code = code ? code : pin(f, options, task, err);
-    if (code)
+    rc = open_io(f, source, options, err);
+    rc = rc ? rc : divide(f, err);
+    rc = rc ? rc : make_workspaces(f, err);
+    rc = rc ? rc : pin(f, options, task, err);
+    if (rc)
         aether_row_close(f);
     else
         *out = f;
-    return code;
+    return rc;
 }
 
 int aether_row_open(const char *path, const aether_row_options *options, aether_task *task,

@@ -99,8 +99,8 @@ int ae_row_open(const ae_io_source *source, const aether_row_options *options, a
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
                  uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *job,
                  aether_error *err);
-/* End a job: give the workspace back, and return `code`, or AETHER_E_FILE_CHANGED if the file changed. */
-int ae_row_end(ae_row_job *job, int code, aether_error *err);
+/* End a job: give the workspace back, and return `rc`, or AETHER_E_FILE_CHANGED if the file changed. */
+int ae_row_end(ae_row_job *job, int rc, aether_error *err);
 
 /* Sort and read the rows that a block of n ids misses; count all n. */
 int ae_row_read_block(ae_row_job *job, uint64_t n, aether_error *err);

@@ -127,20 +127,20 @@ int ae_row_read_block(ae_row_job *j, uint64_t n, aether_error *err) {
 }
 
 static int gather_block(ae_row_job *j, const id_list *list, uint64_t first, uint64_t n, aether_error *err) {
-    int code = look_up_block(j, list, first, n, err);
-    return code ? code : ae_row_read_block(j, n, err);
+    int rc = look_up_block(j, list, first, n, err);
+    return rc ? rc : ae_row_read_block(j, n, err);
 }
 
 static int gather_all(ae_row_job *j, const id_list *list, aether_error *err) {
     uint8_t *out = j->out;
-    int code = AETHER_OK;
-    for (uint64_t i = 0, n; i < list->n && !code; i += n) {
+    int rc = AETHER_OK;
+    for (uint64_t i = 0, n; i < list->n && !rc; i += n) {
         n = ae_min_u64(j->file->plan.block, list->n - i);
         j->out = out + i * j->out_bytes;
-        code = ae_task_cancelled(j->task) ? ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled")
-                                          : gather_block(j, list, i, n, err);
+        rc = ae_task_cancelled(j->task) ? ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled")
+                                        : gather_block(j, list, i, n, err);
     }
-    return code;
+    return rc;
 }
 
 int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
@@ -151,13 +151,13 @@ int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_
                       .items = f->row_items,
                       .out = out,
                       .task = task};
-    int code = ae_gather_types(f->dtype, id_bytes, out_dtype, &j->convert, err);
-    if (code)
-        return code;
+    int rc = ae_gather_types(f->dtype, id_bytes, out_dtype, &j->convert, err);
+    if (rc)
+        return rc;
     j->out_bytes = f->row_items * aether_dtype_size(out_dtype);
-    code = ae_gather_room(n, j->out_bytes, out_size, err);
-    if (code)
-        return code;
+    rc = ae_gather_room(n, j->out_bytes, out_size, err);
+    if (rc)
+        return rc;
     ae_task_begin(task, n);
     if (n && (!ids || !out))
         return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
@@ -166,25 +166,25 @@ int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_
     return AETHER_OK;
 }
 
-int ae_row_end(ae_row_job *j, int code, aether_error *err) {
+int ae_row_end(ae_row_job *j, int rc, aether_error *err) {
     aether_row_file *f = j->file;
     give_back(f, j->workspace);
-    if (code == AETHER_E_RANGE || code == AETHER_E_CANCELLED)
-        return code;
+    if (rc == AETHER_E_RANGE || rc == AETHER_E_CANCELLED)
+        return rc;
     /* Reading from the cache would not notice that the file has changed. */
-    int changed = ae_io_changed(f->io, code ? NULL : err);
-    if (changed == AETHER_E_FILE_CHANGED && code)
+    int changed = ae_io_changed(f->io, rc ? NULL : err);
+    if (changed == AETHER_E_FILE_CHANGED && rc)
         changed = ae_io_changed(f->io, err); /* the change explains the failure */
-    return changed ? changed : code;
+    return changed ? changed : rc;
 }
 
 int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
                       uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err) {
     ae_row_job j;
     id_list list = {ids, id_bytes, n};
-    int code = ae_row_begin(f, ids, id_bytes, n, out, out_size, out_dtype, task, &j, err);
-    if (code)
-        return code;
+    int rc = ae_row_begin(f, ids, id_bytes, n, out, out_size, out_dtype, task, &j, err);
+    if (rc)
+        return rc;
     j.keep = true;
     return ae_row_end(&j, gather_all(&j, &list, err), err);
 }

@@ -66,10 +66,10 @@ static int decide(aether_row_plan *p, uint64_t n, aether_error *err) {
     uint64_t *memory = malloc((2 * n + 1) * sizeof *memory);
     if (!memory)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory planning %" PRIu64 " rows", n);
-    int code = sort_frames(p, n, memory, &w, err);
-    code = code ? code : ae_cache_schedule(&p->loan, &w, p->steps, &p->reads, err);
+    int rc = sort_frames(p, n, memory, &w, err);
+    rc = rc ? rc : ae_cache_schedule(&p->loan, &w, p->steps, &p->reads, err);
     free(memory);
-    return code;
+    return rc;
 }
 
 static int make(aether_row_plan *p, const uint64_t *ends, aether_error *err) {
@@ -79,8 +79,8 @@ static int make(aether_row_plan *p, const uint64_t *ends, aether_error *err) {
     if (!p->ends || !p->steps)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory planning %" PRIu64 " rows", n);
     memcpy(p->ends, ends, p->num_lists * sizeof *p->ends);
-    int code = ae_cache_loan_begin(p->file->cache, &p->loan, err);
-    return code ? code : decide(p, n, err);
+    int rc = ae_cache_loan_begin(p->file->cache, &p->loan, err);
+    return rc ? rc : decide(p, n, err);
 }
 
 int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64_t *ends, uint64_t num_lists,
@@ -88,9 +88,9 @@ int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64
     *out = NULL;
     if (num_lists && (!ends || (ends[num_lists - 1] && !ids)))
         return ae_error_set(err, AETHER_E_INVALID, "ids and ends are needed");
-    int code = check_lists(f, ids, ends, num_lists, err);
-    if (code)
-        return code;
+    int rc = check_lists(f, ids, ends, num_lists, err);
+    if (rc)
+        return rc;
     aether_row_plan *p = calloc(1, sizeof *p);
     if (!p)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory planning");
@@ -98,12 +98,12 @@ int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64
     atomic_fetch_add(&f->users, 1);
     p->ids = ids;
     p->num_lists = num_lists;
-    code = make(p, ends, err);
-    if (code)
+    rc = make(p, ends, err);
+    if (rc)
         aether_row_plan_destroy(p);
     else
         *out = p;
-    return code;
+    return rc;
 }
 
 void aether_row_plan_destroy(aether_row_plan *p) {
@@ -155,8 +155,8 @@ static void copy_found(aether_row_plan *p, const ae_row_job *j, range r) {
 
 static int read_others(const aether_row_plan *p, ae_row_job *j, range r, aether_error *err) {
     uint8_t *out = j->out;
-    int code = AETHER_OK;
-    for (uint64_t i = 0, n; i < r.n && !code; i += n) {
+    int rc = AETHER_OK;
+    for (uint64_t i = 0, n; i < r.n && !rc; i += n) {
         n = ae_min_u64(p->file->plan.block, r.n - i);
         j->out = out + i * j->out_bytes;
         j->steps = p->steps + r.begin + i;
@@ -164,10 +164,10 @@ static int read_others(const aether_row_plan *p, ae_row_job *j, range r, aether_
         for (uint64_t k = 0; k < n; k++)
             if (j->steps[k].what != AE_STEP_FOUND)
                 j->wanted[j->num_wanted++] = p->ids[r.begin + i + k] << AE_ROW_PLACE | k;
-        code = ae_task_cancelled(j->task) ? ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled")
-                                          : ae_row_read_block(j, n, err);
+        rc = ae_task_cancelled(j->task) ? ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled")
+                                        : ae_row_read_block(j, n, err);
     }
-    return code;
+    return rc;
 }
 
 int aether_row_plan_gather(aether_row_plan *p, void *out, uint64_t out_size, uint32_t out_dtype,
@@ -182,16 +182,16 @@ int aether_row_plan_gather(aether_row_plan *p, void *out, uint64_t out_size, uin
                             "a plan belongs to the process that made it: make another one in this process");
     ae_row_job j;
     range r = list_range(p, p->next);
-    int code = ae_row_begin(p->file, p->ids, sizeof *p->ids, r.n, out, out_size, out_dtype, task, &j, err);
-    if (code)
-        return code;
+    int rc = ae_row_begin(p->file, p->ids, sizeof *p->ids, r.n, out, out_size, out_dtype, task, &j, err);
+    if (rc)
+        return rc;
     j.loan = &p->loan;
     j.time = (uint32_t)p->next;
     copy_found(p, &j, r);
-    code = ae_row_end(&j, read_others(p, &j, r, err), err);
-    p->failed = code != AETHER_OK;
-    p->next += code == AETHER_OK;
-    return code;
+    rc = ae_row_end(&j, read_others(p, &j, r, err), err);
+    p->failed = rc != AETHER_OK;
+    p->next += rc == AETHER_OK;
+    return rc;
 }
 
 void aether_row_plan_count(const aether_row_plan *p, aether_row_plan_stats *out) {

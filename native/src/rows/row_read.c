@@ -34,7 +34,7 @@ typedef struct flow {
     segment segments[AE_ROW_SEGMENTS];
     uint64_t next; /* wanted[0 .. next) is under way */
     uint32_t in_flight;
-    int code;
+    int rc;
     aether_error error;
 } flow;
 
@@ -164,26 +164,26 @@ static bool add_run(flow *w, segment *s) {
     return true;
 }
 
-static void fail(flow *w, int code, const aether_error *error) {
-    if (w->code && w->error.position <= error->position)
+static void fail(flow *w, int rc, const aether_error *error) {
+    if (w->rc && w->error.position <= error->position)
         return;
-    w->code = code;
+    w->rc = rc;
     w->error = *error;
 }
 
 static void begin(flow *w, segment *s) {
     ae_row_job *j = w->job;
     aether_error error;
-    if (w->next == j->num_wanted || w->code)
+    if (w->next == j->num_wanted || w->rc)
         return;
     s->batch = (ae_io_batch){.io = j->file->io, .requests = s->requests, .user = s};
     s->used = 0;
     s->firsts[0] = (uint32_t)w->next;
     while (w->next < j->num_wanted && s->batch.num_requests < AE_ROW_READS && add_run(w, s))
         ;
-    int code = ae_io_submit(w->queue, &s->batch, &error);
-    if (code) {
-        fail(w, code, &error);
+    int rc = ae_io_submit(w->queue, &s->batch, &error);
+    if (rc) {
+        fail(w, rc, &error);
         return;
     }
     atomic_fetch_add_explicit(&j->file->stats.reads, s->batch.num_requests, memory_order_relaxed);
@@ -251,20 +251,20 @@ static void deliver(flow *w, segment *s) {
 /* ---- the flow ----------------------------------------------------------------------------------- */
 
 static void check_cancel(flow *w) {
-    if (w->code || !ae_task_cancelled(w->job->task))
+    if (w->rc || !ae_task_cancelled(w->job->task))
         return;
     ae_error_clear(&w->error);
-    w->code = ae_error_set(&w->error, AETHER_E_CANCELLED, "gathering from '%s' was cancelled",
-                           w->job->file->io->path);
+    w->rc = ae_error_set(&w->error, AETHER_E_CANCELLED, "gathering from '%s' was cancelled",
+                         w->job->file->io->path);
 }
 
 int ae_row_read(ae_row_job *job, aether_error *err) {
     flow w = {.job = job};
     if (job->num_wanted == 0)
         return AETHER_OK;
-    int code = ae_io_own_queue(job->file->io, &w.queue, err);
-    if (code)
-        return code;
+    int rc = ae_io_own_queue(job->file->io, &w.queue, err);
+    if (rc)
+        return rc;
     lay_out(&w);
     check_cancel(&w);
     for (uint32_t i = 0; i < job->file->plan.segments; i++)
@@ -272,14 +272,14 @@ int ae_row_read(ae_row_job *job, aether_error *err) {
     for (ae_io_batch *batch; w.in_flight && (batch = ae_io_reap(w.queue, true));) {
         segment *s = batch->user;
         w.in_flight--;
-        if (batch->code)
-            fail(&w, batch->code, &batch->error);
-        else if (!w.code)
+        if (batch->rc)
+            fail(&w, batch->rc, &batch->error);
+        else if (!w.rc)
             deliver(&w, s);
         check_cancel(&w);
         begin(&w, s);
     }
-    if (w.code && err)
+    if (w.rc && err)
         *err = w.error;
-    return w.code;
+    return w.rc;
 }

@@ -131,9 +131,9 @@ static int check(const ae_offsets *o, const uint64_t *values, uint64_t n, aether
 }
 
 int ae_offsets_append(ae_offsets *o, const uint64_t *values, uint64_t n, aether_error *err) {
-    int code = check(o, values, n, err);
-    if (code || n == 0)
-        return code;
+    int rc = check(o, values, n, err);
+    if (rc || n == 0)
+        return rc;
     o->previous = values[n - 1];
     while (n) {
         uint64_t held = o->appended % BLOCK, take = ae_min_u64(BLOCK - held, n);

@@ -38,18 +38,18 @@ int ae_offsets_read(aether_io *io, uint64_t offset, uint64_t count, aether_task 
                            "%" PRIu64 " offsets at byte %" PRIu64 " are not in '%s' (%" PRIu64 " bytes)",
                            count, offset, io->path, io->size);
     const uint64_t size = count * sizeof first;
-    int code = read_end(io, offset, &first, err);
-    code = code ? code : read_end(io, offset + size - sizeof last, &last, err);
-    code = code ? code : check_ends(io, offset, count, first, last, err);
-    if (code)
-        return code;
+    int rc = read_end(io, offset, &first, err);
+    rc = rc ? rc : read_end(io, offset + size - sizeof last, &last, err);
+    rc = rc ? rc : check_ends(io, offset, count, first, last, err);
+    if (rc)
+        return rc;
     ae_task_begin(task, size);
-    code = ae_offsets_create(count, last, out, err);
-    code = code ? code : ae_io_read_ordered(io, offset, size, append, *out, task, err);
-    code = code ? code : ae_offsets_finish(*out, err);
-    if (code) {
+    rc = ae_offsets_create(count, last, out, err);
+    rc = rc ? rc : ae_io_read_ordered(io, offset, size, append, *out, task, err);
+    rc = rc ? rc : ae_offsets_finish(*out, err);
+    if (rc) {
         ae_offsets_destroy(*out);
         *out = NULL;
     }
-    return code;
+    return rc;
 }

@@ -279,10 +279,10 @@ static void offer_pages(const stream *s, const window *w) {
 static int take_apart(stream *s, window *w) {
     const ae_run *r = w->runs;
     uint64_t edges = 0;
-    if (w->batch.code) {
+    if (w->batch.rc) {
         if (s->err)
             *s->err = w->batch.error;
-        return w->batch.code;
+        return w->batch.rc;
     }
     ae_entries_close(&s->open);
     for (uint64_t i = w->begin; i < w->end; i++) {
