@@ -3,10 +3,10 @@
  * nothing outside is read, every way to an id gives the same one, and what a block
  * decodes to comes back from encoding.
  */
+#include <stdlib.h>
+
 #include "topology/blocks.h"
 #include "topology/topology.h"
-
-#include <stdlib.h>
 
 #define MUST(condition)                                                                                      \
     do {                                                                                                     \

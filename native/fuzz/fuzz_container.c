@@ -8,14 +8,14 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "format/format.h"
-#include "format/hash.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "format/format.h"
+#include "format/hash.h"
 
 #define MUST(condition)                                                                                      \
     do {                                                                                                     \

@@ -1,8 +1,8 @@
 /* seed_blocks DIR: blocks of every kind for fuzz_blocks to start from. */
-#include "topology/blocks.h"
-
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "topology/blocks.h"
 
 static void save(const char *dir, uint32_t pattern, uint32_t id_bytes) {
     uint64_t ids[AE_BLOCK];

@@ -1,8 +1,8 @@
 /* seed_container DIR: a few valid files for fuzz_container to start from. */
-#include "aether.h"
-
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "aether.h"
 
 typedef struct {
     uint32_t kind, owner, dtype;

@@ -7,13 +7,13 @@
 #ifndef AE_IO_FILE_TEST_H
 #define AE_IO_FILE_TEST_H
 
+#include <errno.h>
+#include <fcntl.h>
+
 #include "io/file.h"
 #include "io/queue.h"
 #include "io/tier.h"
 #include "test.h"
-
-#include <errno.h>
-#include <fcntl.h>
 
 static const aether_io_options io_modes[] = {
     {.tier = AETHER_IO_URING, .direct = 0},

@@ -17,8 +17,6 @@
 #ifndef AE_TEST_H
 #define AE_TEST_H
 
-#include "aether.h"
-
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,6 +26,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "aether.h"
 
 #define TEST_MAX 256
 

@@ -1,9 +1,9 @@
 /* Building lists, id bounds and list checks, against naive references. */
+#include <limits.h>
+
 #include "build/lists.h"
 #include "core/pool.h"
 #include "test.h"
-
-#include <limits.h>
 
 /* ---- an edge list and its naive sort ------------------------------------------ */
 

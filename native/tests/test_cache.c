@@ -1,9 +1,9 @@
 /* The cache of frames: its policy against a model, memory, the hot set, threads, forks. */
-#include "cache/cache.h"
-#include "test.h"
-
 #include <pthread.h>
 #include <sys/wait.h>
+
+#include "cache/cache.h"
+#include "test.h"
 
 #define FRAME 64u /* bytes */
 

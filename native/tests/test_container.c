@@ -1,12 +1,12 @@
 /* Container files: round trips, refusals, damage, truncation, verification. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+
 #include "core/dtype.h"
 #include "format/format.h"
 #include "format/hash.h"
 #include "test.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/wait.h>
 
 /* ---- helpers ---------------------------------------------------------------- */
 

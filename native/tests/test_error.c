@@ -1,10 +1,10 @@
 /* The error table, the error setters, element types and the CPU count. */
+#include <errno.h>
+
 #include "core/cpu.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "test.h"
-
-#include <errno.h>
 
 TEST(table_rows_are_distinct_and_complete) {
     uint32_t count = 0;

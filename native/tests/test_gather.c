@@ -1,9 +1,9 @@
 /* Gather, its conversions and the parallel copy, against naive references. */
+#include <math.h>
+
 #include "rows/convert.h"
 #include "rows/gather.h"
 #include "test.h"
-
-#include <math.h>
 
 static const int thread_counts[] = {1, 2, 8};
 #define FOR_THREADS()                                                                                        \

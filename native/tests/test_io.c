@@ -2,10 +2,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <sys/vfs.h>
+
 #include "io/range.h"
 #include "io_file.h"
-
-#include <sys/vfs.h>
 
 enum { FILE_SIZE = (5 << 20) + 777 };
 

@@ -2,8 +2,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "io_file.h"
-
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -11,6 +9,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+#include "io_file.h"
 
 #if defined(__SANITIZE_THREAD__)
 /* A forked child of a threaded program starts threads here, on purpose. */

@@ -2,11 +2,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "io_file.h"
-
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/wait.h>
+
+#include "io_file.h"
 
 #if defined(__SANITIZE_THREAD__)
 /* A forked child of a threaded program starts threads here, on purpose. */

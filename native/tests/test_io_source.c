@@ -3,13 +3,12 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "io_file.h"
+#include <sys/mman.h>
 
 #include "core/error.h"
 #include "io/source.h"
+#include "io_file.h"
 #include "rows/row_file.h"
-
-#include <sys/mman.h>
 
 enum { ROWS = 3000, WIDTH = 5, SIZE = ROWS * WIDTH * 4 };
 

@@ -11,10 +11,10 @@
  * libc itself are not counted. After a refusal the handles that the call was given are used once
  * more, with memory, and must work.
  */
+#include <sys/mman.h>
+
 #include "block_ids.h"
 #include "io_file.h"
-
-#include <sys/mman.h>
 
 /* ---- the allocator -------------------------------------------------------------------- */
 

@@ -1,11 +1,11 @@
 /* The thread pool: every chunk once, nested and concurrent runs, fork, latency. */
-#include "core/pool.h"
-#include "test.h"
-
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
+
+#include "core/pool.h"
+#include "test.h"
 
 typedef struct {
     atomic_uint *hits;    /* per chunk */

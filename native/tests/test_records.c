@@ -1,8 +1,8 @@
 /* Edges as records: packing, partitioning, ordering, against naive references. */
+#include <limits.h>
+
 #include "build/records.h"
 #include "test.h"
-
-#include <limits.h>
 
 static const int thread_counts[] = {1, 2, 8};
 #define FOR_THREADS()                                                                                        \

@@ -2,9 +2,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "os/replace.h"
-#include "test.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +10,9 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+
+#include "os/replace.h"
+#include "test.h"
 
 /* ---- helpers ---------------------------------------------------------------- */
 

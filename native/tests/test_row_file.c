@@ -2,14 +2,12 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "rows/row_file.h"
-
-#include "core/minmax.h"
-
-#include "io_file.h"
-
 #include <pthread.h>
 #include <sys/wait.h>
+
+#include "core/minmax.h"
+#include "io_file.h"
+#include "rows/row_file.h"
 
 enum { FILE_SIZE = 3 << 20 };
 

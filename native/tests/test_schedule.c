@@ -1,8 +1,8 @@
 /* What a cache keeps when the future is known: against Belady by searching, loans, forks. */
+#include <sys/wait.h>
+
 #include "cache/schedule.h"
 #include "test.h"
-
-#include <sys/wait.h>
 
 #define FRAME 64u /* bytes */
 #define KEYS  40u

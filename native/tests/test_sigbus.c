@@ -1,13 +1,13 @@
 /* The SIGBUS guard: mapped files that shrink, alone and among other handlers. */
-#include "os/sigbus.h"
-#include "test.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+
+#include "os/sigbus.h"
+#include "test.h"
 
 enum { PAGE = 4096, PAGES = 64, SIZE = PAGES * PAGE };
 

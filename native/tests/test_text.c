@@ -1,7 +1,7 @@
 /* Plain integers in text, and where the parse has to end. */
-#include "test.h"
-
 #include <string.h>
+
+#include "test.h"
 
 #define ROOM 8
 

@@ -1,7 +1,6 @@
 /* Sums of the weights of long lists: the table, what is drawn from it against
  * typed_reference.h, and tables that do not fit the weights (any more). */
 #include "sample/draw/weight_sums.h"
-
 #include "typed_reference.h"
 
 enum { MOST = 1100, BEFORE = 37, AFTER = 3, EDGES = BEFORE + MOST + AFTER };

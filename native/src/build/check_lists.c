@@ -1,13 +1,12 @@
 /* Checks of ids and of lists as aether_build_lists writes them. */
-#include "build/lists.h"
+#include <stdatomic.h>
+#include <stdbool.h>
 
+#include "build/lists.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
 
 #define CHUNK 65536u /* items per piece of work */
 #define NONE  UINT64_MAX

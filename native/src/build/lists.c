@@ -1,13 +1,13 @@
 #include "build/lists.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
-
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NO_ROW       UINT64_MAX
 #define BLOCK        65536u       /* rows between two looks at the task */

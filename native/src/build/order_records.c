@@ -8,13 +8,13 @@
  * A stable counting sort by major. Then, list by list: sort by row, drop records
  * whose minor came before, sort by time; each where it is asked for, each stable.
  */
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "build/records.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/task.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 #define FEW 24u /* records that are sorted by insertion */
 

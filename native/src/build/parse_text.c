@@ -7,10 +7,10 @@
  * Anything else (signs, blanks, quotes, comments, more or fewer fields, more than 18
  * digits) ends the parse: a slower reader that knows more takes the text then.
  */
+#include <inttypes.h>
+
 #include "aether.h"
 #include "core/error.h"
-
-#include <inttypes.h>
 
 #define MOST_DIGITS 18u /* always below 2^63 */
 

@@ -1,12 +1,12 @@
 #include "build/records.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 #define NO_ROW     UINT64_MAX
 #define SLICE_ROWS 65536u

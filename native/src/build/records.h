@@ -26,9 +26,9 @@
 #ifndef AE_BUILD_RECORDS_H
 #define AE_BUILD_RECORDS_H
 
-#include "aether.h"
-
 #include <string.h>
+
+#include "aether.h"
 
 /* Return the id of id_bytes (4|8) at `record`, which need not be aligned. */
 static inline uint64_t ae_record_id(const char *record, uint32_t id_bytes) {

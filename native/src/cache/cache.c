@@ -1,11 +1,10 @@
-#include "cache/internal.h"
-
-#include "core/error.h"
-#include "core/minmax.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cache/internal.h"
+#include "core/error.h"
+#include "core/minmax.h"
 
 #define PAGE       4096u
 #define MOST       ((uint64_t)1 << 30) /* most frames: numbers of frames and ghosts fit 32 bits, slots too */

@@ -12,9 +12,9 @@
 #ifndef AE_CACHE_INDEX_H
 #define AE_CACHE_INDEX_H
 
-#include "core/rng.h"
-
 #include <stdint.h>
+
+#include "core/rng.h"
 
 #define AE_CACHE_NONE UINT32_MAX
 

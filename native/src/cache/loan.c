@@ -1,12 +1,12 @@
 #include "cache/loan.h"
 
-#include "cache/internal.h"
-#include "core/error.h"
-#include "core/minmax.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "cache/internal.h"
+#include "core/error.h"
+#include "core/minmax.h"
 
 static uint32_t num_lent(const ae_cache_loan *loan) {
     return loan->end - loan->first;

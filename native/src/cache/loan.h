@@ -16,9 +16,9 @@
 #ifndef AE_CACHE_LOAN_H
 #define AE_CACHE_LOAN_H
 
-#include "cache/cache.h"
-
 #include <stdbool.h>
+
+#include "cache/cache.h"
 
 #define AE_CACHE_NO_FRAME UINT32_MAX
 

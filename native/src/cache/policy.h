@@ -11,10 +11,10 @@
 #ifndef AE_CACHE_POLICY_H
 #define AE_CACHE_POLICY_H
 
-#include "cache/index.h"
-
 #include <stdatomic.h>
 #include <stdbool.h>
+
+#include "cache/index.h"
 
 #define AE_CACHE_OFTEN 3 /* the most that `found` counts */
 

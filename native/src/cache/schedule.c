@@ -1,9 +1,9 @@
 #include "cache/schedule.h"
 
-#include "core/error.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
+
+#include "core/error.h"
 
 #define NONE ((uint32_t)AE_CACHE_POSITIONS)
 

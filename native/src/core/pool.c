@@ -16,10 +16,6 @@
 #endif
 #include "core/pool.h"
 
-#include "core/cpu.h"
-#include "core/error.h"
-#include "core/thread.h"
-
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,6 +23,10 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "core/cpu.h"
+#include "core/error.h"
+#include "core/thread.h"
 
 #define SLEEPING     0x80000000u
 #define SEAT         0x00010000u

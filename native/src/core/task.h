@@ -15,10 +15,9 @@
 #ifndef AE_CORE_TASK_H
 #define AE_CORE_TASK_H
 
-#include "aether.h"
-
 #include <stdbool.h>
 
+#include "aether.h"
 #include "core/error.h"
 
 /* Items between two looks at a task: where an item takes some nanoseconds, and where it may be the

@@ -1,5 +1,4 @@
 #include "aether.h"
-
 #include "core/simd.h"
 
 #define TEXT(number)     #number

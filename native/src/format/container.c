@@ -3,14 +3,14 @@
 #endif
 #include "format/container.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/error.h"
 #include "format/format.h"
 #include "format/hash.h"
 #include "os/replace.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- the header -------------------------------------------------------------- */
 

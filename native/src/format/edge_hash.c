@@ -1,12 +1,12 @@
 /* A hash of edges that does not depend on their order: verifying compares CSC and CSR by it. */
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
 
 #define CHUNK  65536u /* edges per piece of work */
 #define INLINE static inline __attribute__((always_inline))

@@ -1,8 +1,8 @@
 #include "format/format.h"
 
-#include "core/dtype.h"
-
 #include <stddef.h>
+
+#include "core/dtype.h"
 
 #define BIT(dtype) (1u << AETHER_##dtype)
 #define ANY        (((1u << AE_DTYPE_COUNT) - 1) & ~1u)

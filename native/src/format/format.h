@@ -12,10 +12,10 @@
 #ifndef AE_FORMAT_FORMAT_H
 #define AE_FORMAT_FORMAT_H
 
-#include "aether.h"
-
 #include <assert.h>
 #include <stdbool.h>
+
+#include "aether.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "AetherGraph files are mapped as they are: little-endian hosts only"

@@ -1,10 +1,10 @@
 /* Additive checksums, for files that grow or are read in pieces. */
+#include <stdatomic.h>
+
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "format/hash.h"
-
-#include <stdatomic.h>
 
 #define CHUNK 32768u /* items per piece of work */
 

@@ -11,16 +11,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "format/container.h"
 #include "format/format.h"
 #include "format/hash.h"
-
-#include <inttypes.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 
 #define READ_SIZE ((uint64_t)256 << 10) /* fits a core's cache */
 

@@ -12,16 +12,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/task.h"
 #include "format/format.h"
 #include "format/hash.h"
 #include "os/replace.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct aether_writer {
     aether_replace *file;

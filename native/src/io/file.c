@@ -1,16 +1,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "core/error.h"
-#include "io/source.h"
-#include "os/mapping.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "core/error.h"
+#include "io/source.h"
+#include "os/mapping.h"
 
 /* ---- reading past the page cache -------------------------------------------------- */
 

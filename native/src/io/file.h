@@ -13,12 +13,12 @@
 #ifndef AE_IO_FILE_H
 #define AE_IO_FILE_H
 
-#include "aether.h"
-#include "io/tier.h"
-
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
+
+#include "aether.h"
+#include "io/tier.h"
 
 #define AE_IO_PAGE          4096u /* alignment of ae_io_alloc(), enough for every direct read */
 #define AE_IO_DEPTH         128u  /* reads of 512 bytes and 4 KiB gain nothing above it */

@@ -15,14 +15,14 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "core/error.h"
-#include "core/thread.h"
-#include "io/tier.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "core/error.h"
+#include "core/thread.h"
+#include "io/tier.h"
 
 #define MAX_THREADS 32
 

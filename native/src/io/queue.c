@@ -3,12 +3,6 @@
 #endif
 #include "io/queue.h"
 
-#include "core/error.h"
-#include "core/task.h"
-#include "io/file.h"
-#include "io/range.h"
-#include "io/tier.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -16,6 +10,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "core/error.h"
+#include "core/task.h"
+#include "io/file.h"
+#include "io/range.h"
+#include "io/tier.h"
 
 #define MAX_READ     (1u << 20)  /* bytes; longer requests become several reads */
 #define MAX_COPIED   (64u << 10) /* bytes; longer unaligned reads become several */

@@ -23,10 +23,10 @@
 #ifndef AE_IO_QUEUE_H
 #define AE_IO_QUEUE_H
 
+#include <stdbool.h>
+
 #include "aether.h"
 #include "io/tier.h"
-
-#include <stdbool.h>
 
 typedef struct ae_io_queue ae_io_queue;
 

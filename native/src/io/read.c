@@ -3,17 +3,17 @@
 #endif
 #include "io/read.h"
 
-#include "core/error.h"
-#include "core/task.h"
-#include "io/file.h"
-#include "io/queue.h"
-#include "io/range.h"
-
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "core/error.h"
+#include "core/task.h"
+#include "io/file.h"
+#include "io/queue.h"
+#include "io/range.h"
 
 /* ---- a thread's queues -------------------------------------------------------------- */
 

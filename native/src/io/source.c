@@ -1,12 +1,12 @@
 #include "io/source.h"
 
-#include "core/error.h"
-#include "io/read.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/error.h"
+#include "io/read.h"
 
 /* ---- options -------------------------------------------------------------------- */
 

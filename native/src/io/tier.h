@@ -14,9 +14,9 @@
 #ifndef AE_IO_TIER_H
 #define AE_IO_TIER_H
 
-#include "aether.h"
-
 #include <stdbool.h>
+
+#include "aether.h"
 
 struct ae_io_batch;
 

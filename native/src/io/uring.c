@@ -13,19 +13,18 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "core/error.h"
 #include "io/tier.h"
 
-#include "core/error.h"
-
 #ifdef AE_HAVE_URING
-
-#include "io/file.h"
 
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "io/file.h"
 
 #if defined(IORING_SETUP_SINGLE_ISSUER) && defined(IORING_SETUP_DEFER_TASKRUN)
 #define LEAVE_TO_WAITER (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN)

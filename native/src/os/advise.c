@@ -2,13 +2,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "aether.h"
-#include "os/sigbus.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "aether.h"
+#include "os/sigbus.h"
 
 #define ADVICE_DROP 4
 

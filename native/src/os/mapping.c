@@ -3,14 +3,14 @@
 #endif
 #include "os/mapping.h"
 
-#include "core/error.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "core/error.h"
 
 /* ---- opening --------------------------------------------------------------- */
 

@@ -15,10 +15,10 @@
 #ifndef AE_OS_MAPPING_H
 #define AE_OS_MAPPING_H
 
+#include <time.h>
+
 #include "aether.h"
 #include "os/sigbus.h"
-
-#include <time.h>
 
 typedef struct ae_mapping {
     const uint8_t *data; /* NULL until mapped, and if size is 0 */

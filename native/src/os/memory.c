@@ -9,10 +9,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "core/error.h"
-
 #include <errno.h>
 #include <inttypes.h>
+
+#include "core/error.h"
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif

@@ -3,8 +3,6 @@
 #endif
 #include "os/replace.h"
 
-#include "core/error.h"
-
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +18,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "core/error.h"
 
 #define MAX_WRITE      ((size_t)1 << 30) /* the kernel writes a little less than 2 GiB at once */
 #define FLUSH_INTERVAL ((uint64_t)64 << 20)

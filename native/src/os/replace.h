@@ -27,10 +27,10 @@
 #ifndef AE_OS_REPLACE_H
 #define AE_OS_REPLACE_H
 
-#include "aether.h"
-
 #include <stdbool.h>
 #include <sys/types.h>
+
+#include "aether.h"
 
 #define AE_REPLACE_SUFFIX ".aether-tmp"
 

@@ -1,8 +1,8 @@
 #include "rows/convert.h"
 
-#include "core/simd.h"
-
 #include <string.h>
+
+#include "core/simd.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

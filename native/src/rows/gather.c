@@ -1,15 +1,15 @@
 #include "rows/gather.h"
 
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
-
-#include <inttypes.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <string.h>
 
 #define LINE          64u
 #define BLOCK_IDS     256u         /* addresses on the stack */

@@ -3,13 +3,13 @@
 #endif
 #include "rows/row_file.h"
 
-#include "core/dtype.h"
-#include "core/error.h"
-#include "core/minmax.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/minmax.h"
 
 #define BLOCK_MOST       (UINT64_C(1) << 18)
 #define BLOCK_LEAST      (UINT64_C(1) << 10)

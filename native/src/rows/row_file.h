@@ -25,12 +25,12 @@
 #ifndef AE_ROWS_ROW_FILE_H
 #define AE_ROWS_ROW_FILE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "cache/schedule.h"
 #include "io/source.h"
 #include "rows/convert.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
 
 #define AE_ROW_WORKSPACES 4u
 #define AE_ROW_SEGMENTS   8u

@@ -2,20 +2,19 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "rows/row_file.h"
-
-#include "core/dtype.h"
-#include "core/error.h"
-#include "core/minmax.h"
-#include "core/task.h"
-#include "rows/gather.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/minmax.h"
+#include "core/task.h"
+#include "rows/gather.h"
+#include "rows/row_file.h"
 
 #define AT_ONCE 256u /* ids looked up while the cache is entered */
 #define AHEAD   16u  /* ids between fetching a slot of the index and looking at it */

@@ -1,13 +1,12 @@
 /* Gathers that are known ahead: a schedule decides what the cache keeps (cache/schedule.h). */
-#include "rows/row_file.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/task.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+#include "rows/row_file.h"
 
 #define AHEAD 8u /* rows between fetching one from the cache and copying it */
 #define LINE  64u

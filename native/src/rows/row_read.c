@@ -7,15 +7,14 @@
  * A segment is one batch of the thread's queue. Its data area takes runs one after the
  * other, each aligned; a run that is read straight into out takes no room there.
  */
-#include "rows/row_file.h"
+#include <string.h>
 
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/task.h"
 #include "io/range.h"
 #include "io/read.h"
-
-#include <string.h>
+#include "rows/row_file.h"
 
 #define ALIGN       AE_IO_PAGE /* of data areas */
 #define PUT_AT_ONCE 64u

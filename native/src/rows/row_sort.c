@@ -1,7 +1,7 @@
 /* Radix sort of items with their places, by as many bits as item numbers have. */
-#include "rows/row_file.h"
-
 #include <string.h>
+
+#include "rows/row_file.h"
 
 #define FEW        64u
 #define DIGIT_BITS 11u

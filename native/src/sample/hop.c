@@ -1,8 +1,9 @@
+#include "sample/hop.h"
+
 #include <string.h>
 
 #include "core/error.h"
 #include "sample/draw/uniform.h"
-#include "sample/hop.h"
 
 /* ---- beginning ---- */
 

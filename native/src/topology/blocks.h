@@ -24,10 +24,10 @@
 #ifndef AE_TOPOLOGY_BLOCKS_H
 #define AE_TOPOLOGY_BLOCKS_H
 
-#include "aether.h"
-
 #include <stdbool.h>
 #include <string.h>
+
+#include "aether.h"
 
 #define AE_BLOCK_BITS         7u
 #define AE_BLOCK              (1u << AE_BLOCK_BITS) /* positions */

@@ -1,11 +1,11 @@
 /* A topology whose ids lie in blocks (topology/blocks.h), in memory or mapped. */
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "core/simd.h"
 #include "topology/arrays.h"
 #include "topology/blocks.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 #define NONE          UINT64_MAX
 #define BLOCK         128u

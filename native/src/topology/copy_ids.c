@@ -1,14 +1,14 @@
 /* aether_topology_ids: copies the ids of many positions with all threads. */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "topology/topology.h"
-
-#include <inttypes.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <string.h>
 
 #define BLOCK 256u        /* positions and ids on the stack */
 #define CHUNK (64u << 10) /* positions between two looks at the task */

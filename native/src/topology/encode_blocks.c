@@ -6,14 +6,14 @@
  * Every width that is offered is that of some value; choosing them is choosing where to
  * cut the sorted widths.
  */
+#include <inttypes.h>
+#include <stdatomic.h>
+
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "topology/blocks.h"
-
-#include <inttypes.h>
-#include <stdatomic.h>
 
 #define MAX_WIDTHS 65u /* 0 to 64 bits */
 #define MIDDLES    32u /* ids sampled to find a middle one */

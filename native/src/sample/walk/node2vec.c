@@ -3,11 +3,11 @@
  * instead. */
 #include "sample/walk/node2vec.h"
 
+#include <string.h>
+
 #include "sample/walk/alias.h"
 #include "sample/walk/members.h"
 #include "topology/visit_lists.h"
-
-#include <string.h>
 
 /* ---- proposals ---- */
 

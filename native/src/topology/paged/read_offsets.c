@@ -1,11 +1,11 @@
 /* Building ae_offsets from a file. */
+#include <inttypes.h>
+
 #include "core/error.h"
 #include "core/task.h"
 #include "io/file.h"
 #include "io/ordered.h"
 #include "topology/paged/offsets.h"
-
-#include <inttypes.h>
 
 static int append(void *user, const uint8_t *bytes, uint64_t size, aether_error *err) {
     return ae_offsets_append(user, (const uint64_t *)(const void *)bytes, size / sizeof(uint64_t), err);
