@@ -45,45 +45,43 @@ static window chunk_at(const run *r, uint64_t c) {
 
 /* ---- one thread: three stages over chunks ---- */
 
-/* Plan whole nodes until every edge before `end` has its position. */
-static int plan_until(const run *r, uint64_t end, uint64_t *planned) {
-    const ae_hop *h = &r->hop;
-    uint64_t from = *planned, to = from;
-    while (to < h->count && r->first[to] < h->first_edge + end)
-        to++;
-    *planned = to;
-    return ae_hop_plan(h, from, to, &h->s->sets[0], r->err);
-}
-
-/* `node` is where ae_hop_add_trees stopped in the frontier. */
-static int fetch_chunk(const run *r, window w, uint64_t *ids, uint64_t *node) {
-    int rc = r->t->ops->fetch(r->t, r->positions + w.at, w.n, ids, r->err);
-    if (rc)
-        return rc;
-    if (r->hop.s->node_bits)
-        ae_hop_add_trees(&r->hop, w.at, w.n, ids, node);
-    ae_nodes_prefetch(r->hop.to, ids, w.n);
-    return AETHER_OK;
-}
-
 /* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
  * which chunk c takes over one step later. */
 static int run_chunks(const run *r) {
+    const ae_hop *h = &r->hop;
     uint64_t ids[2][CHUNK], planned = 0, node = 0;
-    uint64_t chunks = (r->hop.num_edges + CHUNK - 1) / CHUNK;
+    const uint64_t chunks = (h->num_edges + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
-        window ahead = chunk_at(r, c);
-        int rc = ae_sample_check(r->hop.s, r->err);
-        if (!rc)
-            rc = plan_until(r, ahead.at + ahead.n, &planned);
+        int rc = ae_sample_check(h->s, r->err);
+        if (rc)
+            return rc;
+
+        /* Plan whole nodes until every edge of this chunk has its position. */
+        const window ahead = chunk_at(r, c);
+        const uint64_t from = planned;
+        while (planned < h->count && r->first[planned] < h->first_edge + ahead.at + ahead.n)
+            planned++;
+        rc = ae_hop_plan(h, from, planned, &h->s->sets[0], r->err);
         if (rc)
             return rc;
         r->t->ops->prefetch(r->t, r->positions + ahead.at, ahead.n);
-        if (c >= 1 && (rc = fetch_chunk(r, chunk_at(r, c - 1), ids[(c - 1) % 2], &node)))
-            return rc;
+
+        /* Fetch the neighbour ids of the chunk before. */
+        if (c >= 1) {
+            const window now = chunk_at(r, c - 1);
+            uint64_t *keys = ids[(c - 1) % 2];
+            rc = r->t->ops->fetch(r->t, r->positions + now.at, now.n, keys, r->err);
+            if (rc)
+                return rc;
+            if (h->s->node_bits)
+                ae_hop_add_trees(h, now.at, now.n, keys, &node);
+            ae_nodes_prefetch(h->to, keys, now.n);
+        }
+
+        /* Relabel the chunk before that. */
         if (c >= 2) {
-            window last = chunk_at(r, c - 2);
-            ae_nodes_relabel(r->hop.to, ids[(c - 2) % 2], last.n, r->rows + last.at);
+            const window last = chunk_at(r, c - 2);
+            ae_nodes_relabel(h->to, ids[(c - 2) % 2], last.n, r->rows + last.at);
         }
     }
     return AETHER_OK;
