@@ -1,4 +1,4 @@
-"""Rows of a file, gathered through a cache within a number of bytes (``store/row_file``)."""
+"""Rows of a file, gathered through a cache within a number of bytes (``rows/row_file``)."""
 
 from __future__ import annotations
 

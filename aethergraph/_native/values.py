@@ -1,4 +1,4 @@
-"""Numbers that stay in a file, for samplers and for gathers (``store/values``)."""
+"""Numbers that stay in a file, for samplers and for gathers (``topology/paged/values``)."""
 
 from __future__ import annotations
 

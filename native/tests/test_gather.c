@@ -244,7 +244,7 @@ static const char *const widening[13] = {
 TEST(the_conversion_table_is_exact) {
     for (uint32_t from = 0; from < 13; from++)
         for (uint32_t to = 1; to < 13; to++)
-            CHECK_EQ(ae_store_convert(from, to) != NULL, widening[from] && strchr(widening[from], (int)to));
+            CHECK_EQ(ae_rows_convert(from, to) != NULL, widening[from] && strchr(widening[from], (int)to));
     for (uint32_t from = 1; from < 13; from++)
         for (const char *to = widening[from]; to && *to; to++)
             if (from != AETHER_F16 && from != AETHER_BF16)
@@ -271,9 +271,9 @@ TEST(every_half_converts_the_same_with_and_without_f16c) {
     double *wide = malloc(N * 8);
     for (int i = 0; i < N; i++)
         halves[i] = (uint16_t)i;
-    ae_store_convert(AETHER_F16, AETHER_F32)(fast, halves, N);
-    ae_store_f16_to_f32_portable(portable, halves, N);
-    ae_store_convert(AETHER_F16, AETHER_F64)(wide, halves, N);
+    ae_rows_convert(AETHER_F16, AETHER_F32)(fast, halves, N);
+    ae_rows_f16_to_f32_portable(portable, halves, N);
+    ae_rows_convert(AETHER_F16, AETHER_F64)(wide, halves, N);
     CHECK(memcmp(fast, portable, N * 4) == 0);
     uint64_t wrong = 0;
     for (int i = 0; i < N; i++) {
@@ -297,8 +297,8 @@ TEST(every_bfloat16_is_the_upper_half_of_a_float) {
     uint64_t wrong = 0;
     for (int i = 0; i < N; i++)
         in[i] = (uint16_t)i;
-    ae_store_convert(AETHER_BF16, AETHER_F32)(out, in, N);
-    ae_store_convert(AETHER_BF16, AETHER_F64)(wide, in, N);
+    ae_rows_convert(AETHER_BF16, AETHER_F32)(out, in, N);
+    ae_rows_convert(AETHER_BF16, AETHER_F64)(wide, in, N);
     for (uint32_t i = 0; i < N; i++) {
         float value;
         memcpy(&value, &out[i], 4);

@@ -79,7 +79,7 @@ static uint32_t half_to_f32(uint16_t half) {
     return sign | (mantissa ? denormal_to_f32(mantissa) : 0);
 }
 
-void ae_store_f16_to_f32_portable(void *out, const void *in, uint64_t n) {
+void ae_rows_f16_to_f32_portable(void *out, const void *in, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, (const char *)in + i * 2, 2);
@@ -91,7 +91,7 @@ void ae_store_f16_to_f32_portable(void *out, const void *in, uint64_t n) {
 static void f16_f64_portable(void *out, const void *in, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
         float x;
-        ae_store_f16_to_f32_portable(&x, (const char *)in + i * 2, 1);
+        ae_rows_f16_to_f32_portable(&x, (const char *)in + i * 2, 1);
         double y = (double)x;
         memcpy((char *)out + i * 8, &y, 8);
     }
@@ -104,7 +104,7 @@ __attribute__((target("avx,f16c"))) static void f16_f32_f16c(void *out, const vo
         __m128i half = _mm_loadu_si128((const __m128i *)((const char *)in + i * 2));
         _mm256_storeu_ps((float *)((char *)out + i * 4), _mm256_cvtph_ps(half));
     }
-    ae_store_f16_to_f32_portable((char *)out + i * 4, (const char *)in + i * 2, n - i);
+    ae_rows_f16_to_f32_portable((char *)out + i * 4, (const char *)in + i * 2, n - i);
 }
 
 __attribute__((target("avx,f16c"))) static void f16_f64_f16c(void *out, const void *in, uint64_t n) {
@@ -123,7 +123,7 @@ static ae_convert_fn convert_f16(uint32_t to) {
     if ((to == AETHER_F32 || to == AETHER_F64) && ae_core_has_f16c())
         return to == AETHER_F32 ? f16_f32_f16c : f16_f64_f16c;
 #endif
-    return to == AETHER_F32 ? ae_store_f16_to_f32_portable : to == AETHER_F64 ? f16_f64_portable : NULL;
+    return to == AETHER_F32 ? ae_rows_f16_to_f32_portable : to == AETHER_F64 ? f16_f64_portable : NULL;
 }
 
 /* ---- the table ------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static const struct {
     {AETHER_BF16, AETHER_F32, bf16_f32}, {AETHER_BF16, AETHER_F64, bf16_f64},
 };
 
-ae_convert_fn ae_store_convert(uint32_t from, uint32_t to) {
+ae_convert_fn ae_rows_convert(uint32_t from, uint32_t to) {
     if (from == AETHER_F16)
         return convert_f16(to);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

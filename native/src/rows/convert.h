@@ -26,9 +26,9 @@
 typedef void (*ae_convert_fn)(void *out, const void *in, uint64_t n);
 
 /* Return the function that converts `from` to `to`, or NULL if the table above has none. */
-ae_convert_fn ae_store_convert(uint32_t from, uint32_t to);
+ae_convert_fn ae_rows_convert(uint32_t from, uint32_t to);
 
 /* Convert f16 to f32 without F16C; for tests. */
-void ae_store_f16_to_f32_portable(void *out, const void *in, uint64_t n);
+void ae_rows_f16_to_f32_portable(void *out, const void *in, uint64_t n);
 
 #endif

@@ -187,7 +187,7 @@ int ae_gather_types(uint32_t dtype, uint32_t id_bytes, uint32_t out_dtype, ae_co
         return ae_error_set(err, AETHER_E_INVALID, "unknown dtype (rows %u, out %u)", dtype, out_dtype);
     if (id_bytes != 4 && id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "id_bytes is %u, must be 4 or 8", id_bytes);
-    *convert = dtype == out_dtype ? NULL : ae_store_convert(dtype, out_dtype);
+    *convert = dtype == out_dtype ? NULL : ae_rows_convert(dtype, out_dtype);
     if (dtype != out_dtype && !*convert)
         return ae_error_set(err, AETHER_E_UNSUPPORTED, "rows of %s cannot be gathered as %s",
                             ae_dtype_name(dtype), ae_dtype_name(out_dtype));

@@ -19,7 +19,7 @@
  * A score of -inf stays -inf whatever is added, so an entry costs one look-up and no test
  * whether its node was sampled already.
  *
- * From a list longer than max_neighbors that many entries are drawn (plan.h), each
+ * From a list longer than max_neighbors that many entries are drawn (draw/uniform.h), each
  * for 1 / max_neighbors: the expected score stays the same, and hubs stay cheap.
  *
  * Draws are pure functions of (key, hop, node type, node), and of (key, hop, edge
