@@ -25,7 +25,7 @@ typedef struct ae_frontier {
 int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err);
 
-/* Find the whole lists of these nodes, where values are read by value pages: ae_frontier_node prepares
+/* Find the whole lists of these nodes, where values stay in a file: ae_frontier_node prepares
  * one after the other. */
 int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t begin, uint64_t count,
                       ae_frontier *out, aether_error *err);

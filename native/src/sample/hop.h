@@ -1,12 +1,12 @@
 /*
  * sample/hop.h - the steps of one hop over one relation, for one sample or a group of them.
  *
- *   ae_hop_begin     lists of the frontier, number of edges of each, room for the edges
+ *   ae_hop_begin      lists of the frontier, number of edges of each, room for the edges
  *   ae_hop_round      (values in a file) lists, numbers and positions, by retries around reads
- *   ae_hop_plan      positions of the edges                     any nodes, any order
- *   (fetch)          neighbour ids at the positions             ops->fetch or ops->fetch_many
- *   ae_nodes_relabel global ids -> local ids, adding new nodes  from front to back
- *   ae_hop_end       the edges become part of the sample
+ *   ae_hop_plan       positions of the edges                     any nodes, any order
+ *   (fetch)           neighbour ids at the positions             ops->fetch or ops->fetch_many
+ *   ae_nodes_relabel  global ids -> local ids, adding new nodes  from front to back
+ *   ae_hop_end        the edges become part of the sample
  *
  * native/README.md follows one hop through these functions ("The life of a hop").
  *
@@ -55,7 +55,7 @@ static inline const uint64_t *ae_hop_first(const ae_hop *h) {
 /* Draw the positions of the frontier nodes [from, to). `set` is scratch of the calling thread. */
 int ae_hop_plan(const ae_hop *h, uint64_t from, uint64_t to, ae_scratch *set, aether_error *err);
 
-/* Where weights or times are read by value pages: first prepare the lists and count their edges, then
+/* Where weights or times stay in a file: first prepare the lists and count their edges, then
  * draw positions. AE_WANTED: read the value pages that were asked for (ae_relation_read), then call
  * again. AETHER_OK: h->stage says what comes next. */
 int ae_hop_round(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err);

@@ -27,10 +27,10 @@ typedef struct ae_times {
     const void *values; /* NULL: the topology's own, or every edge is visible */
     bool is_double;
     ae_times_key by;             /* edge id; id of the list entry; position: asked of the topology */
-    ae_value_cache *cache, *ids; /* caches of times and list entries; NULL: not read by value pages */
+    ae_value_cache *cache, *ids; /* caches of times and list entries; NULL: in memory or mapped */
 } ae_times;
 
-/* Return the times of a relation, not read by value pages. */
+/* Return the times of a relation, without caches. */
 static inline ae_times ae_times_of(const aether_relation *r) {
     if (r->own_values & AETHER_OWN_TIMES)
         return (ae_times){.by = AE_TIMES_BY_POSITION};

@@ -23,7 +23,7 @@ typedef struct ae_weights {
     const void *values; /* by edge id; NULL: the topology's own, or unweighted */
     bool is_double;
     const aether_weight_sums *sums; /* of these weights; NULL: none */
-    ae_value_cache *cache;          /* cache of values that are read by value pages, else NULL */
+    ae_value_cache *cache;          /* cache of values that stay in a file, else NULL */
     bool own;                       /* the topology has them */
 } ae_weights;
 
