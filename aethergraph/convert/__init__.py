@@ -13,7 +13,8 @@ from aethergraph.convert.external.driver import convert_chunks
 from aethergraph.convert.formats.graphzero import read_gd, read_gl
 from aethergraph.convert.formats.ogb import read_ogb
 from aethergraph.convert.readers.base import InputError
-from aethergraph.convert.readers.edges import AttrSpec, EdgeChunk, EdgeTable, iter_edges, read_edges
+from aethergraph.convert.readers.edge_plan import AttrSpec
+from aethergraph.convert.readers.edges import EdgeChunk, EdgeTable, iter_edges, read_edges
 from aethergraph.convert.readers.nodes import read_labels
 from aethergraph.convert.result import ConvertResult
 

@@ -13,7 +13,13 @@ from aethergraph.convert.form import GraphForm
 from aethergraph.convert.in_memory import convert_in_memory
 from aethergraph.convert.inputs import expand_inputs
 from aethergraph.convert.readers.base import ColumnSelector, PathLike
-from aethergraph.convert.readers.edges import AttrSpec, EdgePlan, TimeType, WeightType, attr_specs
+from aethergraph.convert.readers.edge_plan import (
+    AttrSpec,
+    EdgePlan,
+    TimeType,
+    WeightType,
+    attr_specs,
+)
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import ConvertResult, Stages, silent
 

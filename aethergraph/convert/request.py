@@ -12,7 +12,8 @@ from aethergraph.convert.companions import CompanionFiles
 from aethergraph.convert.form import GraphForm
 from aethergraph.convert.outputs import check_outputs
 from aethergraph.convert.readers.base import InputError, PathLike
-from aethergraph.convert.readers.edges import EdgePlan, EdgeReader
+from aethergraph.convert.readers.edge_plan import EdgePlan
+from aethergraph.convert.readers.edges import EdgeReader
 from aethergraph.convert.result import is_sparse, sparse_error
 from aethergraph.errors import LimitError
 

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 from aethergraph.convert import (
     AttrSpec,
     InputError,
+    convert,
     iter_edges,
     read_edges,
     read_labels,
-)
-from aethergraph.convert import (
-    api as convert,
 )
 from aethergraph.convert.readers import text_blocks
 from aethergraph.convert.readers.text import TextTable

@@ -30,20 +30,31 @@ import numpy.typing as npt
 from aethergraph import _native as native
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.convert.readers.base import (
-    INT64_MAX,
-    MAP_NAMES,
     Field,
     InputError,
     PathLike,
     ProgressFn,
     check_readable,
-    explain_id,
     is_index_name,
     require_pyarrow,
 )
 from aethergraph.convert.readers.exact import explain_text_change, may_change
 from aethergraph.convert.readers.text_blocks import Block, BlockReader, count_byte
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.convert.readers.text_lines import (
+    LINE_END,
+    BadBlock,
+    as_delimiter,
+    split_records,
+    squeeze_blanks,
+)
+from aethergraph.convert.readers.text_values import (
+    DATE,
+    LOGICAL,
+    arrow_type_of,
+    explain_value,
+    is_value,
+    looks_like_header,
+)
 
 __all__ = ["TextTable"]
 
@@ -58,33 +69,11 @@ _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
 _QUOTED = re.compile(r'"[^"]*"')
 _EMPTY_LINE = re.compile(rb"(?m)^[ \t]*\r?\n")
 _NOT_BLANK = re.compile(rb"\S")
-_LINE_END = re.compile(r"\r\n|\n|\r")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
-_INTEGER = re.compile(r"-?[0-9]+")
-_NUMBER = re.compile(
-    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
-)
 _HEX = re.compile(rb"0[xX]")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ZONE = re.compile(r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)")
-#: Texts that pyarrow reads as true and false, beside 1 and 0.
-_LOGICAL = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 _DATE_UNITS = ("D", "s", "ms", "us", "ns")
 _BLANKS = re.compile(r"[ \t]+")
-_TABS_TO_BLANKS = bytes.maketrans(b"\t", b" ")
-_DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
-
-# First-line words that make the line a header even if the second line is text as well.
-_HEADER_WORDS = frozenset(
-    {"src", "source", "from", "u", "head", "start", "id", "ids", "node", "nodeid", "node_id"}
-    | {"dst", "dest", "destination", "target", "to", "v", "tail", "end", "row", "col"}
-    | {"source_id", "target_id", "src_id", "dst_id", "fromnodeid", "tonodeid"}
-    | {"weight", "time", "timestamp", "label", "labels", "y"}
-)
-
-
-class _BadBlock(Exception):
-    """Raised if a value of a parsed block is not allowed."""
 
 
 class TextTable:
@@ -137,7 +126,7 @@ class TextTable:
         """Decide whether the first line is a header, knowing which columns must be numbers."""
         if self._header is None:
             chosen = [c for c in columns if 0 <= c < self.num_columns]
-            self._header = _looks_like_header(self._first, self._second, chosen)
+            self._header = looks_like_header(self._first, self._second, chosen)
             if self._header:
                 self._use_header()
 
@@ -156,7 +145,7 @@ class TextTable:
         """Columns that hold the index of a data frame, by the names that pandas writes to CSV."""
         names = self.peek_names()
         found = [column for column, name in enumerate(names) if is_index_name(name)]
-        if len(names) > 1 and names[0] == "" and not any(map(_is_value, names[1:])):
+        if len(names) > 1 and names[0] == "" and not any(map(is_value, names[1:])):
             found.insert(0, 0)
         return found
 
@@ -267,9 +256,9 @@ class TextTable:
     def _arrow_type(self, one: Field) -> str:
         """Return the type to parse a field as; its first value tells booleans and dates."""
         first = self._first_value(one.column)
-        if one.logical and first in _LOGICAL:
+        if one.logical and first in LOGICAL:
             return "bool"
-        if one.unit is not None and _DATE.match(first.strip()):
+        if one.unit is not None and DATE.match(first.strip()):
             if one.unit == "D":
                 return "date32"
             return f"timestamp[{one.unit}{', tz=UTC' if _ZONE.search(first.strip()[10:]) else ''}]"
@@ -280,7 +269,7 @@ class TextTable:
         for one in fields:
             if not one.is_time or one.unit is None:
                 continue
-            dates = _DATE.match(self._first_value(one.column).strip()) is not None
+            dates = DATE.match(self._first_value(one.column).strip()) is not None
             problem = None
             if dates and one.unit not in _DATE_UNITS:
                 problem = f"dates are read in {', '.join(_DATE_UNITS)}, not in {one.unit!r}"
@@ -303,7 +292,7 @@ class TextTable:
         self, delimiter: str | None, candidates: str
     ) -> tuple[bytes, list[str], list[str] | None, int]:
         """Read the first block, the fields of two data lines, and the end of the first line."""
-        self._delimiter = _plain_delimiter(delimiter) if delimiter is not None else ","
+        self._delimiter = as_delimiter(delimiter) if delimiter is not None else ","
         self._quotes = False
         data = b""
         for block in BlockReader(self.path, quotes=False):
@@ -341,7 +330,7 @@ class TextTable:
             raise InputError(self.path, f"{problem} (is the delimiter right?)")
         if self._delimiter == " ":
             return _BLANKS.split(line.strip(" \t"))
-        return next(_records(line, self._delimiter), (0, [""]))[1]
+        return next(split_records(line, self._delimiter), (0, [""]))[1]
 
     # ---- one block -------------------------------------------------------
 
@@ -357,7 +346,7 @@ class TextTable:
                     raise
                 block = Block.of(_BLANK_LINE.sub(b"", block.copy()), block.line)
                 return self._parse(block, fields)
-        except (pa.ArrowInvalid, _BadBlock) as error:
+        except (pa.ArrowInvalid, BadBlock) as error:
             self._explain(block.copy(), block.line, fields, error)
 
     def _parse(self, block: Block, fields: Sequence[Field]) -> list[Array]:
@@ -374,7 +363,7 @@ class TextTable:
         delimiter = self._delimiter
         clean: Any = block.view()
         if delimiter == " ":
-            clean, delimiter = _single_blanks(block)
+            clean, delimiter = squeeze_blanks(block)
         ints = [f.column for f in fields if f.dtype == "int64"]
         # pyarrow reads 0x1f as 31; the format refuses it like any other name.
         strict = bool(ints) and _may_hold_hex(block)
@@ -398,7 +387,7 @@ class TextTable:
             table = pacsv.read_csv(
                 pa.py_buffer(clean),
                 convert_options=pacsv.ConvertOptions(
-                    column_types={_key(c): _type_of(t) for c, t in types.items()},
+                    column_types={_key(c): arrow_type_of(t) for c, t in types.items()},
                     include_columns=[_key(c) for c in types],
                     null_values=[],
                     strings_can_be_null=False,
@@ -436,7 +425,7 @@ class TextTable:
         ).column(key)
         for text in texts.filter(pa.array(large)).to_pylist():
             if explain_text_change(one, text.strip(" \t")) is not None:
-                raise _BadBlock
+                raise BadBlock
 
     def _parse_plain(self, block: Block, fields: Sequence[Field]) -> list[Array] | None:
         """Parse plain integers, several times as fast as pyarrow.
@@ -493,7 +482,7 @@ class TextTable:
                 ) from None
             for one in fields:
                 text = values[one.column]
-                problem = _explain_value(one, self._arrow_type(one), text.strip(" \t\r"))
+                problem = explain_value(one, self._arrow_type(one), text.strip(" \t\r"))
                 if problem is not None:
                     raise InputError(
                         self.path,
@@ -507,9 +496,9 @@ class TextTable:
         """Yield (line counted from 0, fields) of every line that is not empty."""
         text = part.decode("utf-8", "replace")
         if self._delimiter != " ":
-            yield from _records(text, self._delimiter)
+            yield from split_records(text, self._delimiter)
             return
-        for number, line in enumerate(_LINE_END.split(text)):
+        for number, line in enumerate(LINE_END.split(text)):
             if line.strip(" \t"):
                 yield number, self._split(line)
 
@@ -526,58 +515,12 @@ class _SameThread:
         pass
 
 
-def _plain_delimiter(text: str) -> str:
-    plain = _DELIMITER_NAMES.get(text, text)
-    if len(plain) != 1 or not plain.isascii() or plain in '"\r\n' or plain.isalnum():
-        raise InvalidArgumentError(
-            f"the delimiter must be one character such as ',' ';' or 'tab', not {text!r}"
-        )
-    return plain
-
-
 def _key(column: int) -> str:
     return f"c{column}"
 
 
 def _plural(count: int, word: str) -> str:
     return word if count == 1 else word + "s"
-
-
-def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line counted from 0, fields) of every line that is not blank.
-
-    Unlike Python's csv module, fields may be of any length, and lines end at CR and LF only.
-    """
-    if '"' not in text:
-        for number, plain_line in enumerate(_LINE_END.split(text)):
-            if plain_line.strip(" \t"):
-                yield number, plain_line.split(delimiter)
-        return
-    end = re.escape(delimiter)
-    field = re.compile(
-        rf'(?:"([^"]*(?:""[^"]*)*)"?([^{end}\r\n]*)|([^{end}\r\n]*))({end}|\r\n|\n|\r|\Z)'
-    )
-    at, line, begin = 0, 0, 0
-    values: list[str] = []
-    while at < len(text):
-        match = field.match(text, at)
-        assert match is not None
-        quoted, rest, plain, stop = match.groups()
-        values.append(plain if quoted is None else quoted.replace('""', '"') + rest)
-        line += len(_LINE_END.findall(quoted or ""))
-        at = match.end()
-        if stop == delimiter:
-            if at == len(text):
-                values.append("")
-            else:
-                continue
-        if any(value.strip(" \t") for value in values) or len(values) > 1:
-            yield begin, values
-        values = []
-        line += stop != ""
-        begin = line
-    if values:
-        yield begin, values
 
 
 def _passes(fields: Sequence[Field], kinds: Sequence[str]) -> list[dict[int, str]]:
@@ -590,15 +533,6 @@ def _passes(fields: Sequence[Field], kinds: Sequence[str]) -> list[dict[int, str
         else:
             passes.append({one.column: kind})
     return passes
-
-
-def _type_of(kind: str) -> Any:
-    import pyarrow as pa
-
-    if kind.startswith("timestamp"):
-        unit, _, zone = kind[len("timestamp[") : -1].partition(", tz=")
-        return pa.timestamp(unit, zone or None)
-    return pa.type_for_alias(kind)
 
 
 def _as_numbers(one: Field, array: Array) -> Array:
@@ -634,138 +568,21 @@ def _refuse_hex(clean: Any, options: dict[str, Any], columns: list[int]) -> None
     )
     for key in keys:
         if pc.any(pc.match_substring(table.column(key), "x", ignore_case=True)).as_py():
-            raise _BadBlock
+            raise BadBlock
 
 
 def _check_values(one: Field, array: Array) -> None:
     if array.size == 0:
         return
     if one.is_id and (array.min() < 0 or (one.limit is not None and array.max() >= one.limit)):
-        raise _BadBlock
+        raise BadBlock
     if (one.finite or one.unit is not None) and not np.isfinite(array).all():  # refuses NaT, too
-        raise _BadBlock
+        raise BadBlock
     if one.minimum is not None and array.min() < one.minimum:
-        raise _BadBlock
+        raise BadBlock
 
 
 def _may_hold_hex(block: Block) -> bool:
     if not (block.has(b"x") or block.has(b"X")):
         return False
     return _HEX.search(block.buffer, block.start, block.end) is not None
-
-
-def _explain_value(one: Field, kind: str, text: str) -> str | None:
-    """Describe what is wrong with one value, or return None."""
-    if text == "":
-        return f"the {one.role} is missing"
-    if kind == "bool":
-        if text in _LOGICAL or text in ("0", "1"):
-            return None
-        return f"the {one.role} {text[:80]!r} is neither true nor false, as the first one is"
-    if kind.startswith(("date", "timestamp")):
-        return _explain_date(one, kind, text)
-    if one.dtype == "int64":
-        return _explain_integer(one, text)
-    if not _NUMBER.fullmatch(text):
-        return f"the {one.role} {text[:80]!r} is not a number" + _date_hint(one, text)
-    if one.finite and not abs(float(text)) <= float(np.finfo(one.dtype).max):
-        return f"the {one.role} {text[:80]!r} is not a finite {one.dtype}"
-    if one.minimum is not None and float(text) < one.minimum:
-        return f"the {one.role} {text[:80]!r} is below {one.minimum:g}"
-    return explain_text_change(one, text)
-
-
-def _explain_date(one: Field, kind: str, text: str) -> str | None:
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    options = pacsv.ConvertOptions(
-        column_types={"t": _type_of(kind)}, null_values=[], strings_can_be_null=False
-    )
-    names = pacsv.ReadOptions(column_names=["t"])
-    try:
-        pacsv.read_csv(pa.py_buffer(f"{text}\n".encode()), names, convert_options=options)
-    except pa.ArrowInvalid:
-        zone = "with" if "tz=" in kind else "without"
-        shown = f"the {one.role} {text[:80]!r} is not a date in {one.unit!r}"
-        return f"{shown}, such as 2001-03-05 or 2001-03-05T10:20:30, {zone} a time zone"
-    return None
-
-
-def _date_hint(one: Field, text: str) -> str:
-    if one.is_time and one.unit is None and _DATE.match(text):
-        return "; dates are read with --time-unit, D, s, ms, us or ns (time_unit=)"
-    return ""
-
-
-def _explain_integer(one: Field, text: str) -> str | None:
-    what = f"the {one.role} {text[:80]!r}"
-    if not _INTEGER.fullmatch(text):
-        if _NUMBER.fullmatch(text):
-            return f"{what} is not an integer written in plain digits{one.hint}"
-        if one.is_id:
-            return f"{what} is not a number{MAP_NAMES}"
-        return f"{what} is not a number" + (_date_hint(one, text) or one.hint)
-    digits = text.lstrip("-").lstrip("0") or "0"
-    if len(digits) > 19:
-        return f"{what} does not fit in 64 bits"
-    value = -int(digits) if text.startswith("-") else int(digits)
-    if not -INT64_MAX - 1 <= value <= INT64_MAX:
-        return f"{what} does not fit in 64 bits"
-    if one.unit is not None and value == -INT64_MAX - 1:
-        return f"{what} is no time (NaT)"
-    return explain_id(one, value)
-
-
-def _is_value(text: str) -> bool:
-    """Return whether the text is a number, a date or a boolean, rather than a name."""
-    text = text.strip()
-    if text == "" or text in _LOGICAL:
-        return True
-    return _NUMBER.fullmatch(text) is not None or _DATE.match(text) is not None
-
-
-def _looks_like_header(
-    first: Sequence[str], second: Sequence[str] | None, columns: Sequence[int]
-) -> bool:
-    names = [first[c].strip() for c in columns]
-    if 0 in columns and first[0].strip() == "" and second is not None and second[0].strip():
-        columns = [c for c in columns if c != 0]  # an index column, whose name pandas leaves empty
-        names = [first[c].strip() for c in columns or range(1, len(first))]
-    if not names or any(_is_value(name) for name in names):
-        return False
-    if all(name.lower() in _HEADER_WORDS for name in names):
-        return True
-    if second is None:
-        return False
-    return all(c < len(second) and _is_value(second[c]) for c in columns)
-
-
-def _single_blanks(block: Block) -> tuple[Any, str]:
-    """Return blank-separated lines with one delimiter between fields, and that delimiter.
-
-    A block that is regular already is returned uncopied.
-    """
-    if block.has(b"\0"):  # "\0" marks what is squeezed out below; text never has it
-        raise _BadBlock
-    spaces, tabs = block.has(b" "), block.has(b"\t")
-    text = np.frombuffer(block.view(), np.uint8)
-    ends = (text == 10) | (text == 13)
-    if not (spaces and tabs):
-        delimiter = "\t" if tabs else " "
-        blank = text == ord(delimiter)
-        regular = not (
-            blank[0]
-            or blank[-1]
-            or (blank[1:] & (blank[:-1] | ends[:-1])).any()
-            or (blank[:-1] & ends[1:]).any()
-        )
-        if regular:
-            return block.view(), delimiter
-    blank = (text == 32) | (text == 9)
-    squeezed = text.copy()
-    squeezed[:-1] *= ~(blank[:-1] & (blank[1:] | ends[1:]))  # all but the last blank of a run
-    clean = squeezed.tobytes().translate(_TABS_TO_BLANKS, b"\0")
-    if blank[0] or (blank[1:] & ends[:-1]).any():
-        clean = clean.replace(b"\n ", b"\n").lstrip(b" ")
-    return clean.rstrip(b" "), " "

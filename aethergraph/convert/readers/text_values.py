@@ -1,0 +1,128 @@
+"""Values of a text table: whether a text is one, and what is wrong with one that is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aethergraph.convert.readers.base import INT64_MAX, MAP_NAMES, Field, explain_id
+from aethergraph.convert.readers.exact import explain_text_change
+
+__all__ = ["DATE", "LOGICAL", "arrow_type_of", "explain_value", "is_value", "looks_like_header"]
+
+_INTEGER = re.compile(r"-?[0-9]+")
+NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
+)
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+#: Texts that pyarrow reads as true and false, beside 1 and 0.
+LOGICAL = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
+
+# First-line words that make the line a header even if the second line is text as well.
+_HEADER_WORDS = frozenset(
+    {"src", "source", "from", "u", "head", "start", "id", "ids", "node", "nodeid", "node_id"}
+    | {"dst", "dest", "destination", "target", "to", "v", "tail", "end", "row", "col"}
+    | {"source_id", "target_id", "src_id", "dst_id", "fromnodeid", "tonodeid"}
+    | {"weight", "time", "timestamp", "label", "labels", "y"}
+)
+
+
+def explain_value(one: Field, kind: str, text: str) -> str | None:
+    """Describe what is wrong with one value, or return None."""
+    if text == "":
+        return f"the {one.role} is missing"
+    if kind == "bool":
+        if text in LOGICAL or text in ("0", "1"):
+            return None
+        return f"the {one.role} {text[:80]!r} is neither true nor false, as the first one is"
+    if kind.startswith(("date", "timestamp")):
+        return _explain_date(one, kind, text)
+    if one.dtype == "int64":
+        return _explain_integer(one, text)
+    if not NUMBER.fullmatch(text):
+        return f"the {one.role} {text[:80]!r} is not a number" + _date_hint(one, text)
+    if one.finite and not abs(float(text)) <= float(np.finfo(one.dtype).max):
+        return f"the {one.role} {text[:80]!r} is not a finite {one.dtype}"
+    if one.minimum is not None and float(text) < one.minimum:
+        return f"the {one.role} {text[:80]!r} is below {one.minimum:g}"
+    return explain_text_change(one, text)
+
+
+def _explain_date(one: Field, kind: str, text: str) -> str | None:
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    options = pacsv.ConvertOptions(
+        column_types={"t": arrow_type_of(kind)}, null_values=[], strings_can_be_null=False
+    )
+    names = pacsv.ReadOptions(column_names=["t"])
+    try:
+        pacsv.read_csv(pa.py_buffer(f"{text}\n".encode()), names, convert_options=options)
+    except pa.ArrowInvalid:
+        zone = "with" if "tz=" in kind else "without"
+        shown = f"the {one.role} {text[:80]!r} is not a date in {one.unit!r}"
+        return f"{shown}, such as 2001-03-05 or 2001-03-05T10:20:30, {zone} a time zone"
+    return None
+
+
+def _date_hint(one: Field, text: str) -> str:
+    if one.is_time and one.unit is None and DATE.match(text):
+        return "; dates are read with --time-unit, D, s, ms, us or ns (time_unit=)"
+    return ""
+
+
+def _explain_integer(one: Field, text: str) -> str | None:
+    what = f"the {one.role} {text[:80]!r}"
+    if not _INTEGER.fullmatch(text):
+        if NUMBER.fullmatch(text):
+            return f"{what} is not an integer written in plain digits{one.hint}"
+        if one.is_id:
+            return f"{what} is not a number{MAP_NAMES}"
+        return f"{what} is not a number" + (_date_hint(one, text) or one.hint)
+    digits = text.lstrip("-").lstrip("0") or "0"
+    if len(digits) > 19:
+        return f"{what} does not fit in 64 bits"
+    value = -int(digits) if text.startswith("-") else int(digits)
+    if not -INT64_MAX - 1 <= value <= INT64_MAX:
+        return f"{what} does not fit in 64 bits"
+    if one.unit is not None and value == -INT64_MAX - 1:
+        return f"{what} is no time (NaT)"
+    return explain_id(one, value)
+
+
+def is_value(text: str) -> bool:
+    """Return whether the text is a number, a date or a boolean, rather than a name."""
+    text = text.strip()
+    if text == "" or text in LOGICAL:
+        return True
+    return NUMBER.fullmatch(text) is not None or DATE.match(text) is not None
+
+
+def looks_like_header(
+    first: Sequence[str], second: Sequence[str] | None, columns: Sequence[int]
+) -> bool:
+    """Return whether the first line holds names of ``columns``, judged by the line after it."""
+    names = [first[c].strip() for c in columns]
+    if 0 in columns and first[0].strip() == "" and second is not None and second[0].strip():
+        columns = [c for c in columns if c != 0]  # an index column, whose name pandas leaves empty
+        names = [first[c].strip() for c in columns or range(1, len(first))]
+    if not names or any(is_value(name) for name in names):
+        return False
+    if all(name.lower() in _HEADER_WORDS for name in names):
+        return True
+    if second is None:
+        return False
+    return all(c < len(second) and is_value(second[c]) for c in columns)
+
+
+def arrow_type_of(kind: str) -> Any:
+    """Return the pyarrow type of a name such as ``"int64"`` or ``"timestamp[us, tz=UTC]"``."""
+    import pyarrow as pa
+
+    if kind.startswith("timestamp"):
+        unit, _, zone = kind[len("timestamp[") : -1].partition(", tz=")
+        return pa.timestamp(unit, zone or None)
+    return pa.type_for_alias(kind)
