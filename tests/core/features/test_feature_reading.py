@@ -423,7 +423,7 @@ def test_memory_is_given_back(path: Path) -> None:
         store = FeatureStore.load(path, "uring", memory_budget="4M")
         store.gather(everything)
         del store
-        gc.collect()
+    gc.collect()
     assert resident() - before < 20 << 20
 
 

@@ -312,7 +312,7 @@ while True:
             FeatureStore.load(path)[0]
 
     path, rng, found = tmp_path / name, random.Random(2), 0
-    for _ in range(12):
+    for number in range(100):
         child = subprocess.Popen(
             [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True
         )
@@ -329,7 +329,9 @@ while True:
             found += 1
             with pytest.raises(errors.FormatError, match="writer that did not finish"):
                 load(one)
-    assert found > 0
+        if found and number >= 5:
+            break
+    assert found > 0  # the fewer, the less of its time a writer spends on the temporary
     with pytest.raises(errors.InvalidArgumentError, match="unfinished files"):
         Graph.from_edges(3, [0], [1]).save(tmp_path / ".g.0123456789abcdef.aether-tmp")
 
