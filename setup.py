@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import runpy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import find_packages, setup
 from setuptools.command.build_ext import build_ext
@@ -80,6 +82,18 @@ class BuildExt(build_ext):
         if self.parallel is None:
             self.parallel = True  # the extensions beside each other
         super().run()
+
+    def build_extensions(self) -> None:
+        """Build the extensions, their sources beside each other: setuptools takes turns."""
+        compile_serially = self.compiler.compile
+
+        def compile(sources: list[str], *args: Any, **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = pool.map(lambda one: compile_serially([one], *args, **options), sources)
+                return [name for objects in found for name in objects]
+
+        self.compiler.compile = compile
+        super().build_extensions()
 
     def remove_stale(self) -> None:
         """Remove what an earlier in-place build compiled: Python would prefer it to the source."""
