@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_python
+
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Functions and modules (``name.*``) that run, or may run, what is in a file.

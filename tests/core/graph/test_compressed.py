@@ -28,6 +28,8 @@ from aethergraph import (
 from aethergraph import _native as native
 from aethergraph._native.blocks import BLOCK, GROUP, index_words
 
+pytestmark = pytest.mark.any_python
+
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 keys = st.integers(0, 2**64 - 1)
 storages = st.sampled_from(["mmap", "memory", "uring"])

@@ -22,6 +22,8 @@ from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _native as native
 from aethergraph.packing import PackedFeatures
 
+pytestmark = pytest.mark.any_python
+
 ROOT = os.geteuid() == 0
 
 

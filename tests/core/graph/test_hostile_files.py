@@ -15,6 +15,8 @@ import pytest
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _native as native
 
+pytestmark = pytest.mark.any_python
+
 
 @pytest.mark.parametrize("shape", [(0, 2**61), (2**61, 2**61, 0), (0,) * 33])
 def test_shapes_that_no_array_can_have(tmp_path: Path, shape: tuple[int, ...]) -> None:

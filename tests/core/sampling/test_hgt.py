@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from aethergraph import HeteroGraph, HeteroSubgraph, HGTSampler, errors
 from aethergraph.testing import oracle
 
+pytestmark = pytest.mark.any_python
+
 keys = st.integers(0, 2**64 - 1)
 VOTES, IN = ("user", "votes", "post"), ("post", "in", "sub")
 ANSWERS = ("post", "answers", "post")

@@ -19,6 +19,8 @@ from aethergraph import _native as native
 from aethergraph.sampling import random_fanout
 from aethergraph.testing import walk_oracle
 
+pytestmark = pytest.mark.any_python
+
 keys = st.integers(0, 2**64 - 1)
 rates = st.sampled_from([1.0, 0.25, 4.0, 0.5, 3.7, 1e-9, 1e12])
 

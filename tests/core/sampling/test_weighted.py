@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from aethergraph import Graph, NeighborSampler, errors
 from aethergraph.testing import oracle
 
+pytestmark = pytest.mark.any_python
+
 keys = st.integers(0, 2**64 - 1)
 WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 3.5, 1e-30, 1e30])
 

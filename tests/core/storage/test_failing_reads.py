@@ -15,6 +15,8 @@ import pytest
 from aethergraph import FeatureStore, Graph
 from aethergraph.packing import pack
 
+pytestmark = pytest.mark.any_python
+
 # While FAIL_READS is set, pread of a file whose name ends in ".broken" fails.
 PRELOAD = r"""
 #define _GNU_SOURCE

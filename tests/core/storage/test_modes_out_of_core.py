@@ -26,6 +26,8 @@ from aethergraph.sampling import (
     random_fanout,
 )
 
+pytestmark = pytest.mark.any_python
+
 BUDGET = "24M"
 NODES = 3000
 

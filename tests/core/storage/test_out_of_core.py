@@ -22,6 +22,8 @@ from aethergraph import errors
 from aethergraph.sampling import HeteroNeighborSampler
 from aethergraph.testing import oracle
 
+pytestmark = pytest.mark.any_python
+
 BUDGET = "24M"
 OPTIONS: list[dict[str, Any]] = [
     {},

@@ -18,6 +18,8 @@ import aethergraph as ag
 from aethergraph import errors
 from aethergraph.loading import SubgraphLoader
 
+pytestmark = pytest.mark.any_python
+
 NODES, EDGES = 30_000, 600_000
 PAGE = 4096
 #: The least that such a graph can be opened with: nothing is left for columns.
