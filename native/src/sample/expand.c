@@ -21,23 +21,12 @@
 #define BLOCK_NODES    1024  /* nodes per parallel task */
 #define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
 
-typedef struct run {
-    ae_hop hop;
-    const aether_topology *t;
-    uint64_t *positions; /* of this hop */
-    uint64_t *neighbors; /* of this hop's edges; NULL with one thread */
-    uint32_t *rows;
-    const uint64_t *first;
-    ae_failure failure; /* of parallel tasks */
-    aether_error *err;
-} run;
-
 typedef struct window {
     uint64_t at, n; /* edges [at, at + n) of the hop */
 } window;
 
-static window chunk_at(const run *r, uint64_t c) {
-    uint64_t at = c * CHUNK, total = r->hop.num_edges;
+static window chunk_at(uint64_t total, uint64_t c) {
+    const uint64_t at = c * CHUNK;
     if (at >= total)
         return (window){total, 0};
     return (window){at, total - at < CHUNK ? total - at : CHUNK};
@@ -47,30 +36,32 @@ static window chunk_at(const run *r, uint64_t c) {
 
 /* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
  * which chunk c takes over one step later. */
-static int run_chunks(const run *r) {
-    const ae_hop *h = &r->hop;
+static int run_chunks(const ae_hop *h, aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    const uint64_t *first = ae_hop_first(h), *positions = ae_hop_positions(h);
+    const uint64_t total = h->num_edges, chunks = (total + CHUNK - 1) / CHUNK;
     uint64_t ids[2][CHUNK], planned = 0, node = 0;
-    const uint64_t chunks = (h->num_edges + CHUNK - 1) / CHUNK;
+    uint32_t *rows = ae_hop_rows(h);
     for (uint64_t c = 0; c < chunks + 2; c++) {
-        int rc = ae_sample_check(h->s, r->err);
+        int rc = ae_sample_check(h->s, err);
         if (rc)
             return rc;
 
         /* Plan whole nodes until every edge of this chunk has its position. */
-        const window ahead = chunk_at(r, c);
+        const window ahead = chunk_at(total, c);
         const uint64_t from = planned;
-        while (planned < h->count && r->first[planned] < h->first_edge + ahead.at + ahead.n)
+        while (planned < h->count && first[planned] < h->first_edge + ahead.at + ahead.n)
             planned++;
-        rc = ae_hop_plan(h, from, planned, &h->s->sets[0], r->err);
+        rc = ae_hop_plan(h, from, planned, &h->s->sets[0], err);
         if (rc)
             return rc;
-        r->t->ops->prefetch(r->t, r->positions + ahead.at, ahead.n);
+        t->ops->prefetch(t, positions + ahead.at, ahead.n);
 
         /* Fetch the neighbour ids of the chunk before. */
         if (c >= 1) {
-            const window now = chunk_at(r, c - 1);
+            const window now = chunk_at(total, c - 1);
             uint64_t *keys = ids[(c - 1) % 2];
-            rc = r->t->ops->fetch(r->t, r->positions + now.at, now.n, keys, r->err);
+            rc = t->ops->fetch(t, positions + now.at, now.n, keys, err);
             if (rc)
                 return rc;
             if (h->s->node_bits)
@@ -80,8 +71,8 @@ static int run_chunks(const run *r) {
 
         /* Relabel the chunk before that. */
         if (c >= 2) {
-            const window last = chunk_at(r, c - 2);
-            ae_nodes_relabel(h->to, ids[(c - 2) % 2], last.n, r->rows + last.at);
+            const window last = chunk_at(total, c - 2);
+            ae_nodes_relabel(h->to, ids[(c - 2) % 2], last.n, rows + last.at);
         }
     }
     return AETHER_OK;
@@ -89,18 +80,25 @@ static int run_chunks(const run *r) {
 
 /* ---- several threads: plan and fetch in parallel, relabel in order ---- */
 
-static int fetch_range(const run *r, uint64_t from, uint64_t to, aether_error *err) {
-    const aether_topology *t = r->t;
+typedef struct parallel {
+    const ae_hop *h;
+    uint64_t *neighbors; /* of this hop's edges */
+    ae_failure failure;
+} parallel;
+
+static int fetch_range(const parallel *p, uint64_t from, uint64_t to, aether_error *err) {
+    const aether_topology *t = p->h->r->topology;
+    const uint64_t *positions = ae_hop_positions(p->h);
     uint64_t asked = from;
     for (uint64_t at = from; at < to; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
         uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
-        int rc = ae_sample_check(r->hop.s, err);
+        int rc = ae_sample_check(p->h->s, err);
         if (rc)
             return rc;
-        t->ops->prefetch(t, r->positions + asked, ahead);
+        t->ops->prefetch(t, positions + asked, ahead);
         asked += ahead;
-        rc = t->ops->fetch(t, r->positions + at, n, r->neighbors + at, err);
+        rc = t->ops->fetch(t, positions + at, n, p->neighbors + at, err);
         if (rc)
             return rc;
     }
@@ -108,41 +106,44 @@ static int fetch_range(const run *r, uint64_t from, uint64_t to, aether_error *e
 }
 
 static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
-    run *r = ctx;
-    const ae_hop *h = &r->hop;
+    parallel *p = ctx;
+    const ae_hop *h = p->h;
+    const uint64_t *first = ae_hop_first(h);
     uint64_t from = block * BLOCK_NODES;
     uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
-    uint64_t first_edge = r->first[from] - h->first_edge, end = r->first[to] - h->first_edge, node = from;
+    uint64_t first_edge = first[from] - h->first_edge, end = first[to] - h->first_edge, node = from;
     aether_error err = {0};
-    if (ae_failure_seen(&r->failure))
+    if (ae_failure_seen(&p->failure))
         return;
     int rc = ae_hop_plan(h, from, to, &h->s->sets[worker], &err);
     if (!rc)
-        rc = fetch_range(r, first_edge, end, &err);
+        rc = fetch_range(p, first_edge, end, &err);
     if (!rc && h->s->node_bits)
-        ae_hop_add_trees(h, first_edge, end - first_edge, r->neighbors + first_edge, &node);
+        ae_hop_add_trees(h, first_edge, end - first_edge, p->neighbors + first_edge, &node);
     if (rc)
-        ae_failure_note(&r->failure, rc, &err);
+        ae_failure_note(&p->failure, rc, &err);
 }
 
-static int run_parallel(run *r) {
-    aether_sampler *s = r->hop.s;
-    int rc = ae_scratch_reserve(&s->neighbors, r->hop.num_edges * sizeof(uint64_t), 0, r->err);
+static int run_parallel(const ae_hop *h, aether_error *err) {
+    aether_sampler *s = h->s;
+    const uint64_t total = h->num_edges;
+    int rc = ae_scratch_reserve(&s->neighbors, total * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
-    r->neighbors = s->neighbors.data;
-    ae_pool_run(plan_and_fetch_block, r, (r->hop.count + BLOCK_NODES - 1) / BLOCK_NODES,
-                r->hop.plan->num_threads);
-    rc = ae_failure_take(&r->failure, r->err);
+    parallel p = {.h = h, .neighbors = s->neighbors.data};
+    ae_pool_run(plan_and_fetch_block, &p, (h->count + BLOCK_NODES - 1) / BLOCK_NODES, h->plan->num_threads);
+    rc = ae_failure_take(&p.failure, err);
     if (rc)
         return rc;
-    ae_nodes_prefetch(r->hop.to, r->neighbors, chunk_at(r, 0).n);
-    for (uint64_t c = 0; c * CHUNK < r->hop.num_edges; c++) {
-        window now = chunk_at(r, c), next = chunk_at(r, c + 1);
-        if ((rc = ae_sample_check(s, r->err)) != AETHER_OK)
+    uint32_t *rows = ae_hop_rows(h);
+    ae_nodes_prefetch(h->to, p.neighbors, chunk_at(total, 0).n);
+    for (uint64_t c = 0; c * CHUNK < total; c++) {
+        window now = chunk_at(total, c), next = chunk_at(total, c + 1);
+        rc = ae_sample_check(s, err);
+        if (rc)
             return rc;
-        ae_nodes_prefetch(r->hop.to, r->neighbors + next.at, next.n);
-        ae_nodes_relabel(r->hop.to, r->neighbors + now.at, now.n, r->rows + now.at);
+        ae_nodes_prefetch(h->to, p.neighbors + next.at, next.n);
+        ae_nodes_relabel(h->to, p.neighbors + now.at, now.n, rows + now.at);
     }
     return AETHER_OK;
 }
@@ -161,21 +162,6 @@ static int run_fetched(const ae_hop *h, aether_error *err) {
     return rc ? rc : ae_hop_relabel_all(h, &job, err);
 }
 
-static int run_hop(const ae_hop *h, aether_error *err) {
-    run r = {.hop = *h,
-             .t = h->r->topology,
-             .positions = ae_hop_positions(h),
-             .rows = ae_hop_rows(h),
-             .first = ae_hop_first(h),
-             .err = err};
-    int rc = ae_nodes_reserve(h->to, h->to->num_nodes + h->num_edges, h->s->task, err);
-    if (rc)
-        return rc;
-    if (r.t->ops->fetch_many)
-        return run_fetched(h, err);
-    return h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES ? run_parallel(&r) : run_chunks(&r);
-}
-
 static int run_rounds(ae_hop *h, aether_error *err) {
     aether_sampler *s = h->s;
     int rc = AETHER_OK;
@@ -187,12 +173,25 @@ static int run_rounds(ae_hop *h, aether_error *err) {
     return rc;
 }
 
+/* ---- the call ---- */
+
+static int run_hop(ae_hop *h, aether_error *err) {
+    int rc = h->r->in_rounds ? run_rounds(h, err) : AETHER_OK;
+    if (!rc)
+        rc = ae_nodes_reserve(h->to, h->to->num_nodes + h->num_edges, h->s->task, err);
+    if (rc)
+        return rc;
+    if (h->r->topology->ops->fetch_many)
+        return run_fetched(h, err);
+    if (h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES)
+        return run_parallel(h, err);
+    return run_chunks(h, err);
+}
+
 int ae_sample_expand(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation,
                      aether_error *err) {
     ae_hop h;
     int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
-    if (!rc && h.frontier.lists && h.r->in_rounds)
-        rc = run_rounds(&h, err);
     if (!rc && h.frontier.lists)
         rc = run_hop(&h, err);
     ae_hop_end(&h);
