@@ -2,6 +2,8 @@
  * sample/expand.h - one hop over one relation, whole: from the frontier to new nodes and edges.
  *
  *   frontier [ 3 4 5 6 ]  --sample/hop.h-->  edges of 3, 4, 5, 6, and their far ends 7, 8, ...
+ *
+ * Caveats: after an error some edges and nodes may be there already; callers clear the sample.
  */
 #ifndef AE_SAMPLE_EXPAND_H
 #define AE_SAMPLE_EXPAND_H

@@ -7,6 +7,9 @@
  *   ae_sample_finish    totals; induced edges if asked for
  *
  * A group of samples (sample/group.h) goes through the same steps, hop by hop over all of them.
+ *
+ * Caveats: excluded positions are read where the caller has them, until ae_sample_finish. After an
+ * error the sample is half made: ae_sample_clear.
  */
 #ifndef AE_SAMPLE_NEIGHBOR_H
 #define AE_SAMPLE_NEIGHBOR_H

@@ -3,6 +3,8 @@
  *
  *   pending   walker   3    5      9       proposals      7  2  4
  *             settle   take reject take    still pending  5
+ *
+ * Caveats: p->id is overwritten; the nodes that were taken are in l->next.
  */
 #ifndef AE_SAMPLE_WALK_NODE2VEC_H
 #define AE_SAMPLE_WALK_NODE2VEC_H
