@@ -22,8 +22,8 @@ from setuptools.command.build_ext import build_ext
 # Modules that mypyc compiles, each with the reason. Measured by benchmarks/mypyc_modules.py, as
 # processor time, interpreted / compiled (CPython 3.11, mypy 2.4, two shared cores):
 #
-#   loading/pipeline.py   1.5x per item without threads, 1.2x with one: slots and queues only
-#   loading/buffers.py    1.5x per recycled array: small objects and integer arithmetic
+#   _parallel/prefetch.py  1.5x per item without threads, 1.2x with one: slots and queues only
+#   loading/buffers.py     1.5x per recycled array: small objects and integer arithmetic
 #
 # Measured and left interpreted:
 #
@@ -36,7 +36,7 @@ from setuptools.command.build_ext import build_ext
 # Never compiled: protocols.py and every class that users subclass, _native (cffi calls get
 # slower), and the adapters in backends/ (they subclass the framework's classes).
 MYPYC_MODULES: dict[str, str] = {
-    "aethergraph/loading/pipeline.py": "runs once per batch: slots, queues, small methods",
+    "aethergraph/_parallel/prefetch.py": "runs once per batch: slots, queues, small methods",
     "aethergraph/loading/buffers.py": "runs once per array of a batch: small objects, integers",
 }
 

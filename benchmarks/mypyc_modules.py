@@ -55,8 +55,8 @@ def cases() -> dict[str, tuple[Callable[[], Any], int]]:
     return {
         "keys: mix_key of 3 numbers": (lambda: mix_key(1, 2, 3), 1),
         "keys: hash_ids of 1024": (lambda: hash_ids(ids), 1),
-        "pipeline: an item, no thread": (lambda: drain(0), 200),
-        "pipeline: an item, one thread": (lambda: drain(1), 200),
+        "prefetch: an item, no thread": (lambda: drain(0), 200),
+        "prefetch: an item, one thread": (lambda: drain(1), 200),
         "buffers: a recycled array": (lambda: pool.empty((1000, 128)), 1),
         "arrays: as_ids of int64": (lambda: as_ids(ids, "ids"), 1),
         "arrays: as_ids of a list of 4": (lambda: as_ids([1, 2, 3, 4], "ids"), 1),

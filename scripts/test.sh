@@ -203,15 +203,15 @@ stage_wheel() {
     # An editable installation, compiled in place, instead of the wheel.
     run "$fresh/bin/python" -m pip install -q 'setuptools>=77' wheel 'mypy>=1.18'
     run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
-    editable_pipeline "$fresh" .so
+    editable_module "$fresh" .so
     AETHERGRAPH_NO_MYPYC=1 run "$fresh/bin/python" -m pip install -q --no-build-isolation --no-deps -e "$BASE/src"
-    editable_pipeline "$fresh" .py
+    editable_module "$fresh" .py
 }
 
-# editable_pipeline VENV SUFFIX: the module that is imported lies in the source copy, with that suffix.
-editable_pipeline() {
+# editable_module VENV SUFFIX: the module that is imported lies in the source copy, with that suffix.
+editable_module() {
     local file
-    file=$(cd "$1" && bin/python -c 'import aethergraph.loading.pipeline as p; print(p.__file__)')
+    file=$(cd "$1" && bin/python -c 'import aethergraph._parallel.prefetch as p; print(p.__file__)')
     note "imports $file"
     case $file in "$BASE/src/"*"$2") ;; *) die "expected a $2 file in $BASE/src" ;; esac
 }

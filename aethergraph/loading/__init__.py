@@ -1,7 +1,7 @@
-"""The prefetch pipeline: seeds -> sample -> gather -> batch."""
+"""Loading: seeds -> sample -> gather -> batch, ahead of the training loop."""
 
+from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.loader import Batch, SubgraphLoader
-from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
 
 __all__ = ["Batch", "BufferPool", "PrefetchIterator", "SubgraphLoader", "prefetch_map"]

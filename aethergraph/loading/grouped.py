@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
+from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 
 __all__ = ["grouped_map"]

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
 from aethergraph._checks.options import as_flag, as_list, shown
+from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
 from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
 from aethergraph.loading.planned import choose_plans, planned_map
 from aethergraph.protocols import GatherPlan, RowSource, SampledSubgraph, Sampler
 from aethergraph.sampling.base import SubgraphType

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from aethergraph.loading.pipeline import PrefetchIterator, prefetch_map
+from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.protocols import RowSource
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups, SamplesAhead
 

@@ -17,9 +17,9 @@ from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 from aethergraph import _native as native
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.dgl._walk import Walk
 from aethergraph.errors import AetherError
-from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.sampling.engine import stands_for
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.steps import Steps, end_steps

@@ -24,11 +24,11 @@ from torch.utils.data import DataLoader
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
+from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.seeds import SharedCount, check_seed
 from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.pipeline import PrefetchIterator as PrefetchMap
-from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.pyg._batch import (
     as_data,

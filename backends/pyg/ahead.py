@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch_geometric.sampler import NodeSamplerInput
 
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.pyg._inputs import as_index, check_count, seed_nodes, seed_times
 from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg.feature_store import FeatureStore

@@ -17,7 +17,8 @@ SCRIPT = """
 import hashlib, sys
 import numpy as np
 from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler
-from aethergraph.loading import SubgraphLoader, pipeline
+from aethergraph._parallel import prefetch
+from aethergraph.loading import SubgraphLoader
 
 digest = hashlib.sha256()
 
@@ -61,7 +62,7 @@ for options in variants:
         add(vars(many.sample({"post": ids}, key=key, **typed)))
 for batch in SubgraphLoader(graph, [4, 4], batch_size=32, shuffle=True, seed=3):
     add(vars(batch.subgraph), batch.x)
-print(digest.hexdigest(), pipeline.__file__, sep="\\n")
+print(digest.hexdigest(), prefetch.__file__, sep="\\n")
 """
 
 
@@ -89,7 +90,7 @@ def test_the_interpreted_package_draws_the_same(tmp_path: Path) -> None:
         if extension.with_name(extension.name.split(".")[0] + ".py").exists():
             extension.unlink()
     found, file = run(str(tmp_path))
-    assert file == str(copy / "loading" / "pipeline.py")
+    assert file == str(copy / "_parallel" / "prefetch.py")
     expected, own = run(None)
-    assert Path(own).parent == PACKAGE / "loading"
+    assert Path(own).parent == PACKAGE / "_parallel"
     assert found == expected

@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # A module may import from its own layer and from those before it, also inside a function.
 PYTHON_LAYERS = [
     {"errors", "protocols"},
-    {"_checks", "_parallel"},
+    {"_checks"},
     {"_native"},
+    {"_parallel"},
     {"storage"},
     {"features"},
     {"graph"},

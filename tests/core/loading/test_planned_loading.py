@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureStore, Graph, errors
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.loading import SubgraphLoader
-from aethergraph.loading.pipeline import prefetch_map
 from aethergraph.loading.planned import Coming, planned_map
 
 NODES = 3000
