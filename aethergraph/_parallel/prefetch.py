@@ -5,12 +5,14 @@
                  worker threads fill the slots; at most ``depth`` of them wait
 
 The native core runs without the GIL, so one or two threads keep a training loop fed. Nothing runs
-before a consumer asks for the first result.
+before a consumer asks for the first result. Loaders, conversion and made graphs share it; the text
+parser alone has a loop of its own, as it hands used blocks back to its reader.
 """
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import threading
 from collections import deque
@@ -23,7 +25,7 @@ from aethergraph._native.tasks import Task, cancel_with
 from aethergraph._parallel.threads import start_thread
 from aethergraph.errors import ClosedError, InvalidArgumentError
 
-__all__ = ["PrefetchIterator", "prefetch_map"]
+__all__ = ["PrefetchIterator", "prefetch_iter", "prefetch_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -223,3 +225,15 @@ def prefetch_map(
     if ahead < 1:
         raise InvalidArgumentError(f"depth = {ahead} is not at least 1")
     return PrefetchIterator(function, items, threads, ahead)
+
+
+def prefetch_iter(items: Iterator[T], *, depth: SupportsIndex = 2) -> PrefetchIterator[Any, T]:
+    """Return the items, made ahead by one background thread, which alone runs ``items``.
+
+    Errors and endings are those of :func:`prefetch_map`.
+
+    Args:
+        items: the iterator, such as a generator that reads a file.
+        depth: most items made ahead.
+    """
+    return prefetch_map(next, itertools.repeat(items), depth=depth)

@@ -13,9 +13,7 @@ or v. So the result is equal for any number of threads and any chunk size, on ev
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -26,7 +24,7 @@ import numpy.typing as npt
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_flag, as_number, as_share
-from aethergraph._parallel.threads import ThreadPool
+from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.convert.arguments import as_file, as_threads
 from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import PathLike, ProgressFn
@@ -61,10 +59,11 @@ class _Edges:
     ) -> Iterator[tuple[Ids, Ids]]:
         """Yield all edges in chunks of 262,144, in constant memory; ``progress`` counts edges."""
         ranges = list(_ranges(self.num_edges, CHUNK_EDGES))
-        for number, chunk in enumerate(_in_order(self.edge_chunk, ranges, threads)):
-            if progress is not None:
-                progress(ranges[number][1], self.num_edges)
-            yield chunk
+        with _in_order(self.edge_chunk, ranges, threads) as chunks:
+            for (_, stop), chunk in zip(ranges, chunks, strict=True):
+                if progress is not None:
+                    progress(stop, self.num_edges)
+                yield chunk
 
     def edges(
         self, *, threads: int | None = None, progress: ProgressFn | None = None
@@ -206,11 +205,14 @@ class CommunityGraph(_Edges):
             StorageError: the file cannot be written; nothing is left behind.
         """
         ranges = list(_ranges(self.num_nodes, CHUNK_ROWS))
-        with NpyWriter(as_file(path), np.float32, (self.num_features,)) as writer:
-            for number, rows in enumerate(_in_order(self.feature_rows, ranges, threads)):
+        with (
+            NpyWriter(as_file(path), np.float32, (self.num_features,)) as writer,
+            _in_order(self.feature_rows, ranges, threads) as chunks,
+        ):
+            for (_, stop), rows in zip(ranges, chunks, strict=True):
                 writer.append(rows)
                 if progress is not None:
-                    progress(ranges[number][1], self.num_nodes)
+                    progress(stop, self.num_nodes)
             writer.commit()
 
 
@@ -310,20 +312,10 @@ def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
 
 def _in_order(
     make: Callable[[int, int], T], ranges: list[tuple[int, int]], threads: int | None
-) -> Iterator[T]:
-    """Yield make(start, stop) of every range in order; threads work a few ranges ahead."""
+) -> PrefetchIterator[tuple[int, int], T]:
+    """Return make(start, stop) of every range in order; threads work a few ranges ahead."""
     count = as_threads(threads) or native.get_num_threads()
-    waiting: deque[Future[T]] = deque()
-    pool = ThreadPool(count, "aethergraph-synthetic")
-    try:
-        for start, stop in ranges:
-            waiting.append(pool.submit(make, start, stop))
-            if len(waiting) > count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    return prefetch_map(lambda span: make(*span), ranges, num_threads=count, depth=count)
 
 
 def _mix_one(value: int) -> int:

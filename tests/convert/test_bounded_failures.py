@@ -23,7 +23,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from aethergraph._parallel.ahead import ahead
 from aethergraph.convert import InputError, convert, outputs
 from aethergraph.convert.external import builder, driver, lists
 from aethergraph.convert.external.journal import Journal
@@ -761,37 +760,6 @@ def test_the_budget_is_kept(suffix: str, compress: bool, tmp_path: Path) -> None
             assert run("memory.aeg", "").returncode == -signal.SIGKILL
     convert(path, tmp_path / "whole.aeg", layout="both", compress=compress)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
-
-
-# ---- running ahead -------------------------------------------------------------------------------
-
-
-def test_ahead_passes_items_and_errors_on() -> None:
-    def items() -> Iterator[int]:
-        yield from range(20)
-        raise KeyError("end")
-
-    found = []
-    with pytest.raises(KeyError, match="end"):
-        for item in ahead(items()):
-            found.append(item)
-    assert found == list(range(20))
-
-
-def test_ahead_stops_when_it_is_closed() -> None:
-    made = []
-
-    def items() -> Iterator[int]:
-        for number in range(10**9):
-            made.append(number)
-            yield number
-
-    running = ahead(items(), depth=2)
-    assert [next(running), next(running)] == [0, 1]
-    running.close()
-    count = len(made)
-    time.sleep(0.05)
-    assert count == len(made) <= 6
 
 
 def test_the_manifest_is_plain_json(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.times import unit_of
-from aethergraph._parallel.ahead import ahead
+from aethergraph._parallel.prefetch import prefetch_iter
 from aethergraph.convert.external.columns import ColumnFiles
 from aethergraph.convert.external.encoded import EncodedColumn
 from aethergraph.convert.external.journal import Journal
@@ -122,7 +122,7 @@ class BoundedBuild:
         file, chunk_number = state.get("position", (0, 0))
         spill: Spill | None = None
         writer: RunWriter | None = None
-        chunks = ahead(source.chunks((file, chunk_number)))
+        chunks = prefetch_iter(source.chunks((file, chunk_number)), depth=3)
         try:
             for position, chunk in chunks:
                 if spill is None:

@@ -12,17 +12,16 @@ Ordering is done by several threads; what they give is appended in order.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._parallel.threads import ThreadPool
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.convert.external.columns import ColumnFiles
 from aethergraph.convert.external.errors import damage_of
 from aethergraph.convert.external.runs import Part, RunWriter, Spill
@@ -105,33 +104,32 @@ class ListBuilder:
     # ---- parts ---------------------------------------------------------------------------
 
     def _build(self, spill: Spill, end: int, advanced: Callable[[], None]) -> None:
-        waiting: deque[Future[Any]] = deque()
-        pool = ThreadPool(self._threads, "aethergraph-lists")
-
-        def append_next() -> None:
-            ends, columns = waiting.popleft().result()
-            base = self._files.edges
-            self._files.append_edges(columns)
-            ends += np.uint64(base)
-            self._files.append_ends(ends)
-            advanced()
-
-        try:
-            done = self._files.lists  # an interruption is between two parts
-            for part in self._groups([p for p in spill.parts(end) if p.end > done]):
-                if self._fits(part.count, part.end - part.low):
-                    waiting.append(pool.submit(self._ordered, spill, part))
-                    if len(waiting) > self._threads:
-                        append_next()
-                    continue
-                while waiting:
-                    append_next()
+        done = self._files.lists  # an interruption is between two parts
+        groups = self._groups([p for p in spill.parts(end) if p.end > done])
+        for is_small, parts in itertools.groupby(groups, self._is_small):
+            if is_small:
+                self._build_small(spill, parts, advanced)
+                continue
+            for part in parts:
                 self._build_large(spill, part)
                 advanced()
-            while waiting:
-                append_next()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _build_small(
+        self, spill: Spill, parts: Iterator[Part], advanced: Callable[[], None]
+    ) -> None:  # fmt: skip
+        """Order some parts in threads, and append them one after the other."""
+        order, threads = partial(self._ordered, spill), self._threads
+        with prefetch_map(order, parts, num_threads=threads, depth=threads) as ordered:
+            for ends, columns in ordered:
+                base = self._files.edges
+                self._files.append_edges(columns)
+                ends += np.uint64(base)
+                self._files.append_ends(ends)
+                advanced()
+                del ends, columns  # before another part is begun in their place
+
+    def _is_small(self, part: Part) -> bool:
+        return self._fits(part.count, part.end - part.low)
 
     def _fits(self, edges: int, lists: int) -> bool:
         return edges * self._edge_bytes + 8 * lists <= self._group_bytes

@@ -1,4 +1,4 @@
-"""Loading: order, errors and endings of the prefetch pipeline, recycled buffers, batches."""
+"""Loading: order, errors and endings of prefetching, recycled buffers, batches."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from conftest import make_graph
 from core.strategies import assert_same_subgraph
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph._parallel.prefetch import prefetch_iter
 from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
 from aethergraph.loading.buffers import SMALL_BYTES, size_class
 from aethergraph.sampling.keys import mix_key
@@ -127,6 +128,42 @@ def test_consumers_in_several_threads_share_the_results(num_threads: int) -> Non
         thread.join()
     assert sorted(itertools.chain(*taken)) == list(range(200))
     assert all(mine == sorted(mine) for mine in taken)
+
+
+def test_an_iterator_is_run_by_one_thread_ahead() -> None:
+    ran_in: set[int] = set()
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            ran_in.add(threading.get_ident())
+            yield number
+        raise KeyError("end")
+
+    found = []
+    with pytest.raises(KeyError, match="end"):
+        for item in prefetch_iter(items(), depth=3):
+            found.append(item)
+    assert found == list(range(20))
+    assert len(ran_in) == 1 and threading.get_ident() not in ran_in
+    assert prefetch_threads() == []
+    assert list(prefetch_iter(iter("abc"), depth=7)) == ["a", "b", "c"]
+    assert prefetch_threads() == []
+
+
+def test_an_iterator_that_runs_ahead_stops_when_it_is_closed() -> None:
+    made = []
+
+    def items() -> Iterator[int]:
+        for number in range(10**9):
+            made.append(number)
+            yield number
+
+    running = prefetch_iter(items(), depth=2)
+    assert [next(running), next(running)] == [0, 1]
+    running.close()
+    count = len(made)
+    time.sleep(0.05)
+    assert count == len(made) <= 4
 
 
 def test_closing_stops_the_threads() -> None:
