@@ -18,7 +18,7 @@ import aethergraph
 from aethergraph import _native as native
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.cli.terminal import command, print_json, print_table, size
-from aethergraph.storage.budget import available_memory
+from aethergraph.storage.memory import available_memory
 
 __all__ = ["doctor_command"]
 

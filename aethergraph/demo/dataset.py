@@ -20,7 +20,7 @@ from aethergraph.demo.options import DemoOptions
 from aethergraph.errors import StorageError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
-from aethergraph.storage.budget import format_size
+from aethergraph.storage.memory import format_size
 from aethergraph.testing.graphs import CommunityGraph
 
 __all__ = ["Dataset", "prepare"]

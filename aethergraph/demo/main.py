@@ -28,7 +28,7 @@ from aethergraph.demo.report import (
 from aethergraph.demo.runs import RunResult, run
 from aethergraph.demo.train import RunSpec
 from aethergraph.errors import UnsupportedError
-from aethergraph.storage.budget import available_memory, format_size, parse_size
+from aethergraph.storage.memory import available_memory, format_size, parse_size
 
 __all__ = ["run_demo"]
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from aethergraph.demo.dataset import Dataset
 from aethergraph.demo.runs import RunResult
-from aethergraph.storage.budget import format_size
+from aethergraph.storage.memory import format_size
 
 __all__ = ["NAMES", "memory_lines", "result_table", "save_json", "save_plot", "speed_lines"]
 

@@ -24,7 +24,7 @@ from aethergraph.demo.memory import MemoryWatch
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
 from aethergraph.sampling.keys import permutation
-from aethergraph.storage.budget import parse_size
+from aethergraph.storage.memory import parse_size
 
 __all__ = ["MODES", "RunSpec", "main", "split_nodes"]
 

@@ -28,7 +28,7 @@ from aethergraph.features.sources import gather_rows
 from aethergraph.features.store import as_row_source
 from aethergraph.features.table import RowTable
 from aethergraph.protocols import FeatureSource, RowSource
-from aethergraph.storage.budget import parse_size
+from aethergraph.storage.memory import parse_size
 
 __all__ = ["CacheStats", "CachedRows"]
 

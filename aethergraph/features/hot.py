@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph._checks.arrays import as_ids, to_array
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.storage.budget import parse_size
+from aethergraph.storage.memory import parse_size
 
 __all__ = ["Numbers", "RowCache", "check_cache", "choose_cache", "hottest", "refuse_words"]
 

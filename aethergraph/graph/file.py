@@ -28,7 +28,6 @@ from aethergraph.graph.parts import (
 )
 from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, EncodedIndex, id_content
 from aethergraph.protocols import RowSource
-from aethergraph.storage.budget import format_size
 from aethergraph.storage.choice import choose_storage, copy_array, log
 from aethergraph.storage.container import (
     ArrayMeta,
@@ -38,6 +37,7 @@ from aethergraph.storage.container import (
     SectionTable,
     write_meta,
 )
+from aethergraph.storage.memory import format_size
 from aethergraph.storage.opening import open_container
 from aethergraph.storage.paging import Paging
 

@@ -21,7 +21,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.budget import parse_size
+from aethergraph.storage.memory import parse_size
 
 __all__ = ["BufferPool"]
 

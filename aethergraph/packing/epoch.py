@@ -40,8 +40,8 @@ from aethergraph.packing.layout import (
 )
 from aethergraph.packing.spool import Spool, SpooledBatch
 from aethergraph.protocols import FeatureSource
-from aethergraph.storage.budget import format_size, parse_size
 from aethergraph.storage.container import ArrayMeta, FileMeta, write_meta
+from aethergraph.storage.memory import format_size, parse_size
 
 __all__ = ["Packing", "pack"]
 

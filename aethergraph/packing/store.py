@@ -37,8 +37,8 @@ from aethergraph.packing.layout import (
     sample_ids,
 )
 from aethergraph.protocols import FeatureSource, RowSource
-from aethergraph.storage.budget import parse_size
 from aethergraph.storage.container import SectionTable, check_fingerprint
+from aethergraph.storage.memory import parse_size
 
 __all__ = ["PackedFeatures", "PackedStats"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.options import as_choice
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.budget import available_memory, format_size, parse_size
+from aethergraph.storage.memory import available_memory, format_size, parse_size
 
 log = logging.getLogger("aethergraph")
 

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.errors import FileChangedError, InvalidArgumentError
-from aethergraph.storage.budget import available_memory, format_size, parse_size
 from aethergraph.storage.holdings import Holdings
+from aethergraph.storage.memory import available_memory, format_size, parse_size
 from aethergraph.storage.value_columns import ValueColumn
 
 __all__ = ["Paging"]

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.budget import format_size, parse_size
+from aethergraph.storage.memory import format_size, parse_size
 
 __all__ = ["working_memory"]
 

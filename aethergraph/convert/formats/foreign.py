@@ -32,7 +32,7 @@ from aethergraph.convert.readers.base import (
 )
 from aethergraph.convert.readers.text import TextTable
 from aethergraph.errors import AetherError, OutOfMemoryError, StorageError
-from aethergraph.storage.budget import available_memory, format_size
+from aethergraph.storage.memory import available_memory, format_size
 from aethergraph.storage.npy import (
     check_array,
     header_extent,

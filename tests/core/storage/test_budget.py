@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aethergraph import errors
-from aethergraph.storage import budget
-from aethergraph.storage.budget import available_memory, format_size, parse_size
+from aethergraph.storage import memory
+from aethergraph.storage.memory import available_memory, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_control_groups_limit_it(
     (tmp_path / limit).write_text("1000000\n")
     (tmp_path / usage).write_text("600000\n")
     (tmp_path / "memory.stat").write_text(f"cache 5\n{cache} 100000\nrss 7\n")
-    monkeypatch.setattr(budget, "_cgroup_folders", lambda: [(tmp_path, limit, usage, cache)])
+    monkeypatch.setattr(memory, "_cgroup_folders", lambda: [(tmp_path, limit, usage, cache)])
     assert available_memory() == 500_000
     (tmp_path / usage).write_text("2000000\n")
     assert available_memory() == 0
@@ -81,7 +81,7 @@ def test_control_group_paths(monkeypatch: pytest.MonkeyPatch) -> None:
         return lines if str(self) == "/proc/self/cgroup" else real(self, *args)
 
     monkeypatch.setattr(Path, "read_text", read_text)
-    folders = [str(folder) for folder, *_ in budget._cgroup_folders()]
+    folders = [str(folder) for folder, *_ in memory._cgroup_folders()]
     assert folders == [
         "/sys/fs/cgroup/memory/docker/abc",
         "/sys/fs/cgroup/memory/docker",
