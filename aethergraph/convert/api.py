@@ -22,6 +22,7 @@ from aethergraph.convert.readers.edge_plan import (
 )
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import ConvertResult, Stages, silent
+from aethergraph.storage.budget import Budget
 
 __all__ = ["ConvertResult", "Stages", "convert"]
 
@@ -135,11 +136,12 @@ def convert(
     threads, force = as_threads(threads), as_flag(force, "force")
     restart = as_flag(restart, "restart")
     show = stages or silent
-    if memory_budget is None:
+    budget = Budget.optional(memory_budget, "memory_budget (--memory)")
+    if budget is None:
         return convert_in_memory(request, force=force, threads=threads, show=show)
     return convert_within(
         request,
-        memory_budget,
+        budget,
         force=force,
         threads=threads,
         restart=restart,

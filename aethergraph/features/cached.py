@@ -28,7 +28,7 @@ from aethergraph.features.sources import gather_rows
 from aethergraph.features.store import as_row_source
 from aethergraph.features.table import RowTable
 from aethergraph.protocols import FeatureSource, RowSource
-from aethergraph.storage.memory import parse_size
+from aethergraph.storage.budget import ROWS_BYTES, Budget
 
 __all__ = ["CacheStats", "CachedRows"]
 
@@ -63,15 +63,15 @@ class CacheStats(NamedTuple):
 class _Cache:
     """Rows of a source by id, as many as the memory holds; the reader behind a RowTable."""
 
-    def __init__(self, source: RowSource, memory: int) -> None:
+    def __init__(self, source: RowSource, budget: Budget) -> None:
         self.code = native.dtype_code(source.dtype_name)
         self.source = source
         row_bytes = source.nbytes // max(1, source.num_rows)
         set_bytes = _WAYS * (row_bytes + _PLACE_BYTES)
-        num_sets = min(memory // set_bytes, -(-source.num_rows // _WAYS))
-        if memory < set_bytes:
+        num_sets = min(budget.limit // set_bytes, -(-source.num_rows // _WAYS))
+        if budget.limit < set_bytes:
             raise InvalidArgumentError(
-                f"memory_budget = {memory} does not hold {_WAYS} rows of {row_bytes} bytes: give "
+                f"{budget} does not hold {_WAYS} rows of {row_bytes} bytes: give "
                 f"at least {set_bytes}"
             )
         self.nbytes = num_sets * set_bytes
@@ -184,19 +184,20 @@ class CachedRows(RowTable):
     Args:
         source: a source of rows that do not change, or an array.
         memory_budget: bytes, or a text such as ``"512M"``, for cached rows and their index. Results
-            of ``gather`` are not counted.
+            of ``gather`` are not counted. None: 512 MiB, or half of the available memory if that is
+            less.
 
     Raises:
         InvalidArgumentError: no source of rows, or a budget for fewer than eight rows.
     """
 
     def __init__(
-        self, source: FeatureSource | ArrayLike, memory_budget: int | str = "512M"
+        self, source: FeatureSource | ArrayLike, memory_budget: int | str | None = None
     ) -> None:
         #: The source, as rows that loaders gather from.
         self.source = rows = as_row_source(source, "source")
-        self._memory = parse_size(memory_budget)
-        self._rows = self._cache = _Cache(rows, self._memory)
+        self._budget = Budget.optional(memory_budget) or Budget.default(ROWS_BYTES)
+        self._rows = self._cache = _Cache(rows, self._budget)
         self._array, self._guard = None, None
         self._code, self._dtype = self._cache.code, rows.array_dtype
         self._num_rows, self._row_shape = rows.num_rows, rows.row_shape
@@ -251,8 +252,8 @@ class CachedRows(RowTable):
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
-        return f"CachedRows({self.source!r}, memory_budget={self._memory}{state})"
+        return f"CachedRows({self.source!r}, memory_budget={self._budget.limit}{state})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.native_rows()
-        return CachedRows, (self.source, self._memory)
+        return CachedRows, (self.source, self._budget.limit)

@@ -140,7 +140,7 @@ def open_rows(
     """
     array, code, guard, origin, offset = found
     rows = native.FileRows(
-        origin.path, offset, array.shape, code, cache.memory,
+        origin.path, offset, array.shape, code, cache.budget.limit,
         hot=cache.hot, hot_percent=cache.hot_percent, progress=progress,
     )  # fmt: skip
     guard.check()

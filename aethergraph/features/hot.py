@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph._checks.arrays import as_ids, to_array
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.storage.memory import parse_size
+from aethergraph.storage.budget import ROWS_BYTES, Budget
 
 __all__ = ["Numbers", "RowCache", "check_cache", "choose_cache", "hottest", "refuse_words"]
 
-DEFAULT_BUDGET = 512 << 20
 _CHUNK_ROWS = 1 << 18
 _LEAST_FRAME = 256  # bytes of a frame; several smaller rows share one
 
@@ -27,9 +26,9 @@ Numbers = Callable[[int, int], NDArray[Any]]
 
 
 class RowCache(NamedTuple):
-    """Cache of a file's rows: its bytes, the hot rows, and their share of the bytes in percent."""
+    """Cache of a file's rows: its budget, the hot rows, and their share of it in percent."""
 
-    memory: int
+    budget: Budget
     hot: Ids | None
     hot_percent: int
 
@@ -55,16 +54,17 @@ def check_cache(storage: str, **options: object) -> None:
 
 def choose_cache(
     rows: Table,
-    memory_budget: int | str | None,
+    budget: Budget | None,
     hot: ArrayLike | None,
     frequency: ArrayLike | Numbers | None,
     hot_share: float,
 ) -> RowCache:
     """Check the options of a cache, and choose the hot rows by frequency.
 
-    ``frequency`` may be a function that returns the numbers of a span of rows.
+    ``budget`` None: the default. ``frequency`` may be a function that returns the numbers of a span
+    of rows.
     """
-    memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
+    budget = budget or Budget.default(ROWS_BYTES)
     if not _is_number(hot_share) or not 0 <= hot_share <= 1:
         raise InvalidArgumentError(f"hot_share = {shown(hot_share)} is not a number in 0..1")
     if hot is not None and frequency is not None:
@@ -76,9 +76,9 @@ def choose_cache(
     elif frequency is not None:
         numbers = frequency if callable(frequency) else _check_frequency(frequency, num_rows)
         frame_bytes = max(_LEAST_FRAME, rows.nbytes // max(1, num_rows))
-        room = 1 + memory * percent // 100 // frame_bytes
+        room = 1 + budget.limit * percent // 100 // frame_bytes
         chosen = hottest(numbers, num_rows, room)
-    return RowCache(memory, chosen, percent if chosen is not None else 0)
+    return RowCache(budget, chosen, percent if chosen is not None else 0)
 
 
 def _is_number(value: Any) -> bool:

@@ -32,6 +32,7 @@ from aethergraph.features.rows import as_rows, as_tensor
 from aethergraph.features.sources import SourceRows, check_source
 from aethergraph.features.table import NativeTable, RowTable
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage, choose_storage, copy_to_memory
 from aethergraph.storage.container import SectionTable, check_fingerprint
 from aethergraph.storage.npy import identity
@@ -168,11 +169,12 @@ class FeatureStore(RowTable):
         check_storage(storage)
         refuse_words(hot)
         check_cache(storage, hot=hot, frequency=frequency)
+        budget = Budget.optional(memory_budget)
         before = identity(path)
         found = find_rows(path, "mmap" if storage == "uring" else storage)
-        chosen = choose_storage(storage, found.array.nbytes, memory_budget, found.origin.path)
+        chosen = choose_storage(storage, found.array.nbytes, budget, found.origin.path)
         if chosen == "uring" and found.is_mapped:
-            cache = choose_cache(found.array, memory_budget, hot, frequency, hot_share)
+            cache = choose_cache(found.array, budget, hot, frequency, hot_share)
             store = cls._read(found, before, cache, progress)
         else:
             store = cls._open(found, chosen, progress)
@@ -412,8 +414,9 @@ class FeatureStore(RowTable):
         store opens the file and reads its own hot set. Threads share the cache.
 
         Args:
-            memory_budget: bytes, or a text such as ``"512M"`` (the default), for cached rows, their
-                index, and reads under way. Results of ``gather`` are not counted.
+            memory_budget: bytes, or a text such as ``"512M"``, for cached rows, their index, and
+                reads under way (None: 512 MiB, or half of the available memory if that is less).
+                Results of ``gather`` are not counted.
             hot: integer vector of rows to keep, the most important first.
             frequency: alternative to ``hot``: a number of at least 0 for each row, such as a degree
                 or a count of uses, or a function ``(start, stop)`` that returns the numbers of a
@@ -442,7 +445,7 @@ class FeatureStore(RowTable):
                 f"{self!r} did not come from a file: save() the rows and use "
                 "FeatureStore.load(path, storage='uring')"
             )
-        cache = choose_cache(self, memory_budget, hot, frequency, hot_share)
+        cache = choose_cache(self, Budget.optional(memory_budget), hot, frequency, hot_share)
         return _reopen(self._origin.stored("uring", cache), progress)
 
     def stats(self) -> native.RowStats:

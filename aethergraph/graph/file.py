@@ -28,6 +28,7 @@ from aethergraph.graph.parts import (
 )
 from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, EncodedIndex, id_content
 from aethergraph.protocols import RowSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import choose_storage, copy_array, log
 from aethergraph.storage.container import (
     ArrayMeta,
@@ -120,7 +121,7 @@ class GraphReader:
         nodes: Sequence[NodeParts],
         edges: Sequence[EdgeParts],
         storage: str,
-        budget: int | str | None,
+        budget: Budget | None,
         progress: native.Progress | None,
     ) -> None:
         """Fill the parts; the adjacency is mapped, copied or left in the file, by ``storage``."""
@@ -140,7 +141,7 @@ class GraphReader:
         self,
         edges: Sequence[EdgeParts],
         storage: str,
-        budget: int | str | None,
+        budget: Budget | None,
         progress: native.Progress | None,
     ) -> None:
         lists = [
@@ -196,7 +197,7 @@ class GraphReader:
         self,
         edges: Sequence[EdgeParts],
         lists: Sequence[tuple[RawLists | None, RawLists | None]],
-        budget: int | str | None,
+        budget: Budget | None,
         progress: native.Progress | None,
     ) -> None:
         self.paging = paging = Paging(self.file, budget)

@@ -30,6 +30,7 @@ from aethergraph.graph.parts import (
 )
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage
 from aethergraph.storage.container import Owner, check_fingerprint
 from aethergraph.storage.paging import Paging
@@ -223,9 +224,10 @@ class Graph(Adjacency):
                 given with ``"mmap"``.
         """
         check_storage(storage)
+        budget = Budget.optional(memory_budget)
         reader = GraphReader(path)
         parts = reader.make_one()
-        reader.read([parts], [parts], storage, memory_budget, progress)
+        reader.read([parts], [parts], storage, budget, progress)
         return cls._make(parts, reader)
 
     def save(
@@ -631,7 +633,7 @@ def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
 def _reopen(
     path: str,
     storage: Storage,
-    budget: int | None,
+    budget: Budget | None,
     fingerprint: str,
     node_attrs: dict[str, RowSource],
     edge_attrs: dict[str, RowSource],

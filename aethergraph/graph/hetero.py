@@ -26,6 +26,7 @@ from aethergraph.graph.typed_edges import (
 )
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage
 from aethergraph.storage.container import EdgeType as EdgeMeta
 from aethergraph.storage.container import NodeType as NodeMeta
@@ -40,11 +41,11 @@ _LAYOUTS = ("csc", "csr", "both")
 
 def _attach_file(
     attrs: AttributeTable, path: native.Path, name: str, storage: Storage,
-    budget: int | str | None, hot: ArrayLike | None, hot_share: float,
+    memory_budget: int | str | None, hot: ArrayLike | None, hot_share: float,
     dtype: DTypeLike | str | None,
 ) -> FeatureStore:  # fmt: skip
     store = FeatureStore.load(
-        path, storage, memory_budget=budget, hot=hot, hot_share=hot_share, dtype=dtype
+        path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
     )
     attrs[name] = store
     return store
@@ -307,15 +308,16 @@ class HeteroGraph(NoStrayAttributes):
         Arguments and errors are those of :meth:`Graph.load`.
         """
         check_storage(storage)
+        budget = Budget.optional(memory_budget)
         reader = GraphReader(path)
-        return cls._read(reader, storage, memory_budget, progress)
+        return cls._read(reader, storage, budget, progress)
 
     @classmethod
     def _read(
         cls,
         reader: GraphReader,
         storage: str,
-        budget: int | str | None,
+        budget: Budget | None,
         progress: native.Progress | None,
     ) -> HeteroGraph:
         nodes, edges = reader.make_all()
@@ -557,7 +559,7 @@ def _attach(
 
 
 def _reopen(
-    path: str, storage: str, budget: int | None, fingerprint: str, *attrs: Any
+    path: str, storage: str, budget: Budget | None, fingerprint: str, *attrs: Any
 ) -> HeteroGraph:
     reader = GraphReader(path)
     check_fingerprint(path, fingerprint, reader.fingerprint)

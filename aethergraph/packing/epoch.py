@@ -40,8 +40,9 @@ from aethergraph.packing.layout import (
 )
 from aethergraph.packing.spool import Spool, SpooledBatch
 from aethergraph.protocols import FeatureSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.container import ArrayMeta, FileMeta, write_meta
-from aethergraph.storage.memory import format_size, parse_size
+from aethergraph.storage.memory import format_size
 
 __all__ = ["Packing", "pack"]
 
@@ -105,17 +106,17 @@ class Packing:
         self._row_bytes = math.prod(row_shape) * item
         if not self._row_bytes:
             raise InvalidArgumentError(f"{features!r} has rows of no bytes: nothing to pack")
-        self._memory = parse_size(memory_budget)
-        self._group_rows = self._memory // 2 // (self._row_bytes + _ID_BYTES)
+        self._budget = budget = Budget.parse(memory_budget)
+        self._group_rows = budget.limit // 2 // (self._row_bytes + _ID_BYTES)
         if not self._group_rows:
             raise InvalidArgumentError(
-                f"memory_budget = {self._memory} does not hold two rows of {self._row_bytes} "
+                f"{budget} does not hold two rows of {self._row_bytes} "
                 f"bytes: give at least {2 * (self._row_bytes + _ID_BYTES)}"
             )
         self._spool = Spool(os.path.dirname(self.path))
         try:
             self._note(lists)
-            self._hot = self._choose_hot(parse_size(hot_budget, "hot_budget"))
+            self._hot = self._choose_hot(Budget.parse(hot_budget, "hot_budget"))
             self._index = self._plan()
         except BaseException:
             self.close()
@@ -136,10 +137,10 @@ class Packing:
             self._spool.append(ids)
         self._spool.end()
 
-    def _choose_hot(self, budget: int) -> Ids:
+    def _choose_hot(self, budget: Budget) -> Ids:
         """Choose rows of more than one batch, those of most batches first; return them in order."""
-        span = max(1 << 12, self._memory // _CHOICE_BYTES)
-        room = min(budget // self._row_bytes, span)
+        span = max(1 << 12, self._budget.limit // _CHOICE_BYTES)
+        room = min(budget.limit // self._row_bytes, span)
         num_rows, shared = self._features.num_rows, 0
         for start in range(0, num_rows, span):
             counts = self._spool.counts(start, min(start + span, num_rows))

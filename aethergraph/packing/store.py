@@ -22,7 +22,6 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureStore, as_row_source
-from aethergraph.features.hot import DEFAULT_BUDGET
 from aethergraph.features.sources import gather_rows
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
@@ -37,8 +36,8 @@ from aethergraph.packing.layout import (
     sample_ids,
 )
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.budget import ROWS_BYTES, Budget
 from aethergraph.storage.container import SectionTable, check_fingerprint
-from aethergraph.storage.memory import parse_size
 
 __all__ = ["PackedFeatures", "PackedStats"]
 
@@ -277,7 +276,8 @@ class PackedFeatures(FeatureStore):
         Args:
             path: the file.
             memory_budget: bytes for the hot rows and the largest batch, or a text such as
-                ``"1G"``; default ``"512M"``. Results of ``gather`` are not counted.
+                ``"1G"`` (None: 512 MiB, or half of the available memory if that is less). Results
+                of ``gather`` are not counted.
             features: the source that was packed. It serves all ids that are not a packed batch,
                 after a check that its rows are those that were packed: rows of a file by the
                 fingerprint of the file, rows of an array by up to 256 of them, evenly spaced.
@@ -290,11 +290,11 @@ class PackedFeatures(FeatureStore):
                 file cannot be opened, or its content is wrong.
         """
         found = _PackedFile(path)
-        memory = DEFAULT_BUDGET if memory_budget is None else parse_size(memory_budget)
+        budget = Budget.optional(memory_budget) or Budget.default(ROWS_BYTES)
         least = memory_needed(found.index, found.num_hot, found.row_bytes)
-        if memory < least:
+        if budget.limit < least:
             raise InvalidArgumentError(
-                f"{found.path}: memory_budget = {memory} does not hold the {found.num_hot} hot "
+                f"{found.path}: {budget} does not hold the {found.num_hot} hot "
                 f"rows and the largest batch: at least {least} are needed, or pack with a smaller "
                 "hot_budget"
             )
@@ -304,7 +304,7 @@ class PackedFeatures(FeatureStore):
         packed = _PackedRows(found, rows, progress)
         self = cls._over(packed, (found.num_rows, *found.row_shape), None, "packed")
         self._packed = packed
-        self._found = found.fingerprint, memory
+        self._found = found.fingerprint, budget.limit
         self._source = found.source.get("path") or "from an array"
         return self
 

@@ -81,7 +81,7 @@ class SampleGroups(Generic[S]):
         self._paging = paging
         self._fanouts = fanouts
         draws_look = any(any(relation.in_file or ()) for relation in relations)
-        self._value_bytes = paging.budget // _LOOKED_AT_PART if draws_look else 0
+        self._value_bytes = paging.budget.limit // _LOOKED_AT_PART if draws_look else 0
         # append and pop of a deque are atomic, as in NativeEngine
         self._idle: deque[native.NativeGroup] = deque()
         self._idle_bytes = 0

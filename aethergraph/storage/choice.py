@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.options import as_choice
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.memory import available_memory, format_size, parse_size
+from aethergraph.storage.budget import Budget
+from aethergraph.storage.memory import available_memory, format_size
 
 log = logging.getLogger("aethergraph")
 
@@ -23,27 +24,23 @@ def check_storage(storage: str) -> None:
     as_choice(storage, _STORAGES, "storage")
 
 
-def choose_storage(storage: str, size: int, budget: int | str | None, what: str) -> str:
+def choose_storage(storage: str, size: int, budget: Budget | None, what: str) -> str:
     """Resolve ``"auto"``: memory if ``size`` bytes fit the budget, else uring.
 
     Without a budget: memory if they fit half of the available memory, else mmap.
     """
     check_storage(storage)
-    limit = None if budget is None else parse_size(budget)
-    if storage == "mmap" and limit is not None:
+    if storage == "mmap" and budget is not None:
         raise InvalidArgumentError(
-            f"memory_budget = {budget!r} goes with storage='uring' or 'auto': what 'mmap' takes is "
-            "up to the kernel"
+            f"{budget} goes with storage='uring' or 'auto': what 'mmap' takes is up to the kernel"
         )
     if storage != "auto":
-        if storage == "memory" and limit is not None and size > limit:
-            raise InvalidArgumentError(
-                f"{what} needs {format_size(size)}, more than memory_budget = {format_size(limit)}"
-            )
+        if storage == "memory" and budget is not None and size > budget.limit:
+            raise InvalidArgumentError(f"{what} needs {format_size(size)}, more than {budget}")
         return storage
-    room = available_memory() // 2 if limit is None else limit
-    chosen = "memory" if size <= room else "mmap" if limit is None else "uring"
-    source = "half of the available memory" if limit is None else "the budget"
+    room = available_memory() // 2 if budget is None else budget.limit
+    chosen = "memory" if size <= room else "mmap" if budget is None else "uring"
+    source = "half of the available memory" if budget is None else "the budget"
     log.info(
         "%s: storage=auto takes %s (%s; %s is %s)",
         what,

@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.errors import FileChangedError, InvalidArgumentError
-from aethergraph.storage.holdings import Holdings
-from aethergraph.storage.memory import available_memory, format_size, parse_size
+from aethergraph.storage.budget import ADJACENCY_BYTES, Budget, Holdings
+from aethergraph.storage.memory import format_size
 from aethergraph.storage.value_columns import ValueColumn
 
 __all__ = ["Paging"]
 
-DEFAULT_BUDGET = 1 << 30
 _WINDOWS = 4
 _WINDOW_LEAST, _WINDOW_MOST = 256 << 10, 2 << 20
 #: Least bytes for samples in progress.
@@ -49,16 +48,13 @@ class Paging:
 
     Args:
         file: the mapped file.
-        budget: bytes for the lists and for sampling from them. None: 1 GiB, or half of the
-            available memory if that is less.
+        budget: bound for the lists and for sampling from them; None: the default.
     """
 
-    def __init__(self, file: native.NativeFile, budget: int | str | None) -> None:
+    def __init__(self, file: native.NativeFile, budget: Budget | None) -> None:
         self.reader = native.FileReader(file.path)
         self._check_same(file)
-        if budget is None:
-            budget = min(DEFAULT_BUDGET, available_memory() // 2)
-        self.budget = parse_size(budget)
+        self.budget = budget or Budget.default(ADJACENCY_BYTES)
         self._file = file.array(0, (file.size,), np.dtype(np.uint8))
         # Weak: columns refer to this object, and owners of open files must not be in a cycle.
         self._columns: WeakValueDictionary[int, ValueColumn] = WeakValueDictionary()
@@ -72,7 +68,7 @@ class Paging:
         self.groups = Holdings()
         #: Bytes that loaders hold of completed samples whose values are read together.
         self.ahead = Holdings()
-        self.window_bytes = min(max(self.budget // 128, _WINDOW_LEAST), _WINDOW_MOST)
+        self.window_bytes = min(max(self.budget.limit // 128, _WINDOW_LEAST), _WINDOW_MOST)
         self.window_bytes -= self.window_bytes % 4096
 
     def _check_same(self, file: native.NativeFile) -> None:
@@ -194,7 +190,7 @@ class Paging:
         try:
             staging = self._staging.pop()
         except IndexError:
-            spans = min(max(self.budget // _SPANS_PART, _SPANS_LEAST), _SPANS_MOST)
+            spans = min(max(self.budget.limit // _SPANS_PART, _SPANS_LEAST), _SPANS_MOST)
             staging = native.NativeStaging(self.window_bytes, spans)
         try:
             yield staging
@@ -219,7 +215,7 @@ class Paging:
 
     @property
     def _sampling_bytes(self) -> int:
-        return self.budget - self.index_bytes - _WINDOWS * self.window_bytes
+        return self.budget.limit - self.index_bytes - _WINDOWS * self.window_bytes
 
     @property
     def _most_kept(self) -> int:
@@ -262,7 +258,7 @@ class Paging:
     @property
     def _group_bytes(self) -> int:
         others = self.kept_bytes + self.value_bytes + self._promised + self.ahead.total
-        return self.budget - self.index_bytes - others
+        return self.budget.limit - self.index_bytes - others
 
     def check_budget(self) -> None:
         """Raise if the budget cannot hold the index and the least buffers. Call after all open().
@@ -271,9 +267,9 @@ class Paging:
             InvalidArgumentError: the budget is too small; the message names the minimum.
         """
         least = self.index_bytes + _WINDOWS * _WINDOW_LEAST + _SAMPLES_LEAST
-        if self.budget < least:
+        if self.budget.limit < least:
             raise InvalidArgumentError(
-                f"memory_budget = {format_size(self.budget)} is too small for {self.reader.path}: "
+                f"{self.budget} is too small for {self.reader.path}: "
                 f"at least {-(-least >> 20)}M are needed, {format_size(_SAMPLES_LEAST)} for "
                 f"samples at work, {format_size(_WINDOWS * _WINDOW_LEAST)} for read buffers and "
                 f"{format_size(self.index_bytes)} for the index of its lists"
@@ -285,7 +281,7 @@ class Paging:
         return {
             "tier": self.reader.tier,
             "direct": self.reader.direct,
-            "budget": self.budget,
+            "budget": self.budget.limit,
             "index_bytes": self.index_bytes,
             "kept_bytes": self.kept_bytes,
             "value_bytes": self.value_bytes,

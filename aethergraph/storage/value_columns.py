@@ -265,7 +265,7 @@ class ValueColumn:
             rows=rows, hits=hits, reads=self._reads, direct_rows=0, device_reads=self._reads,
             device_bytes=self._read_bytes, wanted_bytes=(rows - hits) * self.row_bytes,
             wait_seconds=0.0, frames=0, frames_held=memory // _PAGE, hot_frames=0, inserted=0,
-            evicted=0, frame_rows=max(1, _PAGE // self.row_bytes), budget=self._paging.budget,
+            evicted=0, frame_rows=max(1, _PAGE // self.row_bytes), budget=self._paging.budget.limit,
             used=memory, tier=reader.tier, direct=reader.direct,
         )  # fmt: skip
 

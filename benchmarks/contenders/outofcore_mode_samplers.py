@@ -91,7 +91,7 @@ def hgt(graph: Any) -> Step:
     from aethergraph import HeteroGraph
     from aethergraph.sampling import HGTSampler
 
-    budget = None if graph.paging is None else graph.paging.budget
+    budget = None if graph.paging is None else graph.paging.budget.limit
     typed = HeteroGraph.load(graph.path, storage=graph.storage, memory_budget=budget)
     sampler = HGTSampler(typed, [512, 512])
     kind = typed.edge_types[0]

@@ -224,7 +224,7 @@ def test_pages_are_read_once_for_coming_batches(large_path: Path) -> None:
         before, held = paging.stats()["read_bytes"], []
         for _ in loader:
             held.append(paging.index_bytes + paging.kept_bytes + paging.groups.total)
-        assert len(held) == 40 and max(held) <= paging.budget
+        assert len(held) == 40 and max(held) <= paging.budget.limit
         taken: int = paging.stats()["read_bytes"] - before
         return taken
 

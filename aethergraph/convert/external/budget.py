@@ -8,7 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.memory import format_size, parse_size
+from aethergraph.storage.budget import Budget
+from aethergraph.storage.memory import format_size
 
 __all__ = ["working_memory"]
 
@@ -20,14 +21,13 @@ _PARSING, _PER_THREAD = 104 << 20, 16 << 20
 _PARSING_TEXT, _PER_TEXT_THREAD = 40 << 20, 16 << 20
 _TEXT_OR_ARRAYS = frozenset({"csv", "tsv", "whitespace", "npy", "gl"})
 _LEAST = 32 << 20
-_NAME = "memory_budget (--memory)"
 
 
-def working_memory(budget: int | str, formats: Collection[str] | None, threads: int) -> int:
+def working_memory(budget: Budget, formats: Collection[str] | None, threads: int) -> int:
     """Return the bytes left for buffers of a process that may take ``budget`` in all.
 
     Args:
-        budget: bytes, or a text such as "1G".
+        budget: bound for the whole process.
         formats: formats of the files that are read (``FileFormat``); None: a program makes edges.
         threads: number of parsing threads.
 
@@ -39,18 +39,18 @@ def working_memory(budget: int | str, formats: Collection[str] | None, threads: 
             import pyarrow.csv
         if formats is not None and "parquet" in formats:
             import pyarrow.parquet  # noqa: F401
-    size, taken = parse_size(budget, _NAME), _resident()
+    taken = _resident()
     parsing = _PARSING + threads * _PER_THREAD
     if formats is not None and _TEXT_OR_ARRAYS.issuperset(formats):
         parsing = _PARSING_TEXT + threads * _PER_TEXT_THREAD
     least = taken + parsing + _LEAST
-    if size < least:
+    if budget.limit < least:
         raise InvalidArgumentError(
-            f"{_NAME} = {budget!r} is too small: the least is {-(-least >> 20)}M here "
+            f"{budget} is too small: the least is {-(-least >> 20)}M here "
             f"(this process takes {format_size(taken)} by itself, parsing up to "
             f"{format_size(parsing)}, and buffers need {format_size(_LEAST)})"
         )
-    return size - taken - parsing
+    return budget.limit - taken - parsing
 
 
 def _resident() -> int:

@@ -24,6 +24,7 @@ from aethergraph.convert.readers.edges import EdgeChunk, EdgeReader, Position
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages, check_density, silent
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
+from aethergraph.storage.budget import Budget
 
 __all__ = ["BoundedJob", "convert_chunks", "convert_within"]
 
@@ -52,7 +53,7 @@ class BoundedJob:
 
     Args:
         request: inputs, output and form of the graph.
-        budget: bytes, or a text such as "1G", for the whole process.
+        budget: bound for the whole process.
         threads: parsing and sorting threads; None: as many as the native core uses.
         restart: do not continue an earlier build.
         remark: called at once with remarks for the user.
@@ -61,7 +62,7 @@ class BoundedJob:
     def __init__(
         self,
         request: Request,
-        budget: int | str,
+        budget: Budget,
         *,
         threads: int | None,
         restart: bool,
@@ -133,7 +134,7 @@ class BoundedJob:
 
 def convert_within(
     request: Request,
-    budget: int | str,
+    budget: Budget,
     *,
     force: bool,
     threads: int | None,
@@ -222,11 +223,12 @@ def convert_chunks(
     """
     form = GraphForm(layout, keep_order, undirected, dedup, num_nodes, compress)
     form.check_within_budget()
+    budget = Budget.parse(memory_budget)
     output = as_file(output)
     check_outputs([output], [], as_flag(force, "force"))
     show = stages or silent
     threads = as_threads(threads) or native.get_num_threads()
-    memory = working_memory(memory_budget, None, threads)
+    memory = working_memory(budget, None, threads)
     result = ConvertResult(output, layout=form.layout)
     clock = Clock(result.seconds)
     journal = Journal(output, {"version": _VERSION}, restart=True)

@@ -273,7 +273,7 @@ def test_threads_share_a_graph(path: Path) -> None:
 def test_pickles_keep_storage_and_budget(path: Path) -> None:
     graph = pickle.loads(pickle.dumps(paged(path)))
     assert graph.storage == "uring"
-    assert graph.paging.budget == 24 << 20
+    assert graph.paging.budget.limit == 24 << 20
     np.testing.assert_array_equal(graph.features.gather([3]), [[6.0, 7.0]])
 
 

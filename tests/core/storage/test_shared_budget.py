@@ -13,7 +13,7 @@ import pytest
 import aethergraph as ag
 from aethergraph import _native as native
 from aethergraph.loading import SubgraphLoader
-from aethergraph.storage.holdings import Holdings
+from aethergraph.storage.budget import Holdings
 
 BUDGET = 48 << 20
 SEEDS = [np.arange(n, n + 2000) % 30_000 for n in range(0, 400_000, 1000)]
