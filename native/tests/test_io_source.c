@@ -100,6 +100,7 @@ static aether_row_options row_options(void) {
 /* ---- ranges ---------------------------------------------------------------------------- */
 
 TEST(ranges_come_through_the_sources_tier) {
+    io_prepare(SIZE);
     numbers n = {0};
     const ae_io_source source = source_of(&n);
     aether_io *io;
@@ -159,6 +160,7 @@ static void check_rows(aether_row_file *f, uint64_t seed) {
 }
 
 TEST(rows_of_a_source) {
+    io_prepare(SIZE);
     numbers n = {0};
     const ae_io_source source = source_of(&n);
     const int64_t hot[] = {7, 2999}, id = 7;
@@ -212,12 +214,9 @@ TEST(rows_that_the_source_does_not_have) {
 /* ---- a descriptor without a path ------------------------------------------------------- */
 
 static int open_memory(aether_io *io, bool direct, aether_error *err) {
-    uint8_t data[SIZE];
     (void)direct;
-    for (uint64_t i = 0; i < SIZE; i++)
-        data[i] = io_byte(i);
     io->fd = memfd_create("rows", MFD_CLOEXEC);
-    if (io->fd < 0 || write(io->fd, data, SIZE) != SIZE)
+    if (io->fd < 0 || write(io->fd, io_content, SIZE) != SIZE)
         return ae_error_os(err, errno, "cannot make '%s'", io->path);
     io->size = SIZE;
     return AETHER_OK;
@@ -237,6 +236,7 @@ static const ae_io_source_ops memory_ops = {
     .open = open_memory, .changed = never_changed, .close = close_memory};
 
 TEST(rows_of_a_descriptor_by_any_tier) {
+    io_prepare(SIZE);
     for (uint32_t tier = AETHER_IO_AUTO; tier <= AETHER_IO_PREAD; tier++) {
         const ae_io_source source = {&memory_ops, "memory", NULL};
         aether_row_options o = row_options();
