@@ -1,92 +1,108 @@
-"""Byte sizes, available memory, control groups."""
+"""Budget: parsed once, named in errors as it was given, one rule for defaults."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import make_graph
 
-from aethergraph import errors
-from aethergraph.storage import memory
-from aethergraph.storage.memory import available_memory, format_size, parse_size
+from aethergraph import FeatureStore, Graph, HeteroGraph, errors
+from aethergraph.convert import convert, convert_chunks
+from aethergraph.features.cached import CachedRows
+from aethergraph.packing import PackedFeatures, Packing, pack
+from aethergraph.storage import budget as module
+from aethergraph.storage.budget import Budget
 
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("0", 0), ("123", 123), ("1k", 1024), ("1K", 1024), ("1KB", 1024), ("1KiB", 1024),
-        ("512MiB", 512 << 20), ("1G", 1 << 30), ("1.5 gb", 3 << 29), (" 2 T ", 2 << 40),
-        (".5M", 1 << 19), ("10b", 10), ("9007199254740993", 9007199254740993), (4096, 4096),
-        ((1 << 63) - 1, (1 << 63) - 1), (np.int64(7), 7),
-    ],
-)  # fmt: skip
-def test_sizes(text: Any, size: int) -> None:
-    assert parse_size(text) == size
+GIB = 1 << 30
 
 
-@pytest.mark.parametrize("bad", ["", "G", "1X", "-1", "1 2", "1e9", "one", "1GG", "0x10", -1, 1.5,
-                                 True, None, b"1G", [1]])  # fmt: skip
-def test_sizes_that_are_refused(bad: Any) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="memory_budget"):
-        parse_size(bad)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [1 << 63, 1 << 70, str(1 << 63), "8388608T", "1" + "0" * 5000, "1" + "0" * 400 + ".5G"],
-)
-def test_sizes_that_no_memory_has(bad: Any) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"memory_budget = .* is above 2\*\*63"):
-        parse_size(bad)
-
-
-def test_sizes_for_people() -> None:
-    assert [format_size(n) for n in (0, 1023, 1024, 1 << 20, 3 << 29, 5 << 40)] == [
-        "0 B", "1023 B", "1.0 KiB", "1.0 MiB", "1.5 GiB", "5120.0 GiB",
-    ]  # fmt: skip
-
-
-def test_available_memory_is_plausible() -> None:
-    assert 1 << 20 < available_memory() < 1 << 50
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_control_groups_limit_it(
-    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit, usage, cache = (
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        if version == 1
-        else ("memory.max", "memory.current", "inactive_file")
+def test_the_text_names_what_was_given() -> None:
+    assert (Budget.parse("1.5k").limit, str(Budget.parse("1.5k"))) == (
+        1536,
+        "memory_budget = '1.5k'",
     )
-    (tmp_path / limit).write_text("1000000\n")
-    (tmp_path / usage).write_text("600000\n")
-    (tmp_path / "memory.stat").write_text(f"cache 5\n{cache} 100000\nrss 7\n")
-    monkeypatch.setattr(memory, "_cgroup_folders", lambda: [(tmp_path, limit, usage, cache)])
-    assert available_memory() == 500_000
-    (tmp_path / usage).write_text("2000000\n")
-    assert available_memory() == 0
-    for none in ("max\n", str(2**63 - 4096)):
-        (tmp_path / limit).write_text(none)
-        assert available_memory() > 1 << 20
+    hot = Budget.parse(np.int64(7), "hot_budget")
+    assert (hot.limit, str(hot)) == (7, "hot_budget = 7")
+    assert Budget.optional(None) is None
+    assert Budget.optional(0) == Budget.parse(0)
+    assert pickle.loads(pickle.dumps(hot)) == hot
 
 
-def test_control_group_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = "12:cpu,memory:/docker/abc\n3:cpuset:/x\n0::/user.slice/run\n"
-    real = Path.read_text
+@pytest.mark.parametrize(
+    ("available", "limit", "text"),
+    [
+        (8 * GIB, GIB, "memory_budget = 1.0 GiB (the default)"),
+        (2 * GIB, GIB, "memory_budget = 1.0 GiB (the default)"),
+        (GIB, GIB // 2, "memory_budget = 512.0 MiB (half of the available memory)"),
+        (0, 0, "memory_budget = 0 B (half of the available memory)"),
+    ],
+)
+def test_a_default_is_at_most_half_of_the_available_memory(
+    available: int, limit: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "available_memory", lambda: available)
+    found = Budget.default(GIB)
+    assert (found.limit, str(found)) == (limit, text)
 
-    def read_text(self: Path, *args: Any) -> str:
-        return lines if str(self) == "/proc/self/cgroup" else real(self, *args)
 
-    monkeypatch.setattr(Path, "read_text", read_text)
-    folders = [str(folder) for folder, *_ in memory._cgroup_folders()]
-    assert folders == [
-        "/sys/fs/cgroup/memory/docker/abc",
-        "/sys/fs/cgroup/memory/docker",
-        "/sys/fs/cgroup/memory",
-        "/sys/fs/cgroup/user.slice/run",
-        "/sys/fs/cgroup/user.slice",
-        "/sys/fs/cgroup",
-    ]
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A graph, rows, a table of edges, and two packed batches."""
+    make_graph(layout="both").save(tmp_path / "g.aeg")
+    FeatureStore.from_array(np.ones((100, 64), np.float32)).save(tmp_path / "x.npy")
+    np.save(tmp_path / "edges.npy", np.arange(8).reshape(4, 2))
+    store = FeatureStore.load(tmp_path / "x.npy")
+    pack([[0, 1], [1, 2]], store, tmp_path / "x.packed", hot_budget=0)
+    return tmp_path
+
+
+READERS: dict[str, Callable[..., Any]] = {
+    "Graph.load": lambda at, b: Graph.load(at / "g.aeg", storage="uring", memory_budget=b),
+    "HeteroGraph.load": lambda at, b: HeteroGraph.load(
+        at / "g.aeg", storage="uring", memory_budget=b
+    ),
+    "CachedRows": lambda at, b: CachedRows(np.ones((100, 64), np.float32), b),
+    "PackedFeatures.load": lambda at, b: PackedFeatures.load(at / "x.packed", b),
+    "Packing": lambda at, b: Packing(
+        [[0]], FeatureStore.load(at / "x.npy"), at / "y", memory_budget=b
+    ),
+    "convert": lambda at, b: convert(at / "edges.npy", at / "out.aeg", memory_budget=b),
+    "convert_chunks": lambda at, b: convert_chunks([([0], [1])], at / "out.aeg", memory_budget=b),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("given", ["0.25k", 256])
+def test_all_that_keep_a_budget_name_it_as_it_was_given(
+    reader: str, given: Any, folder: Path
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="least") as caught:
+        READERS[reader](folder, given)
+    assert f"memory_budget{' (--memory)' * (reader == 'convert')} = {given!r}" in str(caught.value)
+    assert not (folder / "out.aeg").exists()
+
+
+@pytest.mark.parametrize("reader", [name for name in READERS if "load" in name or "Cached" in name])
+def test_without_a_budget_the_default_holds(
+    reader: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    READERS[reader](folder, None).close()
+    monkeypatch.setattr(module, "available_memory", lambda: 512)
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"= 256 B \(half of the available memory\)"
+    ):
+        READERS[reader](folder, None)
+
+
+def test_a_pickle_carries_the_budget(folder: Path) -> None:
+    for kind in (Graph, HeteroGraph):
+        graph = kind.load(folder / "g.aeg", storage="uring", memory_budget="24M")
+        copy = pickle.loads(pickle.dumps(graph))
+        assert copy.paging.budget == graph.paging.budget == Budget.parse("24M")
+    store = FeatureStore.load(folder / "x.npy", "uring", memory_budget="1M")
+    assert pickle.loads(pickle.dumps(store)).stats().budget == 1 << 20
