@@ -41,6 +41,7 @@ STAGES=(
 
 # Too long for every change: they run when they are named.
 NAMED_STAGES=(
+    "soak|property tests with many more examples, other ones in every run"
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
 
@@ -182,6 +183,12 @@ stage_hostile() {
     PYTEST_JOBS=0 AETHERGRAPH_HOSTILE=all run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
 }
 
+stage_soak() {
+    install_wheel "$PY" compiled
+    AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
+        run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
+}
+
 stage_python_asan() {
     local target=$BASE/asan
     rm -rf "$target"
@@ -191,6 +198,7 @@ stage_python_asan() {
     LD_PRELOAD="$(cc -print-file-name=libasan.so):$(cc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
         PYTHONMALLOC=malloc PYTHONPATH="$target" AETHERGRAPH_EXPECT_SANITIZER=address \
+        AETHERGRAPH_EXAMPLES=0.3 \
         run_pytest "$VENV" interpreted "$TESTS/core" "$TESTS/fuzz" -m "not pyg and not slow"
 }
 
@@ -432,8 +440,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|hostile|interpreted|python-asan|wheel|install|docs|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|hostile|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|hostile|soak|interpreted|python-asan|wheel|install|docs|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|hostile|soak|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
     *) false ;;
     esac
 }

@@ -23,6 +23,9 @@ except ImportError:  # the packaging tests run without it
 else:
     settings.register_profile(
         "aethergraph",
+        # Every run tries the same examples, so that a change fails by itself; a soak tries others.
+        derandomize="AETHERGRAPH_SOAK" not in os.environ,
+        max_examples=max(1, round(100 * float(os.environ.get("AETHERGRAPH_EXAMPLES", "1")))),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, HeteroGraph, errors
@@ -67,9 +68,7 @@ def path(rows: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 TARGETS = {"float16": "float64", "bfloat16": "float32", "uint8": "int64", "int32": "float64"}
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(25)
 @given(
     dtype=st.sampled_from(
         ["float32", "float64", "float16", "uint8", "int32", "uint64", "bool", "bfloat16"]

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, errors, set_num_threads
@@ -41,7 +42,7 @@ def table(dtype: str, shape: tuple[int, ...] = (50, 3), seed: int = 0) -> Any:
 # ---- gather ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     dtype=st.sampled_from(DTYPES),
     row=st.sampled_from([(), (1,), (3,), (16,), (2, 5), (0,), (33,), (1, 1, 1)]),

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, errors
@@ -97,7 +98,7 @@ def large_rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, dic
 few = st.lists(st.lists(st.integers(0, 6), max_size=7), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(lists=few, room=st.sampled_from([1, 2, 3]))
 def test_no_cache_reads_less(
     large_rows: tuple[Any, Path, dict[int, int]], lists: Lists, room: int
@@ -114,9 +115,7 @@ def test_no_cache_reads_less(
     assert stats.rows - stats.hits == plan.misses
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(25)
 @given(
     seed=st.integers(0, 2**32), room=st.integers(1, 120), lists=st.integers(1, 25),
     size=st.integers(0, 80), hot=st.integers(0, 30), spread=st.sampled_from([60, 300, 2000]),

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, HeteroGraph, errors, set_num_threads
@@ -17,7 +17,7 @@ from aethergraph.convert import convert_chunks
 from aethergraph.testing import oracle
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(edges=edge_lists(), threads=st.sampled_from([1, 2, 8]))
 def test_csc_equals_a_stable_argsort(edges: tuple[int, Ids, Ids], threads: int) -> None:
     num_nodes, src, dst = edges
@@ -32,7 +32,7 @@ def test_csc_equals_a_stable_argsort(edges: tuple[int, Ids, Ids], threads: int) 
     graph.verify()
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(edges=edge_lists())
 def test_both_layouts_hold_the_same_edges(edges: tuple[int, Ids, Ids]) -> None:
     num_nodes, src, dst = edges
@@ -49,7 +49,7 @@ def test_both_layouts_hold_the_same_edges(edges: tuple[int, Ids, Ids]) -> None:
     assert csr_only.csr()[2] is None
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     edges=edge_lists(),
     layout=st.sampled_from(["csc", "csr", "both"]),

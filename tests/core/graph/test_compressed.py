@@ -11,8 +11,15 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from conftest import make_graph
-from core.strategies import Ids, assert_same_graph, assert_same_subgraph, edge_lists, hetero_graphs
-from hypothesis import given, settings
+from core.strategies import (
+    Ids,
+    assert_same_graph,
+    assert_same_subgraph,
+    edge_lists,
+    examples,
+    hetero_graphs,
+)
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -139,7 +146,7 @@ def test_blocks_are_what_the_format_says(count: int, kind: str, dtype: Any) -> N
 # ---- the same graph --------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     edges=edge_lists(max_edges=700),
     layout=st.sampled_from(["csc", "csr", "both"]),
@@ -243,7 +250,7 @@ def test_pickles(full_graph: Graph, path: Path) -> None:
 # ---- the same samples ------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     seed=st.integers(0, 2**32), far=st.sampled_from([0.0, 0.05, 1.0]), storage=storages,
     fanouts=st.lists(st.integers(-1, 12), min_size=1, max_size=3), key=keys, replace=st.booleans(),
@@ -283,7 +290,7 @@ def test_samples_are_the_same(
     shutil.rmtree(folder)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graph=hetero_graphs(max_edges=400), key=keys, storage=storages, data=st.data())
 def test_typed_samples_are_the_same(
     tmp_path_factory: Any, graph: HeteroGraph, key: int, storage: Any, data: Any
@@ -307,7 +314,7 @@ def test_typed_samples_are_the_same(
     shutil.rmtree(folder)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     seed=st.integers(0, 2**32), key=keys, storage=storages, p=st.sampled_from([1.0, 0.25]),
     q=st.sampled_from([1.0, 4.0]), weighted=st.booleans(), edge_table=st.booleans(),

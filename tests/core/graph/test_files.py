@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_graph
-from core.strategies import assert_same_graph, assert_same_subgraph, edge_lists
-from hypothesis import given, settings
+from core.strategies import assert_same_graph, assert_same_subgraph, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
@@ -41,7 +41,7 @@ def test_a_file_holds_everything(full_graph: Graph, tmp_path: Path, storage: Any
     assert (tmp_path / "again.aeg").read_bytes() == path.read_bytes()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     edges=edge_lists(),
     layout=st.sampled_from(["csc", "csr", "both"]),

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, errors, protocols
 from aethergraph.sampling import NeighborSampler
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(edges=edge_lists(max_nodes=12, max_edges=60), layout=st.sampled_from(["csc", "csr", "both"]))
 def test_adjacency_equals_the_edge_list(edges: tuple[int, Ids, Ids], layout: Any) -> None:
     num_nodes, src, dst = edges

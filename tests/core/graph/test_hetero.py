@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids
-from hypothesis import given, settings
+from core.strategies import Ids, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import (
@@ -272,7 +272,7 @@ def seeds_of(data: st.DataObject) -> dict[str, Ids]:
     return found
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     seed=st.integers(0, 5), key=keys, hops=st.integers(0, 3), replace=st.booleans(),
     disjoint=st.booleans(), induced=st.booleans(), weighted=st.booleans(),
@@ -301,7 +301,7 @@ def test_equal_to_the_oracle(
     assert_equal(graph, sampler.sample(seeds, key), expected, not induced)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     name=st.sampled_from(["node_time", "edge_time"]), key=keys, replace=st.booleans(),
     latest=st.booleans(), strict=st.booleans(), data=st.data(),

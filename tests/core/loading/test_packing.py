@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, errors
@@ -83,9 +84,7 @@ def test_batches_are_those_of_gather(
         np.testing.assert_array_equal(packed.batch(number), rows[lists[number]])
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(40)
 @given(
     lists=st.lists(st.lists(st.integers(0, 39), max_size=30), max_size=8),
     shape=st.sampled_from([(), (1,), (3,), (17,), (128,), (2, 5), (1024,), (1500,)]),

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids, assert_same_subgraph, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, assert_same_subgraph, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler, errors
@@ -17,7 +17,7 @@ from aethergraph.testing import oracle
 keys = st.integers(0, 2**64 - 1)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     edges=edge_lists(),
     fanouts=st.lists(st.integers(-1, 6), max_size=3),
@@ -141,7 +141,7 @@ def test_typed_graphs_exclude_by_type() -> None:
         NeighborSampler(Graph.from_edges(2, [0], [1]), [1]).sample([1], exclude=[-1])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(edges=edge_lists(max_nodes=8), layout=st.sampled_from(["csc", "csr", "both"]))
 def test_edges_are_found_by_their_ends(edges: tuple[int, Ids, Ids], layout: Any) -> None:
     num_nodes, src, dst = edges

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids, chi_square, hetero_graphs
-from hypothesis import given, settings
+from core.strategies import Ids, chi_square, examples, hetero_graphs
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import HeteroGraph, HeteroSubgraph, HGTSampler, errors
@@ -66,7 +66,7 @@ def assert_equal(found: HeteroSubgraph, expected: oracle.TypedSample) -> None:
     assert found.num_sampled_edges is None
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     graph=hetero_graphs(), hops=st.integers(0, 4), key=keys,
     max_neighbors=st.one_of(st.none(), st.integers(1, 9)), data=st.data(),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_graph
-from core.strategies import Ids, assert_same_subgraph, chi_square, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, assert_same_subgraph, chi_square, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler, errors, set_num_threads
@@ -26,7 +26,7 @@ keys = st.integers(0, 2**64 - 1)
 fanouts = st.lists(st.integers(-1, 12), max_size=4)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     edges=edge_lists(),
     fanouts=fanouts,
@@ -303,7 +303,7 @@ def test_nodes_hops_and_seeds_draw_independently() -> None:
 
 
 @pytest.mark.pyg
-@settings(max_examples=40)
+@examples(40)
 @given(edges=edge_lists(max_nodes=15, max_edges=60), key=keys)
 def test_bidirectional_equals_pyg(edges: tuple[int, Ids, Ids], key: int) -> None:
     torch = pytest.importorskip("torch")

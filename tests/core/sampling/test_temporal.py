@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids, assert_same_subgraph, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, assert_same_subgraph, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler, errors
@@ -37,7 +37,7 @@ def just_before(time: float) -> float:
     return math.nan if time == -math.inf else math.nextafter(time, -math.inf)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     edges=edge_lists(),
     of=st.sampled_from(["edge_time", "node_time"]),

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids
-from hypothesis import given, settings
+from core.strategies import Ids, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -79,7 +79,7 @@ def edges_at(relation: oracle.Relation, places: Ids) -> list[int]:
     return [int(edge) for edge in ids]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     hops=st.integers(0, 3), key=keys, replace=st.booleans(), disjoint=st.booleans(),
     induced=st.booleans(), latest=st.booleans(), layered=st.booleans(), excluding=st.booleans(),

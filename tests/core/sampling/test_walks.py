@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_graph
-from core.strategies import Ids, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler, RandomWalker, errors, set_num_threads
@@ -34,7 +34,7 @@ def lists_of(graph: Graph, direction: str) -> tuple[Any, Any, Any]:
     return indptr, indices, weight if weight is None or ids is None else weight[ids]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     edges=edge_lists(max_nodes=25),
     length=st.integers(0, 12),
@@ -82,7 +82,7 @@ def test_equal_to_the_oracle(
     np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     edges=edge_lists(),
     k=st.integers(0, 90),

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import Ids, assert_same_subgraph, chi_square, edge_lists
-from hypothesis import given, settings
+from core.strategies import Ids, assert_same_subgraph, chi_square, edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -24,7 +24,7 @@ keys = st.integers(0, 2**64 - 1)
 WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 3.5, 1e-30, 1e30])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     edges=edge_lists(),
     fanouts=st.lists(st.integers(-1, 8), max_size=3),
@@ -90,7 +90,7 @@ def long_weights(degree: int, kind: str, rng: np.random.Generator) -> NDArray[np
     return weight
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     degree=st.sampled_from([63, 64, 127, 128, 129, 191, 192, 255, 256, 320, 500, 1000]),
     kind=st.sampled_from(["even", "random", "zeros", "falling", "rising", "one"]),

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aethergraph as ag
@@ -158,7 +159,7 @@ def test_hgt_samples_are_the_same(tmp_path: Path, max_neighbors: int | None) -> 
 # ---- any graph ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_any_graph_gives_the_same(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -302,7 +303,7 @@ def test_nothing_of_weights_and_times_is_read_through_the_page_cache(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before < 20  # code, at most
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_any_weights_and_times_give_the_same_samples(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

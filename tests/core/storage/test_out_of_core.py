@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aethergraph as ag
@@ -174,7 +175,7 @@ def test_groups_leave_out_what_each_batch_excludes(path: Path) -> None:
             assert not np.isin(found.edge, exclude[i]).any()
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_any_graph_gives_what_the_oracle_gives(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
