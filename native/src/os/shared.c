@@ -1,0 +1,100 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define FIXED_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static ae_shared_hooks hooks;
+
+void ae_shared_set_hooks(const ae_shared_hooks *h) {
+    hooks = h ? *h : (ae_shared_hooks){0};
+}
+
+static int map(ae_shared *s, bool writable) {
+    void *data =
+        mmap(NULL, s->size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    s->data = data == MAP_FAILED ? NULL : data;
+    return s->data ? 0 : errno;
+}
+
+int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_error *err) {
+    *out = (ae_shared){.size = size, .fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    int rc = out->fd < 0 || ftruncate(out->fd, (off_t)size) != 0 ? errno : map(out, true);
+    if (!rc)
+        return AETHER_OK;
+    ae_shared_close(out);
+    return ae_error_os(err, rc, "cannot reserve %" PRIu64 " bytes of shared memory for %s", size, name);
+}
+
+int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err) {
+    if (!all_write && fcntl(s->fd, F_ADD_SEALS, FIXED_SIZE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0)
+        return AETHER_OK;
+    if (fcntl(s->fd, F_ADD_SEALS, FIXED_SIZE | F_SEAL_SEAL) == 0)
+        return AETHER_OK;
+    return ae_error_os(err, errno, "cannot seal shared memory");
+}
+
+int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, aether_error *err) {
+    struct stat status;
+    *out = (ae_shared){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    if (out->fd < 0 || fstat(out->fd, &status) != 0) {
+        const int failed = errno;
+        ae_shared_close(out);
+        return ae_error_os(err, failed, "cannot use descriptor %d as the %s of a live graph", fd, what);
+    }
+    const int seals = fcntl(out->fd, F_GET_SEALS);
+    if (seals < 0 || (seals & FIXED_SIZE) != FIXED_SIZE || status.st_size == 0) {
+        ae_shared_close(out);
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "descriptor %d is no sealed shared memory: pass the %s of a live graph", fd,
+                            what);
+    }
+    out->size = (uint64_t)status.st_size;
+    const int failed = map(out, writable);
+    if (!failed)
+        return AETHER_OK;
+    ae_shared_close(out);
+    return ae_error_os(err, failed, "cannot map the %s of a live graph", what);
+}
+
+void ae_shared_close(ae_shared *s) {
+    if (s->data)
+        munmap(s->data, s->size);
+    if (s->fd > 0 || s->size)
+        close(s->fd);
+    *s = (ae_shared){.fd = -1};
+}
+
+void ae_shared_want_huge(const ae_shared *s) {
+    const int saved = errno;
+    madvise(s->data, s->size, MADV_HUGEPAGE); /* a hint: kernels without it decline */
+    errno = saved;
+}
+
+int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err) {
+    int failed = hooks.commit ? hooks.commit(offset, size) : 0;
+    if (!failed && madvise(s->data + offset, size, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+        failed = errno; /* kernels before 5.14 know no such advice: the first write takes the page */
+    if (!failed)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_NO_MEMORY,
+                        "the system has no memory for bytes %" PRIu64 "..%" PRIu64 " of shared memory",
+                        offset, offset + size);
+}

@@ -1,0 +1,52 @@
+/*
+ * os/shared.h - memory that processes share: a memfd, mapped whole.
+ *
+ *   creator   memfd --mmap, writable--> data[size]      then sealed
+ *   others    fd    --mmap------------> data[size]      read-only, unless shared for writing
+ *
+ * The memory is sparse: pages that nobody has written take no room. Its size is fixed: seals keep
+ * every process from changing it, so a mapping never faults for lack of file.
+ *
+ * Caveats: kernels before 5.1 cannot keep others from mapping it for writing. Writing a page for
+ * the first time takes memory from the system, and a process that exceeds its limits there is
+ * killed; ae_shared_commit() asks beforehand.
+ */
+#ifndef AE_OS_SHARED_H
+#define AE_OS_SHARED_H
+
+#include <stdbool.h>
+
+#include "aether.h"
+
+typedef struct ae_shared {
+    uint8_t *data; /* NULL: nothing is mapped */
+    uint64_t size;
+    int fd;
+} ae_shared;
+
+/* What tests make fail; all zeros: nothing. */
+typedef struct ae_shared_hooks {
+    /* Return 0, or the errno with which the system refuses memory. */
+    int (*commit)(uint64_t offset, uint64_t size);
+} ae_shared_hooks;
+
+/* Create `size` bytes of zeros (a multiple of 4096) and map them for writing. `name` is for
+ * /proc/<pid>/maps. */
+int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_error *err);
+/* Fix the size; unless `all_write`, others can only read from now on. */
+int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err);
+/* Map the sealed memory behind a descriptor, which is duplicated. `what` is for messages. */
+int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, aether_error *err);
+/* Unmap and close; a zeroed struct is fine. */
+void ae_shared_close(ae_shared *s);
+
+/* Ask for huge pages, where the system grants them for shared memory. */
+void ae_shared_want_huge(const ae_shared *s);
+/* Take the memory of whole pages [offset, offset + size) from the system now. AETHER_E_NO_MEMORY:
+ * it has none. */
+int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err);
+
+/* Set the hooks, for tests; NULL: none. */
+void ae_shared_set_hooks(const ae_shared_hooks *hooks);
+
+#endif
