@@ -20,6 +20,7 @@ __all__ = [
     "MissingFileError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "SnapshotExpiredError",
     "StorageError",
     "TruncatedFileError",
     "UnsupportedError",
@@ -64,6 +65,10 @@ class OutOfMemoryError(AetherError, MemoryError):
 
 class LimitError(AetherError, OverflowError):
     """A count is larger than this build or the file format can hold."""
+
+
+class SnapshotExpiredError(AetherError, RuntimeError):
+    """A snapshot of a live graph was held too long, and its memory is in use again."""
 
 
 class UnsupportedError(AetherError, NotImplementedError):

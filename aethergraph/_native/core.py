@@ -47,6 +47,7 @@ ERROR_CLASSES: Final[dict[int, type[errors.AetherError]]] = {
     lib.AETHER_E_UNSUPPORTED: errors.UnsupportedError,
     lib.AETHER_E_CANCELLED: errors.CancelledError,
     lib.AETHER_E_LIMIT: errors.LimitError,
+    lib.AETHER_E_EXPIRED: errors.SnapshotExpiredError,
 }
 
 

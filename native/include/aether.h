@@ -21,6 +21,8 @@
  *                                    |
  *                    aether_random_walk, aether_fanout -> caller's arrays
  *
+ *   aether_live ----snapshot----> aether_topology, while the graph changes
+ *
  *   aether_io ------------------> ranges of a file in the caller's buffers
  *   aether_row_file ------------> rows of a file, through a cache, in the caller's buffers
  *
@@ -65,7 +67,7 @@
  *   - Handles made by open/create are released by close/destroy, which accept
  *     NULL. A handle is used by one thread at a time, except aether_file,
  *     aether_topology, aether_weight_sums, aether_io, aether_values and
- *     aether_row_file, which may be shared.
+ *     aether_row_file, which may be shared; of aether_live its readers may.
  *   - After fork() a child may go on using its handles: mappings are private or
  *     read-only, and the thread pool starts anew. Exceptions: aether_writer,
  *     aether_replace and aether_row_plan belong to the process that made them; the
@@ -125,6 +127,7 @@ extern "C" {
 #define AETHER_E_UNSUPPORTED  (-11)
 #define AETHER_E_CANCELLED    (-12)
 #define AETHER_E_LIMIT        (-13)
+#define AETHER_E_EXPIRED      (-14)
 
 /* Details of a failed call, in memory of the caller. */
 typedef struct aether_error {
@@ -496,6 +499,116 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
                       uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
                       aether_task *task, aether_error *err);
 
+/* ---- Live graphs (experimental) ------------------------------------------ */
+
+/* Lists by time, or in the order of arrival where edges have no times; parallel edges are kept. */
+#define AETHER_ORDER_TIME 1
+/* Lists by id; an edge is there once. */
+#define AETHER_ORDER_ID 2
+
+#define AETHER_LIVE_TIMES   1 /* int64 by edge; F64 times go through aether_time_of_double() */
+#define AETHER_LIVE_WEIGHTS 2 /* float32 by edge */
+
+/* What a live graph is made for. */
+typedef struct aether_live_options {
+    uint64_t num_major, num_minor; /* nodes at both ends, fewer than 2^32 */
+    uint64_t max_major;            /* room for aether_live_add_nodes(); 0: 2^32 - 1, which costs nothing */
+    uint64_t arena_bytes;          /* for edges: a multiple of 256 KiB, at most 32 GiB */
+    uint64_t max_snapshot_age;     /* nanoseconds after which a snapshot may expire; 0: none does */
+    uint32_t order;                /* AETHER_ORDER_* */
+    uint32_t columns;              /* AETHER_LIVE_* */
+    uint32_t edge_id_bytes;        /* 4, 8, or 0: edges have no ids */
+    uint32_t reserved;
+} aether_live_options;
+
+/* Edges to insert: major[count], minor[count], and the columns that the graph has (else NULL). */
+typedef struct aether_live_edges {
+    const int64_t *major, *minor;
+    const int64_t *times;
+    const float *weights;
+    uint64_t count;
+} aether_live_edges;
+
+/* A graph that changes while others read it: one process writes, in one thread at a time; any number of
+ * threads and processes take snapshots. It lives in shared memory (src/live/table.h) and is gone
+ * when the last process has closed it. */
+typedef struct aether_live aether_live;
+
+/* Create a graph without edges. AETHER_E_INVALID, AETHER_E_LIMIT name the option at fault. */
+int aether_live_create(const aether_live_options *options, aether_live **out, aether_error *err);
+/* Copy the descriptors of the graph's memory to out[3], for other processes. They stay the graph's. */
+void aether_live_descriptors(const aether_live *g, int32_t *out);
+/* Open a graph of another process by copies of its three descriptors, for reading. */
+int aether_live_attach(const int32_t *descriptors, aether_live **out, aether_error *err);
+/* Close the handle; no snapshot of it may still be used. An open transaction is never seen. NULL is
+ * fine. */
+void aether_live_close(aether_live *g);
+
+/* Begin a transaction: what is changed until the commit is seen at once, or never. A call outside
+ * of one is a transaction of its own. A forked child can read through the handle that it inherited,
+ * but not write (AETHER_E_UNSUPPORTED). */
+int aether_live_begin(aether_live *g, aether_error *err);
+int aether_live_commit(aether_live *g, aether_error *err);
+int aether_live_abort(aether_live *g, aether_error *err);
+
+/* Insert edges. An edge gets the next edge id: the number of edges that were inserted before it,
+ * whatever became of them. In lists by id an edge that is there already stays as it is.
+ * edge_ids[count] (may be NULL) gets the id of each, -1 for one that was there if edges have no ids.
+ * Everything is checked before anything is inserted: AETHER_E_RANGE names the first bad node.
+ * AETHER_E_NO_MEMORY: the arena is full; the message names the oldest reader. Such a failure undoes
+ * the whole transaction. */
+int aether_live_insert(aether_live *g, const aether_live_edges *edges, int64_t *edge_ids, uint64_t *inserted,
+                       aether_error *err);
+/* Delete, for each of n pairs, all edges from major[i] to minor[i], or only the one of edge_ids[i] (may
+ * be NULL). Pairs without an edge are left out of `deleted`. Fails as aether_live_insert() does. */
+int aether_live_delete(aether_live *g, const int64_t *major, const int64_t *minor, const int64_t *edge_ids,
+                       uint64_t n, uint64_t *deleted, aether_error *err);
+/* Add nodes without edges behind the last, at either end. */
+int aether_live_add_nodes(aether_live *g, uint64_t num_major, uint64_t num_minor, aether_error *err);
+
+/* Reuse now what no snapshot needs any more, free the snapshots of processes that have ended, and let
+ * overdue ones expire. All this happens by itself when there is need. */
+int aether_live_reclaim(aether_live *g, aether_error *err);
+
+/* Take a snapshot of the last commit, from any thread: a topology for samplers, groups, walks and the
+ * functions of topologies. Its weights and times are its own (AETHER_OWN_*). It keeps old versions from
+ * being reused until aether_topology_destroy(), and must not outlive `g`. AETHER_E_LIMIT: all 256 are
+ * taken. Every use of one that has expired fails with AETHER_E_EXPIRED. */
+int aether_live_snapshot(const aether_live *g, aether_topology **out, aether_error *err);
+
+/* What a snapshot shows. */
+typedef struct aether_live_commit_info {
+    uint64_t epoch; /* number of the commit, ascending */
+    uint64_t num_major, num_minor;
+    uint64_t num_edges;
+    uint64_t end_edge_ids; /* edges that were ever inserted */
+} aether_live_commit_info;
+
+/* Describe the commit of a snapshot. AETHER_E_INVALID: the topology is none. */
+int aether_live_describe(const aether_topology *snapshot, aether_live_commit_info *out, aether_error *err);
+/* Find for each of n pairs whether a snapshot has an edge from major[i] to minor[i]. Lists by time are
+ * read whole. */
+int aether_live_has_edges(const aether_topology *snapshot, const int64_t *major, const int64_t *minor,
+                          uint64_t n, uint8_t *out, aether_error *err);
+
+/* Numbers of a live graph, as of its last commit. */
+typedef struct aether_live_stats {
+    uint64_t epoch;
+    uint64_t num_edges;
+    uint64_t touched_nodes; /* that ever had an edge in their list */
+    uint64_t arena_bytes;
+    uint64_t used_bytes;    /* of the arena, older versions included */
+    uint64_t retired_bytes; /* of those, what only older versions have */
+    uint64_t snapshots;     /* of all processes, without expired ones */
+    uint64_t oldest_epoch;  /* that is still read */
+    uint64_t oldest_age;    /* of its snapshot, in nanoseconds */
+    uint32_t oldest_pid;    /* of its process; 0: there are no snapshots */
+    uint32_t reserved;
+} aether_live_stats;
+
+/* Count what a live graph holds, from any thread or process. */
+void aether_live_count(const aether_live *g, aether_live_stats *out);
+
 /* ---- Sampling: options --------------------------------------------------- */
 
 #define AETHER_SAMPLE_REPLACE  1
@@ -572,7 +685,7 @@ typedef struct aether_weight_sums aether_weight_sums;
  * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
 
-/* Values that a topology keeps itself, beside its edges, as no topology of this header does. */
+/* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. */
 #define AETHER_OWN_WEIGHTS 1
 #define AETHER_OWN_TIMES   2
 

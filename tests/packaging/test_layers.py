@@ -44,6 +44,7 @@ C_LAYERS = [
     "build",
     "topology",
     "topology/paged",
+    "live",
     "sample/relabel",
     "sample/draw",
     "sample/walk",

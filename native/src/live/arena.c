@@ -1,0 +1,146 @@
+#include "live/arena.h"
+
+#include <inttypes.h>
+
+#include "core/error.h"
+
+#define PER_DOUBLING 8
+#define SLAB_UNITS   256                   /* 4 KiB */
+#define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */
+#define COMMIT_BYTES ((uint64_t)256 << 10) /* taken from the system at a time: some 30 us */
+
+/* ---- classes ---- */
+
+/* Return the smallest class whose blocks have `units` or more. */
+static uint32_t class_above(uint32_t units) {
+    if (units <= PER_DOUBLING)
+        return units - 1;
+    const uint32_t shift =
+        28 - (uint32_t)__builtin_clz(units - 1); /* 2^(shift + 3) < units <= 2^(shift + 4) */
+    const uint32_t step = ((units - 1) >> shift) - PER_DOUBLING + 1;
+    return PER_DOUBLING * (shift + 1) + step - 1;
+}
+
+static uint32_t units_of(uint32_t class) {
+    if (class < PER_DOUBLING)
+        return class + 1;
+    const uint32_t shift = class / PER_DOUBLING - 1;
+    return (PER_DOUBLING + class % PER_DOUBLING + 1) << shift;
+}
+
+/* Return the largest class whose blocks have `units` or fewer. */
+static uint32_t class_below(uint32_t units) {
+    const uint32_t class = class_above(units);
+    return units_of(class) == units ? class : class - 1;
+}
+
+/* ---- free blocks ---- */
+
+static void push(ae_arena *a, uint32_t class, ae_ref ref) {
+    *(ae_ref *)ae_arena_at(a, ref) = a->free[class];
+    a->free[class] = ref;
+}
+
+static ae_ref pop(ae_arena *a, uint32_t class) {
+    const ae_ref ref = a->free[class];
+    if (ref)
+        a->free[class] = *(const ae_ref *)ae_arena_at(a, ref);
+    return ref;
+}
+
+/* Hand a stretch of units over to the free lists, in blocks as large as they come. */
+static void push_rest(ae_arena *a, ae_ref ref, uint32_t units) {
+    while (units) {
+        const uint32_t class = class_below(units);
+        push(a, class, ref);
+        ref += units_of(class);
+        units -= units_of(class);
+    }
+}
+
+/* Cut a larger free block. */
+static ae_ref cut(ae_arena *a, uint32_t class) {
+    for (uint32_t larger = class + 1; larger < AE_ARENA_CLASSES; larger++) {
+        const ae_ref ref = pop(a, larger);
+        if (ref) {
+            push_rest(a, ref + units_of(class), units_of(larger) - units_of(class));
+            return ref;
+        }
+    }
+    return 0;
+}
+
+/* ---- memory that was never used ---- */
+
+static bool commit(ae_arena *a, uint64_t units) {
+    while (units * AE_UNIT > a->committed) {
+        const uint64_t left = a->memory.size - a->committed;
+        const uint64_t part = left < COMMIT_BYTES ? left : COMMIT_BYTES;
+        if (ae_shared_commit(&a->memory, a->committed, part, NULL) != AETHER_OK)
+            return false;
+        a->committed += part;
+    }
+    return true;
+}
+
+static ae_ref carve(ae_arena *a, uint64_t units) {
+    const uint64_t ref = a->next;
+    if (units > a->memory.size / AE_UNIT - ref || !commit(a, ref + units))
+        return 0;
+    a->next = ref + units;
+    return (ae_ref)ref;
+}
+
+static ae_ref carve_from_slab(ae_arena *a, uint32_t class) {
+    ae_slab *slab = &a->slabs[class];
+    const uint32_t units = units_of(class);
+    if (slab->end - slab->next < units) {
+        const ae_ref fresh = carve(a, SLAB_UNITS);
+        if (!fresh)
+            return 0;
+        push_rest(a, slab->next, slab->end - slab->next);
+        *slab = (ae_slab){fresh, fresh + SLAB_UNITS};
+    }
+    const ae_ref ref = slab->next;
+    slab->next += units;
+    return ref;
+}
+
+/* ---- */
+
+int ae_arena_create(uint64_t size, ae_arena *out, aether_error *err) {
+    *out = (ae_arena){.next = SLAB_UNITS}; /* the first slab is never handed out: ref 0 means none */
+    if (size > AE_ARENA_MAX_SIZE)
+        return ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)size,
+                           "an arena has at most %" PRIu64 " bytes, not %" PRIu64, AE_ARENA_MAX_SIZE, size);
+    if (size < COMMIT_BYTES || size % COMMIT_BYTES)
+        return ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)size,
+                           "the size of an arena is a multiple of %" PRIu64 " bytes, not %" PRIu64,
+                           COMMIT_BYTES, size);
+    const int rc = ae_shared_create("aether-live-arena", size, &out->memory, err);
+    if (!rc)
+        ae_shared_want_huge(&out->memory);
+    return rc;
+}
+
+void ae_arena_close(ae_arena *a) {
+    ae_shared_close(&a->memory);
+}
+
+ae_ref ae_arena_alloc(ae_arena *a, uint32_t units) {
+    const uint32_t class = class_above(units);
+    ae_ref ref = pop(a, class);
+    if (!ref)
+        ref = units <= SMALL_UNITS ? carve_from_slab(a, class) : carve(a, units_of(class));
+    if (!ref)
+        ref = cut(a, class);
+    if (ref)
+        a->used += units_of(class);
+    return ref;
+}
+
+void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units) {
+    const uint32_t class = class_above(units);
+    a->used -= units_of(class);
+    push(a, class, ref);
+}

@@ -1,0 +1,62 @@
+/*
+ * live/arena.h - blocks of shared memory, named by 31 bits.
+ *
+ *   data   | none | block | block ...  | slab of one class  | ... | not carved yet       |
+ *   ref    0      1       2                                         up to 2^31 - 1 units
+ *                                                           ^ next                 size ^
+ *   free[class] -> ref -> ref -> 0      the first 4 bytes of a free block name the next
+ *
+ * Blocks are measured in units of 16 bytes. Sizes are rounded up to classes: every unit up to 8,
+ * then 8 classes per doubling. Blocks of a class up to 1 KiB are carved from slabs of 4 KiB, so
+ * that those of a power of two never straddle more cache lines than they must. No pointer lies in
+ * the arena: every process maps it where it likes.
+ *
+ * Caveats: one thread of one process allocates and frees; all others only read. A block that is
+ * freed may be handed out again at once: who may still read it is live/writer.h's business. Where
+ * nothing else is left, larger free blocks are cut, but free neighbours are never joined: a graph
+ * whose lists all shrink keeps their small blocks small.
+ */
+#ifndef AE_LIVE_ARENA_H
+#define AE_LIVE_ARENA_H
+
+#include "os/shared.h"
+
+#define AE_UNIT           16u
+#define AE_ARENA_CLASSES  240
+#define AE_ARENA_MAX_SIZE (((uint64_t)1 << 31) * AE_UNIT)
+
+typedef uint32_t ae_ref; /* units from the start of the arena; 0: none */
+
+typedef struct ae_slab {
+    ae_ref next, end; /* carve from next up to end */
+} ae_slab;
+
+typedef struct ae_arena {
+    ae_shared memory;
+    uint64_t next;      /* units that were carved */
+    uint64_t committed; /* bytes that the system has given */
+    uint64_t used;      /* units in blocks that are handed out */
+    ae_ref free[AE_ARENA_CLASSES];
+    ae_slab slabs[AE_ARENA_CLASSES];
+} ae_arena;
+
+/* Create an arena of `size` bytes; memory is taken from the system as blocks are carved. */
+int ae_arena_create(uint64_t size, ae_arena *out, aether_error *err);
+void ae_arena_close(ae_arena *a);
+
+static inline void *ae_arena_at(const ae_arena *a, ae_ref ref) {
+    return a->memory.data + (uint64_t)ref * AE_UNIT;
+}
+
+/* Return the units of a block that holds `bytes`. */
+static inline uint32_t ae_arena_units(uint64_t bytes) {
+    return (uint32_t)((bytes + AE_UNIT - 1) / AE_UNIT);
+}
+
+/* Allocate a block of `units` (at least 1). Its content is anything. Returns 0 if the arena is
+ * full, or the system has no more memory. */
+ae_ref ae_arena_alloc(ae_arena *a, uint32_t units);
+/* Free a block of ae_arena_alloc() of as many units. */
+void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units);
+
+#endif

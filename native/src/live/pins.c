@@ -1,0 +1,153 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "live/pins.h"
+
+#include <time.h>
+
+#include "core/error.h"
+#include "os/membarrier.h"
+#include "os/process.h"
+
+#define BYTES   (AE_PINS * sizeof(ae_pin))
+#define EXPIRED (UINT64_C(1) << 63)
+
+_Static_assert(sizeof(ae_pin) == 64, "a slot is a cache line");
+
+int ae_pins_create(ae_shared *out, aether_error *err) {
+    int rc = ae_shared_create("aether-live-pins", BYTES, out, err);
+    if (!rc)
+        rc = ae_shared_seal(out, true, err);
+    if (rc)
+        ae_shared_close(out);
+    return rc;
+}
+
+int ae_pins_attach(int fd, ae_shared *out, aether_error *err) {
+    int rc = ae_shared_attach(fd, true, "pins", out, err);
+    if (!rc && out->size != BYTES) {
+        ae_shared_close(out);
+        rc = ae_error_set(err, AETHER_E_INVALID, "descriptor %d has not the size of a live graph's pins", fd);
+    }
+    return rc;
+}
+
+static ae_pin *slots(const ae_shared *pins) {
+    return (ae_pin *)(void *)pins->data;
+}
+
+uint64_t ae_pins_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+/* ---- readers ---- */
+
+/* Acquire: what the slot's last owner has read is behind us. */
+static bool claim(ae_pin *pin, uint64_t from) {
+    return atomic_compare_exchange_strong_explicit(&pin->owner, &from, ae_process_self(),
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* Threads begin to search where they found a slot last. */
+static ae_pin *find(const ae_shared *pins) {
+    static _Thread_local uint32_t hint;
+    for (int dead = 0; dead < 2; dead++) /* free slots first: asking for a process takes long */
+        for (uint32_t i = 0; i < AE_PINS; i++) {
+            ae_pin *pin = &slots(pins)[(hint + i) % AE_PINS];
+            const uint64_t owner = atomic_load_explicit(&pin->owner, memory_order_relaxed);
+            if ((dead ? owner && !ae_process_alive(owner) : !owner) && claim(pin, owner)) {
+                hint = (hint + i) % AE_PINS;
+                return pin;
+            }
+        }
+    return NULL;
+}
+
+static uint64_t pin_last(ae_pin *pin, const ae_word *committed, bool fences) {
+    const bool barrier = !fences && ae_membarrier_register();
+    uint64_t last = atomic_load_explicit(committed, memory_order_acquire), epoch;
+    /* Before the pin: whoever sees that knows its age. */
+    atomic_store_explicit(&pin->since, ae_pins_now(), memory_order_relaxed);
+    do {
+        epoch = last;
+        if (barrier) {
+            /* Release: reads under an older pin end before the writer sees this one. */
+            atomic_store_explicit(&pin->epoch, epoch, memory_order_release);
+            atomic_signal_fence(memory_order_seq_cst);
+            last = atomic_load_explicit(committed, memory_order_acquire);
+        } else {
+            atomic_exchange_explicit(&pin->epoch, epoch, memory_order_seq_cst);
+            last = atomic_load_explicit(committed, memory_order_seq_cst);
+        }
+    } while (last != epoch);
+    return epoch;
+}
+
+int ae_pin_take(const ae_shared *pins, const ae_word *committed, bool fences, ae_pin **out, uint64_t *epoch,
+                aether_error *err) {
+    *out = find(pins);
+    if (!*out)
+        return ae_error_set(err, AETHER_E_LIMIT,
+                            "all %d snapshots that a live graph can have are in use: release some", AE_PINS);
+    *epoch = pin_last(*out, committed, fences);
+    return AETHER_OK;
+}
+
+void ae_pin_release(ae_pin *pin) {
+    if (atomic_load_explicit(&pin->owner, memory_order_relaxed) != ae_process_self())
+        return;
+    atomic_store_explicit(&pin->epoch, 0, memory_order_release);
+    atomic_store_explicit(&pin->owner, 0, memory_order_release);
+}
+
+/* ---- the writer ---- */
+
+void ae_pins_publish(ae_word *committed, bool fences) {
+    if (fences)
+        atomic_exchange_explicit(committed, atomic_load_explicit(committed, memory_order_relaxed),
+                                 memory_order_seq_cst);
+    else
+        ae_membarrier();
+}
+
+ae_pins_seen ae_pins_look(const ae_shared *pins, const ae_word *committed) {
+    ae_pins_seen seen = {.oldest = atomic_load_explicit(committed, memory_order_relaxed)};
+    for (uint32_t i = 0; i < AE_PINS; i++) {
+        ae_pin *pin = &slots(pins)[i];
+        const uint64_t epoch = atomic_load_explicit(&pin->epoch, memory_order_seq_cst);
+        if (!epoch || epoch & EXPIRED)
+            continue;
+        if (seen.count++ == 0 || epoch < seen.oldest) {
+            seen.oldest = epoch < seen.oldest ? epoch : seen.oldest;
+            seen.since = atomic_load_explicit(&pin->since, memory_order_relaxed);
+            seen.pid = ae_process_pid(atomic_load_explicit(&pin->owner, memory_order_relaxed));
+        }
+    }
+    return seen;
+}
+
+static void expire(ae_pin *pin, uint64_t epoch, uint64_t now, uint64_t max_age) {
+    const uint64_t since = atomic_load_explicit(&pin->since, memory_order_relaxed);
+    if (since < now && now - since > max_age)
+        atomic_compare_exchange_strong_explicit(&pin->epoch, &epoch, epoch | EXPIRED, memory_order_acq_rel,
+                                                memory_order_relaxed);
+}
+
+void ae_pins_reap(const ae_shared *pins, uint64_t last, uint64_t max_age) {
+    const uint64_t now = ae_pins_now();
+    for (uint32_t i = 0; i < AE_PINS; i++) {
+        ae_pin *pin = &slots(pins)[i];
+        const uint64_t epoch = atomic_load_explicit(&pin->epoch, memory_order_acquire);
+        const uint64_t owner = atomic_load_explicit(&pin->owner, memory_order_relaxed);
+        if (!epoch || epoch >= last)
+            continue;
+        if (!ae_process_alive(owner)) {
+            if (claim(pin, owner))
+                ae_pin_release(pin);
+        } else if (max_age && !(epoch & EXPIRED)) {
+            expire(pin, epoch, now, max_age);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+#include "live/snapshot.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+
+#define AHEAD 24 /* roots to prefetch ahead, as in topology/arrays.c */
+
+static const ae_snapshot *cast(const aether_topology *t) {
+    return (const ae_snapshot *)(const void *)t;
+}
+
+static int check_pin(const ae_snapshot *s, aether_error *err) {
+    if (__builtin_expect(ae_pin_held(s->pin, s->epoch), 1))
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
+                       "the snapshot of commit %" PRIu64
+                       " was held too long, and its memory is in use again: take a new one, or raise the "
+                       "greatest age of snapshots",
+                       s->epoch);
+}
+
+/* ---- lists ---- */
+
+/* Return `bytes` of the arena from unit `ref` on, or NULL if they do not exist: an expired pin may
+ * lead anywhere. */
+static inline const void *at(const ae_snapshot *s, ae_ref ref, uint64_t bytes) {
+    const uint64_t offset = (uint64_t)ref * AE_UNIT;
+    return bytes <= s->arena->memory.size && offset <= s->arena->memory.size - bytes
+               ? s->arena->memory.data + offset
+               : NULL;
+}
+
+/* Return the head of a version that is older than the root's. Epochs descend from history to
+ * history, so the walk ends, whatever an expired pin reads. */
+static uint64_t older_head(const ae_snapshot *s, uint64_t past) {
+    for (;;) {
+        const ae_history *h = at(s, (ae_ref)(past >> 32), sizeof *h);
+        if (!(past >> 32) || !h || h->epoch >= (uint32_t)past)
+            return 0;
+        if (h->epoch <= s->epoch)
+            return h->head;
+        past = ae_past(h->epoch, h->next);
+    }
+}
+
+static inline uint64_t head_at(const ae_snapshot *s, const ae_root *root) {
+    /* In this order: a new head is never seen without the past that says so. */
+    const uint64_t head = atomic_load_explicit(&root->head, memory_order_acquire);
+    const uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
+    return __builtin_expect((uint32_t)past <= s->epoch, 1) ? head : older_head(s, past);
+}
+
+static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                  aether_error *err) {
+    const ae_snapshot *s = cast(t);
+    const ae_root *roots = s->table->roots;
+    for (uint64_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            __builtin_prefetch(&roots[nodes[i + AHEAD]]);
+        const uint64_t head = head_at(s, &roots[nodes[i]]);
+        out[i] =
+            (ae_list){AE_LIVE_BIT | (uint64_t)ae_head_place(head) << AE_INDEX_BITS, ae_head_length(head)};
+    }
+    return check_pin(s, err);
+}
+
+/* ---- entries ---- */
+
+/* The leaf, or small block, that was used last: positions often follow each other. */
+typedef struct cursor {
+    uint32_t place;
+    uint32_t from, to; /* entries of the list that `groups` has */
+    const uint8_t *groups;
+} cursor;
+
+static ae_ref ref_of(uint64_t position) {
+    return ae_place_ref((uint32_t)(position >> AE_INDEX_BITS));
+}
+
+static uint32_t index_of(uint64_t position) {
+    return (uint32_t)position & (AE_LIST_MAX - 1);
+}
+
+static inline bool is_large(uint64_t position) {
+    return ae_place_is_large((uint32_t)(position >> AE_INDEX_BITS));
+}
+
+/* Point the cursor at the leaf of an entry; return false if there is none. What is checked is read
+ * once: an expired pin may see it change. */
+static bool seek(const ae_snapshot *s, uint64_t position, cursor *c) {
+    const uint32_t index = index_of(position);
+    const ae_directory *d = at(s, ref_of(position), sizeof *d);
+    const uint32_t count = d ? __atomic_load_n(&d->count, __ATOMIC_RELAXED) : 0;
+    const uint32_t room = d ? __atomic_load_n(&d->room, __ATOMIC_RELAXED) : 0;
+    if (!count || count > room || !at(s, ref_of(position), ae_directory_bytes(room)))
+        return false;
+    const uint32_t *before = (const uint32_t *)(const void *)(d + 1);
+    const ae_ref *leaves = before + room;
+    const uint32_t found = ae_directory_find(before, count, index);
+    const ae_leaf *leaf = at(s, leaves[found], sizeof *leaf);
+    *c = (cursor){.place = (uint32_t)(position >> AE_INDEX_BITS),
+                  .from = before[found],
+                  .to = found + 1 < count ? before[found + 1] : AE_LIST_MAX,
+                  .groups = (const uint8_t *)(leaf + 1)};
+    return leaf && index >= c->from;
+}
+
+/* Return the group of an entry, or NULL if there is none. */
+static inline const uint8_t *group_at(const ae_snapshot *s, uint64_t position, cursor *c, uint32_t *lane) {
+    uint32_t index = index_of(position);
+    const uint64_t group = s->table->layout.group;
+    if (!is_large(position)) {
+        *lane = index % AE_GROUP;
+        const uint64_t offset = (uint64_t)ref_of(position) * AE_UNIT + index / AE_GROUP * group;
+        return offset + group <= s->arena->memory.size ? s->arena->memory.data + offset : NULL;
+    }
+    if ((c->place != (uint32_t)(position >> AE_INDEX_BITS) || index < c->from || index >= c->to) &&
+        !seek(s, position, c))
+        return NULL;
+    index -= c->from;
+    *lane = index % AE_GROUP;
+    const uint8_t *found = c->groups + index / AE_GROUP * group;
+    return found + group <= s->arena->memory.data + s->arena->memory.size ? found : NULL;
+}
+
+/* A position that no version has: made by hand, or read after the pin had expired. */
+static int bad_position(const ae_snapshot *s, uint64_t position, aether_error *err) {
+    const int rc = check_pin(s, err);
+    return rc ? rc
+              : ae_error_at(err, AETHER_E_RANGE, (int64_t)position, (int64_t)position,
+                            "position %" PRIu64 " is not one of this snapshot's", position);
+}
+
+#define LINE 64
+
+/* Large lists in two rounds, so that cache misses overlap: directories first, then leaves. */
+static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
+    const ae_snapshot *s = cast(t);
+    cursor c = {0};
+    uint32_t lane;
+    bool any_large = false;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint8_t *first = ae_arena_at(s->arena, ref_of(positions[i]));
+        any_large |= is_large(positions[i]);
+        __builtin_prefetch(is_large(positions[i]) ? first
+                                                  : first + (uint64_t)(index_of(positions[i]) / AE_GROUP) *
+                                                                s->table->layout.group);
+    }
+    for (uint64_t i = 0; any_large && i < n; i++)
+        if (is_large(positions[i])) {
+            const uint8_t *group = group_at(s, positions[i], &c, &lane);
+            if (group)
+                __builtin_prefetch(group);
+        }
+}
+
+static int bad_id(const ae_snapshot *s, const uint64_t *positions, const uint64_t *ids, uint64_t n,
+                  aether_error *err) {
+    const int rc = check_pin(s, err);
+    return rc ? rc : ae_topology_bad_id(&s->base, positions, ids, n, err);
+}
+
+static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                 aether_error *err) {
+    const ae_snapshot *s = cast(t);
+    cursor c = {0};
+    uint64_t largest = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t lane;
+        const uint8_t *group = group_at(s, positions[i], &c, &lane);
+        if (__builtin_expect(!group, 0))
+            return bad_position(s, positions[i], err);
+        ids[i] = ae_group_id(group, lane);
+        largest = ids[i] > largest ? ids[i] : largest;
+    }
+    if (n && largest >= t->num_minor)
+        return bad_id(s, positions, ids, n, err);
+    return check_pin(s, err);
+}
+
+static int edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                    aether_error *err) {
+    const ae_snapshot *s = cast(t);
+    cursor c = {0};
+    if (!s->table->layout.edge_id_bytes)
+        return ae_error_set(err, AETHER_E_UNSUPPORTED,
+                            "the edges of this live graph have no ids: create it with edge_id_bytes 4 or 8");
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t lane;
+        const uint8_t *group = group_at(s, positions[i], &c, &lane);
+        if (!group)
+            return bad_position(s, positions[i], err);
+        out[i] = ae_group_edge_id(&s->table->layout, group, lane);
+    }
+    return check_pin(s, err);
+}
+
+static int weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
+                   aether_error *err) {
+    const ae_snapshot *s = cast(t);
+    cursor c = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t lane;
+        const uint8_t *group = group_at(s, positions[i], &c, &lane);
+        if (!group)
+            return bad_position(s, positions[i], err);
+        out[i] = (double)ae_group_weight(&s->table->layout, group, lane);
+    }
+    return check_pin(s, err);
+}
+
+static int times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
+                 aether_error *err) {
+    const ae_snapshot *s = cast(t);
+    cursor c = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t lane;
+        const uint8_t *group = group_at(s, positions[i], &c, &lane);
+        if (!group)
+            return bad_position(s, positions[i], err);
+        out[i] = ae_group_time(&s->table->layout, group, lane);
+    }
+    return check_pin(s, err);
+}
+
+/* ---- the handle ---- */
+
+static uint64_t memory(const aether_topology *t) {
+    (void)t;
+    return sizeof(ae_snapshot);
+}
+
+static void destroy(aether_topology *t) {
+    ae_snapshot *s = (ae_snapshot *)(void *)t;
+    ae_pin_release(s->pin);
+    free(s);
+}
+
+const ae_snapshot *ae_snapshot_of(const aether_topology *t) {
+    return t->ops->destroy == destroy ? cast(t) : NULL;
+}
+
+static void fill(ae_snapshot *s) {
+    const ae_layout *l = &s->table->layout;
+    s->ops = (ae_topology_ops){.locate = locate,
+                               .prefetch = prefetch,
+                               .fetch = fetch,
+                               .edge_ids = edge_ids,
+                               .weights = l->weight ? weights : NULL,
+                               .times = l->time ? times : NULL,
+                               .memory = memory,
+                               .destroy = destroy};
+    s->base = (aether_topology){.ops = &s->ops,
+                                .num_major = s->counts.num_major,
+                                .num_minor = s->counts.num_minor,
+                                .num_edges = s->counts.num_edges,
+                                .end_positions = AE_LIVE_END,
+                                .end_edge_ids = s->counts.next_edge_id,
+                                .id_bytes = sizeof(uint32_t)};
+}
+
+int ae_snapshot_create(const ae_table *table, const ae_arena *arena, const ae_shared *pins, ae_snapshot **out,
+                       aether_error *err) {
+    ae_snapshot *s = calloc(1, sizeof *s);
+    if (!s)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
+    s->table = table;
+    s->arena = arena;
+    do {
+        const int rc = ae_pin_take(pins, table->committed, table->fences, &s->pin, &s->epoch, err);
+        if (rc) {
+            free(s);
+            return rc;
+        }
+        if (ae_table_counts(table, s->epoch, &s->counts))
+            break;
+        ae_pin_release(s->pin); /* the writer was that fast: the numbers are gone */
+    } while (true);
+    fill(s);
+    *out = s;
+    return AETHER_OK;
+}
+
+/* ---- looking for an edge ---- */
+
+#define SEARCH 256
+
+static int search_all(const ae_snapshot *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
+    uint64_t positions[SEARCH], ids[SEARCH];
+    int rc = AETHER_OK;
+    for (uint64_t done = 0; !rc && !*found && done < list.degree;) {
+        const uint64_t n = list.degree - done < SEARCH ? list.degree - done : SEARCH;
+        for (uint64_t i = 0; i < n; i++)
+            positions[i] = list.start + done + i;
+        rc = fetch(&s->base, positions, n, ids, err);
+        for (uint64_t i = 0; !rc && i < n; i++)
+            *found |= ids[i] == id;
+        done += n;
+    }
+    return rc;
+}
+
+static int search_sorted(const ae_snapshot *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
+    uint64_t low = 0, high = list.degree;
+    int rc = AETHER_OK;
+    while (!rc && low < high) {
+        const uint64_t middle = low + (high - low) / 2, position = list.start + middle;
+        uint64_t other = 0;
+        rc = fetch(&s->base, &position, 1, &other, err);
+        if (!rc && other == id) {
+            *found = true;
+            break;
+        }
+        if (other < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return rc;
+}
+
+int ae_snapshot_has_edge(const ae_snapshot *s, uint64_t node, uint32_t id, bool *found, aether_error *err) {
+    ae_list list;
+    int rc = locate(&s->base, &node, 1, &list, err);
+    *found = false;
+    if (rc)
+        return rc;
+    return s->table->order == AETHER_ORDER_ID ? search_sorted(s, list, id, found, err)
+                                              : search_all(s, list, id, found, err);
+}

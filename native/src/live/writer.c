@@ -1,0 +1,209 @@
+#include "live/writer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "live/edit.h"
+
+#define RECLAIM_UNITS (((uint64_t)64 << 10) / AE_UNIT)
+#define FIRST_ROOM    1024u
+
+void ae_writer_init(ae_writer *w, ae_table *table, ae_arena *arena, const ae_shared *pins, uint64_t max_age) {
+    *w = (ae_writer){.table = table,
+                     .arena = arena,
+                     .pins = pins,
+                     .max_age = max_age,
+                     .epoch = (uint32_t)atomic_load_explicit(table->committed, memory_order_relaxed) + 1,
+                     .reclaim_at = RECLAIM_UNITS};
+    ae_table_counts(table, w->epoch - 1, &w->counts);
+}
+
+void ae_writer_free(ae_writer *w) {
+    free(w->touched);
+    free(w->retired);
+}
+
+/* ---- memory of the writer alone ---- */
+
+static int no_memory(aether_error *err) {
+    return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the changes of a transaction");
+}
+
+static int reserve_touched(ae_writer *w, aether_error *err) {
+    if (w->num_touched < w->room_touched)
+        return AETHER_OK;
+    const uint64_t room = w->room_touched ? 2 * w->room_touched : FIRST_ROOM;
+    uint32_t *grown = realloc(w->touched, room * sizeof *grown);
+    if (!grown)
+        return no_memory(err);
+    w->touched = grown;
+    w->room_touched = room;
+    return AETHER_OK;
+}
+
+static int reserve_retired(ae_writer *w, uint64_t more, aether_error *err) {
+    if (w->room_retired - w->end_retired >= more)
+        return AETHER_OK;
+    const uint64_t waiting = w->end_retired - w->first_retired;
+    if (w->first_retired >= more && w->first_retired > w->room_retired / 2) {
+        memmove(w->retired, w->retired + w->first_retired, waiting * sizeof *w->retired);
+        w->mark -= w->first_retired;
+        w->first_retired = 0;
+        w->end_retired = waiting;
+        return AETHER_OK;
+    }
+    const uint64_t room = 2 * w->room_retired + more + FIRST_ROOM;
+    ae_retired *grown = realloc(w->retired, room * sizeof *grown);
+    if (!grown)
+        return no_memory(err);
+    w->retired = grown;
+    w->room_retired = room;
+    return AETHER_OK;
+}
+
+/* ---- blocks ---- */
+
+static void retire(ae_writer *w, ae_ref ref, uint32_t units) {
+    w->retired[w->end_retired++] = (ae_retired){ref, units, w->epoch};
+    w->retired_units += units;
+}
+
+void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
+    if (own)
+        ae_arena_free(w->arena, ref, ae_arena_units(bytes));
+    else
+        retire(w, ref, ae_arena_units(bytes));
+}
+
+void ae_writer_reclaim(ae_writer *w, bool hard) {
+    const uint64_t last = atomic_load_explicit(w->table->committed, memory_order_relaxed);
+    if (hard)
+        ae_pins_reap(w->pins, last, w->max_age);
+    ae_pins_publish(w->table->committed, w->table->fences);
+    const uint64_t oldest = ae_pins_look(w->pins, w->table->committed).oldest;
+    while (w->first_retired < w->end_retired && w->retired[w->first_retired].epoch <= oldest) {
+        const ae_retired r = w->retired[w->first_retired++];
+        ae_arena_free(w->arena, r.ref, r.units);
+        w->retired_units -= r.units;
+    }
+    w->mark = w->mark < w->first_retired ? w->first_retired : w->mark;
+}
+
+/* Reclaim what is worth it; look harder where readers hold most of it back. */
+static void reclaim_some(ae_writer *w) {
+    ae_writer_reclaim(w, w->reclaim_at > RECLAIM_UNITS);
+    w->reclaim_at = 2 * w->retired_units > RECLAIM_UNITS ? 2 * w->retired_units : RECLAIM_UNITS;
+}
+
+static int full(const ae_writer *w, uint64_t bytes, aether_error *err) {
+    const ae_pins_seen seen = ae_pins_look(w->pins, w->table->committed);
+    if (seen.pid && w->retired_units)
+        return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)bytes,
+                           "the arena of %" PRIu64 " bytes has no room for a block of %" PRIu64 ": %" PRIu64
+                           " bytes wait for readers, the oldest of which is process %" PRIu32
+                           " at commit %" PRIu64 "; release snapshots sooner, or make the arena larger",
+                           w->arena->memory.size, bytes, w->retired_units * AE_UNIT, seen.pid, seen.oldest);
+    return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)bytes,
+                       "the arena of %" PRIu64 " bytes has no room for a block of %" PRIu64
+                       ": make it larger",
+                       w->arena->memory.size, bytes);
+}
+
+ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err) {
+    const uint32_t units = ae_arena_units(bytes);
+    ae_ref ref = ae_arena_alloc(w->arena, units);
+    if (!ref) {
+        ae_writer_reclaim(w, true);
+        ref = ae_arena_alloc(w->arena, units);
+    }
+    if (!ref)
+        full(w, bytes, err);
+    return ref;
+}
+
+/* ---- versions ---- */
+
+static uint32_t epoch_of(uint64_t past) {
+    return (uint32_t)past;
+}
+
+static const ae_history *history_of(const ae_writer *w, const ae_root *root) {
+    const ae_ref ref = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
+    return ref ? ae_arena_at(w->arena, ref) : NULL;
+}
+
+uint64_t ae_writer_saved(const ae_writer *w, const ae_root *root) {
+    const ae_history *h = history_of(w, root);
+    return h ? h->head : 0;
+}
+
+int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err) {
+    ae_root *root = &w->table->roots[node];
+    const uint64_t past = atomic_load_explicit(&root->past, memory_order_relaxed);
+    int rc = reserve_retired(w, (uint64_t)drops + 1, err);
+    if (rc || epoch_of(past) == w->epoch)
+        return rc;
+    rc = reserve_touched(w, err);
+    if (rc)
+        return rc;
+    ae_ref ref = 0; /* no history: the list was empty before */
+    if (past) {
+        ref = ae_writer_alloc(w, sizeof(ae_history), err);
+        if (!ref)
+            return AETHER_E_NO_MEMORY;
+        *(ae_history *)ae_arena_at(w->arena, ref) =
+            (ae_history){.head = atomic_load_explicit(&root->head, memory_order_relaxed),
+                         .epoch = epoch_of(past),
+                         .next = (ae_ref)(past >> 32)};
+        retire(w, ref, ae_arena_units(sizeof(ae_history)));
+    } else {
+        w->counts.touched++;
+    }
+    w->touched[w->num_touched++] = node;
+    atomic_store_explicit(&root->past, ae_past(w->epoch, ref), memory_order_release);
+    return AETHER_OK;
+}
+
+/* ---- transactions ---- */
+
+int ae_writer_begin(ae_writer *w, aether_error *err) {
+    if (w->epoch > AE_TABLE_LAST_EPOCH)
+        return ae_error_set(
+            err, AETHER_E_LIMIT,
+            "the graph has had 2^32 commits, the most there can be: copy it into a new one, and "
+            "put more changes into a commit");
+    w->open = true;
+    w->before = w->counts;
+    w->num_touched = 0;
+    w->mark = w->end_retired;
+    return AETHER_OK;
+}
+
+void ae_writer_commit(ae_writer *w) {
+    w->counts.used = w->arena->used * AE_UNIT;
+    w->counts.retired = w->retired_units * AE_UNIT;
+    ae_table_commit(w->table, w->epoch++, &w->counts);
+    w->open = false;
+    if (w->retired_units >= w->reclaim_at)
+        reclaim_some(w);
+}
+
+void ae_writer_abort(ae_writer *w) {
+    const uint64_t touched = w->counts.touched; /* their roots know that they were touched */
+    for (uint64_t i = w->mark; i < w->end_retired; i++)
+        w->retired_units -= w->retired[i].units;
+    w->end_retired = w->mark;
+    for (uint64_t i = 0; i < w->num_touched; i++) {
+        ae_root *root = &w->table->roots[w->touched[i]];
+        const ae_ref history = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
+        const uint64_t saved = ae_writer_saved(w, root);
+        ae_edit_discard(w, atomic_load_explicit(&root->head, memory_order_relaxed), saved);
+        atomic_store_explicit(&root->head, saved, memory_order_release);
+        if (history)
+            retire(w, history, ae_arena_units(sizeof(ae_history)));
+    }
+    w->counts = w->before;
+    w->counts.touched = touched;
+    ae_writer_commit(w);
+}

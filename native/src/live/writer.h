@@ -1,0 +1,75 @@
+/*
+ * live/writer.h - transactions: what is changed, what may be reused, what is undone.
+ *
+ *   touched   [ 7 | 9 | 7000 | ... ]                       nodes whose list this commit has changed
+ *   retired   [ {block, 12} {block, 12} | {block, 13} ]    superseded by that commit; oldest first
+ *                ^ reused once every pin is at 12 or later
+ *                                       ^ mark: where this transaction began
+ *
+ * A transaction writes under the number of the next commit, which readers do not see. Blocks that
+ * it makes and drops again go straight back to the arena; blocks that older versions have are
+ * retired. Committing is one store. Reading the pins costs a membarrier, so that happens each time
+ * some 64 KiB have been retired, not at each commit; where readers hold on to most of it, the
+ * amount doubles, and dead and overdue readers are looked for.
+ *
+ * Undoing puts the saved heads back and commits: restoring `past` as well would let a reader that
+ * has loaded a new head take it for an old one. So an undone transaction uses up a commit number,
+ * and its numbers are those of the commit before.
+ *
+ * Caveats: one thread of the process that made it. There is no log yet: a log will record what
+ * aether_live_insert() and its kin are given and write it out before ae_writer_commit().
+ */
+#ifndef AE_LIVE_WRITER_H
+#define AE_LIVE_WRITER_H
+
+#include "live/table.h"
+
+/* A block that only older versions have. */
+typedef struct ae_retired {
+    ae_ref ref;
+    uint32_t units;
+    uint32_t epoch; /* the commit that did without it */
+} ae_retired;
+
+typedef struct ae_writer {
+    ae_table *table;
+    ae_arena *arena;
+    const ae_shared *pins;
+    uint64_t max_age; /* of a snapshot in nanoseconds; 0: any */
+    uint32_t epoch;   /* the commit that is being written */
+    bool open;
+    ae_counts counts; /* as the transaction leaves them */
+    ae_counts before; /* as they were when it began */
+    uint32_t *touched;
+    uint64_t num_touched, room_touched;
+    ae_retired *retired; /* [first_retired, end_retired) wait */
+    uint64_t first_retired, end_retired, room_retired;
+    uint64_t mark;       /* end_retired when the transaction began */
+    uint64_t reclaim_at; /* units retired that are worth a look at the pins */
+    uint64_t retired_units;
+} ae_writer;
+
+void ae_writer_init(ae_writer *w, ae_table *table, ae_arena *arena, const ae_shared *pins, uint64_t max_age);
+void ae_writer_free(ae_writer *w);
+
+/* Begin a transaction. AETHER_E_LIMIT: there are no commit numbers left. */
+int ae_writer_begin(ae_writer *w, aether_error *err);
+void ae_writer_commit(ae_writer *w);
+void ae_writer_abort(ae_writer *w);
+
+/* Save the version of a node's list, at its first change in this transaction, and make sure that
+ * the next `drops` calls of ae_writer_drop() find room. AETHER_E_NO_MEMORY: arena or memory are
+ * full. */
+int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err);
+/* Return the head that the last commit has of a list that was touched. */
+uint64_t ae_writer_saved(const ae_writer *w, const ae_root *root);
+
+/* Allocate a block. If the arena is full, what readers have let go is reclaimed first. Returns 0
+ * with AETHER_E_NO_MEMORY in `err`, which names the oldest reader. */
+ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err);
+/* Let go of a block: `own` if this transaction made it, else an older version has it. */
+void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own);
+/* Reuse what no reader can see any more. `hard`: look for readers that are dead or overdue. */
+void ae_writer_reclaim(ae_writer *w, bool hard);
+
+#endif

@@ -1,0 +1,225 @@
+/* Random operations on live graphs against a model, with snapshots held across them: each goes on
+ * showing its commit. */
+#include "live_model.h"
+
+enum { HELD = 6, BATCH = 4096, MINORS = 1 << 20 };
+
+typedef struct held {
+    aether_topology *snapshot;
+    model shows;
+} held;
+
+typedef struct run {
+    aether_live *g;
+    model now, committed;
+    held held[HELD];
+    uint64_t state;
+    bool open;
+} run;
+
+static uint64_t below(run *r, uint64_t n) {
+    return test_random(&r->state) % n;
+}
+
+/* Two hubs, the rest in the tail. */
+static int64_t random_node(run *r) {
+    return (int64_t)(below(r, 3) ? below(r, 2) : below(r, r->now.num_nodes));
+}
+
+/* Some batches are all for one hub and ascend, so that its list grows long quickly. */
+static void insert(run *r, uint64_t most) {
+    static int64_t major[BATCH], minor[BATCH], time[BATCH], expected[BATCH], ids[BATCH];
+    static float weight[BATCH];
+    const uint64_t n = 1 + below(r, most), kind = below(r, 4);
+    const bool ahead = kind == 0;
+    const int64_t hub = (int64_t)below(r, 2), clock = (int64_t)r->now.next_edge_id;
+    const uint64_t before = r->now.num_edges;
+    uint64_t inserted;
+    aether_error err = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        major[i] = kind < 3 && most > 100 ? hub : random_node(r);
+        minor[i] = (int64_t)(ahead ? (r->now.next_edge_id * 7 + i) % MINORS : below(r, MINORS));
+        if (below(r, 8) == 0)
+            minor[i] = (int64_t)below(r, 40); /* the same ones now and then */
+        time[i] = ahead || below(r, 20) ? clock + (int64_t)i : (int64_t)below(r, (uint64_t)clock + 1);
+        weight[i] = (float)below(r, 100) / 8;
+        expected[i] = model_insert(&r->now, major[i], minor[i], time[i], weight[i]);
+    }
+    const aether_live_edges edges = {.major = major,
+                                     .minor = minor,
+                                     .times = r->now.columns & AETHER_LIVE_TIMES ? time : NULL,
+                                     .weights = r->now.columns & AETHER_LIVE_WEIGHTS ? weight : NULL,
+                                     .count = n};
+    REQUIRE_OK(aether_live_insert(r->g, &edges, ids, &inserted, &err), err);
+    CHECK_EQ(inserted, r->now.num_edges - before);
+    CHECK(memcmp(ids, expected, n * sizeof *ids) == 0);
+}
+
+static void delete (run *r, uint64_t most) {
+    static int64_t major[BATCH], minor[BATCH], ids[BATCH];
+    const uint64_t n = 1 + below(r, most);
+    const bool by_id = r->now.edge_id_bytes && below(r, 2);
+    uint64_t expected = 0, deleted;
+    aether_error err = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        major[i] = random_node(r);
+        const model_list *l = &r->now.lists[major[i]];
+        const model_edge *e = &l->edges[l->n ? below(r, l->n) : 0];
+        minor[i] = l->n && below(r, 8) ? e->id : (int64_t)below(r, 40);
+        ids[i] = l->n && minor[i] == e->id ? e->edge_id : 0;
+        if (by_id && !r->now.next_edge_id)
+            return;
+        expected += model_delete(&r->now, major[i], minor[i], by_id ? ids[i] : -1);
+    }
+    REQUIRE_OK(aether_live_delete(r->g, major, minor, by_id ? ids : NULL, n, &deleted, &err), err);
+    CHECK_EQ(deleted, expected);
+}
+
+/* Take a stretch of a hub's list away. */
+static void delete_stretch(run *r) {
+    static int64_t major[BATCH], minor[BATCH];
+    const int64_t hub = (int64_t)below(r, 2);
+    const model_list *l = &r->now.lists[hub];
+    uint64_t expected = 0, deleted, n = 0;
+    aether_error err = {0};
+    if (!l->n)
+        return;
+    for (uint64_t i = below(r, l->n); i < l->n && n < 600; i++, n++) {
+        major[n] = hub;
+        minor[n] = l->edges[i].id;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        expected += model_delete(&r->now, major[i], minor[i], -1);
+    REQUIRE_OK(aether_live_delete(r->g, major, minor, NULL, n, &deleted, &err), err);
+    CHECK_EQ(deleted, expected);
+}
+
+static void settle(run *r) {
+    if (r->open)
+        return;
+    model_free(&r->committed);
+    r->committed = model_copy(&r->now);
+}
+
+static void change(run *r) {
+    const uint64_t what = below(r, 16);
+    aether_error err = {0};
+    if (what < 9)
+        insert(r, what < 4 ? 1 : what < 7 ? 60 : BATCH);
+    else if (what < 12)
+        delete (r, what == 9 ? 1 : 20);
+    else if (what < 13)
+        delete_stretch(r);
+    else if (what < 14 && r->now.num_nodes < MODEL_NODES) {
+        CHECK_OK(aether_live_add_nodes(r->g, 1, 0, &err), err);
+        r->now.num_nodes++;
+    }
+    settle(r);
+}
+
+static void end(run *r, bool keep) {
+    aether_error err = {0};
+    r->open = false;
+    if (keep) {
+        CHECK_OK(aether_live_commit(r->g, &err), err);
+    } else {
+        CHECK_OK(aether_live_abort(r->g, &err), err);
+        model_free(&r->now);
+        r->now = model_copy(&r->committed);
+    }
+    settle(r);
+}
+
+static void release(held *h) {
+    aether_topology_destroy(h->snapshot);
+    model_free(&h->shows);
+    h->snapshot = NULL;
+}
+
+static void look(run *r) {
+    held *h = &r->held[below(r, HELD)];
+    aether_error err = {0};
+    if (h->snapshot) {
+        model_check(h->snapshot, &h->shows, &r->state);
+        if (below(r, 2))
+            release(h);
+    } else {
+        REQUIRE_OK(aether_live_snapshot(r->g, &h->snapshot, &err), err);
+        h->shows = model_copy(&r->committed);
+    }
+}
+
+static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed, int steps) {
+    const aether_live_options o = {.num_major = 20,
+                                   .num_minor = MINORS,
+                                   .max_major = MODEL_NODES,
+                                   .arena_bytes = UINT64_C(256) << 20,
+                                   .order = order,
+                                   .columns = columns,
+                                   .edge_id_bytes = edge_id_bytes};
+    static run r;
+    aether_error err = {0};
+    r = (run){.state = seed};
+    REQUIRE_OK(aether_live_create(&o, &r.g, &err), err);
+    r.now = model_make(&o);
+    r.committed = model_make(&o);
+    for (int i = 0; i < steps; i++) {
+        const uint64_t what = below(&r, 20);
+        if (what < 2 && !r.open) {
+            CHECK_OK(aether_live_begin(r.g, &err), err);
+            r.open = true;
+        } else if (what < 5 && r.open) {
+            end(&r, what < 4);
+        } else if (what < 9) {
+            look(&r);
+        } else if (what < 10 && !r.open) {
+            CHECK_OK(aether_live_reclaim(r.g, &err), err);
+        } else {
+            change(&r);
+        }
+    }
+    if (r.open)
+        end(&r, true);
+    for (int i = 0; i < HELD; i++)
+        if (r.held[i].snapshot) {
+            model_check(r.held[i].snapshot, &r.held[i].shows, &r.state);
+            release(&r.held[i]);
+        }
+    aether_topology *last;
+    REQUIRE_OK(aether_live_snapshot(r.g, &last, &err), err);
+    model_check(last, &r.committed, &r.state);
+    aether_topology_destroy(last);
+    /* Without readers nothing of older versions is left, and the blocks in use are the edges'. */
+    aether_live_stats stats;
+    CHECK_OK(aether_live_reclaim(r.g, &err), err);
+    aether_live_count(r.g, &stats);
+    CHECK_EQ(stats.retired_bytes, 0);
+    CHECK_EQ(stats.num_edges, r.committed.num_edges);
+    CHECK_EQ(stats.snapshots, 0);
+    CHECK(stats.used_bytes <= r.committed.num_edges * 64 + 64 * MODEL_NODES);
+    aether_live_close(r.g);
+    model_free(&r.now);
+    model_free(&r.committed);
+}
+
+#ifdef AE_SANITIZED
+enum { STEPS = 250 };
+#else
+enum { STEPS = 700 };
+#endif
+
+TEST(order_time) {
+    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 1, STEPS);
+    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 2, STEPS);
+}
+TEST(order_of_arrival) {
+    run_steps(AETHER_ORDER_TIME, 0, 4, 3, STEPS);
+    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 4, STEPS);
+}
+TEST(order_id) {
+    run_steps(AETHER_ORDER_ID, 0, 0, 5, STEPS);
+    run_steps(AETHER_ORDER_ID, 0, 4, 6, STEPS);
+    run_steps(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 7, STEPS);
+}
+
+TEST_MAIN()
