@@ -1,9 +1,11 @@
 #include "live/arena.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "core/error.h"
 
+#define MAGIC        UINT64_C(0x414E455241454741) /* "AGEARENA" */
 #define PER_DOUBLING 8
 #define SLAB_UNITS   256                   /* 4 KiB */
 #define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */
@@ -70,6 +72,47 @@ static ae_ref cut(ae_arena *a, uint32_t class) {
     return 0;
 }
 
+/* ---- joining ---- */
+
+typedef struct stretch {
+    ae_ref ref;
+    uint32_t units;
+} stretch;
+
+static int by_ref(const void *a, const void *b) {
+    const stretch *x = a, *y = b;
+    return x->ref < y->ref ? -1 : x->ref > y->ref;
+}
+
+static uint64_t count_free(const ae_arena *a) {
+    uint64_t n = 0;
+    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
+        for (ae_ref ref = a->free[class]; ref; ref = *(const ae_ref *)ae_arena_at(a, ref))
+            n++;
+    return n;
+}
+
+/* Make one block of free neighbours, everywhere. */
+static void join(ae_arena *a) {
+    const uint64_t n = count_free(a);
+    stretch *all = malloc((n + 1) * sizeof *all);
+    uint64_t end = 0;
+    a->worn = false;
+    if (!all)
+        return;
+    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
+        for (ae_ref ref; (ref = pop(a, class));)
+            all[end++] = (stretch){ref, units_of(class)};
+    qsort(all, n, sizeof *all, by_ref);
+    for (uint64_t i = 0, next; i < n; i = next) {
+        uint32_t units = all[i].units;
+        for (next = i + 1; next < n && all[next].ref == all[i].ref + units; next++)
+            units += all[next].units;
+        push_rest(a, all[i].ref, units);
+    }
+    free(all);
+}
+
 /* ---- memory that was never used ---- */
 
 static bool commit(ae_arena *a, uint64_t units) {
@@ -108,8 +151,12 @@ static ae_ref carve_from_slab(ae_arena *a, uint32_t class) {
 
 /* ---- */
 
-int ae_arena_create(uint64_t size, ae_arena *out, aether_error *err) {
-    *out = (ae_arena){.next = SLAB_UNITS}; /* the first slab is never handed out: ref 0 means none */
+typedef struct header {
+    uint64_t magic, token;
+} header;
+
+int ae_arena_create(uint64_t size, uint64_t token, ae_arena *out, aether_error *err) {
+    *out = (ae_arena){.next = SLAB_UNITS}; /* the header's slab is never handed out: ref 0 means none */
     if (size > AE_ARENA_MAX_SIZE)
         return ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)size,
                            "an arena has at most %" PRIu64 " bytes, not %" PRIu64, AE_ARENA_MAX_SIZE, size);
@@ -118,9 +165,23 @@ int ae_arena_create(uint64_t size, ae_arena *out, aether_error *err) {
                            "the size of an arena is a multiple of %" PRIu64 " bytes, not %" PRIu64,
                            COMMIT_BYTES, size);
     const int rc = ae_shared_create("aether-live-arena", size, &out->memory, err);
-    if (!rc)
-        ae_shared_want_huge(&out->memory);
-    return rc;
+    if (rc)
+        return rc;
+    ae_shared_want_huge(&out->memory);
+    *(header *)(void *)out->memory.data = (header){MAGIC, token};
+    return AETHER_OK;
+}
+
+int ae_arena_attach(int fd, uint64_t token, ae_arena *out, aether_error *err) {
+    *out = (ae_arena){0};
+    const int rc = ae_shared_attach(fd, false, "arena", &out->memory, err);
+    if (rc)
+        return rc;
+    const header *h = (const header *)(const void *)out->memory.data;
+    if (h->magic == MAGIC && h->token == token)
+        return AETHER_OK;
+    ae_arena_close(out);
+    return ae_error_set(err, AETHER_E_INVALID, "descriptor %d is not the arena of this live graph", fd);
 }
 
 void ae_arena_close(ae_arena *a) {
@@ -134,6 +195,11 @@ ae_ref ae_arena_alloc(ae_arena *a, uint32_t units) {
         ref = units <= SMALL_UNITS ? carve_from_slab(a, class) : carve(a, units_of(class));
     if (!ref)
         ref = cut(a, class);
+    if (!ref && a->worn) {
+        join(a);
+        ref = pop(a, class);
+        ref = ref ? ref : cut(a, class);
+    }
     if (ref)
         a->used += units_of(class);
     return ref;
@@ -142,5 +208,6 @@ ae_ref ae_arena_alloc(ae_arena *a, uint32_t units) {
 void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units) {
     const uint32_t class = class_above(units);
     a->used -= units_of(class);
+    a->worn = true;
     push(a, class, ref);
 }

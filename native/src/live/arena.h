@@ -1,8 +1,8 @@
 /*
  * live/arena.h - blocks of shared memory, named by 31 bits.
  *
- *   data   | none | block | block ...  | slab of one class  | ... | not carved yet       |
- *   ref    0      1       2                                         up to 2^31 - 1 units
+ *   data   | header, 4 KiB | block | slab of one class | block ... | not carved yet       |
+ *   ref    0               256                                         up to 2^31 - 1 units
  *                                                           ^ next                 size ^
  *   free[class] -> ref -> ref -> 0      the first 4 bytes of a free block name the next
  *
@@ -12,9 +12,9 @@
  * the arena: every process maps it where it likes.
  *
  * Caveats: one thread of one process allocates and frees; all others only read. A block that is
- * freed may be handed out again at once: who may still read it is live/writer.h's business. Where
- * nothing else is left, larger free blocks are cut, but free neighbours are never joined: a graph
- * whose lists all shrink keeps their small blocks small.
+ * freed may be handed out again at once: who may still read it is live/writer.h's business. Free
+ * blocks are cut and joined only when nothing else is left: a full arena sorts its free blocks,
+ * which takes some 100 ns for each.
  */
 #ifndef AE_LIVE_ARENA_H
 #define AE_LIVE_ARENA_H
@@ -36,12 +36,16 @@ typedef struct ae_arena {
     uint64_t next;      /* units that were carved */
     uint64_t committed; /* bytes that the system has given */
     uint64_t used;      /* units in blocks that are handed out */
+    bool worn;          /* blocks were freed since free neighbours were joined */
     ae_ref free[AE_ARENA_CLASSES];
     ae_slab slabs[AE_ARENA_CLASSES];
 } ae_arena;
 
-/* Create an arena of `size` bytes; memory is taken from the system as blocks are carved. */
-int ae_arena_create(uint64_t size, ae_arena *out, aether_error *err);
+/* Create an arena of `size` bytes; memory is taken from the system as blocks are carved. `token`
+ * is a number that the table of the graph has, too. */
+int ae_arena_create(uint64_t size, uint64_t token, ae_arena *out, aether_error *err);
+/* Map the arena of another process for reading; it must have the token. */
+int ae_arena_attach(int fd, uint64_t token, ae_arena *out, aether_error *err);
 void ae_arena_close(ae_arena *a);
 
 static inline void *ae_arena_at(const ae_arena *a, ae_ref ref) {

@@ -64,7 +64,7 @@ int aether_live_create(const aether_live_options *options, aether_live **out, ae
     ae_membarrier_register();
     rc = ae_table_create(options, &g->table, err);
     if (!rc)
-        rc = ae_arena_create(options->arena_bytes, &g->arena, err);
+        rc = ae_arena_create(options->arena_bytes, ae_table_token(&g->table), &g->arena, err);
     if (!rc)
         rc = ae_pins_create(&g->pins, err);
     if (!rc)
@@ -94,7 +94,7 @@ int aether_live_attach(const int32_t *descriptors, aether_live **out, aether_err
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a live graph");
     int rc = ae_table_attach(descriptors[0], &g->table, err);
     if (!rc)
-        rc = ae_shared_attach(descriptors[1], false, "arena", &g->arena.memory, err);
+        rc = ae_arena_attach(descriptors[1], ae_table_token(&g->table), &g->arena, err);
     if (!rc)
         rc = ae_pins_attach(descriptors[2], &g->pins, err);
     if (rc) {
@@ -208,17 +208,17 @@ static int check_edges(const aether_live *g, const aether_live_edges *edges, aet
         rc = check_column("times", edges->times || !n, l->time || !n, err);
     if (!rc)
         rc = check_column("weights", edges->weights || !n, l->weight || !n, err);
+    if (!rc && l->edge_id_bytes == 4 && n > UINT32_MAX - next)
+        rc = ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)next,
+                         "%" PRIu64 " edges were inserted, and edge ids of 4 bytes end at 2^32 - 2: create "
+                         "the live graph with edge_id_bytes 8",
+                         next);
     if (!rc)
         rc = check_ids("major", edges->major, n, g->writer.counts.num_major, err);
     if (!rc)
         rc = check_ids("minor", edges->minor, n, g->writer.counts.num_minor, err);
     if (!rc && edges->weights)
         rc = check_weights(edges->weights, n, err);
-    if (!rc && l->edge_id_bytes == 4 && n > UINT32_MAX - next)
-        rc = ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)next,
-                         "%" PRIu64 " edges were inserted, and edge ids of 4 bytes end at 2^32 - 2: create "
-                         "the live graph with edge_id_bytes 8",
-                         next);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "os/membarrier.h"
+#include "os/process.h"
 
 #define MAGIC        UINT64_C(0x4556494C54454741) /* "AGETLIVE" */
 #define VERSION      1
@@ -15,8 +16,8 @@
 typedef struct header {
     uint64_t magic;
     uint32_t version, order, columns, edge_id_bytes, fences, pad;
-    uint64_t room;
-    uint64_t line[3]; /* what never changes is in a line of its own */
+    uint64_t room, token;
+    uint64_t line[2]; /* what never changes is in a line of its own */
     ae_word committed;
 } header;
 
@@ -52,6 +53,7 @@ int ae_table_create(const aether_live_options *options, ae_table *out, aether_er
     h->edge_id_bytes = options->edge_id_bytes;
     h->fences = !ae_membarrier_works();
     h->room = room;
+    h->token = ae_pins_now() ^ ae_process_self() << 20;
     open_table(out);
     ae_table_commit(out, 1, &(ae_counts){.num_major = options->num_major, .num_minor = options->num_minor});
     return AETHER_OK;
@@ -80,6 +82,10 @@ int ae_table_attach(int fd, ae_table *out, aether_error *err) {
 
 void ae_table_close(ae_table *t) {
     ae_shared_close(&t->memory);
+}
+
+uint64_t ae_table_token(const ae_table *t) {
+    return header_of(t)->token;
 }
 
 uint64_t ae_table_room(const ae_table *t) {

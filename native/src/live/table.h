@@ -66,6 +66,8 @@ int ae_table_create(const aether_live_options *options, ae_table *out, aether_er
 /* Map the table of another process. */
 int ae_table_attach(int fd, ae_table *out, aether_error *err);
 void ae_table_close(ae_table *t);
+/* Return the number that the graph's arena has, too. */
+uint64_t ae_table_token(const ae_table *t);
 /* Return the nodes that the table has room for. */
 uint64_t ae_table_room(const ae_table *t);
 

@@ -1,0 +1,271 @@
+/* Live graphs of other processes: attached, forked, killed while they read. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "os/process.h"
+#include "test.h"
+
+static aether_live *make(void) {
+    const aether_live_options o = {.num_major = 100,
+                                   .num_minor = 100,
+                                   .arena_bytes = 512 << 10,
+                                   .order = AETHER_ORDER_ID,
+                                   .edge_id_bytes = 4};
+    aether_live *g = NULL;
+    aether_error err = {0};
+    CHECK_OK(aether_live_create(&o, &g, &err), err);
+    return g;
+}
+
+static int insert(aether_live *g, int64_t major, int64_t minor) {
+    const aether_live_edges one = {.major = &major, .minor = &minor, .count = 1};
+    uint64_t inserted;
+    return aether_live_insert(g, &one, NULL, &inserted, NULL);
+}
+
+static int64_t degree(const aether_live *g, int64_t node) {
+    aether_topology *t = NULL;
+    int64_t out = -1;
+    if (aether_live_snapshot(g, &t, NULL) == AETHER_OK)
+        aether_topology_degrees(t, &node, 1, &out, NULL, NULL);
+    aether_topology_destroy(t);
+    return out;
+}
+
+static uint64_t snapshots(const aether_live *g) {
+    aether_live_stats stats;
+    aether_live_count(g, &stats);
+    return stats.snapshots;
+}
+
+/* Two pipes: the parent says "go on", the child says "done". */
+typedef struct child {
+    pid_t pid;
+    int go[2], done[2];
+} child;
+
+static bool say(int fd) {
+    return write(fd, "x", 1) == 1;
+}
+
+static bool hear(int fd) {
+    char c;
+    return read(fd, &c, 1) == 1;
+}
+
+static bool start(child *c) {
+    if (pipe(c->go) || pipe(c->done))
+        return false;
+    c->pid = fork();
+    return c->pid == 0;
+}
+
+/* End the child with what it found. */
+static void finish(bool good) {
+    _exit(good ? 0 : 1);
+}
+
+static void check_child(child *c) {
+    int status = -1;
+    CHECK_EQ(waitpid(c->pid, &status, 0), c->pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (int i = 0; i < 2; i++) {
+        close(c->go[i]);
+        close(c->done[i]);
+    }
+}
+
+TEST(a_forked_child_reads_on_and_cannot_write) {
+    aether_live *g = make();
+    aether_topology *t = NULL;
+    aether_error err = {0};
+    child c;
+    CHECK_OK(insert(g, 1, 2), err);
+    CHECK_OK(aether_live_snapshot(g, &t, &err), err);
+    if (start(&c)) {
+        uint64_t deleted;
+        const int64_t one = 1;
+        bool good = degree(g, 1) == 1;
+        good &= insert(g, 1, 3) == AETHER_E_UNSUPPORTED;
+        good &= aether_live_delete(g, &one, &one, NULL, 1, &deleted, NULL) == AETHER_E_UNSUPPORTED;
+        good &= aether_live_begin(g, NULL) == AETHER_E_UNSUPPORTED;
+        good &= aether_live_reclaim(g, NULL) == AETHER_E_UNSUPPORTED;
+        aether_topology_destroy(t); /* leaves the parent's pin alone */
+        good &= snapshots(g) == 1;
+        good &= say(c.done[1]) && hear(c.go[0]);
+        good &= degree(g, 1) == 2; /* what the parent has committed meanwhile */
+        finish(good);
+    }
+    CHECK(hear(c.done[0]));
+    CHECK_EQ(snapshots(g), 1);
+    CHECK_OK(insert(g, 1, 3), err);
+    CHECK(say(c.go[1]));
+    check_child(&c);
+    aether_topology_destroy(t);
+    aether_live_close(g);
+}
+
+TEST(an_inherited_snapshot_lasts_as_long_as_the_parents) {
+    aether_live *g = make();
+    aether_topology *t = NULL;
+    aether_error err = {0};
+    child c;
+    CHECK_OK(aether_live_snapshot(g, &t, &err), err);
+    if (start(&c)) {
+        const int64_t node = 1;
+        int64_t out = -1;
+        bool good = aether_topology_degrees(t, &node, 1, &out, NULL, NULL) == AETHER_OK && out == 0;
+        good &= say(c.done[1]) && hear(c.go[0]);
+        good &= aether_topology_degrees(t, &node, 1, &out, NULL, NULL) == AETHER_E_EXPIRED;
+        finish(good);
+    }
+    CHECK(hear(c.done[0]));
+    CHECK_OK(insert(g, 1, 2), err);
+    aether_topology_destroy(t);
+    CHECK(say(c.go[1]));
+    check_child(&c);
+    aether_live_close(g);
+}
+
+TEST(a_reader_that_is_killed_lets_go) {
+    aether_live *g = make();
+    aether_live_stats stats;
+    aether_error err = {0};
+    child c;
+    if (start(&c)) {
+        aether_topology *t[2];
+        bool good = aether_live_snapshot(g, &t[0], NULL) == AETHER_OK;
+        good &= aether_live_snapshot(g, &t[1], NULL) == AETHER_OK;
+        good &= say(c.done[1]);
+        hear(c.go[0]);
+        finish(good);
+    }
+    CHECK(hear(c.done[0]));
+    CHECK_EQ(snapshots(g), 2);
+    for (int64_t i = 0; i < 90; i++)
+        CHECK_OK(insert(g, 1, i), err);
+    CHECK_OK(aether_live_reclaim(g, &err), err);
+    aether_live_count(g, &stats);
+    CHECK(stats.retired_bytes > 90 * 16); /* the child may still read all of it */
+    CHECK_EQ(stats.oldest_pid, c.pid);
+    CHECK_EQ(stats.oldest_epoch, 1);
+    CHECK_EQ(kill(c.pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
+    CHECK_OK(aether_live_reclaim(g, &err), err);
+    aether_live_count(g, &stats);
+    CHECK_EQ(stats.retired_bytes, 0);
+    CHECK_EQ(stats.snapshots, 0);
+    aether_live_close(g);
+}
+
+/* No writer needs to help: the next reader takes a dead one's slot over. */
+TEST(slots_of_killed_readers_are_taken_over) {
+    enum { MOST = 256 };
+    aether_live *g = make();
+    aether_topology *t = NULL;
+    child c;
+    if (start(&c)) {
+        bool good = true;
+        for (int i = 0; i < MOST; i++)
+            good &= aether_live_snapshot(g, &t, NULL) == AETHER_OK;
+        good &= say(c.done[1]);
+        hear(c.go[0]);
+        finish(good);
+    }
+    CHECK(hear(c.done[0]));
+    CHECK_CODE(aether_live_snapshot(g, &t, NULL), AETHER_E_LIMIT);
+    CHECK_EQ(kill(c.pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
+    CHECK_CODE(aether_live_snapshot(g, &t, NULL), AETHER_OK);
+    aether_topology_destroy(t);
+    CHECK_EQ(snapshots(g), MOST - 1);
+    aether_live_close(g);
+}
+
+TEST(a_stranger_attaches_and_reads) {
+    aether_live *g = make(), *other = NULL;
+    int32_t fds[3];
+    aether_error err = {0};
+    aether_live_descriptors(g, fds);
+    REQUIRE_OK(aether_live_attach(fds, &other, &err), err);
+    CHECK_OK(insert(g, 5, 6), err);
+    CHECK_EQ(degree(other, 5), 1);
+    CHECK_CODE(insert(other, 5, 7), AETHER_E_UNSUPPORTED);
+    /* A pin of the other handle counts. */
+    aether_topology *t = NULL;
+    CHECK_OK(aether_live_snapshot(other, &t, &err), err);
+    CHECK_EQ(snapshots(g), 1);
+    aether_live_close(g); /* the memory stays until the last handle is closed */
+    int64_t node = 5, id;
+    CHECK_OK(aether_topology_neighbors(t, &node, 1, &id, NULL, 1, NULL, &err), err);
+    CHECK_EQ(id, 6);
+    aether_topology_destroy(t);
+    aether_live_close(other);
+}
+
+TEST(others_cannot_write_or_resize) {
+    aether_live *g = make();
+    int32_t fds[3];
+    aether_live_descriptors(g, fds);
+    for (int i = 0; i < 3; i++) {
+        struct stat status;
+        CHECK_EQ(fstat(fds[i], &status), 0);
+        void *data = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
+        CHECK((data == MAP_FAILED) == (i < 2)); /* all write pins */
+        if (data != MAP_FAILED)
+            munmap(data, 4096);
+        CHECK_EQ(ftruncate(fds[i], 0), -1);
+        CHECK_EQ(ftruncate(fds[i], status.st_size + 4096), -1);
+        CHECK(i == 2 || (pwrite(fds[i], "x", 1, 0) == -1 && errno == EPERM));
+    }
+    aether_live_close(g);
+}
+
+TEST(descriptors_of_something_else_are_refused) {
+    aether_live *g = make(), *other = NULL;
+    int32_t fds[3], wrong[3];
+    aether_error err = {0};
+    aether_live_descriptors(g, fds);
+    for (int i = 0; i < 3; i++) {
+        memcpy(wrong, fds, sizeof wrong);
+        wrong[i] = open("/dev/null", O_RDONLY);
+        CHECK_CODE(aether_live_attach(wrong, &other, &err), AETHER_E_INVALID);
+        close(wrong[i]);
+        wrong[i] = 9999;
+        CHECK_CODE(aether_live_attach(wrong, &other, &err), AETHER_E_IO);
+        CHECK_HAS(err.message, i == 0 ? "table" : i == 1 ? "arena" : "pins");
+    }
+    const int32_t swapped[3] = {fds[1], fds[0], fds[2]}, shifted[3] = {fds[0], fds[1], fds[1]};
+    CHECK_CODE(aether_live_attach(swapped, &other, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "not the table");
+    CHECK_CODE(aether_live_attach(shifted, &other, &err), AETHER_E_IO);
+    CHECK_HAS(err.message, "pins");
+    aether_live *second = make();
+    int32_t mixed[3];
+    aether_live_descriptors(second, mixed);
+    mixed[0] = fds[0];
+    CHECK_CODE(aether_live_attach(mixed, &other, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "not the arena of this live graph");
+    CHECK(!other);
+    aether_live_close(second);
+    aether_live_close(g);
+}
+
+TEST(processes_are_told_apart) {
+    const uint64_t self = ae_process_self();
+    CHECK_EQ(ae_process_pid(self), getpid());
+    CHECK(ae_process_alive(self));
+    CHECK(!ae_process_alive(self + (UINT64_C(1) << AE_PROCESS_PID_BITS))); /* the pid, started later */
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(ae_process_pid(ae_process_self()) == (uint32_t)getpid() && ae_process_self() != self ? 0 : 1);
+    int status = -1;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(!ae_process_alive((uint64_t)pid));
+}
+
+TEST_MAIN()

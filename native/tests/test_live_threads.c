@@ -1,0 +1,234 @@
+/* A writer beside two readers: whatever the moment, a reader sees a whole commit.
+ *
+ * The writer notes, before each commit, what the graph will add up to; a reader adds up its
+ * snapshot and compares. Runs under ThreadSanitizer as well. */
+#include <pthread.h>
+
+#include "core/rng.h"
+#include "os/membarrier.h"
+#include "test.h"
+#include "topology/topology.h"
+
+enum { NODES = 40, MINORS = 3000, READERS = 2, BATCH = 40 };
+
+#ifdef AE_SANITIZED
+enum { COMMITS = 1500 };
+#else
+enum { COMMITS = 12000 };
+#endif
+
+typedef struct run {
+    aether_live *g;
+    uint32_t order;
+    atomic_bool done;
+    _Atomic uint64_t sums[3 * COMMITS]; /* by commit: of all its edges */
+    uint32_t present[NODES][MINORS];    /* edges of each pair, known to the writer */
+    uint64_t sum;
+} run;
+
+static uint64_t weight_of(uint64_t major, uint64_t minor) {
+    return ae_rng_mix(major * MINORS + minor + 1);
+}
+
+/* ---- the reader ---- */
+
+static uint64_t add_up(const run *r, aether_topology *t) {
+    uint64_t sum = 0, positions[256], ids[256];
+    aether_error err = {0};
+    for (uint64_t v = 0; v < NODES; v++) {
+        ae_list list;
+        CHECK_OK(t->ops->locate(t, &v, 1, &list, &err), err);
+        for (uint64_t at = 0, last = 0; at < list.degree;) {
+            const uint64_t n = list.degree - at < 256 ? list.degree - at : 256;
+            for (uint64_t i = 0; i < n; i++)
+                positions[i] = list.start + at + i;
+            t->ops->prefetch(t, positions, n);
+            CHECK_OK(t->ops->fetch(t, positions, n, ids, &err), err);
+            for (uint64_t i = 0; i < n; i++) {
+                sum += weight_of(v, ids[i]);
+                if (r->order == AETHER_ORDER_ID && at + i)
+                    CHECK(last < ids[i]);
+                last = ids[i];
+            }
+            at += n;
+        }
+    }
+    return sum;
+}
+
+static void *read_on(void *arg) {
+    run *r = arg;
+    uint64_t snapshots = 0, last = 0;
+    while (!atomic_load(&r->done)) {
+        aether_topology *t;
+        aether_live_commit_info info;
+        aether_error err = {0};
+        if (aether_live_snapshot(r->g, &t, &err)) {
+            TEST_FAIL("%s", err.message);
+            break;
+        }
+        CHECK_OK(aether_live_describe(t, &info, &err), err);
+        CHECK(info.epoch >= last);
+        last = info.epoch;
+        CHECK_EQ(add_up(r, t), atomic_load(&r->sums[info.epoch]));
+        CHECK_EQ(add_up(r, t), atomic_load(&r->sums[info.epoch]));
+        snapshots++;
+        aether_topology_destroy(t);
+    }
+    CHECK(snapshots > 0);
+    return NULL;
+}
+
+/* ---- the writer ---- */
+
+static int64_t random_major(uint64_t *state) {
+    return (int64_t)(test_random(state) % 4 ? test_random(state) % 3 : test_random(state) % NODES);
+}
+
+static void insert(run *r, uint64_t n, uint64_t *state) {
+    int64_t major[BATCH], minor[BATCH];
+    uint64_t inserted;
+    aether_error err = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        major[i] = random_major(state);
+        minor[i] = (int64_t)(test_random(state) % MINORS);
+        uint32_t *present = &r->present[major[i]][minor[i]];
+        if (r->order == AETHER_ORDER_ID && *present)
+            continue;
+        ++*present;
+        r->sum += weight_of((uint64_t)major[i], (uint64_t)minor[i]);
+    }
+    const aether_live_edges edges = {.major = major, .minor = minor, .count = n};
+    CHECK_OK(aether_live_insert(r->g, &edges, NULL, &inserted, &err), err);
+}
+
+static void delete (run *r, uint64_t n, uint64_t *state) {
+    int64_t major[BATCH], minor[BATCH];
+    uint64_t deleted;
+    aether_error err = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        major[i] = random_major(state);
+        minor[i] = (int64_t)(test_random(state) % MINORS);
+        for (int tries = 0; tries < 200 && !r->present[major[i]][minor[i]]; tries++)
+            minor[i] = (minor[i] + 1) % MINORS;
+        uint32_t *present = &r->present[major[i]][minor[i]];
+        r->sum -= *present * weight_of((uint64_t)major[i], (uint64_t)minor[i]);
+        *present = 0;
+    }
+    CHECK_OK(aether_live_delete(r->g, major, minor, NULL, n, &deleted, &err), err);
+}
+
+/* An undone transaction: the sum stays. */
+static void try_in_vain(run *r, uint64_t *state) {
+    static uint32_t present[NODES][MINORS];
+    const uint64_t sum = r->sum;
+    aether_error err = {0};
+    memcpy(present, r->present, sizeof present);
+    CHECK_OK(aether_live_begin(r->g, &err), err);
+    insert(r, BATCH, state);
+    delete (r, 5, state);
+    r->sum = sum;
+    memcpy(r->present, present, sizeof present);
+}
+
+static void write_all(run *r) {
+    uint64_t state = 5;
+    for (uint64_t commit = 2; commit < COMMITS; commit++) {
+        aether_error err = {0};
+        const uint64_t kind = test_random(&state) % 50;
+        if (kind == 0) {
+            try_in_vain(r, &state);
+            atomic_store(&r->sums[commit], r->sum);
+            CHECK_OK(aether_live_abort(r->g, &err), err);
+            continue;
+        }
+        CHECK_OK(aether_live_begin(r->g, &err), err);
+        insert(r, 1 + test_random(&state) % BATCH, &state);
+        delete (r, 1 + test_random(&state) % (commit > COMMITS / 2 ? BATCH : 4), &state);
+        atomic_store(&r->sums[commit], r->sum);
+        CHECK_OK(aether_live_commit(r->g, &err), err);
+    }
+}
+
+/* The arena has room for what the writer does while a reader waits for its turn to run. */
+static void run_threads(uint32_t order) {
+    const aether_live_options o = {.num_major = NODES,
+                                   .num_minor = MINORS,
+                                   .arena_bytes = UINT64_C(2) << 30,
+                                   .order = order,
+                                   .edge_id_bytes = 4};
+    static run r;
+    pthread_t readers[READERS];
+    aether_error err = {0};
+    memset(&r, 0, sizeof r);
+    r.order = order;
+    REQUIRE_OK(aether_live_create(&o, &r.g, &err), err);
+    for (int i = 0; i < READERS; i++)
+        CHECK_EQ(pthread_create(&readers[i], NULL, read_on, &r), 0);
+    write_all(&r);
+    atomic_store(&r.done, true);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(readers[i], NULL);
+    aether_live_stats stats;
+    aether_live_count(r.g, &stats);
+    CHECK_EQ(stats.epoch, COMMITS - 1);
+    CHECK_EQ(stats.snapshots, 0);
+    aether_live_close(r.g);
+}
+
+TEST(order_time) {
+    run_threads(AETHER_ORDER_TIME);
+}
+TEST(order_id) {
+    run_threads(AETHER_ORDER_ID);
+}
+TEST(without_membarrier) {
+    ae_membarrier_disable(true);
+    run_threads(AETHER_ORDER_ID);
+    ae_membarrier_disable(false);
+}
+
+/* Single commits follow each other so fast that their numbers are replaced under a reader. */
+static void *describe_on(void *arg) {
+    run *r = arg;
+    while (!atomic_load(&r->done)) {
+        aether_topology *t;
+        aether_live_stats stats;
+        aether_error err = {0};
+        if (aether_live_snapshot(r->g, &t, &err)) {
+            TEST_FAIL("%s", err.message);
+            break;
+        }
+        aether_live_commit_info info;
+        CHECK_OK(aether_live_describe(t, &info, &err), err);
+        CHECK_EQ(info.num_edges, info.epoch - 1);
+        aether_live_count(r->g, &stats);
+        CHECK_EQ(stats.num_edges, stats.epoch - 1);
+        aether_topology_destroy(t);
+    }
+    return NULL;
+}
+
+TEST(numbers_of_quick_commits) {
+    const aether_live_options o = {
+        .num_major = NODES, .num_minor = NODES, .arena_bytes = 32 << 20, .order = AETHER_ORDER_TIME};
+    static run r;
+    pthread_t readers[READERS];
+    aether_error err = {0};
+    memset(&r, 0, sizeof r);
+    REQUIRE_OK(aether_live_create(&o, &r.g, &err), err);
+    for (int i = 0; i < READERS; i++)
+        CHECK_EQ(pthread_create(&readers[i], NULL, describe_on, &r), 0);
+    for (int64_t i = 0; i < 50 * COMMITS; i++) {
+        const int64_t major = i % NODES;
+        const aether_live_edges one = {.major = &major, .minor = &major, .count = 1};
+        uint64_t inserted;
+        REQUIRE_OK(aether_live_insert(r.g, &one, NULL, &inserted, &err), err);
+    }
+    atomic_store(&r.done, true);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(readers[i], NULL);
+    aether_live_close(r.g);
+}
+
+TEST_MAIN()
