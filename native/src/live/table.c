@@ -94,28 +94,29 @@ uint64_t ae_table_room(const ae_table *t) {
 
 /* ---- numbers ---- */
 
-_Static_assert(sizeof(ae_counts) <= COUNTS_WORDS * sizeof(ae_word), "the numbers of a commit are one line");
+#define NUMBERS (sizeof(ae_counts) / sizeof(uint64_t))
+
+_Static_assert(NUMBERS <= COUNTS_WORDS, "the numbers of a commit are one line");
 
 static ae_word *counts_of(const ae_table *t, uint64_t epoch) {
     return (ae_word *)(void *)(t->memory.data + PAGE) + epoch % COUNTS * COUNTS_WORDS;
 }
 
 /* Release: whoever reads one of these numbers sees that the commit before is the last one, and so
- * that the numbers of COUNTS commits ago are being replaced. */
+ * that the numbers of COUNTS commits ago are being replaced. Word by word, as they were changed:
+ * a wider load would wait until all stores before have left the core. */
 void ae_table_commit(ae_table *t, uint64_t epoch, const ae_counts *counts) {
-    uint64_t words[COUNTS_WORDS] = {0};
+    const uint64_t *words = (const uint64_t *)counts;
     ae_word *out = counts_of(t, epoch);
-    memcpy(words, counts, sizeof *counts);
-    for (uint32_t i = 0; i < COUNTS_WORDS; i++)
+    for (uint32_t i = 0; i < NUMBERS; i++)
         atomic_store_explicit(&out[i], words[i], memory_order_release);
     atomic_store_explicit(t->committed, epoch, memory_order_release);
 }
 
 bool ae_table_counts(const ae_table *t, uint64_t epoch, ae_counts *out) {
-    uint64_t words[COUNTS_WORDS];
+    uint64_t *words = (uint64_t *)out;
     ae_word *in = counts_of(t, epoch);
-    for (uint32_t i = 0; i < COUNTS_WORDS; i++)
+    for (uint32_t i = 0; i < NUMBERS; i++)
         words[i] = atomic_load_explicit(&in[i], memory_order_acquire);
-    memcpy(out, words, sizeof *out);
     return atomic_load_explicit(t->committed, memory_order_acquire) < epoch + COUNTS - 1;
 }

@@ -42,7 +42,7 @@ typedef struct ae_history {
     ae_ref next;
 } ae_history;
 
-/* Numbers that belong to a commit. */
+/* Numbers that belong to a commit; uint64_t all of them. */
 typedef struct ae_counts {
     uint64_t num_major, num_minor;
     uint64_t num_edges;

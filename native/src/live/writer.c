@@ -174,7 +174,6 @@ int ae_writer_begin(ae_writer *w, aether_error *err) {
             "the graph has had 2^32 commits, the most there can be: copy it into a new one, and "
             "put more changes into a commit");
     w->open = true;
-    w->before = w->counts;
     w->num_touched = 0;
     w->mark = w->end_retired;
     return AETHER_OK;
@@ -203,7 +202,7 @@ void ae_writer_abort(ae_writer *w) {
         if (history)
             retire(w, history, ae_arena_units(sizeof(ae_history)));
     }
-    w->counts = w->before;
+    ae_table_counts(w->table, w->epoch - 1, &w->counts);
     w->counts.touched = touched;
     ae_writer_commit(w);
 }

@@ -39,7 +39,6 @@ typedef struct ae_writer {
     uint32_t epoch;   /* the commit that is being written */
     bool open;
     ae_counts counts; /* as the transaction leaves them */
-    ae_counts before; /* as they were when it began */
     uint32_t *touched;
     uint64_t num_touched, room_touched;
     ae_retired *retired; /* [first_retired, end_retired) wait */
