@@ -16,7 +16,7 @@
 /* Return the smallest class whose blocks have `units` or more. */
 static uint32_t class_above(uint32_t units) {
     if (units <= PER_DOUBLING)
-        return units - 1;
+        return units ? units - 1 : 0;
     const uint32_t shift =
         28 - (uint32_t)__builtin_clz(units - 1); /* 2^(shift + 3) < units <= 2^(shift + 4) */
     const uint32_t step = ((units - 1) >> shift) - PER_DOUBLING + 1;
@@ -24,10 +24,10 @@ static uint32_t class_above(uint32_t units) {
 }
 
 static uint32_t units_of(uint32_t class) {
-    if (class < PER_DOUBLING)
+    const uint32_t doublings = class / PER_DOUBLING;
+    if (doublings == 0)
         return class + 1;
-    const uint32_t shift = class / PER_DOUBLING - 1;
-    return (PER_DOUBLING + class % PER_DOUBLING + 1) << shift;
+    return (PER_DOUBLING + class % PER_DOUBLING + 1) << (doublings - 1);
 }
 
 /* Return the largest class whose blocks have `units` or fewer. */
@@ -92,8 +92,12 @@ static uint64_t count_free(const ae_arena *a) {
     return n;
 }
 
-/* Make one block of free neighbours, everywhere. */
+/* Make one block of free neighbours, everywhere; what is left of slabs is free, too. */
 static void join(ae_arena *a) {
+    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++) {
+        push_rest(a, a->slabs[class].next, a->slabs[class].end - a->slabs[class].next);
+        a->slabs[class] = (ae_slab){0};
+    }
     const uint64_t n = count_free(a);
     stretch *all = malloc((n + 1) * sizeof *all);
     uint64_t end = 0;

@@ -22,7 +22,7 @@
 #include "os/shared.h"
 
 #define AE_UNIT           16u
-#define AE_ARENA_CLASSES  240
+#define AE_ARENA_CLASSES  232 /* up to 2^31 units */
 #define AE_ARENA_MAX_SIZE (((uint64_t)1 << 31) * AE_UNIT)
 
 typedef uint32_t ae_ref; /* units from the start of the arena; 0: none */

@@ -41,6 +41,6 @@ void ae_membarrier(void) {
     call(GLOBAL_EXPEDITED);
 }
 
-void ae_membarrier_disable(bool yes) {
-    atomic_store(&disabled, yes);
+void ae_membarrier_disable(bool value) {
+    atomic_store(&disabled, value);
 }

@@ -23,6 +23,6 @@ bool ae_membarrier_works(void);
 void ae_membarrier(void);
 
 /* Let the two questions above be answered with no, for tests. */
-void ae_membarrier_disable(bool disabled);
+void ae_membarrier_disable(bool value);
 
 #endif
