@@ -499,6 +499,33 @@ int aether_find_edges(const aether_topology *t, const int64_t *major, const int6
                       uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
                       aether_task *task, aether_error *err);
 
+/* Copy the edge ids at n positions that the topology made, such as those of aether_find_edges();
+ * `out` may be `positions`. */
+int aether_topology_edge_ids(const aether_topology *t, const int64_t *positions, uint64_t n, int64_t *out,
+                             aether_error *err);
+
+/* Values that a topology may keep itself, beside its edges, as none that this header makes does. */
+#define AETHER_OWN_WEIGHTS 1
+#define AETHER_OWN_TIMES   2
+
+/* Experimental. Facts of a topology; they hold for its life. */
+typedef struct aether_topology_facts {
+    uint64_t num_major; /* lists */
+    uint64_t num_minor; /* ids are below it */
+    uint64_t num_edges;
+    uint64_t end_positions; /* positions are below it */
+    uint64_t end_edge_ids;  /* edge ids are below it */
+    uint32_t id_bytes;      /* 4 or 8 */
+    uint32_t edge_ids_are_positions;
+    uint32_t own_values; /* AETHER_OWN_* */
+    uint32_t reserved;
+} aether_topology_facts;
+
+/* Experimental. Copy the facts of a topology, also of one's own (topology.h), and check that it
+ * has the operations that it needs and that its facts agree. AETHER_E_INVALID names what is
+ * wrong, and what it should be. */
+int aether_topology_describe(const aether_topology *t, aether_topology_facts *out, aether_error *err);
+
 /* ---- Live graphs (experimental) ------------------------------------------ */
 
 /* Lists by time, or in the order of arrival where edges have no times; parallel edges are kept. */
@@ -684,6 +711,7 @@ typedef struct aether_weight_sums aether_weight_sums;
 /* Numbers that stay in a file (src/topology/paged/values.h); see aether_values_open(). May be shared by
  * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
+
 
 /* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. */
 #define AETHER_OWN_WEIGHTS 1

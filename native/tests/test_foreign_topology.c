@@ -335,6 +335,83 @@ TEST(samples_by_weights_in_times_of_its_own) {
     compare_samples(&circle_ops, true, true);
 }
 
+/* ---- facts and edge ids ---------------------------------------------------------------- */
+
+TEST(facts_are_those_of_the_struct) {
+    aether_topology *t = make_circle(&circle_ops);
+    aether_topology_facts f;
+    aether_error err = {0};
+    REQUIRE_OK(aether_topology_describe(t, &f, &err), err);
+    CHECK_EQ(f.num_major, NODES);
+    CHECK_EQ(f.num_minor, NODES);
+    CHECK_EQ(f.num_edges, EDGES);
+    CHECK_EQ(f.end_positions, position_of(NODES, 0));
+    CHECK_EQ(f.end_edge_ids, EDGES);
+    CHECK_EQ(f.id_bytes, 4);
+    CHECK_EQ(f.edge_ids_are_positions, 0);
+    CHECK_EQ(f.own_values, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES);
+    aether_topology_destroy(t);
+    t = make_twin();
+    REQUIRE_OK(aether_topology_describe(t, &f, &err), err);
+    CHECK_EQ(f.end_positions, EDGES);
+    CHECK_EQ(f.own_values, 0);
+    aether_topology_destroy(t);
+}
+
+TEST(what_is_missing_or_wrong_is_named) {
+    const struct {
+        aether_topology facts;
+        const char *name;
+    } cases[] = {
+        {{.ops = &circle_ops, .id_bytes = 2}, "id_bytes"},
+        {{.ops = &circle_ops, .id_bytes = 4, .num_minor = (UINT64_C(1) << 32) + 1}, "id_bytes"},
+        {{.ops = &circle_ops, .id_bytes = 4, .num_edges = 3, .end_edge_ids = 3}, "end_positions"},
+        {{.ops = &circle_ops, .id_bytes = 4, .num_edges = 3, .end_positions = 3}, "end_edge_ids"},
+        {{.ops = &circle_ops, .id_bytes = 4, .end_positions = BIT << 1}, "end_positions"},
+        {{.ops = &circle_ops, .id_bytes = 4, .num_major = BIT << 1}, "num_major"},
+        {{.ops = &circle_ops, .id_bytes = 4, .end_positions = 1, .edge_ids_are_positions = true},
+         "edge_ids_are_positions"},
+        {{.ops = NULL, .id_bytes = 4}, "table of operations"},
+    };
+    aether_topology_facts f;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        aether_error err = {0};
+        CHECK_CODE(aether_topology_describe(&cases[i].facts, &f, &err), AETHER_E_INVALID);
+        CHECK(strstr(err.message, cases[i].name));
+    }
+    ae_topology_ops broken[6];
+    for (int i = 0; i < 6; i++)
+        broken[i] = circle_ops;
+    broken[0].locate = NULL;
+    broken[1].prefetch = NULL;
+    broken[2].fetch = NULL;
+    broken[3].edge_ids = NULL;
+    broken[4].memory = NULL;
+    broken[5].destroy = NULL;
+    const char *names[] = {"locate", "prefetch", "fetch", "edge_ids", "memory", "destroy"};
+    for (int i = 0; i < 6; i++) {
+        const aether_topology t = {.ops = &broken[i], .id_bytes = 4};
+        aether_error err = {0};
+        CHECK_CODE(aether_topology_describe(&t, &f, &err), AETHER_E_INVALID);
+        CHECK(strstr(err.message, names[i]));
+    }
+}
+
+TEST(edge_ids_at_positions) {
+    aether_topology *t = make_circle(&circle_ops);
+    int64_t ids[] = {(int64_t)position_of(5, 299), (int64_t)position_of(0, 0), (int64_t)position_of(5, 0)};
+    aether_error err = {0};
+    REQUIRE_OK(aether_topology_edge_ids(t, ids, 3, ids, &err), err);
+    CHECK_EQ(ids[0], edge_of(5, 299));
+    CHECK_EQ(ids[1], edge_of(0, 0));
+    CHECK_EQ(ids[2], edge_of(5, 0));
+    const int64_t bad[] = {(int64_t)position_of(1, 0), -1};
+    CHECK_CODE(aether_topology_edge_ids(t, bad, 2, ids, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.position, 1);
+    CHECK_EQ(err.value, -1);
+    aether_topology_destroy(t);
+}
+
 /* ---- groups, HGT, walks -------------------------------------------------------------- */
 
 static void compare_group(const ae_topology_ops *ops, uint32_t flags) {

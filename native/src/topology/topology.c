@@ -129,3 +129,78 @@ int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, ui
     }
     return AETHER_OK;
 }
+
+int aether_topology_edge_ids(const aether_topology *t, const int64_t *positions, uint64_t n, int64_t *out,
+                             aether_error *err) {
+    for (uint64_t i = 0; i < n; i++) {
+        if ((uint64_t)positions[i] >= t->end_positions)
+            return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, positions[i],
+                               "positions[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64, i, positions[i],
+                               (int64_t)t->end_positions - 1);
+    }
+    return t->ops->edge_ids(t, (const uint64_t *)positions, n, (uint64_t *)out, err);
+}
+
+/* Return the name of the first operation that every topology needs and that is not there. */
+static const char *missing_operation(const ae_topology_ops *ops) {
+    return !ops             ? "table of operations"
+           : !ops->locate   ? "operation locate"
+           : !ops->prefetch ? "operation prefetch (which may do nothing)"
+           : !ops->fetch    ? "operation fetch"
+           : !ops->edge_ids ? "operation edge_ids"
+           : !ops->memory   ? "operation memory"
+           : !ops->destroy  ? "operation destroy"
+                            : NULL;
+}
+
+static int check_facts(const aether_topology *t, aether_error *err) {
+    if (t->id_bytes != 4 && t->id_bytes != 8)
+        return ae_error_set(err, AETHER_E_INVALID, "id_bytes of the topology = %" PRIu32 ": make it 4 or 8",
+                            t->id_bytes);
+    if (t->id_bytes == 4 && t->num_minor > UINT64_C(1) << 32)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "id_bytes of the topology = 4, but it has %" PRIu64 " nodes: make it 8",
+                            t->num_minor);
+    const struct {
+        const char *name;
+        uint64_t end;
+    } ends[] = {{"end_positions", t->end_positions}, {"end_edge_ids", t->end_edge_ids}};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (ends[i].end < t->num_edges || ends[i].end > (uint64_t)INT64_MAX)
+            return ae_error_set(err, AETHER_E_INVALID,
+                                "%s of the topology = %" PRIu64 ": make it at least num_edges = %" PRIu64
+                                " and below 2^63",
+                                ends[i].name, ends[i].end, t->num_edges);
+    }
+    if (t->num_major > (uint64_t)INT64_MAX || t->num_minor > (uint64_t)INT64_MAX)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "num_major = %" PRIu64 " and num_minor = %" PRIu64
+                            " of the topology must be below 2^63",
+                            t->num_major, t->num_minor);
+    if (t->edge_ids_are_positions && t->end_edge_ids != t->end_positions)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "edge_ids_are_positions of the topology is true, but end_edge_ids = %" PRIu64
+                            " and end_positions = %" PRIu64 " differ",
+                            t->end_edge_ids, t->end_positions);
+    return AETHER_OK;
+}
+
+int aether_topology_describe(const aether_topology *t, aether_topology_facts *out, aether_error *err) {
+    const char *missing = missing_operation(t->ops);
+    if (missing)
+        return ae_error_set(err, AETHER_E_INVALID, "the topology has no %s: set it before it is handed over",
+                            missing);
+    int rc = check_facts(t, err);
+    if (rc)
+        return rc;
+    *out = (aether_topology_facts){.num_major = t->num_major,
+                                   .num_minor = t->num_minor,
+                                   .num_edges = t->num_edges,
+                                   .end_positions = t->end_positions,
+                                   .end_edge_ids = t->end_edge_ids,
+                                   .id_bytes = t->id_bytes,
+                                   .edge_ids_are_positions = t->edge_ids_are_positions,
+                                   .own_values = (t->ops->weights ? AETHER_OWN_WEIGHTS : 0) |
+                                                 (t->ops->times ? AETHER_OWN_TIMES : 0)};
+    return AETHER_OK;
+}
