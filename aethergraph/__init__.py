@@ -13,7 +13,7 @@ from aethergraph._native import build_info, get_num_threads, native_version, set
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.features.cached import CachedRows
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph, as_graph
 from aethergraph.sampling import (
     HeteroNeighborSampler,
     HeteroSubgraph,
@@ -38,6 +38,7 @@ __all__ = [
     "RandomWalker",
     "Subgraph",
     "__version__",
+    "as_graph",
     "build_info",
     "errors",
     "get_num_threads",

@@ -24,6 +24,7 @@ from aethergraph._checks.options import as_choice, as_flag, as_list, is_hashable
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
 from aethergraph.graph.adjacency import Layout
+from aethergraph.protocols import HomogeneousGraph
 
 __all__ = ["SparseFormat", "from_networkx", "from_scipy", "to_networkx", "to_scipy"]
 
@@ -41,7 +42,7 @@ def _import(module: str, what: str) -> Any:
 
 
 def _check_graph(graph: Any) -> None:
-    if not isinstance(graph, Graph):
+    if not isinstance(graph, HomogeneousGraph):
         raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
 
 
@@ -99,7 +100,7 @@ def from_scipy(
         ) from None
 
 
-def to_scipy(graph: Graph, format: SparseFormat = "csr", *, weight: bool = True) -> Any:
+def to_scipy(graph: HomogeneousGraph, format: SparseFormat = "csr", *, weight: bool = True) -> Any:
     """Return the adjacency as a scipy sparse array: ``[i, j]`` is the edge i -> j.
 
     Duplicate edges are duplicate entries, which scipy's arithmetic adds up.
@@ -227,7 +228,7 @@ def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDA
         raise InvalidArgumentError(f"the attribute {name!r} is no array: {error}") from error
 
 
-def to_networkx(graph: Graph, labels: Sequence[Hashable] | None = None) -> Any:
+def to_networkx(graph: HomogeneousGraph, labels: Sequence[Hashable] | None = None) -> Any:
     """Return the graph as a ``networkx.MultiDiGraph``, with all values of nodes and edges.
 
     ``edge_weight`` and ``edge_time`` become the edge attributes ``weight`` and ``time``, which

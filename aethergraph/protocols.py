@@ -1,9 +1,16 @@
 """The extension points: members that a store or a sampler must have to be used by the loaders.
 
 ``Graph``, ``FeatureStore`` and ``NeighborSampler`` are the built-in ones; the contracts in
-:mod:`aethergraph.testing` check others. Rows of features need no base class and no registration:
-any object with the members of :class:`FeatureSource` becomes an attribute of a graph, and goes
-through every loader and framework adapter. :class:`RowSource` is for a source that can do more.
+:mod:`aethergraph.testing` check others. Neither rows nor graphs need a base class or registration::
+
+    yours            adapter                       what the package asks for
+    FeatureSource ── graph.node_attrs["x"] = ... ──> RowSource
+    GraphSource ──┬─ as_graph(...) ────────────────> HomogeneousGraph, an Adjacency
+    TopologySource ┘
+
+Both then go through every loader and framework adapter. The abstract types on the right are for
+classes that can do more, and for ours.
+
 This module stays interpreted and imports nothing of the package, so that other packages can depend
 on it cheaply.
 """
@@ -12,22 +19,32 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from aethergraph._native import NativeSums, NativeTopology
+    from aethergraph.storage.paging import Paging
+
 __all__ = [
+    "Adjacency",
     "FeatureSource",
     "GatherPlan",
+    "GraphSource",
+    "HomogeneousGraph",
+    "Layout",
     "RowSource",
     "SampledSubgraph",
     "Sampler",
-    "Topology",
+    "TopologySource",
 ]
+
+Layout = Literal["csc", "csr", "both"]
+"""Lists that a graph stores: of in-edges (CSC), of out-edges (CSR), or both."""
 
 
 @runtime_checkable
@@ -204,8 +221,17 @@ class RowSource(ABC):
 
 
 @runtime_checkable
-class Topology(Protocol):
-    """Adjacency of one graph, in the direction that it stores."""
+class GraphSource(Protocol):
+    """Graph as arrays: for each node the list of the nodes that its in-edges come from.
+
+    :func:`aethergraph.as_graph` makes of it a graph that every sampler, loader and adapter takes.
+    The list of node ``v`` is ``indices[indptr[v]:indptr[v + 1]]``. These members may be there too:
+
+    * ``edge_ids``: id of the edge at each place of ``indices``, each of ``0 .. num_edges - 1``
+      once; without it edges are numbered by their place;
+    * ``edge_weight`` and ``edge_time``, vectors by edge id, and ``node_time``, by node;
+    * ``node_attrs`` and ``edge_attrs``, dicts of arrays or :class:`FeatureSource` by name.
+    """
 
     @property
     def num_nodes(self) -> int:
@@ -215,11 +241,216 @@ class Topology(Protocol):
     def num_edges(self) -> int:
         """Number of edges; ids are ``0 .. num_edges - 1``."""
 
+    @property
+    def indptr(self) -> Any:
+        """Offsets of the lists, integers [num_nodes + 1]: from 0 to ``num_edges``, ascending."""
+
+    @property
+    def indices(self) -> Any:
+        """Nodes of all lists, integers [num_edges]."""
+
+
+@runtime_checkable
+class TopologySource(Protocol):
+    """Graph in a topology of one's own, in C.
+
+    :func:`aethergraph.as_graph` makes a graph of it, as of a :class:`GraphSource`, which may have
+    the same further members but ``edge_ids``. Numbers of nodes and edges come from the topology,
+    as do weights and times that it keeps itself: samplers draw by these under the names
+    ``"edge_weight"`` and ``"edge_time"``.
+    """
+
+    @property
+    def topology(self) -> Any:
+        """Address of the ``aether_topology``, which lives as long as this object.
+
+        An integer, a ``ctypes.c_void_p`` or a cffi pointer.
+        """
+
+
+class Adjacency(ABC):
+    """Edges of one type, as samplers and adapters ask for them; base class of ours.
+
+    Lists are handed out as a native topology, which samplers read. All else is answered about the
+    edges for loaders, adapters and people. A place in the lists is called a position; a topology
+    says what it is (``native/README.md``).
+    """
+
+    # ---- lists -----------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def num_src(self) -> int:
+        """Number of nodes that edges may start at."""
+
+    @property
+    @abstractmethod
+    def num_dst(self) -> int:
+        """Number of nodes that edges may end at."""
+
+    @property
+    @abstractmethod
+    def num_edges(self) -> int:
+        """Number of edges."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """Lists that are there: ``"csc"`` (of in-edges), ``"csr"`` (of out-edges), ``"both"``."""
+
+    @abstractmethod
+    def topology(self, layout: Literal["csc", "csr"] = "csc") -> NativeTopology:
+        """Return the lists as samplers read them; the handle keeps its memory alive."""
+
+    @abstractmethod
+    def edge_positions(
+        self, edges: NDArray[np.int64], layout: Literal["csc", "csr"]
+    ) -> NDArray[np.int64]:
+        """Return the positions in the lists of edges (int64, ascending, distinct), ascending."""
+
+    @abstractmethod
+    def neighbor_ids(self, layout: Literal["csc", "csr"]) -> NDArray[Any]:
+        """Return the nodes of all lists, list after list."""
+
+    # ---- queries ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def in_degrees(self, nodes: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the number of edges that end at each of ``nodes`` (None: at every node)."""
+
+    @abstractmethod
+    def out_degrees(self, nodes: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the number of edges that start at each of ``nodes`` (None: at every node)."""
+
+    @abstractmethod
     def in_neighbors(self, node: int) -> NDArray[np.int64]:
         """Return the sources of the edges that end at ``node``."""
 
-    def in_degrees(self, nodes: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Return the number of edges that end at each of ``nodes`` (None: at every node)."""
+    @abstractmethod
+    def in_edges(self, node: int) -> NDArray[np.int64]:
+        """Return the ids of the edges that end at ``node``, parallel to :meth:`in_neighbors`."""
+
+    @abstractmethod
+    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether there is an edge from ``u[i]`` to ``v[i]``."""
+
+    @abstractmethod
+    def edges_between(
+        self, u: ArrayLike, v: ArrayLike
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return ``(i, edge id)`` of every edge from ``u[i]`` to ``v[i]``, by ascending i."""
+
+    @abstractmethod
+    def edge_index(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return ``(src, dst)`` of all edges, by edge id."""
+
+    @abstractmethod
+    def edge_ends(self, edges: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return ``(src, dst)`` of the edges with ids ``edges``."""
+
+    @abstractmethod
+    def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Return ``(indptr, indices)`` of the in-neighbours, if edge ids are places in them."""
+
+    @abstractmethod
+    def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
+        """Return ``(indptr, indices, edge_ids)`` of the out-neighbours; None: ids are places."""
+
+    # ---- values of the edges ---------------------------------------------------------------
+
+    @property
+    def edge_attrs(self) -> Mapping[str, RowSource]:
+        """Edge attributes by name, rows by edge id. Default: none."""
+        return {}
+
+    @property
+    def edge_weight(self) -> NDArray[Any] | None:
+        """Weight by edge id. Default: None."""
+        return None
+
+    @property
+    def edge_time(self) -> NDArray[Any] | None:
+        """Time by edge id. Default: None."""
+        return None
+
+    @property
+    def edge_order(self) -> NDArray[Any] | None:
+        """Row of the input of each edge id. Default: None, it was not kept."""
+        return None
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """Names of the times that all lists are known to be sorted by; samplers add to it."""
+        return set()
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of lists that stay in a file. Default: None, there is nothing to read ahead."""
+        return None
+
+    # ---- tables to draw by -----------------------------------------------------------------
+
+    def weight_sums(self, layout: Literal["csc", "csr"] = "csc") -> NativeSums | None:
+        """Return sums of :attr:`edge_weight` that were built once. Default: None, none are kept."""
+        return None
+
+    def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
+        """Return the alias table of walks by weight. Default: there is none."""
+        raise NotImplementedError(f"{type(self).__name__} has no table for walks by weight")
+
+    def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
+        """Return the table in which walks look up edges. Default: there is none."""
+        raise NotImplementedError(f"{type(self).__name__} has no table: take edge_table=False")
+
+
+class HomogeneousGraph(Adjacency):
+    """Graph of one node type and one edge type, as samplers, loaders and adapters ask for it.
+
+    ``Graph`` is one. :func:`aethergraph.as_graph` makes one of the arrays of another library
+    (:class:`GraphSource`), or of a topology of one's own in C.
+    """
+
+    #: True for graphs of several types, which hand out one :class:`Adjacency` per edge type.
+    is_typed: ClassVar[Literal[False]] = False
+
+    @property
+    @abstractmethod
+    def num_nodes(self) -> int:
+        """Number of nodes; ids are ``0 .. num_nodes - 1``."""
+
+    @property
+    def num_src(self) -> int:
+        """Number of nodes."""
+        return self.num_nodes
+
+    @property
+    def num_dst(self) -> int:
+        """Number of nodes."""
+        return self.num_nodes
+
+    @property
+    def node_attrs(self) -> Mapping[str, RowSource]:
+        """Node attributes by name, rows by node. Default: none."""
+        return {}
+
+    @property
+    def node_time(self) -> NDArray[Any] | None:
+        """Time by node. Default: None."""
+        return None
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
+        return None
+
+    def value_stores(self, of: Literal["node", "edge"]) -> Mapping[str, RowSource]:
+        """Return the weights and times of nodes or edges as rows to gather. Default: none."""
+        return {}
+
+    @property
+    def path(self) -> str | None:
+        """Path of the file of the graph. Default: None."""
+        return None
 
 
 @runtime_checkable

@@ -46,7 +46,8 @@ class NativeRelation(NamedTuple):
     ``weights`` (float32, float64) have a value per edge id; ``times`` (int64, float64) one per edge
     id, or per ``to`` node if ``node_times``. ``sums`` are prefix sums of the weights. ``in_file``
     has the weights, the times, and for times of nodes the ids of the lists, if they are to be read
-    from the file that they are mapped from.
+    from the file that they are mapped from. ``own_weights`` and ``own_times`` ask the topology for
+    the values that it keeps itself, in place of arrays.
     """
 
     topology: NativeTopology
@@ -58,6 +59,8 @@ class NativeRelation(NamedTuple):
     guards: tuple[FileGuard, ...] = ()  # of the files of weights and times
     sums: NativeSums | None = None
     in_file: ValuesInFile | None = None
+    own_weights: bool = False
+    own_times: bool = False
 
     def fill(self, out: Any) -> None:
         """Write the relation to ``out``, an ``aether_relation``."""
@@ -74,6 +77,9 @@ class NativeRelation(NamedTuple):
             out.time_dtype = dtype_code(self.times.dtype)
             of_nodes = lib.AETHER_TIMES_OF_NODES
             out.times_of = of_nodes if self.node_times else lib.AETHER_TIMES_OF_EDGES
+        out.own_values = (
+            lib.AETHER_OWN_WEIGHTS * self.own_weights | lib.AETHER_OWN_TIMES * self.own_times
+        )
         if self.in_file is not None:
             weights, times, ids = self.in_file
             if weights is not None:

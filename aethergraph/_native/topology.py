@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
+from aethergraph._checks.options import shown
 from aethergraph._native.blocks import CompressedIds
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._native.files import FileGuard
@@ -15,6 +18,7 @@ from aethergraph._native.io import FileReader
 from aethergraph._native.memory import address_of
 from aethergraph._native.reads import begin_read, end_read, raise_named
 from aethergraph._native.tasks import Task, lend
+from aethergraph.errors import InvalidArgumentError
 
 #: (indptr, indices, edge ids); edge ids are None if positions are edge ids.
 Arrays = tuple[NDArray[np.uint64], NDArray[Any] | CompressedIds, NDArray[Any] | None]
@@ -40,16 +44,56 @@ def _describe_blocks(ids: CompressedIds) -> Any:
     return blocks
 
 
+def _address_of(pointer: Any) -> int:
+    """Return the address that a ctypes or cffi pointer, or an integer, holds."""
+    try:
+        if isinstance(pointer, ctypes.c_void_p):
+            address = pointer.value or 0
+        elif isinstance(pointer, ffi.CData):
+            address = int(ffi.cast("uintptr_t", pointer))
+        elif isinstance(pointer, ctypes._Pointer):
+            address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        else:
+            address = operator.index(pointer)
+    except (TypeError, ctypes.ArgumentError):
+        raise InvalidArgumentError(
+            f"pointer must be the address of an aether_topology, got {type(pointer).__name__}: "
+            "give an integer, a ctypes.c_void_p or a cffi pointer"
+        ) from None
+    if address <= 0 or isinstance(pointer, bool):
+        raise InvalidArgumentError(
+            f"pointer = {shown(pointer)} is no address: the library made no topology; with ctypes "
+            "set restype = ctypes.c_void_p, which keeps all 64 bits"
+        )
+    if address % _ALIGNMENT:
+        raise InvalidArgumentError(
+            f"pointer = {address:#x} is no address of an aether_topology, which is a multiple of "
+            f"{_ALIGNMENT}: with ctypes set restype = ctypes.c_void_p, which keeps all 64 bits"
+        )
+    return address
+
+
+#: Alignment of a struct that holds pointers.
+_ALIGNMENT = 8
+
 #: Pairs sorted at once when edges are looked up, which takes about 50 ms.
 _FIND_PAIRS = 1 << 19
 
 
 class NativeTopology:
-    """Adjacency lists; keeps the arrays that it borrows alive. Immutable, shared by threads."""
+    """Adjacency lists; keeps the arrays that it borrows alive. Immutable, shared by threads.
+
+    Lists of arrays have ``indptr``, ``indices`` and ``edge_ids``; those of a topology that was
+    adopted have None there, and are read through the other members.
+    """
 
     __slots__ = (
+        "_owner",
         "_reader",
         "edge_ids",
+        "edge_ids_are_positions",
+        "end_edge_ids",
+        "end_positions",
         "guard",
         "handle",
         "id_dtype",
@@ -58,10 +102,14 @@ class NativeTopology:
         "num_edges",
         "num_major",
         "num_minor",
+        "own_values",
         "path",
     )
 
     handle: Any
+    indptr: NDArray[np.uint64] | None
+    indices: NDArray[Any] | CompressedIds | None
+    edge_ids: NDArray[Any] | None
     _reader: FileReader | None
 
     def __init__(
@@ -85,6 +133,60 @@ class NativeTopology:
         if code:
             raise_error(code, err)
         self.handle = ffi.gc(out[0], lib.aether_topology_destroy)
+
+    @classmethod
+    def adopt(cls, pointer: Any, owner: object) -> NativeTopology:
+        """Take an ``aether_topology *`` that another library made, and goes on owning.
+
+        Args:
+            pointer: its address, as an integer, or as ctypes or cffi give it.
+            owner: object that keeps the topology alive; held as long as this one.
+
+        Raises:
+            InvalidArgumentError: no address, or a topology that lacks an operation or whose facts
+                contradict each other; says which.
+        """
+        address = _address_of(pointer)
+        facts = ffi.new("aether_topology_facts *")
+        err = new_error()
+        handle = ffi.cast("aether_topology *", address)
+        code = lib.aether_topology_describe(handle, facts, err)
+        if code:
+            raise_error(code, err)
+        self = cls.__new__(cls)
+        self.handle = handle
+        self._owner = owner
+        self._reader = None
+        self.indptr = self.indices = self.edge_ids = None
+        self.guard = None
+        self.path = None
+        self.num_major, self.num_minor = facts.num_major, facts.num_minor
+        self.num_edges = facts.num_edges
+        self.end_positions, self.end_edge_ids = facts.end_positions, facts.end_edge_ids
+        self.edge_ids_are_positions = bool(facts.edge_ids_are_positions)
+        self.own_values = facts.own_values
+        self.id_dtype = np.dtype(np.uint32 if facts.id_bytes == 4 else np.uint64)
+        return self
+
+    @property
+    def is_adopted(self) -> bool:
+        """True if another library made the topology."""
+        return self.indptr is None
+
+    @property
+    def is_dense(self) -> bool:
+        """True if positions are ``0 .. num_edges - 1``, list after list."""
+        return bool(self.end_positions == self.num_edges)
+
+    @property
+    def has_own_weights(self) -> bool:
+        """True if the topology keeps weights beside its edges."""
+        return bool(self.own_values & lib.AETHER_OWN_WEIGHTS)
+
+    @property
+    def has_own_times(self) -> bool:
+        """True if the topology keeps times beside its edges."""
+        return bool(self.own_values & lib.AETHER_OWN_TIMES)
 
     @classmethod
     def paged(
@@ -127,6 +229,7 @@ class NativeTopology:
         path: str | None,
     ) -> None:
         self.handle = None
+        self._owner: object = None
         self._reader = None
         self.indptr = indptr
         self.indices = indices
@@ -137,9 +240,14 @@ class NativeTopology:
         self.num_major = len(indptr) - 1
         self.num_minor = num_minor
         self.num_edges = len(indices)
+        self.end_positions = self.end_edge_ids = self.num_edges
+        self.edge_ids_are_positions = edge_ids is None
+        #: ``AETHER_OWN_*``: values that the topology keeps beside its edges.
+        self.own_values = 0
         self.id_dtype: np.dtype[Any] = indices.dtype
 
     def _describe(self) -> Any:
+        assert self.indptr is not None and self.indices is not None
         lists = ffi.new("aether_lists *")
         lists.num_major = self.num_major
         lists.num_minor = self.num_minor
@@ -229,6 +337,23 @@ class NativeTopology:
             ffi.from_buffer(out),
             dtype.itemsize,
             lend(task, out.nbytes),
+            err,
+        )
+        end_read(code, err, self.guard, self.path)
+        return out
+
+    def edge_ids_at(self, positions: Ids) -> Ids:
+        """Return the edge id at each position, int64."""
+        if self.edge_ids_are_positions:
+            return positions
+        out = empty(len(positions), np.int64, f"{len(positions)} edges")
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_edge_ids(
+            self.handle,
+            ffi.from_buffer("int64_t[]", np.ascontiguousarray(positions)),
+            len(positions),
+            ffi.from_buffer("int64_t[]", out),
             err,
         )
         end_read(code, err, self.guard, self.path)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from aethergraph.graph.foreign import ForeignGraph, as_graph, graph_hint
 from aethergraph.graph.graph import AttributeTable, Graph
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph
 
-__all__ = ["AttributeTable", "EdgeType", "EdgeView", "Graph", "HeteroGraph"]
+__all__ = [
+    "AttributeTable",
+    "EdgeType",
+    "EdgeView",
+    "ForeignGraph",
+    "Graph",
+    "HeteroGraph",
+    "as_graph",
+    "graph_hint",
+]

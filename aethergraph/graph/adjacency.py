@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import STRETCH, as_ids, as_node, empty, stretches
+from aethergraph._checks.arrays import as_ids, as_node, empty, stretches
 from aethergraph._checks.options import as_choice
-from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, OutOfRangeError
+from aethergraph.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    LayoutError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from aethergraph.graph.parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
+from aethergraph.protocols import Adjacency, Layout
 
-__all__ = ["Adjacency", "Layout", "NoStrayAttributes"]
+__all__ = ["EdgeQueries", "Layout", "NoStrayAttributes"]
 
-Layout = Literal["csc", "csr", "both"]
 Ids = NDArray[np.int64]
 
 
@@ -62,20 +69,20 @@ class NoStrayAttributes:
         super().__setattr__(name, value)
 
 
-class Adjacency(NoStrayAttributes):
-    """Queries about edges from ``num_src`` to ``num_dst`` nodes (in ``Graph`` the same nodes)."""
+class EdgeQueries(NoStrayAttributes, Adjacency):
+    """Edges in lists, which answer the queries: of a graph, or of one type of many."""
 
+    @abstractmethod
     def _edges(self) -> EdgeParts:
         """Return the edges; raise ClosedError if the graph was closed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _label(self) -> str:
         """Return the name of this edge set, for error messages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _guard(self) -> native.FileGuard | None:
         """Return the guard of the file that arrays are mapped from; None for arrays in memory."""
-        raise NotImplementedError
 
     @property
     def num_src(self) -> int:
@@ -211,9 +218,10 @@ class Adjacency(NoStrayAttributes):
         lists = parts.any_lists
         ends = (target, source) if lists is parts.csc else (source, target)
         # The work is not known in advance: lists of many pairs may take long to read.
-        return native.run_long(
+        pairs, positions = native.run_long(
             lambda task: lists.topology.find(*ends, task), None, 1024 * len(source)
         )
+        return pairs, lists.topology.edge_ids_at(positions)
 
     def csc(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return ``(indptr, indices)`` of the in-neighbours, read-only.
@@ -223,8 +231,16 @@ class Adjacency(NoStrayAttributes):
         ``indices[indptr[v]:indptr[v + 1]]`` are the in-neighbours of ``v``; positions are edge
         ids. The views keep the memory alive after :meth:`close`. Compressed ids are decoded into
         a new array.
+
+        Raises:
+            UnsupportedError: a graph of another library numbers its edges in another way.
         """
         lists = self._in_lists()
+        if not lists.edge_ids_are_places:
+            raise UnsupportedError(
+                f"{self._label()}: edge ids are not places in the lists, as csc() says: take "
+                "edge_index(), which is by edge id, or in_neighbors(node) and in_edges(node)"
+            )
         return lists.indptr, lists.indices
 
     def csr(self) -> tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any] | None]:
@@ -235,33 +251,65 @@ class Adjacency(NoStrayAttributes):
         lists = self._out_lists()
         return lists.indptr, lists.indices, lists.edge_ids
 
+    def neighbor_ids(self, layout: Literal["csc", "csr"]) -> NDArray[Any]:
+        """Return the neighbours in all lists, list after list; see :meth:`csc`."""
+        return self._lists_of(layout).indices
+
     def edge_index(self) -> tuple[Ids, Ids]:
-        """Return ``(src, dst)`` by edge id, int64 [num_edges] each."""
+        """Return ``(src, dst)`` by edge id, int64 [num_edges] each.
+
+        Raises:
+            UnsupportedError: edge ids are not ``0 .. num_edges - 1``, since edges were deleted.
+        """
         parts = self._edges()
         lists, count = parts.any_lists, parts.num_edges
-        minor = lists.topology.ids(0, count, np.dtype(np.int64))
-        degrees = lists.topology.degrees(None)
-        if int(degrees.sum()) != count:
-            raise CorruptFileError(f"{self._label()}: the list offsets are damaged; run verify")
-        major = _repeat(degrees, count)
+        if lists.topology.end_edge_ids != count:
+            raise UnsupportedError(
+                f"{self._label()}: edge ids go up to {lists.topology.end_edge_ids - 1}, but there "
+                f"are {count} edges: ask for the ends of those that there are, edge_ends(ids)"
+            )
+        major, minor = lists.ends(self._label())
+        if not lists.edge_ids_are_places:
+            order = np.argsort(lists.edge_ids_by_place)
+            major, minor = major[order], minor[order]
         return (minor, major) if parts.csc is not None else (major, minor)
 
     def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:
         """Return ``(src, dst)`` of the edges with ids ``edges``, int64 [len(edges)] each.
+
+        Where edge ids are not places in the lists, a table of 24 bytes per edge is made in the
+        first call, and kept.
 
         Raises:
             OutOfRangeError: an edge does not exist; names its position.
         """
         ids = as_ids(edges, "edges")
         parts = self._edges()
-        check_ids(ids, parts.num_edges, "edges", "edges")
         lists = parts.any_lists
-        minor = lists.topology.ids_at(ids)
-        major = empty(len(ids), np.int64, f"{len(ids)} nodes")
-        for some in stretches(len(ids)):
-            major[some] = np.searchsorted(lists.indptr, ids[some].astype(np.uint64), side="right")
-        major -= 1
+        check_ids(ids, lists.topology.end_edge_ids, "edges", "edges")
+        if lists.edge_ids_are_places:
+            minor = lists.topology.ids_at(ids)
+            major = empty(len(ids), np.int64, f"{len(ids)} nodes")
+            for some in stretches(len(ids)):
+                places = ids[some].astype(np.uint64)
+                major[some] = np.searchsorted(lists.indptr, places, side="right")
+            major -= 1
+        else:
+            major, minor = lists.ends_of(ids, self._label())
         return (minor, major) if lists is parts.csc else (major, minor)
+
+    def edge_positions(self, edges: Ids, layout: Literal["csc", "csr"]) -> Ids:
+        """Return the positions of edges in the lists of a layout, ascending.
+
+        ``edges`` are ascending and distinct. These are the positions that samples leave out.
+        """
+        topology = self.topology(layout)
+        if topology.edge_ids_are_positions:
+            return edges
+        src, dst = self.edge_ends(edges)
+        found = topology.find(dst, src) if layout == "csc" else topology.find(src, dst)
+        positions = np.unique(found[1])  # also those of duplicates, which have other ids
+        return positions[np.isin(topology.edge_ids_at(positions), edges)]
 
     @property
     def compressed(self) -> bool:
@@ -331,24 +379,6 @@ class Adjacency(NoStrayAttributes):
     def sorted_by(self) -> set[str]:
         """Times that all lists are known to be sorted by: ``"edge_time"``, ``"node_time"``."""
         return self._edges().sorted_by
-
-
-def _repeat(times: Ids, total: int) -> Ids:
-    """Repeat every index ``i`` of ``times`` ``times[i]`` times; ``total`` is the sum."""
-    out = empty(total, np.int64, f"{total} edges")
-    end = 0
-    for some in stretches(len(times)):
-        nodes = np.arange(some.start, some.stop, dtype=np.int64)
-        some_times = times[some]
-        begin, end = end, end + int(some_times.sum())
-        if end - begin <= 4 * STRETCH:
-            out[begin:end] = np.repeat(nodes, some_times)
-            continue
-        ends = begin + np.cumsum(some_times)
-        for low in range(begin, end, STRETCH):
-            edges = np.arange(low, min(low + STRETCH, end))
-            out[edges[0] : edges[-1] + 1] = nodes[np.searchsorted(ends, edges, side="right")]
-    return out
 
 
 def _degrees(lists: Lists, nodes: ArrayLike | None, count: int) -> Ids:

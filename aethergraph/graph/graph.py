@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph._checks.options import as_choice, as_flag
 from aethergraph.errors import (
-    ClosedError,
     InvalidArgumentError,
 )
-from aethergraph.features import FeatureStore
-from aethergraph.features.hot import check_cache
-from aethergraph.graph.adjacency import Adjacency, Layout
+from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.file import GraphReader, GraphWriter
 from aethergraph.graph.parts import (
     AttributeTable,
@@ -29,11 +26,10 @@ from aethergraph.graph.parts import (
     share_unit,
 )
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
-from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage
-from aethergraph.storage.container import Owner, check_fingerprint
-from aethergraph.storage.paging import Paging
+from aethergraph.storage.container import check_fingerprint
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 
@@ -41,7 +37,7 @@ _LAYOUTS = ("csc", "csr", "both")
 Ids = NDArray[np.int64]
 
 
-class Graph(Adjacency):
+class Graph(StoredGraph):
     """Directed graph with one node type and one edge type.
 
     Make one from edges, or open a file; both give the same object::
@@ -68,13 +64,7 @@ class Graph(Adjacency):
     def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError("use Graph.from_edges(...) or Graph.load(path)")
 
-    _parts: GraphParts | None
-    _num_nodes: int
-    _num_edges: int
     _file: native.NativeFile | None
-    _path: str | None
-    _storage: str
-    _paging: Paging | None
     _fingerprint: str
 
     @classmethod
@@ -286,85 +276,6 @@ class Graph(Adjacency):
         size = verified_bytes(parts) + (0 if file is None else file.size)
         native.run_long(work, progress, size)
 
-    def load_features(
-        self,
-        path: native.Path,
-        name: str = "x",
-        *,
-        storage: Storage = "mmap",
-        memory_budget: int | str | None = None,
-        hot: ArrayLike | Literal["degree"] | None = None,
-        hot_share: float = 0.9,
-        dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:
-        """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
-
-        Args:
-            path: the feature file.
-            name: name of the attribute.
-            storage: see :meth:`FeatureStore.load`.
-            memory_budget: see :meth:`FeatureStore.load`.
-            hot: for ``storage="uring"``, the rows to keep in the cache: node ids, or ``"degree"``
-                for the nodes that occur in most lists (by out-degree; by in-degree in a graph with
-                layout "csc").
-            hot_share: see :meth:`FeatureStore.load`.
-            dtype: dtype of gathered rows, such as ``"float32"`` if the file holds bfloat16 and the
-                model takes float32; see :meth:`FeatureStore.astype`. None: the stored dtype.
-
-        Raises:
-            InvalidArgumentError: the number of rows in the file is not the number of nodes.
-        """
-        parts = self._live()
-        by_degree = isinstance(hot, str)
-        if by_degree and hot != "degree":
-            raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
-        check_storage(storage)
-        check_cache(storage, hot=hot)
-        store = FeatureStore.load(
-            path,
-            storage,
-            memory_budget=memory_budget,
-            hot=None if by_degree else hot,
-            frequency=self._count_lists if by_degree else None,
-            hot_share=hot_share,
-            dtype=dtype,
-        )
-        _check_rows(store, self._num_nodes, "num_nodes")
-        parts.node_attrs[name] = store
-        return store
-
-    def _count_lists(self, start: int, stop: int) -> Ids:
-        """Return the out-degrees (layout "csc": in-degrees) of nodes ``start .. stop - 1``."""
-        nodes = np.arange(start, min(stop, self._num_nodes))
-        counts = self.in_degrees(nodes) if self.layout == "csc" else self.out_degrees(nodes)
-        return np.pad(counts, (0, stop - start - len(counts)))  # a surplus of rows is refused later
-
-    def load_edge_features(
-        self,
-        path: native.Path,
-        name: str = "edge_attr",
-        *,
-        storage: Storage = "mmap",
-        memory_budget: int | str | None = None,
-        hot: ArrayLike | None = None,
-        hot_share: float = 0.9,
-        dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:
-        """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
-
-        The arguments are those of :meth:`load_features`, except that ``hot`` takes only edge ids.
-
-        Raises:
-            InvalidArgumentError: the number of rows in the file is not the number of edges.
-        """
-        parts = self._live()
-        store = FeatureStore.load(
-            path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
-        )
-        _check_rows(store, self._num_edges, "num_edges")
-        parts.edge_attrs[name] = store
-        return store
-
     def close(self) -> None:
         """Drop the graph's own references; using the graph afterwards raises ClosedError.
 
@@ -384,14 +295,6 @@ class Graph(Adjacency):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _live(self) -> GraphParts:
-        if self._parts is None:
-            raise ClosedError(f"{self._label()} was closed")
-        return self._parts
-
-    def _edges(self) -> GraphParts:
-        return self._live()
-
     def _label(self) -> str:
         return self._path or "the graph"
 
@@ -399,37 +302,6 @@ class Graph(Adjacency):
         return None if self._file is None else self._file.guard()
 
     # ---- properties ----------------------------------------------------------------------
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes; ids are ``0 .. num_nodes - 1``."""
-        return self._num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges; ids are ``0 .. num_edges - 1``."""
-        return self._num_edges
-
-    @property
-    def path(self) -> str | None:
-        """Absolute path of the file that the graph was loaded from, or None."""
-        return self._path
-
-    @property
-    def storage(self) -> str:
-        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``."""
-        return self._storage
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of lists that stay in the file (``"uring"``), with its ``stats()``; else None."""
-        self._live()
-        return self._paging
-
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._parts is None
 
     def info(self) -> dict[str, Any]:
         """Return facts for people and tools: counts, layout, dtypes, attributes, bytes."""
@@ -563,54 +435,6 @@ class Graph(Adjacency):
 
     # ---- values by node ------------------------------------------------------------------
 
-    @property
-    def node_time(self) -> NDArray[Any] | None:
-        """Time by node (int64 or float64, read-only)."""
-        return self._live().node_time
-
-    @property
-    def time_unit(self) -> str | None:
-        """Unit of :attr:`edge_time` and :attr:`node_time`, such as ``"us"``.
-
-        Times with a unit are int64 counts of that unit since 1970-01-01:
-        ``times.view(f"datetime64[{unit}]")`` gives datetimes. None for plain numbers, and for a
-        graph without times.
-        """
-        return self._live().time_unit
-
-    def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
-        """Return the node or edge values as stores to gather from.
-
-        Args:
-            of: ``"node"`` or ``"edge"``.
-
-        Returns:
-            ``node_time``, or ``edge_weight`` and ``edge_time``, by name, if the graph has them.
-        """
-        parts = self._live()
-        guard = self._guard()
-        if of == "node":
-            return parts.node_values(guard, self._paging)
-        return parts.edge_values(guard, self._paging)
-
-    @property
-    def node_attrs(self) -> AttributeTable:
-        """Node attributes by name: features ``"x"``, labels, masks..., one row per node."""
-        return self._live().node_attrs
-
-    @property
-    def features(self) -> RowSource | None:
-        """``node_attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
-        return self._live().node_attrs.get("x")
-
-    @features.setter
-    def features(self, value: FeatureSource | ArrayLike | None) -> None:
-        attrs = self._live().node_attrs
-        if value is None:
-            attrs.pop("x", None)
-        else:
-            attrs["x"] = value
-
     # ---- pickling ------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -621,13 +445,6 @@ class Graph(Adjacency):
             return _reopen, (self._path, self._storage, budget, self._fingerprint, *attrs)
         arrays = (parts.pack_nodes(), parts.pack_edges())
         return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs)
-
-
-def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
-    if store.num_rows != expected:
-        rows, path = store.num_rows, store.path
-        store.close()
-        raise InvalidArgumentError(f"{path} has {rows} rows, but the graph has {what} = {expected}")
 
 
 def _reopen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -13,7 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.options import as_choice, as_flag, as_items, is_hashable, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.features import FeatureStore
-from aethergraph.graph.adjacency import Adjacency, Layout, NoStrayAttributes
+from aethergraph.graph.adjacency import EdgeQueries, Layout, NoStrayAttributes
 from aethergraph.graph.file import GraphReader, GraphWriter
 from aethergraph.graph.parts import AttributeTable, EdgeParts, NodeParts, read_node_time, share_unit
 from aethergraph.graph.typed_edges import (
@@ -111,7 +111,7 @@ class NodeView(NoStrayAttributes):
         return f"NodeView({self.name!r}, num_nodes={self.num_nodes})"
 
 
-class EdgeView(Adjacency):
+class EdgeView(EdgeQueries):
     """The edges of one type: ``graph["user", "votes", "post"]``, with the queries of ``Graph``."""
 
     _ATTACH = ".attrs[{!r}] = ..."
@@ -193,6 +193,8 @@ class HeteroGraph(NoStrayAttributes):
     """
 
     _ATTACH = "graph[type].attrs[{!r}] = ..."
+    #: True: nodes and edges have types, and ``graph[type]`` are those of one.
+    is_typed: ClassVar[Literal[True]] = True
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError("use HeteroGraph.from_edges(...) or HeteroGraph.load(path)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,11 +15,11 @@ from aethergraph._checks.options import as_flag, as_list, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph import AttributeTable, Graph
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
-from aethergraph.protocols import GatherPlan, RowSource, SampledSubgraph, Sampler
+from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
+from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.engine import as_two_step
 from aethergraph.sampling.keys import mix_key, permutation
@@ -87,7 +87,8 @@ class SubgraphLoader:
     ``memory_budget`` allows.
 
     Args:
-        graph: a graph that stores in-neighbours; batches carry its attributes.
+        graph: a graph that stores in-neighbours, a ``Graph`` or one of yours by
+            :func:`aethergraph.as_graph`; batches carry its attributes.
         fanouts: as in :class:`NeighborSampler`; or None, with ``sampler``.
         seeds: node ids, or a boolean mask over the nodes; None takes every node.
         batch_size: seeds per batch.
@@ -125,7 +126,7 @@ class SubgraphLoader:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: HomogeneousGraph,
         fanouts: Sequence[int] | NDArray[Any] | None = None,
         seeds: ArrayLike | None = None,
         *,
@@ -148,6 +149,8 @@ class SubgraphLoader:
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not at least 1")
+        if not isinstance(graph, HomogeneousGraph):
+            raise not_a_graph(graph, "Graph", "NeighborSampler")
         self.graph = graph
         options = {"replace": replace, "disjoint": disjoint, "subgraph_type": subgraph_type}
         self.sampler = _as_sampler(graph, fanouts, sampler, options)
@@ -258,7 +261,7 @@ class SubgraphLoader:
 
 
 def _as_sampler(
-    graph: Graph, fanouts: Any, sampler: Sampler | None, options: dict[str, Any]
+    graph: HomogeneousGraph, fanouts: Any, sampler: Sampler | None, options: dict[str, Any]
 ) -> Sampler:
     """Return the sampler that was given, or one of ``fanouts`` and ``options``."""
     if sampler is None:
@@ -295,7 +298,7 @@ def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
 
 
 def _pick(
-    table: AttributeTable, names: Iterable[str] | None, argument: str
+    table: Mapping[str, RowSource], names: Iterable[str] | None, argument: str
 ) -> dict[str, RowSource]:
     if names is None:
         return dict(table)

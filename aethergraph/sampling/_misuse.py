@@ -6,7 +6,8 @@ from os import PathLike
 from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph, graph_hint
+from aethergraph.protocols import HomogeneousGraph
 
 __all__ = ["not_a_graph", "stray_attribute"]
 
@@ -22,8 +23,10 @@ def not_a_graph(graph: Any, wanted: str, sampler: str) -> InvalidArgumentError:
     hint = ""
     if isinstance(graph, (str, PathLike)):
         hint = f": open the file first, {wanted}.load(path)"
-    elif isinstance(graph, (Graph, HeteroGraph)) and sampler.endswith("NeighborSampler"):
-        hint = f": take {'Hetero' if isinstance(graph, HeteroGraph) else ''}NeighborSampler"
+    elif isinstance(graph, (HomogeneousGraph, HeteroGraph)) and sampler.endswith("NeighborSampler"):
+        hint = f": take {'Hetero' if graph.is_typed else ''}NeighborSampler"
+    elif graph_hint(graph):
+        hint = graph_hint(graph)
     elif isinstance(graph, (tuple, list)) and sampler != "RandomWalker":
         hint = f": the stores of PyG are for aethergraph.pyg.{sampler}"
     else:

@@ -59,6 +59,21 @@ class SampleEngine(ABC, Generic[S]):
     def scratch_memory(self) -> int:
         """Bytes of the workspaces that no call uses at this moment."""
 
+    def retarget(
+        self,
+        relations: Sequence[native.NativeRelation],
+        num_nodes: Sequence[int],
+        paging: Paging | None,
+    ) -> None:
+        """Go on with the lists of another graph: as many, of as many node types.
+
+        Calls that are at work end with the lists that they began with.
+
+        Raises:
+            NotImplementedError: this engine is for one graph.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is for one graph: make another")
+
     def draw_many(self, batches: Iterable[native.NativeBatch]) -> Iterator[S]:
         """Draw the samples of ``batches`` in order, several together where that pays.
 
@@ -157,16 +172,38 @@ class NativeEngine(SampleEngine[S]):
         paging: Paging | None = None,
     ) -> None:
         self.options = options
-        self._arguments = (relations, num_nodes, fanouts, options.flags, options.num_threads)
+        self._form = form
+        self._fanouts = fanouts
         own = native.NativeSampler
         self._sample: Any = own.sample_layers if form is native.NativeLayers else own.sample
         # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
         self._idle: deque[native.NativeSampler] = deque()
         self.groups: SampleGroups[S] | None = None
-        if paging is not None:
-            # Not a method of self: an engine in a reference cycle would keep its files open.
-            make = partial(native.NativeGroup, *self._arguments)
-            self.groups = SampleGroups(form, make, paging, fanouts, relations)
+        self.retarget(relations, num_nodes, paging)
+
+    def retarget(
+        self,
+        relations: Sequence[native.NativeRelation],
+        num_nodes: Sequence[int],
+        paging: Paging | None,
+    ) -> None:
+        """Go on with the lists of another graph: as many, of as many node types.
+
+        Idle native samplers keep their workspaces, and get the lists when they are used next.
+        """
+        options = self.options
+        self._arguments = (
+            tuple(relations), num_nodes, self._fanouts, options.flags, options.num_threads,
+        )  # fmt: skip
+        if paging is None:
+            self.groups = None
+            return
+        # Not a method of self: an engine in a reference cycle would keep its files open.
+        make = partial(native.NativeGroup, *self._arguments)
+        if self.groups is None or self.groups.paging is not paging:
+            self.groups = SampleGroups(self._form, make, paging, self._fanouts, relations)
+        else:
+            self.groups.retarget(make, self._arguments[0], num_nodes)
 
     def draw(self, batch: native.NativeBatch) -> S:
         """Draw the sample of one batch by itself.
@@ -201,10 +238,14 @@ class NativeEngine(SampleEngine[S]):
         return len(self._idle)
 
     def _take(self) -> native.NativeSampler:
+        arguments = self._arguments
         try:
-            return self._idle.pop()
+            sampler = self._idle.pop()
         except IndexError:
-            return native.NativeSampler(*self._arguments)
+            return native.NativeSampler(*arguments)
+        if sampler.relations is not arguments[0]:
+            sampler.retarget(arguments[0], arguments[1])
+        return sampler
 
 
 def as_num_threads(value: Any) -> int:

@@ -76,18 +76,37 @@ class SampleGroups(Generic[S]):
         relations: Sequence[native.NativeRelation],
     ) -> None:
         self._form = form
-        self._relations = relations
+        self._relations = tuple(relations)
+        self._num_nodes: Sequence[int] | None = None  # set with other lists than the first
         self._make = make
         self._paging = paging
         self._fanouts = fanouts
-        draws_look = any(any(relation.in_file or ()) for relation in relations)
-        self._value_bytes = paging.budget.limit // _LOOKED_AT_PART if draws_look else 0
+        self._value_bytes = self._room_for_values()
         # append and pop of a deque are atomic, as in NativeEngine
         self._idle: deque[native.NativeGroup] = deque()
         self._idle_bytes = 0
         self._sample_bytes = 0  # per sample of the last group; 0: no group was made yet
         self._last = 0  # number of samples of the last group
         self._expected = 0  # bytes per sample of the next group
+
+    def _room_for_values(self) -> int:
+        draws_look = any(any(relation.in_file or ()) for relation in self._relations)
+        return self._paging.budget.limit // _LOOKED_AT_PART if draws_look else 0
+
+    @property
+    def paging(self) -> Paging:
+        """Reader of the lists, with their memory budget."""
+        return self._paging
+
+    def retarget(
+        self,
+        make: Callable[..., native.NativeGroup],
+        relations: tuple[native.NativeRelation, ...],
+        num_nodes: Sequence[int],
+    ) -> None:
+        """Go on with other lists of the same reader; groups get them when they are used next."""
+        self._make, self._relations, self._num_nodes = make, relations, num_nodes
+        self._value_bytes = self._room_for_values()
 
     def columns_of(self, columns: Iterable[ValueColumn]) -> EdgeColumns:
         """Return the ``columns`` that can be read with the samples, each after its relation."""
@@ -192,13 +211,16 @@ class SampleGroups(Generic[S]):
 
     def _take(self) -> native.NativeGroup:
         try:
-            return self._idle.pop()
+            group = self._idle.pop()
         except IndexError:
             return self._make(
                 capacity=MOST,
                 window_bytes=self._paging.window_bytes,
                 value_bytes=self._value_bytes,
             )
+        if self._num_nodes is not None and group.relations is not self._relations:
+            group.retarget(self._relations, self._num_nodes)
+        return group
 
     @property
     def memory(self) -> int:

@@ -14,7 +14,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_flag, as_items, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph import EdgeType, HeteroGraph
 from aethergraph.graph.parts import check_ids
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
@@ -301,7 +301,7 @@ class HeteroNeighborSampler(SamplerBase):
             for kind, edges in exclude.items()
         }
         return [
-            _places(self.graph[kind], layout, ids[kind]) if kind in ids else None
+            self.graph[kind].edge_positions(ids[kind], layout) if kind in ids else None
             for layout in LAYOUTS[self.sample_direction]
             for kind in self._kinds
         ]
@@ -432,12 +432,3 @@ def _relations(
     if not timed:
         raise InvalidArgumentError(f"time_attr = {time_attr!r}: no node type or edge type has it")
     return found
-
-
-def _places(view: EdgeView, layout: Literal["csc", "csr"], edges: Ids) -> Ids:
-    """Return the positions of edges in the lists of a layout, ascending."""
-    topology = view.topology(layout)
-    if topology.edge_ids is None:
-        return edges
-    found = topology.find(*view.edge_ends(edges))[1]  # also finds duplicates, with other ids
-    return np.unique(found[np.isin(topology.edge_ids[found], edges)])

@@ -12,8 +12,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_flag
 from aethergraph.errors import UnsupportedError
-from aethergraph.graph import Graph
 from aethergraph.graph.parts import check_ids
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
     SamplerBase,
@@ -46,7 +46,8 @@ class NeighborSampler(SamplerBase):
     concurrent calls. Forked children may go on using it. A sampler pickles with its graph.
 
     Args:
-        graph: a graph that stores in-neighbours (layout "csc" or "both").
+        graph: a graph that stores in-neighbours (layout "csc" or "both"): a ``Graph``, or one of
+            yours by :func:`aethergraph.as_graph`.
         fanouts: neighbours per node for each hop; -1 takes all of them.
         replace: draw with replacement: exactly ``fanout`` edges from every node that has any.
         disjoint: each seed gets a subgraph of its own; ``Subgraph.batch`` has its slot.
@@ -87,7 +88,7 @@ class NeighborSampler(SamplerBase):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: HomogeneousGraph,
         fanouts: Sequence[int] | NDArray[Any],
         *,
         replace: bool = False,
@@ -104,7 +105,7 @@ class NeighborSampler(SamplerBase):
         layered: bool = False,
         sample_direction: SampleDirection = "forward",
     ) -> None:
-        if not isinstance(graph, Graph):
+        if not isinstance(graph, HomogeneousGraph):
             raise not_a_graph(graph, "Graph", "NeighborSampler")
         check_direction(sample_direction)
         if sample_direction != "forward":
@@ -119,13 +120,37 @@ class NeighborSampler(SamplerBase):
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
             temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
         )  # fmt: skip
-        self.graph = graph
         self.fanouts = as_fanouts(fanouts)
-        self._num_nodes = graph.num_nodes
-        relation, self._times = find_relation(graph, "csc", weight_attr, time_attr)
-        if time_attr is not None and not as_flag(is_sorted, "is_sorted"):
-            check_sorted(graph, time_attr, relation)
+        relation = self._set_graph(graph, is_sorted)
         self._set_engine([relation], [self._num_nodes], [self.fanouts], graph.paging)
+
+    def _set_graph(self, graph: HomogeneousGraph, is_sorted: bool) -> native.NativeRelation:
+        """Make ``graph`` the graph of the samples to come; return its lists and values."""
+        relation, times = find_relation(graph, "csc", self.weight_attr, self.time_attr)
+        if self.time_attr is not None and not as_flag(is_sorted, "is_sorted"):
+            check_sorted(graph, self.time_attr, relation)
+        self.graph, self._num_nodes, self._times = graph, graph.num_nodes, times
+        self._num_edge_ids = relation.topology.end_edge_ids
+        return relation
+
+    def retarget(self, graph: HomogeneousGraph, *, is_sorted: bool = False) -> None:
+        """Go on with another graph, say the next snapshot of one that changes.
+
+        Samples are those of a new sampler with these options. The workspaces are kept, which is
+        cheaper than to make them again. No other thread may use the sampler during the call.
+
+        Args:
+            graph: the graph; it has the weights and times that the sampler draws by.
+            is_sorted: as when the sampler is made.
+
+        Raises:
+            LayoutError, InvalidArgumentError: as when the sampler is made. It goes on with the
+                graph that it has.
+        """
+        if not isinstance(graph, HomogeneousGraph):
+            raise not_a_graph(graph, "Graph", "NeighborSampler")
+        relation = self._set_graph(graph, is_sorted)
+        self.engine.retarget([relation], [self._num_nodes], graph.paging)
 
     @property
     def num_hops(self) -> int:
@@ -213,7 +238,8 @@ class NeighborSampler(SamplerBase):
         )  # fmt: skip
         out = None
         if exclude is not None:
-            out = [as_excluded(exclude, self.graph.num_edges, f"exclude{place}")]
+            edges = as_excluded(exclude, self._num_edge_ids, f"exclude{place}")
+            out = [self.graph.edge_positions(edges, "csc")]
         return native.NativeBatch([ids], self._number(key), [bounds.since], [bounds.until], out)
 
     def finish(self, sample: native.NativeSample) -> Subgraph:
@@ -240,6 +266,6 @@ class NeighborSampler(SamplerBase):
 
 
 def _rebuild(
-    graph: Graph, fanouts: tuple[int, ...], options: dict[str, Any]
+    graph: HomogeneousGraph, fanouts: tuple[int, ...], options: dict[str, Any]
 ) -> NeighborSampler:  # fmt: skip
     return NeighborSampler(graph, fanouts, is_sorted=True, **options)

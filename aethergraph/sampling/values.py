@@ -14,9 +14,9 @@ from aethergraph._checks.times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.features.sources import all_rows
-from aethergraph.graph import EdgeView, Graph
+from aethergraph.graph import EdgeView
 from aethergraph.graph.parts import name_id, sum_weights
-from aethergraph.protocols import RowSource
+from aethergraph.protocols import Adjacency, HomogeneousGraph, RowSource
 from aethergraph.storage.paging import Paging
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "make_relation",
     "require_sorted",
     "seed_bounds",
+    "topology_times",
+    "topology_weights",
 ]
 
 Ids = NDArray[np.int64]
@@ -43,6 +45,8 @@ class Values(NamedTuple):
     of_nodes: bool = False
     #: Unit of the times, if the graph has them as datetimes; else None.
     unit: str | None = None
+    #: True: the topology keeps them itself, by edge, and ``array`` is empty.
+    in_topology: bool = False
 
 
 class Bounds(NamedTuple):
@@ -98,14 +102,44 @@ def _unknown(
     return InvalidArgumentError(f"{option} = {name!r} is no {what} attribute; there are: {names}")
 
 
+def topology_weights(
+    edges: Adjacency, layout: Literal["csc", "csr"], name: str | None
+) -> Values | None:
+    """Return the weights called ``name`` if the topology keeps them itself, else None.
+
+    An attribute of the same name goes before them.
+    """
+    if name != "edge_weight" or name in edges.edge_attrs or edges.edge_weight is not None:
+        return None
+    found = edges.topology(layout).has_own_weights
+    return Values(np.empty(0), None, in_topology=True) if found else None
+
+
+def topology_times(
+    edges: Adjacency, layout: Literal["csc", "csr"], name: str | None
+) -> Values | None:
+    """Return the times called ``name`` if the topology keeps them itself, else None."""
+    if name != "edge_time" or name in edges.edge_attrs or edges.edge_time is not None:
+        return None
+    found = edges.topology(layout).has_own_times
+    return Values(np.empty(0, np.int64), None, in_topology=True) if found else None
+
+
 def find_relation(
-    graph: Graph, layout: Literal["csc", "csr"], weight_attr: str | None, time_attr: str | None
+    graph: HomogeneousGraph,
+    layout: Literal["csc", "csr"],
+    weight_attr: str | None,
+    time_attr: str | None,
 ) -> tuple[native.NativeRelation, Values | None]:
     """Return the lists of ``graph`` with the weights and times to draw by, and the times."""
     edges: dict[str, RowSource] = {**graph.value_stores("edge"), **graph.edge_attrs}
     nodes: dict[str, RowSource] = {**graph.value_stores("node"), **graph.node_attrs}
-    weights = None if weight_attr is None else find_weights(weight_attr, edges)
-    times = None if time_attr is None else find_times(time_attr, edges, nodes)
+    weights = topology_weights(graph, layout, weight_attr)
+    if weights is None and weight_attr is not None:
+        weights = find_weights(weight_attr, edges)
+    times = None if time_attr in nodes else topology_times(graph, layout, time_attr)
+    if times is None and time_attr is not None:
+        times = find_times(time_attr, edges, nodes)
     if times is not None:
         given = graph.node_attrs if times.of_nodes else graph.edge_attrs
         times = times._replace(unit=None if time_attr in given else graph.time_unit)
@@ -113,7 +147,7 @@ def find_relation(
 
 
 def make_relation(
-    graph: Graph | EdgeView,
+    graph: Adjacency,
     layout: Literal["csc", "csr"],
     weights: Values | None,
     times: Values | None,
@@ -129,8 +163,8 @@ def make_relation(
     """
     topology = graph.topology(layout)
     for what, values in (("weights", weights), ("times", times)):
-        if values is not None:  # the core does not check the length
-            count = topology.num_minor if values.of_nodes else topology.num_edges
+        if values is not None and not values.in_topology:  # the core does not check the length
+            count = topology.num_minor if values.of_nodes else topology.end_edge_ids
             check_length(values.array, count, what, "what they belong to")
     own_weights, own_times = (_find_array(graph.paging, values) for values in (weights, times))
     of_nodes = times is not None and times.of_nodes
@@ -144,13 +178,17 @@ def make_relation(
         guards=tuple(v.guard for v in (weights, times) if v is not None and v.guard is not None),
         sums=None if weights is None else _find_sums(graph, layout, weights),
         in_file=_find_in_file(graph.paging, topology, own_weights, own_times, of_nodes),
+        own_weights=weights is not None and weights.in_topology,
+        own_times=times is not None and times.in_topology,
     )
 
 
 def _find_array(paging: Paging | None, values: Values | None) -> NDArray[Any] | None:
     """Return the values in memory if the budget has room for them, else as they are."""
-    if values is None or paging is None:
-        return None if values is None else values.array
+    if values is None or values.in_topology:
+        return None
+    if paging is None:
+        return values.array
     held = paging.held(values.array)
     return values.array if held is None else held
 
@@ -173,16 +211,24 @@ def _find_in_file(
 
 
 def _find_sums(
-    graph: Graph | EdgeView, layout: Literal["csc", "csr"], weights: Values
-) -> native.NativeSums:
-    """Return the graph's cached sums for its own weights; sum others anew, as they may change."""
+    graph: Adjacency, layout: Literal["csc", "csr"], weights: Values
+) -> native.NativeSums | None:
+    """Return the graph's cached sums for its own weights; sum others anew, as they may change.
+
+    None where sums, which go by position, cannot be: draws then read whole lists.
+    """
+    topology = graph.topology(layout)
+    if weights.in_topology or not topology.is_dense:
+        return None
     own, array = graph.edge_weight, weights.array
     if own is not None and own.dtype == array.dtype and np.may_share_memory(own, array):
-        return graph.weight_sums(layout)
-    return sum_weights(graph.topology(layout), array, weights.guard)
+        sums = graph.weight_sums(layout)
+        if sums is not None:
+            return sums
+    return sum_weights(topology, array, weights.guard)
 
 
-def check_sorted(graph: Graph, name: str, relation: native.NativeRelation) -> None:
+def check_sorted(graph: HomogeneousGraph, name: str, relation: native.NativeRelation) -> None:
     """Raise unless all lists of ``graph`` are sorted by its times called ``name``."""
     replaced = name in graph.node_attrs or name in graph.edge_attrs
     require_sorted("", graph, name, None if replaced else name, relation)
@@ -200,7 +246,7 @@ def check_sorted_relation(
 
 def require_sorted(
     label: str,
-    graph: Graph | EdgeView,
+    graph: Adjacency,
     name: str,
     own: str | None,
     relation: native.NativeRelation,

@@ -13,8 +13,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_number, as_share
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph import Graph
 from aethergraph.graph.parts import name_id
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.keys import mix_key
 
@@ -66,7 +66,8 @@ class RandomWalker:
         edge_table: with ``q`` other than 1, build a table of one id per edge, once, that answers in
             about one memory access whether an edge exists, and keep it with the graph. False
             searches the lists instead: no memory, the same walks, slow near hubs. None: True, but
-            False for lists that stay in their file (``storage="uring"``).
+            False for lists that stay in their file (``storage="uring"``), and where positions in
+            the lists do not count the edges.
         num_threads: threads of the native pool that one call may use; 0 is all of them.
         seed: start of the sequence of keys for calls without a key.
 
@@ -77,7 +78,7 @@ class RandomWalker:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: HomogeneousGraph,
         *,
         p: float = 1.0,
         q: float = 1.0,
@@ -89,7 +90,7 @@ class RandomWalker:
         num_threads: int = 0,
         seed: int = 0,
     ) -> None:
-        if not isinstance(graph, Graph):
+        if not isinstance(graph, HomogeneousGraph):
             raise not_a_graph(graph, "Graph", "RandomWalker")
         layout = _layout_of(direction)
         self.graph = graph
@@ -98,8 +99,8 @@ class RandomWalker:
         self.restart = as_share(restart, "restart")
         self.direction: Direction = direction
         self.pad = as_flag(pad, "pad")
-        in_file = graph.paging is not None
-        self.edge_table = not in_file if edge_table is None else as_flag(edge_table, "edge_table")
+        in_memory = graph.paging is None and graph.topology(layout).is_dense
+        self.edge_table = in_memory if edge_table is None else as_flag(edge_table, "edge_table")
         self.num_threads = _as_threads(num_threads)
         self.seed = as_integer(seed, "seed")
         self._num_nodes = graph.num_nodes
@@ -163,12 +164,12 @@ class RandomWalker:
         return _rebuild, (self.graph, self._options())
 
 
-def _rebuild(graph: Graph, options: dict[str, Any]) -> RandomWalker:
+def _rebuild(graph: HomogeneousGraph, options: dict[str, Any]) -> RandomWalker:
     return RandomWalker(graph, **options)
 
 
 def random_fanout(
-    graph: Graph,
+    graph: HomogeneousGraph,
     nodes: ArrayLike,
     k: int,
     *,
@@ -201,7 +202,7 @@ def random_fanout(
         LayoutError: the lists are not stored.
         OutOfRangeError: a node does not exist; names the first one.
     """
-    if not isinstance(graph, Graph):
+    if not isinstance(graph, HomogeneousGraph):
         raise not_a_graph(graph, "Graph", "RandomWalker")
     topology = graph.topology(_layout_of(direction))
     ids, count, threads = as_ids(nodes, "nodes"), as_count(k, "k"), _as_threads(num_threads)
@@ -223,7 +224,7 @@ def random_fanout(
 
 
 def batch_walk(
-    graph: Graph,
+    graph: HomogeneousGraph,
     starts: ArrayLike,
     length: int,
     *,
@@ -241,7 +242,7 @@ def batch_walk(
         raise name_id(error, "start_nodes", graph.num_nodes) from None
 
 
-def batch_fanout(graph: Graph, starts: ArrayLike, k: int, key: int | None) -> Ids:
+def batch_fanout(graph: HomogeneousGraph, starts: ArrayLike, k: int, key: int | None) -> Ids:
     """Serve ``Graph.batch_random_fanout``."""
     ids, count = as_ids(starts, "start_nodes"), as_count(k, "K")
     try:

@@ -61,7 +61,7 @@ def edges_of(
     """
     found = {}
     views: dict[EdgeType, Any] = {KIND: graph}
-    if isinstance(graph, HeteroGraph):
+    if graph.is_typed:
         views = {kind: graph[kind] for kind in graph.edge_types}
     for kind, view in views.items():
         src, dst = view.edge_index()
@@ -69,7 +69,7 @@ def edges_of(
         if time == "edge_time":
             times = view.edge_time
         elif time == "node_time":
-            own = graph[kind[0]].node_time if isinstance(graph, HeteroGraph) else graph.node_time
+            own = graph[kind[0]].node_time if graph.is_typed else graph.node_time
             times = None if own is None else own[src]
         found[kind] = Edges(src, dst, None if weight is None else view.edge_weight, times)
     return found
@@ -156,7 +156,7 @@ def typed(sample: Any, graph: Graph | HeteroGraph) -> dict[str, Any]:
     nodes = getattr(sample, "num_sampled_nodes", None)
     edges = getattr(sample, "num_sampled_edges", None)
     batch = getattr(sample, "batch", None)
-    if isinstance(graph, HeteroGraph):
+    if graph.is_typed:
         return {
             "node": sample.node, "row": sample.row, "col": sample.col, "edge": sample.edge,
             "batch": batch, "hop_nodes": nodes, "hop_edges": edges,

@@ -15,7 +15,6 @@ from aethergraph._checks.options import as_list, shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
 from aethergraph.sampling.fanouts import MAX_HOPS, as_fanout
 from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 
@@ -83,7 +82,7 @@ def check_integer(value: Any, name: str) -> int:
 
 def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
     """Hash seeds for a key, as the samplers of :mod:`aethergraph.pyg` do."""
-    if schema.is_homogeneous and isinstance(schema.graph, Graph):
+    if not schema.graph.is_typed:
         return [hash_ids(np.ascontiguousarray(ids)) for ids in seeds.values()]
     parts = []
     for name in schema.own_ntypes:

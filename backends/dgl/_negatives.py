@@ -17,7 +17,7 @@ from aethergraph.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph.adjacency import Adjacency
+    from aethergraph.protocols import Adjacency
 
 __all__ = ["draw_negatives"]
 

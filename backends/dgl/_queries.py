@@ -19,8 +19,9 @@ from aethergraph._torch.tensors import read_ids
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import edge_ends
 from aethergraph.errors import UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
 from aethergraph.graph.parts import check_ids
+from aethergraph.protocols import HomogeneousGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Queries:
     _schema: Schema
 
     @property
-    def graph(self) -> Graph | HeteroGraph:
+    def graph(self) -> HomogeneousGraph | HeteroGraph:
         """Graph below the storage."""
         return self._schema.graph
 
@@ -155,7 +156,7 @@ class Queries:
         nodes = _some(v, count, "v")
         if edges.layout != "csr":
             return self._degrees(edges.in_degrees(nodes), v)
-        return self._degrees(_count(edges.csr()[1], count, nodes), v)
+        return self._degrees(_count(edges.neighbor_ids("csr"), count, nodes), v)
 
     def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor | int:
         """Return out-degrees; layout "csc" counts all edges for them.
@@ -176,7 +177,7 @@ class Queries:
         nodes = _some(u, count, "u")
         if edges.layout != "csc":
             return self._degrees(edges.out_degrees(nodes), u)
-        return self._degrees(_count(edges.csc()[1], count, nodes), u)
+        return self._degrees(_count(edges.neighbor_ids("csc"), count, nodes), u)
 
     def _degrees(self, degrees: Ids, nodes: Any) -> Tensor | int:
         return int(degrees[0]) if _is_one(nodes) else self._tensors(degrees)[0]
@@ -206,5 +207,7 @@ def _some(nodes: Any, count: int, name: str) -> Ids | None:
 
 def _count(far: NDArray[Any], num_nodes: int, nodes: Ids | None) -> Ids:
     """Count degrees on the side that has no lists, over all edges."""
+    if far.dtype == np.uint64:
+        far = far.view(np.int64)  # ids are below 2^63, and bincount takes no uint64
     degrees = np.bincount(far, minlength=num_nodes).astype(np.int64)
     return degrees if nodes is None else degrees[nodes]

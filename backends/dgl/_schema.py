@@ -14,15 +14,15 @@ from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.graph.parts import check_ids
+from aethergraph.protocols import HomogeneousGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.graph import EdgeType
-    from aethergraph.graph.adjacency import Adjacency
-    from aethergraph.protocols import RowSource
+    from aethergraph.protocols import Adjacency, RowSource
 
 __all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]
 
@@ -92,7 +92,7 @@ class EdgeNumbers:
 
 def check_graph(graph: Any) -> None:
     """Raise InvalidArgumentError unless ``graph`` is one of our graphs."""
-    if not isinstance(graph, (Graph, HeteroGraph)):
+    if not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
         raise InvalidArgumentError(
             f"graph must be an aethergraph Graph or HeteroGraph, got {type(graph).__name__}"
             f"{_where_it_is(graph)}"
@@ -100,11 +100,13 @@ def check_graph(graph: Any) -> None:
 
 
 def _where_it_is(graph: Any) -> str:
-    if isinstance(getattr(graph, "graph", None), (Graph, HeteroGraph)):
+    if isinstance(getattr(graph, "graph", None), (HomogeneousGraph, HeteroGraph)):
         return ", whose .graph is one"
     if hasattr(graph, "csc_indptr"):
         return ": from_fused_csc(graph) makes one"
-    return ": from_dgl(graph) makes one" if hasattr(graph, "canonical_etypes") else ""
+    if hasattr(graph, "canonical_etypes"):
+        return ": from_dgl(graph) makes one"
+    return graph_hint(graph)
 
 
 class Schema:
@@ -116,13 +118,13 @@ class Schema:
     """
 
     def __init__(
-        self, graph: Graph | HeteroGraph, edge_ids: Literal["input", "graph"] | None
+        self, graph: HomogeneousGraph | HeteroGraph, edge_ids: Literal["input", "graph"] | None
     ) -> None:
         check_graph(graph)
         self.graph = graph
         #: Types in the core's numbering, which is part of the random streams.
-        self.own_ntypes = [NODE] if isinstance(graph, Graph) else graph.node_types
-        self.own_etypes = [EDGE] if isinstance(graph, Graph) else graph.edge_types
+        self.own_ntypes = graph.node_types if graph.is_typed else [NODE]
+        self.own_etypes = graph.edge_types if graph.is_typed else [EDGE]
         self.ntypes = sorted(self.own_ntypes)
         self.canonical_etypes = sorted(self.own_etypes)
         kept = all(self.edges(kind).edge_order is not None for kind in self.own_etypes)
@@ -148,29 +150,29 @@ class Schema:
 
     def edges(self, kind: EdgeType) -> Adjacency:
         """Return the edges of a type."""
-        return self.graph if isinstance(self.graph, Graph) else self.graph[kind]
+        return self.graph[kind] if self.graph.is_typed else self.graph
 
     def num_nodes(self, ntype: str) -> int:
         """Return the number of nodes of a type."""
         graph = self.graph
-        return graph.num_nodes if isinstance(graph, Graph) else graph[ntype].num_nodes
+        return graph[ntype].num_nodes if graph.is_typed else graph.num_nodes
 
     def num_edges(self, kind: EdgeType) -> int:
         """Return the number of edges of a type."""
         graph = self.graph
-        return graph.num_edges if isinstance(graph, Graph) else graph[kind].num_edges
+        return graph[kind].num_edges if graph.is_typed else graph.num_edges
 
     def node_rows(self, ntype: str) -> dict[str, RowSource]:
         """Return the data of the nodes of a type, by name."""
         graph = self.graph
-        if isinstance(graph, Graph):
+        if not graph.is_typed:
             return {**graph.value_stores("node"), **graph.node_attrs}
         return {**graph[ntype].value_stores(), **graph[ntype].attrs}
 
     def edge_rows(self, kind: EdgeType) -> dict[str, RowSource]:
         """Return the data of the edges of a type, by name."""
         graph = self.graph
-        if isinstance(graph, Graph):
+        if not graph.is_typed:
             return {**graph.value_stores("edge"), **graph.edge_attrs}
         return {**graph[kind].value_stores(), **graph[kind].attrs}
 
@@ -178,7 +180,7 @@ class Schema:
         """Return the name of the times that lists were sorted by, unless an attribute has it."""
         name = "node_time" if of_nodes else "edge_time"
         graph = self.graph
-        if isinstance(graph, Graph):
+        if not graph.is_typed:
             attrs = graph.node_attrs if of_nodes else graph.edge_attrs
         else:
             attrs = graph[kind[0]].attrs if of_nodes else graph[kind].attrs

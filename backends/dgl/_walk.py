@@ -20,6 +20,8 @@ from aethergraph.sampling.values import (
     make_relation,
     require_sorted,
     seed_bounds,
+    topology_times,
+    topology_weights,
 )
 
 if TYPE_CHECKING:
@@ -83,17 +85,20 @@ def make_lists(
     weighted = timed = False
     unit = schema.graph.time_unit
     for kind in schema.own_etypes:
-        rows = schema.edge_rows(kind)
-        weights = _find_weights(rows, prob, mask, kind)
+        edges, rows = schema.edges(kind), schema.edge_rows(kind)
+        weights = topology_weights(edges, layout, prob)
+        if weights is None:
+            weights = _find_weights(rows, prob, mask, kind)
         own_times = times_of.get(kind[0])
-        if time_attr is not None and not times_of and time_attr in rows:
-            own_times = find_times(time_attr, rows, {})
-            edge_times = own_times.array
+        if not times_of:
+            own_times = topology_times(edges, layout, time_attr)
+            if own_times is None and time_attr is not None and time_attr in rows:
+                own_times = find_times(time_attr, rows, {})
+            edge_times = edge_times if own_times is None else own_times.array
         weighted, timed = weighted or weights is not None, timed or own_times is not None
         source, to = number[kind[2]], number[kind[0]]
         if layout == "csr":
             source, to = to, source
-        edges: Any = schema.edges(kind)
         relation = make_relation(edges, layout, weights, own_times, source, to)
         if own_times is not None:
             assert time_attr is not None
@@ -258,15 +263,7 @@ class Walk(Generic[S]):
         if kind not in exclude or not len(exclude[kind]):
             return None
         edges = np.unique(exclude[kind])
-        relation = self.lists.relations[self.lists.schema.own_etypes.index(kind)]
-        names = None
-        if self.lists.layout == "csr":
-            names = self.lists.schema.edges(kind).csr()[2]
-        if names is None:
-            return edges
-        src, dst = edge_ends(self.lists.schema, kind, edges)
-        hits = np.unique(relation.topology.find(src, dst)[1])
-        return hits[np.isin(names[hits], edges)]
+        return self.lists.schema.edges(kind).edge_positions(edges, self.lists.layout)
 
 
 class Walks:
@@ -309,12 +306,5 @@ class Walks:
 
 
 def edge_ends(schema: Schema, kind: EdgeType, edges: Ids) -> tuple[Ids, Ids]:
-    """Return source and destination of the graph's own edge ids, unchecked."""
-    adjacency = schema.edges(kind)
-    if adjacency.layout == "csr":
-        indptr, indices, _ = adjacency.csr()
-    else:
-        indptr, indices = adjacency.csc()
-    major = np.searchsorted(indptr, edges.astype(np.uint64), side="right").astype(np.int64) - 1
-    minor = indices[edges].astype(np.int64)
-    return (major, minor) if adjacency.layout == "csr" else (minor, major)
+    """Return source and destination of the graph's own edge ids."""
+    return schema.edges(kind).edge_ends(edges)

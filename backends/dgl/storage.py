@@ -35,7 +35,8 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import Walks, edge_ends
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 
@@ -111,7 +112,7 @@ class GraphStorage(Keyed, Queries):
 
     def __init__(
         self,
-        graph: Graph | HeteroGraph,
+        graph: HomogeneousGraph | HeteroGraph,
         *,
         edge_ids: Literal["input", "graph"] | None = None,
         idtype: torch.dtype = torch.int64,

@@ -22,7 +22,6 @@ from aethergraph.dgl.convert import to_dgl
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
 from aethergraph.sampling.walks import RandomWalker
 
 __all__ = ["ClusterGCNSampler", "SAINTSampler"]
@@ -153,7 +152,7 @@ class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]
     def walk_sampler(self, g: GraphStorage) -> Tensor:
         """Return the nodes that random walks visit."""
         graph = storage_of(g).graph
-        if not isinstance(graph, Graph):
+        if graph.is_typed:
             raise UnsupportedError(
                 "mode = 'walk' is for graphs with one type of nodes and edges: take "
                 "ShaDowKHopSampler for many"

@@ -16,7 +16,7 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph.adjacency import Adjacency
+    from aethergraph.protocols import Adjacency
 
 __all__ = ["Edges", "Pair", "as_edges", "graph_layout", "to_coo", "to_int64"]
 
@@ -158,7 +158,7 @@ def graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, 
         return to_int64(src), to_int64(dst), None
     stored = graph.layout
     if layout == EdgeLayout.CSC:
-        if stored != "csr":
+        if stored != "csr" and graph.topology("csc").edge_ids_are_positions:
             indptr, indices = graph.csc()
             return to_int64(indices), to_int64(indptr), None
         src, dst = graph.edge_index()

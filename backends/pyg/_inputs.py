@@ -12,7 +12,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, refuse_masked, to_array
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph import EdgeView, Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import Adjacency, HomogeneousGraph
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._links import link_type
 from aethergraph.pyg.graph_store import GraphStore
@@ -33,15 +34,17 @@ def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> in
 
     None means that foreign stores do not tell it.
     """
-    graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
-    if isinstance(graph, HeteroGraph):
+    graph: HomogeneousGraph | HeteroGraph | None = None
+    if isinstance(sampler, KeyedSampler):
+        graph = sampler.graph
+    if graph is not None and graph.is_typed:
         if name not in graph.num_nodes:
             known = ", ".join(map(repr, graph.node_types)) or "none"
             raise InvalidArgumentError(
                 f"{option} of type {name!r}: give (type, ids) with one of {known}"
             )
         return graph.num_nodes[name]
-    if isinstance(graph, Graph):
+    if graph is not None:
         if name is not None:
             raise InvalidArgumentError(
                 f"{option} of type {name!r}: the graph has one type of nodes, give the ids alone"
@@ -98,7 +101,7 @@ class EveryEdge:
     much again for copies of the tensor.
     """
 
-    def __init__(self, graph: Graph | EdgeView, side: int | None = None) -> None:
+    def __init__(self, graph: Adjacency, side: int | None = None) -> None:
         self._graph = graph
         self._side = side
 
@@ -161,7 +164,7 @@ def seed_links(links: Any, sampler: Any, stores: Any) -> tuple[Any, Tensor | Eve
     """Return edge type (None: homogeneous) and seed links as int64 [2, P]."""
     kind, links = _split_links(links)
     graph = sampler.graph if isinstance(sampler, KeyedSampler) else None
-    if isinstance(graph, HeteroGraph):
+    if graph is not None and graph.is_typed:
         kind = link_type(kind, graph)
         if links is None and kind not in graph.edge_types:
             raise InvalidArgumentError(

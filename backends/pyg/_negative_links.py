@@ -15,7 +15,7 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._negatives import NegativeNodes, count_negatives
 
 if TYPE_CHECKING:
-    from aethergraph.graph.adjacency import Adjacency
+    from aethergraph.protocols import Adjacency
 
 __all__ = ["NegativeLinks"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._tensor_source import tensors_of
-from aethergraph.pyg.feature_store import FeatureStore
+from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
 __all__ = ["own_time_attr", "own_weight_attr"]
@@ -56,5 +56,9 @@ def _own_times(stores: Any) -> set[str]:
         graph = topology.hetero or (topology.graph if topology.holds_graph else None)
     if graph is not None:
         keys += FeatureStore.from_graph(graph).tensor_keys()
+        if not graph.is_typed:
+            layout: Literal["csc", "csr"] = "csr" if graph.layout == "csr" else "csc"
+            if graph.topology(layout).has_own_times:
+                keys.append((EDGE_GROUP, "edge_time"))
     of_edges = {("edge_time", True), ("node_time", False)}
     return {name for group, name in keys if (name, isinstance(group, tuple)) in of_edges}

@@ -9,7 +9,8 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph, graph_hint
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -36,7 +37,7 @@ def source_of(data: Any) -> Source:
     if isinstance(data, GraphStore):
         own = (FeatureStore.from_graph(data.graph),) if data.holds_graph else ()
         return Source(data, own)
-    if isinstance(data, Graph):
+    if isinstance(data, HomogeneousGraph):
         return source_of(GraphStore(data))
     if isinstance(data, Data):
         features, store = from_data(data)
@@ -49,7 +50,7 @@ def source_of(data: Any) -> Source:
         return _source_of_pair(*read_pair(data))
     raise InvalidArgumentError(
         "data must be (feature_store, graph_store), a graph store, an aethergraph.Graph or a PyG "
-        f"Data, got {type(data).__name__}"
+        f"Data, got {type(data).__name__}{graph_hint(data)}"
     )
 
 

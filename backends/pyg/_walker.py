@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import check_length
 from aethergraph.errors import OutOfRangeError
-from aethergraph.graph import Graph
 from aethergraph.graph.parts import check_ids
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights
 from aethergraph.pyg.graph_store import SortKey
@@ -22,6 +22,8 @@ from aethergraph.sampling.values import (
     make_relation,
     require_sorted,
     seed_bounds,
+    topology_times,
+    topology_weights,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Walk(NamedTuple):
     the ids that the store shows; None: they are equal.
     """
 
-    graph: Graph
+    graph: HomogeneousGraph
     edge_ids: NDArray[Any] | None
     relations: tuple[native.NativeRelation, ...]
     times: Values | None
@@ -62,10 +64,13 @@ def make_walk(
             are not sorted (``position`` is the first such node).
     """
     stores, layouts = source.feature_stores, LAYOUTS[direction]
-    weights = None if weight_attr is None else find_weights(stores, weight_attr)
-    times = None if time_attr is None else find_times(stores, time_attr)
+    weights, times = _find_in_topology(source, layouts[0], weight_attr, time_attr)
+    if weights is None and weight_attr is not None:
+        weights = find_weights(stores, weight_attr)
+    if times is None and time_attr is not None:
+        times = find_times(stores, time_attr)
     key = None
-    if times is not None:
+    if times is not None and not times.in_topology:
         assert time_attr is not None
         key = SortKey(time_attr, times.array, times.of_nodes)
     graph, edge_ids = source.graph_store.sampling_graph(
@@ -73,8 +78,9 @@ def make_walk(
     )
     if key is not None:
         key.check_rows(graph.num_nodes, graph.num_edges)
-    if weights is not None:
-        check_length(weights.array, graph.num_edges, repr(weight_attr), "num_edges")
+    if weights is not None and not weights.in_topology:
+        count = graph.topology(layouts[0]).end_edge_ids
+        check_length(weights.array, count, repr(weight_attr), "num_edges")
         if edge_ids is not None:
             weights = Values(weights.array[edge_ids], None)
     if times is not None and edge_ids is not None:  # the store built this graph and sorted it
@@ -91,7 +97,23 @@ def make_walk(
     if key is not None and edge_ids is None and not is_sorted:
         own_name = "node_time" if key.of_nodes else "edge_time"
         require_sorted("", graph, key.name, own_name if is_own else None, relations[0])
+    if times is not None and times.in_topology and not is_sorted:
+        require_sorted("", graph, "edge_time", "edge_time", relations[0])
     return Walk(graph, edge_ids, relations, times, direction)
+
+
+def _find_in_topology(
+    source: Source,
+    layout: Literal["csc", "csr"],
+    weight_attr: str | None,
+    time_attr: str | None,
+) -> tuple[Values | None, Values | None]:
+    """Return the weights and the times that the topology of a given graph keeps itself."""
+    store = source.graph_store
+    if not store.holds_graph or {weight_attr, time_attr}.isdisjoint({"edge_weight", "edge_time"}):
+        return None, None
+    graph = store.graph
+    return topology_weights(graph, layout, weight_attr), topology_times(graph, layout, time_attr)
 
 
 class Walker:

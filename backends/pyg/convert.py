@@ -18,7 +18,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import to_edge_index
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph, graph_hint
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.stores import Stores, read_pair
@@ -214,7 +215,7 @@ def as_stores(data: Any) -> Stores:
         return data
     if isinstance(data, (str, os.PathLike)):
         data = _load(data)
-    if isinstance(data, (Graph, HeteroGraph)):
+    if isinstance(data, (HomogeneousGraph, HeteroGraph)):
         return Stores(FeatureStore.from_graph(data), GraphStore(data))
     if isinstance(data, (Data, HeteroData)):
         return from_data(data)
@@ -223,6 +224,7 @@ def as_stores(data: Any) -> Stores:
     raise InvalidArgumentError(
         "data must be an aethergraph.Graph or HeteroGraph, (feature_store, graph_store), a PyG "
         f"Data or HeteroData, or the path of a graph file, got {type(data).__name__}"
+        f"{graph_hint(data)}"
     )
 
 

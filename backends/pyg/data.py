@@ -22,6 +22,7 @@ from aethergraph._checks.times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -41,7 +42,11 @@ _UNIT = "time_unit"
 
 
 def to_data(
-    source: Graph | HeteroGraph | tuple[FeatureStore, GraphStore] | str | os.PathLike[str],
+    source: HomogeneousGraph
+    | HeteroGraph
+    | tuple[FeatureStore, GraphStore]
+    | str
+    | os.PathLike[str],
 ) -> Data | HeteroData:
     """Make a PyG ``Data`` or ``HeteroData`` of everything in a graph or a pair of stores.
 

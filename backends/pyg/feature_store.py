@@ -33,16 +33,16 @@ from aethergraph._checks.options import as_flag
 from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.graph.parts import check_ids
 from aethergraph.loading.buffers import BufferPool
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._tensor_source import Fetched, Key, Names, TensorSource, TypedFetched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import AttributeTable
     from aethergraph.protocols import RowSource
 
 __all__ = ["EDGE_GROUP", "FeatureStore"]
@@ -134,7 +134,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 "graph.load_features(path)"
             )
         super().__init__(tensor_attr_cls=_Attr)
-        self._graph: Graph | HeteroGraph | None = None
+        self._graph: HomogeneousGraph | HeteroGraph | None = None
         self._columns: dict[Key, Column] = {}
         #: Keys of tensors whose memory is the store's own, so that rows can be written.
         self._own: set[Key] = set()
@@ -169,7 +169,9 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return self._pool
 
     @classmethod
-    def from_graph(cls, graph: Graph | HeteroGraph, *, recycle: bool = True) -> FeatureStore:
+    def from_graph(
+        cls, graph: HomogeneousGraph | HeteroGraph, *, recycle: bool = True
+    ) -> FeatureStore:
         """Make a store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
 
         For a typed graph the groups are its node types and edge types.
@@ -183,9 +185,10 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
             graph: the graph whose attributes are served, never changed.
             recycle: see the class.
         """
-        if not isinstance(graph, (Graph, HeteroGraph)):
+        if not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
             raise InvalidArgumentError(
                 f"graph must be a Graph or a HeteroGraph, got {type(graph).__name__}"
+                f"{graph_hint(graph)}"
             )
         store = cls(recycle=recycle)
         store._graph = graph
@@ -528,26 +531,30 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 self._own.add(key)
 
 
-def _graph_tables(graph: Graph | HeteroGraph) -> list[tuple[Any, AttributeTable]]:
+def _graph_tables(
+    graph: HomogeneousGraph | HeteroGraph,
+) -> list[tuple[Any, Mapping[str, RowSource]]]:
     """Return the attributes of a graph by group."""
-    if isinstance(graph, Graph):
+    if not graph.is_typed:
         return [(None, graph.node_attrs), (EDGE_GROUP, graph.edge_attrs)]
-    nodes: list[tuple[Any, AttributeTable]] = [(n, graph[n].attrs) for n in graph.node_types]
+    nodes: list[tuple[Any, Mapping[str, RowSource]]] = [
+        (n, graph[n].attrs) for n in graph.node_types
+    ]
     return nodes + [(kind, graph[kind].attrs) for kind in graph.edge_types]
 
 
-def _graph_counts(graph: Graph | HeteroGraph) -> dict[Any, tuple[str, int]]:
+def _graph_counts(graph: HomogeneousGraph | HeteroGraph) -> dict[Any, tuple[str, int]]:
     """Return for each group the name and the value of its number of rows."""
-    if isinstance(graph, Graph):
+    if not graph.is_typed:
         return {None: ("num_nodes", graph.num_nodes), EDGE_GROUP: ("num_edges", graph.num_edges)}
     counts: dict[Any, tuple[str, int]] = {n: ("num_nodes", c) for n, c in graph.num_nodes.items()}
     return counts | {kind: ("num_edges", c) for kind, c in graph.num_edges.items()}
 
 
-def _graph_values(graph: Graph | HeteroGraph) -> dict[Key, RowSource]:
+def _graph_values(graph: HomogeneousGraph | HeteroGraph) -> dict[Key, RowSource]:
     """Return the weights and times that a graph itself has, by group and name."""
     found: dict[Any, Mapping[str, RowSource]]
-    if isinstance(graph, Graph):
+    if not graph.is_typed:
         found = {None: graph.value_stores("node"), EDGE_GROUP: graph.value_stores("edge")}
     else:
         found = {name: graph[name].value_stores() for name in graph.node_types}

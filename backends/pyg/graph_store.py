@@ -24,7 +24,8 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
 from aethergraph._checks.arrays import check_length
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import Graph, HeteroGraph, graph_hint
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._edge_index import (
     Edges,
     Pair,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.graph import EdgeType
-    from aethergraph.graph.adjacency import Adjacency
+    from aethergraph.protocols import Adjacency
 
 __all__ = ["GraphStore", "SamplingGraph", "SortKey"]
 
@@ -55,7 +56,7 @@ class SamplingGraph(NamedTuple):
     they are equal.
     """
 
-    graph: Graph
+    graph: HomogeneousGraph
     edge_ids: NDArray[Any] | None
 
 
@@ -109,14 +110,15 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         UnsupportedError: a typed graph where a homogeneous one is needed, or the other way round.
     """
 
-    def __init__(self, graph: Graph | HeteroGraph | None = None) -> None:
+    def __init__(self, graph: HomogeneousGraph | HeteroGraph | None = None) -> None:
         super().__init__()
-        if graph is not None and not isinstance(graph, (Graph, HeteroGraph)):
+        if graph is not None and not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
             raise InvalidArgumentError(
                 f"GraphStore takes an aethergraph.Graph or HeteroGraph, got {type(graph).__name__}"
                 + (": open the file, Graph.load(path)" if isinstance(graph, (str, Path)) else "")
+                + graph_hint(graph)
             )
-        self._graph = graph if isinstance(graph, Graph) else None
+        self._graph = graph if isinstance(graph, HomogeneousGraph) else None
         #: Typed graph that was given, or None.
         self.hetero = graph if isinstance(graph, HeteroGraph) else None
         self._edges: dict[Key, Edges] = {}
@@ -129,8 +131,8 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     # ---- the graph -------------------------------------------------------------------------
 
     @property
-    def graph(self) -> Graph:
-        """Homogeneous topology as a Graph; built on first use if it was put in as tensors.
+    def graph(self) -> HomogeneousGraph:
+        """Homogeneous graph that was given, or one built on first use of tensors that were put in.
 
         A graph built from tensors numbers its edges in CSC order; ``graph.edge_order`` maps them
         back to the order of the tensors (None: equal). It has no attributes: those are in the

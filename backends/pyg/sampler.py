@@ -43,7 +43,7 @@ from aethergraph.sampling.steps import Steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import Graph
+    from aethergraph.protocols import HomogeneousGraph
 
 __all__ = ["NeighborSampler"]
 
@@ -215,7 +215,7 @@ class NeighborSampler(NeighborSamplerBase):
         return self._sample_direction
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> HomogeneousGraph:
         """Graph whose edges are sampled."""
         return self._current_walk().graph
 

@@ -11,8 +11,8 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import FeatureSource
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import FeatureSource, HomogeneousGraph
 from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_source import tensors_of
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
@@ -186,10 +186,13 @@ def read_pair(pair: Any) -> Stores:
         InvalidArgumentError: any other pair; says what to give instead.
     """
     features, topology = pair
-    if isinstance(topology, (Graph, HeteroGraph)):
+    if isinstance(topology, (HomogeneousGraph, HeteroGraph)):
         topology = GraphStore(topology)
     got = f"got ({_describe(features)}, {_describe(pair[1])})"
-    graphs, rows = (Graph, HeteroGraph, _PyGGraphStore), (FeatureSource, _PyGFeatureStore)
+    graphs, rows = (
+        (HomogeneousGraph, HeteroGraph, _PyGGraphStore),
+        (FeatureSource, _PyGFeatureStore),
+    )
     if isinstance(features, graphs) and isinstance(pair[1], rows) and not _is_both(pair):
         raise InvalidArgumentError(f"the order is (feature_store, graph_store), {got}")
     if isinstance(features, FeatureSource):

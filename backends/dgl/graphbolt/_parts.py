@@ -18,8 +18,8 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl._walk import TimesOf
 from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph
 from aethergraph.sampling.fanouts import as_fanout
+from aethergraph.sampling.values import topology_times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +43,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 def is_typed(schema: Schema) -> bool:
     """Return whether ids come in dicts by type, as in GraphBolt's heterogeneous graphs."""
-    return not isinstance(schema.graph, Graph)
+    return schema.graph.is_typed
 
 
 def type_name(kind: EdgeType) -> str:
@@ -114,7 +114,10 @@ def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) ->
     nodes = [schema.node_rows(name) for name in schema.own_ntypes]
     edges = [schema.edge_rows(kind) for kind in schema.own_etypes]
     for what, name, groups in (("node", node_attr, nodes), ("edge", edge_attr, edges)):
-        if name is not None and not any(name in rows for rows in groups):
+        kept = what == "edge" and any(
+            topology_times(schema.edges(kind), "csc", name) for kind in schema.own_etypes
+        )
+        if name is not None and not kept and not any(name in rows for rows in groups):
             known = ", ".join(sorted({repr(own) for rows in groups for own in rows})) or "none"
             raise InvalidArgumentError(
                 f"{what}_timestamp_attr_name = {name!r} is no {what} attribute; there are: {known}"

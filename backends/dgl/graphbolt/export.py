@@ -24,7 +24,8 @@ from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,7 @@ _CHUNK_ROWS = 1 << 16
 
 
 def save_ondisk_dataset(
-    source: Graph | HeteroGraph | SamplingGraph,
+    source: HomogeneousGraph | HeteroGraph | SamplingGraph,
     path: str | os.PathLike[str],
     *,
     name: str = "graph",

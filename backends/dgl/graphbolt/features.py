@@ -26,8 +26,8 @@ from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features import as_row_source
 from aethergraph.features.rows import as_tensor
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import FeatureSource
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import FeatureSource, HomogeneousGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -273,7 +273,10 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
     """
 
     def __init__(
-        self, graph: Graph | HeteroGraph, *, edge_ids: Literal["input", "graph"] | None = None
+        self,
+        graph: HomogeneousGraph | HeteroGraph,
+        *,
+        edge_ids: Literal["input", "graph"] | None = None,
     ) -> None:
         schema = Schema(graph, edge_ids)
         typed = is_typed(schema)

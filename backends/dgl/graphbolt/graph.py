@@ -40,8 +40,9 @@ from aethergraph.dgl.graphbolt._parts import (
 )
 from aethergraph.dgl.graphbolt._signatures import as_graphbolt
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
 from aethergraph.graph.parts import check_ids
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
@@ -86,7 +87,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     def __init__(
         self,
-        graph: Graph | HeteroGraph,
+        graph: HomogeneousGraph | HeteroGraph,
         *,
         edge_ids: Literal["input", "graph"] | None = None,
         seed: int | None = None,
@@ -103,7 +104,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     # ---- what it is ------------------------------------------------------------------------
 
     @property
-    def graph(self) -> Graph | HeteroGraph:
+    def graph(self) -> HomogeneousGraph | HeteroGraph:
         """Graph below the sampling graph."""
         return self._schema.graph
 

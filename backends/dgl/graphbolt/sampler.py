@@ -23,7 +23,8 @@ from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, tim
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.steps import Steps, run_steps
@@ -219,7 +220,7 @@ def _by_type(fanouts: tuple[int, ...] | int, name: str) -> tuple[int, ...]:
 
 
 def _how_to_make(graph: Any) -> str:
-    if isinstance(graph, (Graph, HeteroGraph)):
+    if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
         return ": SamplingGraph(graph) is one"
     if isinstance(graph, GraphStorage):
         return ": SamplingGraph(storage.graph) is one"

@@ -17,7 +17,6 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import NodeSamplerInput
 
 from aethergraph import testing as core
-from aethergraph.graph import Graph
 from aethergraph.testing import structure, subgraphs
 from aethergraph.testing.combined import Choice, bind, certain_fanouts, choices
 from aethergraph.testing.rules import Contract, equal, given, refused, require
@@ -85,7 +84,7 @@ class BatchRules(Contract):
         """Convert a batch around ``seeds`` to a sample by type."""
         time = options.get("time_attr")
         truth = structure.edges_of(graph, options.get("weight_attr"), time)
-        kinds = [NODE] if isinstance(graph, Graph) else graph.node_types
+        kinds = graph.node_types if graph.is_typed else [NODE]
         nodes = {k: self.node_store(batch, k) for k in kinds}
         edges = {k: self.edge_store(batch, k) for k in truth}
         disjoint = options.get("disjoint", False) or time is not None

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch_geometric.loader import LinkLoader
 from torch_geometric.sampler import NegativeSampling
 
-from aethergraph.graph import Graph
 from aethergraph.pyg.testing.batches import BATCH, BatchRules
 from aethergraph.testing import structure
 from aethergraph.testing.rules import equal, given, require
@@ -135,7 +134,7 @@ class LinkRules(BatchRules):
             late = times[np.arange(label.shape[1]) % count]
             sides = [(kind[0], label[0]), (kind[2], label[1])]
         for name, local in sides:
-            of_nodes: Any = graph.node_time if isinstance(graph, Graph) else graph[name].node_time
+            of_nodes: Any = graph[name].node_time if graph.is_typed else graph.node_time
             found = of_nodes[self.node_store(batch, name).n_id[local].numpy()]
             require(
                 (found <= late).all(),

@@ -125,7 +125,7 @@ def test_a_closed_graph_says_so(graph: Graph) -> None:
 
 
 def test_the_protocols_describe_the_classes(full_graph: Graph) -> None:
-    assert isinstance(full_graph, protocols.Topology)
+    assert isinstance(full_graph, protocols.HomogeneousGraph)
     assert isinstance(full_graph.features, protocols.FeatureSource)
     sampler = NeighborSampler(full_graph, [2])
     assert isinstance(sampler, protocols.Sampler)

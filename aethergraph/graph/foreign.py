@@ -1,0 +1,304 @@
+"""Graphs of others: the arrays of another library, or a topology of one's own in C.
+
+::
+
+    GraphSource     indptr, indices ──┐
+                                      ├── as_graph ──> ForeignGraph, a HomogeneousGraph
+    TopologySource  topology ─────────┘   checked once
+
+Arrays are used where they are, and a topology is asked through its operations. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import (
+    as_count,
+    as_float_values,
+    as_ids,
+    check_weights,
+    read_only,
+    to_array,
+)
+from aethergraph._checks.options import as_choice, shown
+from aethergraph._checks.times import as_times
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
+from aethergraph.graph.base import StoredGraph
+from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.graph.parts import (
+    AttributeTable,
+    GraphParts,
+    Lists,
+    name_id,
+    read_node_time,
+)
+from aethergraph.protocols import (
+    Adjacency,
+    GraphSource,
+    HomogeneousGraph,
+    RowSource,
+    TopologySource,
+)
+
+__all__ = ["ForeignGraph", "as_graph", "graph_hint"]
+
+_MEMBERS = ("num_nodes", "num_edges", "indptr", "indices")
+
+
+def as_graph(
+    source: GraphSource | TopologySource | HomogeneousGraph, *, layout: str = "csc"
+) -> HomogeneousGraph:
+    """Make a graph of the lists of another library, for every sampler, loader and adapter.
+
+    ::
+
+        class MyGraph:                       # arrays of any library, used where they are
+            num_nodes, num_edges = 3, 4
+            indptr, indices = [0, 1, 1, 4], [2, 0, 1, 1]
+            node_attrs = {"x": features}
+
+        loader = SubgraphLoader(as_graph(MyGraph()), [15, 10], batch_size=1024)
+
+    Args:
+        source: one of
+
+            * an object with the members of :class:`aethergraph.protocols.GraphSource`;
+            * an object with a member ``topology``, the address of an ``aether_topology`` of a
+              library of yours (:class:`aethergraph.protocols.TopologySource`);
+            * a graph, which is returned as it is.
+
+            The result keeps the object, and pickles with it. What it holds must not change.
+        layout: ``"csc"``: the lists have the nodes that in-edges come from; ``"csr"``: those that
+            out-edges lead to.
+
+    Raises:
+        InvalidArgumentError: a member is missing or wrong; says which, and what it should be.
+        OutOfRangeError: an id is not below the number of nodes (or edges); has its position.
+    """
+    if isinstance(source, HomogeneousGraph):
+        return source
+    return ForeignGraph(source, as_choice(layout, ("csc", "csr"), "layout"))
+
+
+class ForeignGraph(StoredGraph):
+    """Graph over lists that are not ours; made by :func:`as_graph`.
+
+    It answers what ``Graph`` answers, and takes attributes in the same way. It is not saved:
+    ``Graph.from_edges(graph.num_nodes, *graph.edge_index(), keep_order=True)`` makes a copy that
+    can be. Edge ids are those of the source.
+    """
+
+    _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
+
+    def __init__(self, source: Any, layout: str) -> None:
+        _check_members(source)
+        if hasattr(source, "topology"):
+            lists = _adopt(source)
+        else:
+            lists = _read_lists(source)
+        topology = lists.topology
+        parts = GraphParts(topology.num_major, topology.num_edges)
+        parts.edge_attrs = AttributeTable("edge", topology.end_edge_ids)
+        if layout == "csc":
+            parts.csc = lists
+        else:
+            parts.csr = lists
+        _read_values(source, parts, topology.end_edge_ids)
+        self._source = source
+        self._parts = parts
+        self._num_nodes, self._num_edges = parts.num_nodes, parts.num_edges
+        self._path = None
+        self._storage = type(source).__name__
+        self._paging = None
+
+    def close(self) -> None:
+        """Drop the graph's references; using the graph afterwards raises ClosedError."""
+        self._parts = None
+
+    def _label(self) -> str:
+        return f"the graph of {self._storage}"
+
+    def _guard(self) -> None:
+        return None
+
+    @property
+    def source(self) -> Any:
+        """Object that the graph was made of."""
+        return self._source
+
+    def __repr__(self) -> str:
+        if self._parts is None:
+            return f"ForeignGraph({self._storage}, closed)"
+        return (
+            f"ForeignGraph({self._storage}, num_nodes={self._num_nodes}, "
+            f"num_edges={self._num_edges}, layout={self.layout!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self._live()
+        attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
+        return _rebuild, (self.source, self.layout, *attrs)
+
+
+def _rebuild(
+    source: Any, layout: str, node_attrs: dict[str, RowSource], edge_attrs: dict[str, RowSource]
+) -> ForeignGraph:
+    graph = ForeignGraph(source, layout)
+    parts = graph._live()
+    parts.set_node_attrs(node_attrs)
+    parts.set_edge_attrs(edge_attrs)
+    return graph
+
+
+def graph_hint(value: Any) -> str:
+    """Return what to do with an object that is no graph, but could be made one; else ``""``."""
+    if isinstance(value, (GraphSource, TopologySource)) and not isinstance(value, Adjacency):
+        return ": aethergraph.as_graph(source) makes a graph of it"
+    return ""
+
+
+# ---- members of the source ------------------------------------------------------------------
+
+
+def _check_members(source: Any) -> None:
+    """Raise InvalidArgumentError unless ``source`` has the members of one of the forms."""
+    if isinstance(source, (HeteroGraph, Adjacency)):
+        raise InvalidArgumentError(
+            "as_graph takes a graph of one node type and one edge type, got "
+            f"{type(source).__name__}: samplers and loaders take a HeteroGraph as it is"
+        )
+    if hasattr(source, "topology"):
+        return
+    missing = [name for name in _MEMBERS if not hasattr(source, name)]
+    if missing:
+        raise InvalidArgumentError(
+            f"{type(source).__name__} has no {' and no '.join(missing)}: a graph in arrays has the "
+            f"members {', '.join(_MEMBERS)} (aethergraph.protocols.GraphSource), one in C the "
+            "member topology, an address (TopologySource)"
+        )
+
+
+def _adopt(source: Any) -> Lists:
+    """Return the lists of the topology that ``source`` has the address of."""
+    topology = native.NativeTopology.adopt(source.topology, owner=source)
+    if topology.num_major != topology.num_minor:
+        raise InvalidArgumentError(
+            f"topology of {type(source).__name__}: num_major = {topology.num_major} and num_minor "
+            f"= {topology.num_minor} differ: both are the number of nodes"
+        )
+    return Lists.adopted(topology)
+
+
+def _read_lists(source: Any) -> Lists:
+    """Return the lists in the arrays of ``source``, checked and not copied where possible."""
+    nodes, edges = as_count(source.num_nodes, "num_nodes"), as_count(source.num_edges, "num_edges")
+    indptr, indices = _unsigned(source.indptr, "indptr"), _unsigned(source.indices, "indices")
+    if len(indptr) != nodes + 1:
+        raise InvalidArgumentError(
+            f"indptr has {len(indptr)} offsets, but num_nodes = {nodes} needs {nodes + 1}"
+        )
+    if len(indices) != edges:
+        raise InvalidArgumentError(f"indices has {len(indices)} ids, but num_edges = {edges}")
+    offsets = np.ascontiguousarray(indptr, np.uint64)
+    at = _first_wrong(offsets, None, edges, nodes)
+    if at is not None:
+        raise InvalidArgumentError(
+            f"indptr must ascend from 0 to num_edges = {edges}: indptr[{at}] = "
+            f"{_signed(indptr, at)}",
+            position=at,
+        )
+    at = _first_wrong(offsets, indices, edges, nodes)
+    if at is not None:
+        error = OutOfRangeError("", position=at, value=_signed(indices, at))
+        raise name_id(error, "indices", nodes)
+    ids = getattr(source, "edge_ids", None)
+    return Lists((offsets, indices, None if ids is None else _edge_ids(ids, edges)), nodes, None)
+
+
+def _first_wrong(
+    offsets: NDArray[np.uint64], indices: NDArray[Any] | None, num_edges: int, num_nodes: int
+) -> int | None:
+    """Return the position of the first wrong offset, or of the first wrong id if there are ids."""
+    size = offsets.nbytes if indices is None else indices.nbytes
+    try:
+        native.run_long(
+            lambda task: native.check_lists(offsets, indices, num_edges, num_nodes, task),
+            None,
+            size,
+        )
+    except (CorruptFileError, OutOfRangeError) as error:
+        return error.position or 0
+    return None
+
+
+def _unsigned(values: Any, name: str) -> NDArray[Any]:
+    """Return integers as uint32 or uint64, in their own memory if they are of 4 or 8 bytes."""
+    array = to_array(values, name)
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 4 or not array.dtype.isnative:
+        array = as_ids(values, name)
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be a vector, got shape {array.shape}")
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def _signed(array: NDArray[Any], at: int) -> int:
+    """Return a number as it was before :func:`_unsigned`, if it was negative."""
+    return int(array[at : at + 1].view(f"i{array.dtype.itemsize}")[0])
+
+
+def _edge_ids(values: Any, num_edges: int) -> NDArray[Any]:
+    """Return the edge id at each place; each edge has to be there once."""
+    ids = _unsigned(values, "edge_ids")
+    if len(ids) != num_edges:
+        raise InvalidArgumentError(f"edge_ids has {len(ids)} ids, but num_edges = {num_edges}")
+    outside = ids >= num_edges
+    if outside.any():
+        at = int(outside.argmax())
+        error = OutOfRangeError("", position=at, value=_signed(ids, at))
+        raise name_id(error, "edge_ids", num_edges, "edges")
+    place = np.full(num_edges, -1, np.int64)
+    place[ids] = np.arange(num_edges)
+    twice = place[ids] != np.arange(num_edges)
+    if twice.any():
+        at = int(twice.argmax())
+        raise InvalidArgumentError(
+            f"edge_ids[{at}] = {ids[at]} and edge_ids[{place[ids[at]]}] are equal: each edge has "
+            "an id of its own",
+            position=at,
+        )
+    return ids
+
+
+def _read_values(source: Any, parts: GraphParts, num_edge_ids: int) -> None:
+    """Read the weights, times and attributes that ``source`` has."""
+    weight, time = (getattr(source, name, None) for name in ("edge_weight", "edge_time"))
+    node_time = getattr(source, "node_time", None)
+    if weight is not None:
+        values = as_float_values(weight, num_edge_ids, "edge_weight", "num_edges")
+        check_weights(values, "edge_weight")
+        parts.edge_weight = read_only(values)
+    if time is not None:
+        times, parts.time_unit = as_times(time, num_edge_ids, "edge_time", "num_edges")
+        parts.edge_time = read_only(times)
+    if node_time is not None:
+        unit = parts.time_unit
+        read_node_time(parts, node_time)
+        if time is not None and unit != parts.time_unit:
+            raise InvalidArgumentError(
+                f"edge_time is in {shown(unit)}, node_time in {shown(parts.time_unit)}: give both "
+                "in one unit"
+            )
+    for name, table in (("node_attrs", parts.node_attrs), ("edge_attrs", parts.edge_attrs)):
+        attrs = getattr(source, name, None)
+        if attrs is not None and not isinstance(attrs, Mapping):
+            raise InvalidArgumentError(
+                f"{name} goes by name, {{name: rows}}, got {type(attrs).__name__}"
+            )
+        for key, rows in (attrs or {}).items():
+            table[key] = rows
