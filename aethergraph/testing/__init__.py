@@ -1,22 +1,22 @@
 """Models and contracts for tests of AetherGraph and of implementations of its protocols.
 
-The contracts test a topology, a feature source or a sampler of your own, see ``docs/testing.md``;
+The contracts test a graph, a feature source or a sampler of your own, see ``docs/testing.md``;
 those for PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
 """
 
 from aethergraph.testing import oracle
+from aethergraph.testing.adjacency import AdjacencyContract
 from aethergraph.testing.features import FeatureSourceContract
 from aethergraph.testing.rules import BrokenRule, Contract, broken_rules
 from aethergraph.testing.sampler import HeteroSamplerContract, SamplerContract
-from aethergraph.testing.topology import TopologyContract
 
 __all__ = [
+    "AdjacencyContract",
     "BrokenRule",
     "Contract",
     "FeatureSourceContract",
     "HeteroSamplerContract",
     "SamplerContract",
-    "TopologyContract",
     "broken_rules",
     "oracle",
 ]

@@ -16,16 +16,16 @@ from contracts.reference import Lists, Rows
 
 from aethergraph import errors
 from aethergraph.testing import (
+    AdjacencyContract,
     Contract,
     FeatureSourceContract,
-    TopologyContract,
     broken_rules,
 )
 
 MAIN, PROCESS = threading.main_thread(), os.getpid()
 
 
-class TestReferenceTopology(TopologyContract):
+class TestReferenceTopology(AdjacencyContract):
     supports = {"edge_ids"}
 
     def make(self, num_nodes: int, src: Any, dst: Any) -> Any:

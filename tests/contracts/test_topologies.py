@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from aethergraph import Graph, HeteroGraph
-from aethergraph.testing import TopologyContract
+from aethergraph.testing import AdjacencyContract
 
 VOTES = ("user", "votes", "post")
 
 
-class Ours(TopologyContract):
+class Ours(AdjacencyContract):
     supports = {"edge_ids"}
     layout: Any = "csc"
 

@@ -1,18 +1,22 @@
-"""Contract of topologies: adjacencies to sample from."""
+"""Contract of adjacencies: the edges that a graph holds, and what is sampled from it."""
 
 from __future__ import annotations
 
 import pickle
+import unittest
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.testing import cases
+from aethergraph.graph import as_graph
+from aethergraph.protocols import Adjacency, HomogeneousGraph
+from aethergraph.sampling import NeighborSampler
+from aethergraph.testing import cases, oracle
 from aethergraph.testing.cases import GraphCase
+from aethergraph.testing.graph_loading import CoreGraphLoadingRules
 from aethergraph.testing.rules import (
-    Contract,
     equal,
     given,
     in_child,
@@ -22,30 +26,27 @@ from aethergraph.testing.rules import (
     require,
 )
 
-__all__ = ["TopologyContract"]
+__all__ = ["AdjacencyContract"]
 
 Ids = NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
 
 
-class TopologyContract(Contract):
-    """Rules of :class:`aethergraph.protocols.Topology`.
+class AdjacencyContract(CoreGraphLoadingRules):
+    """Rules of :class:`aethergraph.protocols.Adjacency`, by itself, in samples and in batches.
 
     ::
 
-        class TestMyTopology(TopologyContract):
+        class TestMyGraph(AdjacencyContract):
+            supports = {"edge_ids"}
+
             def make(self, num_nodes, src, dst):
-                return MyTopology(...)
+                return MyGraph(...)             # all that as_graph() takes, or a graph of ours
 
     Attributes:
         supports: ``"edge_ids"``: the topology has ``in_edges(node)``, the ids of the edges that end
             at a node, parallel to ``in_neighbors(node)``.
     """
-
-    known = frozenset({"edge_ids"})
-
-    def make(self, num_nodes: int, src: Ids, dst: Ids) -> Any:
-        """Make the topology of these edges: int64 vectors [E] of ids below ``num_nodes``."""
-        raise NotImplementedError("define make(self, num_nodes, src, dst)")
 
     def num_nodes(self, topology: Any) -> int:
         """Return the number of nodes that the topology states."""
@@ -55,7 +56,8 @@ class TopologyContract(Contract):
     def _each(self) -> Iterator[tuple[GraphCase, Any]]:
         for case in cases.graphs():
             with given(case.name, **case.inputs):
-                topology = self.make(case.num_nodes, case.src.copy(), case.dst.copy())
+                made = self.make(case.num_nodes, case.src.copy(), case.dst.copy())
+                topology = made if hasattr(made, "in_neighbors") else as_graph(made)
             yield case, topology
 
     def _largest(self) -> tuple[GraphCase, Any]:
@@ -132,6 +134,55 @@ class TopologyContract(Contract):
                 expected = np.arange(len(case.src))
                 equal(np.sort(together), expected, "all edge ids, sorted,", np.int64)
 
+    def test_ends_of_edges(self) -> None:
+        """``edge_ends(ids)`` are the ends of the edges that ``in_edges`` names."""
+        self.need("edge_ids")
+        for case, graph in self._graphs():
+            with given(case.name, **case.inputs):
+                nodes = range(case.num_nodes)
+                ids = [graph.in_edges(node) for node in nodes]
+                src, dst = graph.edge_ends(np.concatenate([*ids, _NONE]))
+                expected = [graph.in_neighbors(node) for node in nodes]
+                equal(src, np.concatenate([*expected, _NONE]), "the sources of edge_ends()")
+                equal(dst, np.repeat(nodes, [len(own) for own in ids]), "the destinations")
+
+    # ---- samples ---------------------------------------------------------------------------
+
+    def test_samples_are_those_of_the_lists(self) -> None:
+        """``NeighborSampler`` draws what the model draws from ``in_neighbors``, bit by bit."""
+        for case, graph in self._graphs():
+            sampler = NeighborSampler(graph, [3, -1])
+            for key, seeds in enumerate(cases.seed_vectors(case.num_nodes)):
+                with given(case.name, **case.inputs, seeds=seeds, key=key):
+                    found = sampler.sample(seeds, key)
+                    expected = oracle.sample(*_lists(graph), seeds, [3, -1], key=key)
+                    for part in ("node", "row", "col"):
+                        equal(getattr(found, part), getattr(expected, part), part, np.int64)
+                    if "edge_ids" in self.supports:
+                        ids = [graph.in_edges(node) for node in range(case.num_nodes)]
+                        own = np.concatenate([*ids, _NONE])[expected.edge]
+                        equal(found.edge, own, "edge", np.int64)
+
+    def test_samples_leave_edges_out(self) -> None:
+        """Edges that are excluded by id are not drawn, and all others are."""
+        self.need("edge_ids")
+        for case, graph in self._graphs():
+            nodes = np.arange(case.num_nodes)
+            sampler = NeighborSampler(graph, [-1])
+            everything = sampler.sample(nodes, 0).edge
+            excluded = np.unique(everything[::3])
+            with given(case.name, **case.inputs, exclude=excluded):
+                found = sampler.sample(nodes, 0, exclude=excluded).edge
+                left = everything[~np.isin(everything, excluded)]
+                equal(np.sort(found), np.sort(left), "the edges that are left, sorted,")
+
+    def _graphs(self) -> Iterator[tuple[GraphCase, HomogeneousGraph]]:
+        """Yield the graphs to sample from; nothing for other objects, such as an edge type."""
+        for case, made in self._each():
+            if isinstance(made, Adjacency) and not isinstance(made, HomogeneousGraph):
+                raise unittest.SkipTest("one edge type of many is not sampled by itself")
+            yield case, as_graph(made)
+
     # ---- refusals --------------------------------------------------------------------------
 
     def test_a_node_out_of_range_is_named(self) -> None:
@@ -171,6 +222,13 @@ class TopologyContract(Contract):
         case, topology = self._largest()
         found = in_child(lambda: _answers(topology, case.num_nodes))
         equal(found, _answers(topology, case.num_nodes), "the neighbours that the child got")
+
+
+def _lists(graph: HomogeneousGraph) -> tuple[Ids, Ids]:
+    """Return ``(indptr, indices)`` of the lists that the graph answers."""
+    lists = [graph.in_neighbors(node) for node in range(graph.num_nodes)]
+    indptr = np.append(0, np.cumsum([len(own) for own in lists], dtype=np.int64))
+    return indptr.astype(np.int64), np.concatenate([*lists, _NONE])
 
 
 def _answers(topology: Any, num_nodes: int) -> Ids:

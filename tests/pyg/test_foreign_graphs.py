@@ -1,0 +1,166 @@
+"""Graphs of others in the batches of PyG's loaders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from foreign_graphs import InArrays, InC
+
+from aethergraph import Graph, as_graph
+from aethergraph import _native as native
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import ForeignGraph
+from aethergraph.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, as_stores
+from aethergraph.pyg.testing import GraphLoadingContract
+from aethergraph.testing import broken_rules
+
+RNG = np.random.default_rng(5)
+N, E = 80, 600
+SRC, DST = RNG.integers(0, N, E), RNG.integers(0, N, E)
+X = RNG.normal(size=(N, 4)).astype(np.float32)
+
+
+class TestOurs(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return Graph.from_edges(num_nodes, src, dst)
+
+
+class TestArrays(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InArrays(num_nodes, src, dst)
+
+
+class TestTopologyInC(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InC(num_nodes, src, dst)
+
+
+class OtherEdges(ForeignGraph):
+    """Samplers get the edges turned around."""
+
+    def topology(self, layout: Any = "csc") -> Any:
+        if not hasattr(self.source, "turned"):
+            src, dst = self.edge_index()
+            self.source.turned = as_graph(InArrays(self.num_nodes, dst, src))
+        return self.source.turned.topology()
+
+
+class OtherEnds(ForeignGraph):
+    """Source and destination are taken for each other."""
+
+    def edge_ends(self, edges: Any) -> Any:
+        return super().edge_ends(edges)[::-1]
+
+
+class Blind(native.NativeTopology):
+    __slots__ = ()
+
+    def find(self, *_: Any) -> Any:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+class FindsNothing(ForeignGraph):
+    """Links that are to be left out are not found in the lists."""
+
+    def topology(self, layout: Any = "csc") -> Any:
+        topology = super().topology(layout)
+        topology.__class__ = Blind
+        return topology
+
+
+@pytest.mark.parametrize(
+    ("mutant", "rule"),
+    [
+        (OtherEdges, "test_stock_loaders_follow_its_edges"),
+        (OtherEdges, "test_our_loaders_follow_its_edges"),
+        (OtherEdges, "test_a_model_learns_from_every_loader"),
+        (FindsNothing, "test_links_are_left_out"),
+        (OtherEnds, "test_our_loaders_follow_its_edges"),
+    ],
+)
+def test_mutants(mutant: type[ForeignGraph], rule: str) -> None:
+    class Mutant(TestArrays):
+        def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+            return mutant(super().make(num_nodes, src, dst), "csc")
+
+    assert rule in broken_rules(Mutant)
+
+
+@pytest.mark.parametrize("form", [InArrays, InC])
+def test_worker_processes(form: Any) -> None:
+    graph = as_graph(form(N, SRC, DST, node_attrs={"x": X}))
+    one, two = (
+        [batch.n_id.tolist() for batch in NeighborLoader(graph, [3], batch_size=30, seed=4, **more)]
+        for more in ({}, {"num_workers": 2})
+    )
+    assert one == two
+
+
+def test_spawned_worker_processes() -> None:
+    graph = as_graph(InC(N, SRC, DST))
+    options: dict[str, Any] = {"batch_size": 30, "seed": 4, "num_workers": 1}
+    one, two = (
+        [batch.n_id.tolist() for batch in NeighborLoader(graph, [3], **options, **more)]
+        for more in ({}, {"multiprocessing_context": "spawn"})
+    )
+    assert one == two
+
+
+def test_values_that_a_topology_keeps() -> None:
+    weight, time = RNG.integers(0, 3, E), np.sort(RNG.integers(0, 50, E))
+    graph = as_graph(InC(N, SRC, DST, weight, time))
+    own = Graph.from_edges(N, SRC, DST, edge_weight=weight.astype(float), edge_time=time)
+    seeds = torch.arange(N)
+    for options in (
+        {"weight_attr": "edge_weight"},
+        {"weighted": True},
+        {"time_attr": "edge_time", "input_time": torch.full((N,), 30)},
+        {"input_time": torch.full((N,), 30), "temporal_strategy": "last"},
+    ):
+        found, expected = (
+            [b.n_id.tolist() for b in NeighborLoader(g, [4, 2], seeds, batch_size=20, seed=1,
+                                                     **options)]
+            for g in (graph, own)
+        )  # fmt: skip
+        assert found == expected, options
+
+
+@pytest.mark.parametrize("form", [InArrays, InC])
+def test_a_graph_store_answers_in_every_layout(form: Any) -> None:
+    graph = as_graph(form(N, SRC, DST))
+    store = GraphStore(graph)
+    src, dst = graph.edge_index()
+    row, col, _ = store.coo()
+    assert (row.numpy() == src).all() and (col.numpy() == dst).all()
+    row, colptr, perm = store.csc()
+    assert perm is not None
+    assert (row.numpy() == src[perm.numpy()]).all()
+    assert (np.repeat(np.arange(N), np.diff(colptr.numpy())) == dst[perm.numpy()]).all()
+    rowptr, col, perm = store.csr()
+    assert perm is not None
+    assert (col.numpy() == dst[perm.numpy()]).all()
+    assert (np.repeat(np.arange(N), np.diff(rowptr.numpy())) == src[perm.numpy()]).all()
+
+
+def test_negative_links_are_no_edges() -> None:
+    graph = as_graph(InC(N, SRC, DST))
+    edges = set(zip(SRC.tolist(), DST.tolist(), strict=True))
+    loader = LinkNeighborLoader(
+        graph, [2], neg_sampling="binary", true_negatives=True, batch_size=200
+    )
+    for batch in loader:
+        links = batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]].T.tolist()
+        assert links and not {tuple(link) for link in links} & edges
+
+
+def test_what_is_no_graph_yet_is_told_how_to_become_one() -> None:
+    source: Any = InArrays(N, SRC, DST)
+    takes: list[Any] = [
+        as_stores, GraphStore, FeatureStore.from_graph, lambda s: NeighborLoader(s, [2]),
+    ]  # fmt: skip
+    for take in takes:
+        with pytest.raises(InvalidArgumentError, match=r"aethergraph.as_graph\(source\)"):
+            take(source)

@@ -1,0 +1,114 @@
+"""Graphs of others in the batches of DGL's DataLoader, ours, and GraphBolt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from foreign_graphs import InArrays, InC
+
+from aethergraph import Graph, as_graph
+from aethergraph.dgl import GraphStorage, NeighborSampler
+from aethergraph.dgl.graphbolt import SamplingGraph
+from aethergraph.dgl.testing import GraphLoadingContract
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import ForeignGraph
+from aethergraph.testing import broken_rules
+
+RNG = np.random.default_rng(5)
+N, E = 80, 600
+SRC, DST = RNG.integers(0, N, E), RNG.integers(0, N, E)
+
+
+class TestOurs(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return Graph.from_edges(num_nodes, src, dst)
+
+
+class TestArrays(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InArrays(num_nodes, src, dst)
+
+
+class TestTopologyInC(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InC(num_nodes, src, dst)
+
+
+class OtherEdges(ForeignGraph):
+    """Samplers get the edges turned around."""
+
+    def topology(self, layout: Any = "csc") -> Any:
+        if not hasattr(self.source, "turned"):
+            src, dst = self.edge_index()
+            self.source.turned = as_graph(InArrays(self.num_nodes, dst, src))
+        return self.source.turned.topology()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "test_dgl_loaders_follow_its_edges",
+        "test_graphbolt_follows_its_edges",
+        "test_a_model_learns_from_every_loader",
+    ],
+)
+def test_mutants(rule: str) -> None:
+    class Mutant(TestArrays):
+        def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+            return OtherEdges(super().make(num_nodes, src, dst), "csc")
+
+    assert rule in broken_rules(Mutant)
+
+
+@pytest.mark.parametrize("form", [InArrays, InC])
+def test_queries(form: Any) -> None:
+    graph = as_graph(form(N, SRC, DST))
+    storage = GraphStorage(graph)
+    src, dst = graph.edge_index()
+    u, v = storage.edges()
+    assert (u.numpy() == src).all() and (v.numpy() == dst).all()
+    assert storage.find_edges([3, 9])[0].tolist() == src[[3, 9]].tolist()
+    assert storage.in_degrees().tolist() == np.bincount(DST, minlength=N).tolist()
+    assert storage.out_degrees().tolist() == np.bincount(SRC, minlength=N).tolist()
+    assert storage.has_edges_between(SRC[:3], DST[:3]).all()
+
+
+@pytest.mark.parametrize("form", [InArrays, InC])
+def test_edges_are_left_out(form: Any) -> None:
+    storage = GraphStorage(as_graph(form(N, SRC, DST)))
+    seeds = torch.arange(N)
+    everything = storage.sample_neighbors(seeds, -1).edata[dgl.EID]
+    left = storage.sample_neighbors(seeds, -1, exclude_edges=everything[::2]).edata[dgl.EID]
+    assert sorted(left.tolist()) == sorted(everything[1::2].tolist())
+
+
+def test_values_that_a_topology_keeps() -> None:
+    weight, time = RNG.integers(0, 3, E), np.sort(RNG.integers(0, 50, E))
+    graph = as_graph(InC(N, SRC, DST, weight, time))
+    own = Graph.from_edges(N, SRC, DST, edge_weight=weight.astype(float), edge_time=time)
+    seeds = torch.arange(N)
+    for options in ({"prob": "edge_weight"}, {}):
+        found, expected = (
+            NeighborSampler([4, 2], seed=3, **options).sample(GraphStorage(g), seeds)[0]
+            for g in (graph, own)
+        )
+        assert found.tolist() == expected.tolist()
+    found, expected = (
+        SamplingGraph(g, seed=3).temporal_sample_neighbors(
+            seeds, torch.full((N,), 30), torch.tensor([3]), edge_timestamp_attr_name="edge_time"
+        )
+        for g in (graph, own)
+    )
+    assert found.sampled_csc.indices.tolist() == expected.sampled_csc.indices.tolist()
+    assert len(found.original_edge_ids)
+
+
+def test_what_is_no_graph_yet_is_told_how_to_become_one() -> None:
+    source: Any = InArrays(N, SRC, DST)
+    for take in (GraphStorage, SamplingGraph):
+        with pytest.raises(InvalidArgumentError, match=r"aethergraph.as_graph\(source\)"):
+            take(source)
