@@ -2,6 +2,8 @@
 
 - ```python blocks of a page share one namespace, as if typed one after the other.
 - ```console blocks: each line that starts with ``$ `` is run by bash; output is not compared.
+- ```c blocks after ``<!-- snippet: file NAME -->`` become that file. ``cc`` finds the headers that
+  ``make -C native install`` installs.
 - ```sh blocks set a machine up and are not run; they may hold only the commands listed below.
 - ``<!-- snippet: skip, REASON -->`` on the line before a block leaves it out, with its reason.
 - ``<!-- snippet: needs MODULE -->`` leaves it out where that module is not installed.
@@ -24,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign_graphs import stage_headers
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,7 +47,8 @@ NEEDED = {
     "torch_geometric": ["torch_geometric", "aethergraph.pyg", "aethergraph.pytorch"],
 }
 FENCE = re.compile(
-    r"(?:^<!-- snippet: (?:skip, (?P<skip>[^\n]+)|needs (?P<needs>\w+)) -->\n)?"
+    r"(?:^<!-- snippet: "
+    r"(?:skip, (?P<skip>[^\n]+)|needs (?P<needs>\w+)|file (?P<file>[\w.]+)) -->\n)?"
     r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -57,13 +61,15 @@ class Block:
     line: int  # of its first line in the page
     skip: str | None
     needs: str | None = None
+    file: str | None = None
 
 
 def blocks(page: Path) -> Iterator[Block]:
     content = page.read_text(encoding="utf-8")
     for found in FENCE.finditer(content):
         line = content.count("\n", 0, found.start("text")) + 1
-        yield Block(found["kind"], found["text"], line, found["skip"], found["needs"])
+        kind, text, skip, needs, file = found.group("kind", "text", "skip", "needs", "file")
+        yield Block(kind, text, line, skip, needs, file)
 
 
 @pytest.fixture(scope="session")
@@ -95,6 +101,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_console(block: Block, page: str) -> None:
+    headers = Path("include").absolute()
+    if " cc " in block.text and not headers.exists():
+        stage_headers(headers)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for offset, line in enumerate(block.text.splitlines()):
         if not line.startswith("$ "):
@@ -108,7 +117,7 @@ def run_console(block: Block, page: str) -> None:
             text=True,
             timeout=500,
             check=False,
-            env={**os.environ, "PATH": path},
+            env={**os.environ, "PATH": path, "C_INCLUDE_PATH": str(headers)},
         )
         where = f"{page}:{block.line + offset}: {line}"
         assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
@@ -144,6 +153,8 @@ def run_blocks(page: Path, found: list[Block]) -> None:
             exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
         elif block.kind == "console":
             run_console(block, name)
+        elif block.file is not None:
+            Path(block.file).write_text(block.text)
 
 
 def test_the_page_of_dgl_over_a_graph_that_kept_its_order(

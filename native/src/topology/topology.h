@@ -9,7 +9,8 @@
  * The sampler sees a topology through this header only: the facts in the struct, and the
  * operations. Arrays are one kind (topology/arrays.h); a file, a live tree or a remote shard
  * begins its own struct with an aether_topology and brings its own table. native/README.md
- * says how ("A topology of your own").
+ * says how ("A topology of your own"). It is installed as aether/topology.h, for topologies in
+ * libraries of users. That is experimental: compile against the header of the version you run.
  *
  * A position is a number that the topology makes and reads again; `start + i` is all that
  * others do with it. Dense positions count the entries of all lists, one list after the
@@ -88,6 +89,8 @@ struct aether_topology {
 static inline bool ae_topology_is_dense(const aether_topology *t) {
     return t->end_positions == t->num_edges;
 }
+
+/* ---- for the core alone: these two are not exported ----------------------------------- */
 
 /* Fail with AETHER_E_UNSUPPORTED unless positions are dense; `tables`, in the plural, are tables by
  * position. */
