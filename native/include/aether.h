@@ -712,7 +712,6 @@ typedef struct aether_weight_sums aether_weight_sums;
  * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
 
-
 /* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. */
 #define AETHER_OWN_WEIGHTS 1
 #define AETHER_OWN_TIMES   2
