@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.testing import oracle
+
+#: Members that a graph cannot do without, and the attributes that the loaders' contracts set.
+_FORWARDED = HomogeneousGraph.__abstractmethods__ | {"node_attrs", "edge_attrs"}
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -85,3 +90,24 @@ class InC:
 
     def __reduce__(self) -> Any:
         return InC, self._arguments
+
+
+def _forward(name: str) -> Any:
+    if isinstance(inspect.getattr_static(HomogeneousGraph, name), property):
+        return property(lambda self: getattr(self.graph, name))
+    return lambda self, *args, **options: getattr(self.graph, name)(*args, **options)
+
+
+class _Bare(HomogeneousGraph):
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def __reduce__(self) -> Any:
+        return Bare, (self.graph,)
+
+
+#: Graph with the abstract members and attributes of another one, and defaults for all the rest:
+#: who asks for more than the abstract type promises does not find it.
+Bare: Any = type(
+    "Bare", (_Bare,), {"__module__": __name__, **{name: _forward(name) for name in _FORWARDED}}
+)

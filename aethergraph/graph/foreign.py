@@ -110,6 +110,7 @@ class ForeignGraph(StoredGraph):
         else:
             parts.csr = lists
         _read_values(source, parts, topology.end_edge_ids)
+        self._source_attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
         self._source = source
         self._parts = parts
         self._num_nodes, self._num_edges = parts.num_nodes, parts.num_edges
@@ -142,17 +143,26 @@ class ForeignGraph(StoredGraph):
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self._live()
-        attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
+        tables = zip((parts.node_attrs, parts.edge_attrs), self._source_attrs, strict=True)
+        attrs = [
+            {name: None if own.get(name) is rows else rows for name, rows in table.items()}
+            for table, own in tables
+        ]
         return _rebuild, (self.source, self.layout, *attrs)
 
 
 def _rebuild(
-    source: Any, layout: str, node_attrs: dict[str, RowSource], edge_attrs: dict[str, RowSource]
+    source: Any,
+    layout: str,
+    node_attrs: dict[str, RowSource | None],
+    edge_attrs: dict[str, RowSource | None],
 ) -> ForeignGraph:
+    """Return the graph of ``source`` with these attributes; None stands for the source's own."""
     graph = ForeignGraph(source, layout)
     parts = graph._live()
-    parts.set_node_attrs(node_attrs)
-    parts.set_edge_attrs(edge_attrs)
+    nodes, edges = parts.node_attrs, parts.edge_attrs
+    parts.set_node_attrs({n: nodes[n] if rows is None else rows for n, rows in node_attrs.items()})
+    parts.set_edge_attrs({n: edges[n] if rows is None else rows for n, rows in edge_attrs.items()})
     return graph
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import pickle
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from foreign_graphs import InArrays, InC, library
+from foreign_graphs import Bare, InArrays, InC, library
 
 from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, as_graph
 from aethergraph import _native as native
@@ -37,6 +38,13 @@ class TestArraysWithoutEdgeIds(AdjacencyContract):
 
     def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
         return InArrays(num_nodes, src, dst, with_edge_ids=False)
+
+
+class TestNoMoreThanTheAbstractType(AdjacencyContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return Bare(Graph.from_edges(num_nodes, src, dst))
 
 
 class TestTopologyInC(AdjacencyContract):
@@ -186,6 +194,12 @@ def test_values_of_a_source() -> None:
     again = NeighborSampler(copy, [3, 2], weight_attr="edge_weight").sample([4, 2], key=1)
     assert (again.edge == found.edge).all()
     assert set(copy.node_attrs) == {"x"}
+    del graph.node_attrs["x"]  # type: ignore[attr-defined]
+    graph.node_attrs["y"] = np.arange(N)  # type: ignore[index]
+    graph.edge_attrs["e"] = -np.arange(E)  # type: ignore[index]
+    copy = pickle.loads(pickle.dumps(graph))
+    assert set(copy.node_attrs) == {"y"}
+    assert (copy.edge_attrs["e"].array == -np.arange(E)).all()
 
 
 def test_values_that_a_topology_keeps() -> None:
@@ -232,6 +246,24 @@ def test_a_sampler_goes_on_with_the_next_snapshot() -> None:
     assert (sampler.sample([N + 5], key=1).edge == sampler.sample([N + 5], key=1).edge).all()
     with pytest.raises(OutOfRangeError):
         sampler.sample([3 * N], key=1)
+
+
+def test_a_sampler_goes_on_with_lists_in_a_file(tmp_path: Path) -> None:
+    graphs: list[Any] = []
+    for number, size in enumerate((300, E)):
+        path = tmp_path / f"{number}.aeg"
+        Graph.from_edges(N, SRC[:size], DST[:size]).save(path)
+        graphs.append(Graph.load(path, storage="uring", memory_budget="64M"))
+    memory = as_graph(InC(N, SRC, DST))
+    seeds = [np.arange(start, start + 10) for start in range(0, 50, 10)]
+    sampler = NeighborSampler(graphs[0], [3, 2])
+    for graph in (graphs[0], graphs[0], graphs[1], memory, graphs[1], graphs[0]):
+        sampler.retarget(graph)  # a group of samples goes with lists in a file, and is kept
+        assert (sampler.groups is None) == (graph is memory)
+        found = [sub.edge.tolist() for sub in sampler.sample_many(seeds, range(5))]
+        fresh = NeighborSampler(graph, [3, 2])
+        expected = [fresh.sample(own, key).edge.tolist() for key, own in enumerate(seeds)]
+        assert found == expected
 
 
 def test_a_snapshot_that_does_not_fit_changes_nothing() -> None:

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,10 @@ def _full_graph() -> ag.Graph:
 
 
 _TYPE = ("user", "rates", "film")
+
+
+def _graph_of_members(layout: Any = "csc", **members: Any) -> Any:
+    return ag.as_graph(SimpleNamespace(**members), layout=layout)  # type: ignore[arg-type]
 
 
 def _typed_graph() -> ag.HeteroGraph:
@@ -155,6 +160,24 @@ def _core() -> Iterator[Target]:
         lambda _: (
             ag.Graph.from_edges,
             {"num_nodes": NODES, "src": src, "dst": dst, "edge_weight": np.ones(EDGES)},
+        ),
+    )
+    yield Target(
+        "as_graph",
+        lambda _: (
+            _graph_of_members,
+            {
+                "num_nodes": 3, "num_edges": 4, "indptr": [0, 1, 1, 4], "indices": [2, 0, 1, 1],
+                "edge_ids": [3, 1, 0, 2], "edge_weight": [0.5, 1.0, 2.0, 0.0],
+                "node_time": [3, 1, 2], "node_attrs": {"x": np.eye(3)}, "layout": "csc",
+            },
+        ),
+    )  # fmt: skip
+    yield Target(
+        "NeighborSampler.retarget",
+        lambda f: (
+            ag.NeighborSampler(_graph(f), [3, 2], time_attr="edge_time").retarget,
+            {"graph": _graph(f), "is_sorted": False},
         ),
     )
     yield Target("Graph.load", lambda f: (ag.Graph.load, {"path": f / "graph.aether"}))

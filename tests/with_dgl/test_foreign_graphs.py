@@ -8,7 +8,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from foreign_graphs import InArrays, InC
+from foreign_graphs import Bare, InArrays, InC
 
 from aethergraph import Graph, as_graph
 from aethergraph.dgl import GraphStorage, NeighborSampler
@@ -31,6 +31,11 @@ class TestOurs(GraphLoadingContract):
 class TestArrays(GraphLoadingContract):
     def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
         return InArrays(num_nodes, src, dst)
+
+
+class TestNoMoreThanTheAbstractType(GraphLoadingContract):
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return Bare(Graph.from_edges(num_nodes, src, dst))
 
 
 class TestTopologyInC(GraphLoadingContract):
