@@ -121,7 +121,7 @@ void foreign_destroy(aether_topology *t) {
 }
 
 /* Break what adopting has to notice: 0 no operation `fetch`, 1 id_bytes, 2 end_positions, 3 nodes
- * at both ends. */
+ * at both ends; 4 breaks nothing: the last 5 edge ids are those of edges that are gone. */
 void foreign_break(aether_topology *t, int what) {
     foreign *f = (foreign *)(void *)t;
     if (what == 0)
@@ -130,6 +130,8 @@ void foreign_break(aether_topology *t, int what) {
         t->id_bytes = 3;
     else if (what == 2)
         t->end_positions = t->num_edges - 1;
-    else
+    else if (what == 3)
         t->num_minor++;
+    else
+        t->end_edge_ids += 5;
 }

@@ -165,7 +165,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         """Return the ids of the edges that start at ``node``, parallel to :meth:`neighbors`."""
         parts = self._edges()
         edges = self._out_lists().edges(as_node(node, parts.num_src, "node"))
-        if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < parts.num_edges:
+        end = self._out_lists().topology.end_edge_ids
+        if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < end:
             raise CorruptFileError(f"{self._label()}: an edge id is out of range; run verify")
         return edges
 

@@ -12,7 +12,7 @@ Arrays are used where they are, and a topology is asked through its operations. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +48,16 @@ from aethergraph.protocols import (
 
 __all__ = ["ForeignGraph", "as_graph", "graph_hint"]
 
+G = TypeVar("G", bound=HomogeneousGraph)
+
 _MEMBERS = ("num_nodes", "num_edges", "indptr", "indices")
 
 
-def as_graph(
-    source: GraphSource | TopologySource | HomogeneousGraph, *, layout: str = "csc"
-) -> HomogeneousGraph:
+@overload
+def as_graph(source: G, *, layout: str = ...) -> G: ...
+@overload
+def as_graph(source: GraphSource | TopologySource, *, layout: str = ...) -> ForeignGraph: ...
+def as_graph(source: Any, *, layout: str = "csc") -> HomogeneousGraph:
     """Make a graph of the lists of another library, for every sampler, loader and adapter.
 
     ::

@@ -194,9 +194,9 @@ def test_values_of_a_source() -> None:
     again = NeighborSampler(copy, [3, 2], weight_attr="edge_weight").sample([4, 2], key=1)
     assert (again.edge == found.edge).all()
     assert set(copy.node_attrs) == {"x"}
-    del graph.node_attrs["x"]  # type: ignore[attr-defined]
-    graph.node_attrs["y"] = np.arange(N)  # type: ignore[index]
-    graph.edge_attrs["e"] = -np.arange(E)  # type: ignore[index]
+    del graph.node_attrs["x"]
+    graph.node_attrs["y"] = np.arange(N)
+    graph.edge_attrs["e"] = -np.arange(E)
     copy = pickle.loads(pickle.dumps(graph))
     assert set(copy.node_attrs) == {"y"}
     assert (copy.edge_attrs["e"].array == -np.arange(E)).all()
@@ -360,6 +360,32 @@ def test_a_broken_topology_is_refused(what: int, message: str) -> None:
     library().foreign_break(source.topology, what)
     with pytest.raises(InvalidArgumentError, match=message):
         as_graph(source)
+
+
+def test_ids_of_edges_that_are_gone() -> None:
+    source = InC(N, SRC, DST)
+    library().foreign_break(source.topology, 4)
+    graph, whole = as_graph(source), as_graph(InC(N, SRC, DST))
+    assert graph.num_edges == E
+    with pytest.raises(UnsupportedError, match=r"edge_ends\(ids\)"):
+        graph.edge_index()
+    known = np.arange(E)
+    assert (graph.edge_ends(known)[0] == whole.edge_index()[0]).all()
+    with pytest.raises(OutOfRangeError, match=r"edges\[1\] = 502 is the id of no edge"):
+        graph.edge_ends([3, 502, 501])
+    with pytest.raises(InvalidArgumentError, match="edge_attrs"):
+        graph.edge_attrs["w"] = np.ones(E)
+    weight = np.append(WEIGHT, np.ones(5))
+    graph.edge_attrs["w"], whole.edge_attrs["w"] = weight, WEIGHT
+    found, expected = (
+        NeighborSampler(g, [3], weight_attr="w").sample(np.arange(N), key=2) for g in (graph, whole)
+    )
+    assert (found.edge == expected.edge).all()
+    left = NeighborSampler(graph, [-1]).sample(np.arange(N), key=2, exclude=[0, 7]).edge
+    assert sorted(left) == sorted(set(range(E)) - {0, 7})
+    assert graph.in_edges(3).tolist() == whole.in_edges(3).tolist()
+    out = as_graph(source, layout="csr")
+    assert out.out_edges(3).tolist() == whole.in_edges(3).tolist()
 
 
 def test_an_id_that_a_topology_makes_up_is_found() -> None:
