@@ -3,12 +3,12 @@
 ``Graph``, ``FeatureStore`` and ``NeighborSampler`` are the built-in ones; the contracts in
 :mod:`aethergraph.testing` check others. Neither rows nor graphs need a base class or registration::
 
-    yours            adapter                       what the package asks for
-    FeatureSource ── graph.node_attrs["x"] = ... ──> RowSource
-    GraphSource ──┬─ as_graph(...) ────────────────> HomogeneousGraph, an Adjacency
-    TopologySource ┘
+    yours                adapter                           what the package asks for
+    FeatureSource  ───── graph.node_attrs["x"] = rows ───> RowSource
+    GraphSource    ──┬── as_graph(source) ───────────────> HomogeneousGraph, an Adjacency
+    TopologySource ──┘
 
-Both then go through every loader and framework adapter. The abstract types on the right are for
+They then go through every loader and framework adapter. The abstract types on the right are for
 classes that can do more, and for ours.
 
 This module stays interpreted and imports nothing of the package, so that other packages can depend
@@ -254,10 +254,10 @@ class GraphSource(Protocol):
 class TopologySource(Protocol):
     """Graph in a topology of one's own, in C.
 
-    :func:`aethergraph.as_graph` makes a graph of it, as of a :class:`GraphSource`, which may have
-    the same further members but ``edge_ids``. Numbers of nodes and edges come from the topology,
-    as do weights and times that it keeps itself: samplers draw by these under the names
-    ``"edge_weight"`` and ``"edge_time"``.
+    :func:`aethergraph.as_graph` makes a graph of it. Numbers of nodes and edges, and edge ids, come
+    from the topology. So may weights and times: samplers draw by those that it keeps under the
+    names ``"edge_weight"`` and ``"edge_time"``. Values and attributes may be further members, as in
+    a :class:`GraphSource`.
     """
 
     @property
@@ -271,9 +271,9 @@ class TopologySource(Protocol):
 class Adjacency(ABC):
     """Edges of one type, as samplers and adapters ask for them; base class of ours.
 
-    Lists are handed out as a native topology, which samplers read. All else is answered about the
-    edges for loaders, adapters and people. A place in the lists is called a position; a topology
-    says what it is (``native/README.md``).
+    Samplers read the lists through a native topology, which :meth:`topology` hands out. The other
+    members are for loaders, adapters and people. A position names an entry of a list; what number
+    it is, is up to the topology (``native/README.md``).
     """
 
     # ---- lists -----------------------------------------------------------------------------
