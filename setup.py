@@ -28,7 +28,7 @@ from setuptools.command.build_ext import build_ext
 # Measured and left interpreted:
 #
 #   sampling/keys.py      0.7x: 64-bit unsigned arithmetic overflows mypyc's short integers
-#   storage/container.py  0.75x: dictionaries and JSON
+#   storage/meta.py  0.75x: dictionaries and JSON
 #   sampling/neighbor.py, loading/loader.py   1.0x: calls into cffi and numpy
 #   _checks/arrays.py     1.2-1.4x of 0.3 us, but it judges users' values, and a compiled function
 #                         refuses a numpy integer where it says int

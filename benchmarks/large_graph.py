@@ -53,7 +53,7 @@ def large_graph(
 def write(path: Path, num_nodes: int, num_edges: int, *, values: bool = False) -> None:
     """Write the graph file; it appears complete or not at all."""
     from aethergraph import _native as native
-    from aethergraph.storage.container import EdgeType, FileMeta, NodeType
+    from aethergraph.storage.meta import EdgeType, FileMeta, NodeType
 
     if num_nodes >= 1 << 32:
         raise SystemExit(f"{num_nodes} nodes do not fit 32-bit ids")

@@ -29,7 +29,7 @@ def cases() -> dict[str, tuple[Callable[[], Any], int]]:
     from aethergraph._checks.arrays import as_ids
     from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
     from aethergraph.sampling.keys import hash_ids, mix_key
-    from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType
+    from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(1000, *rng.integers(0, 1000, (2, 5000)))

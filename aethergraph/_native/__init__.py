@@ -62,6 +62,7 @@ from aethergraph._native.files import (
     encode_path,
 )
 from aethergraph._native.groups import NativeBatch, NativeGroup
+from aethergraph._native.guards import reading
 from aethergraph._native.io import IO_TIERS, FileReader, IoStats, io_problem
 from aethergraph._native.lists import (
     NativeRows,
@@ -89,7 +90,7 @@ from aethergraph._native.memory import (
     view_memory,
     without_read_only,
 )
-from aethergraph._native.reads import reading
+from aethergraph._native.paged_values import NativeStaging, NativeValues
 from aethergraph._native.records import (
     hash_items,
     hash_parts,
@@ -115,7 +116,6 @@ from aethergraph._native.sampling import (
     rng_draws,
     time_keys,
 )
-from aethergraph._native.sums import NativeSums
 from aethergraph._native.tasks import (
     LONG_CALL_BYTES,
     Progress,
@@ -127,8 +127,8 @@ from aethergraph._native.tasks import (
     working_for,
 )
 from aethergraph._native.topology import NativeTopology, Place
-from aethergraph._native.values import NativeStaging, NativeValues
 from aethergraph._native.walks import NativeWalker, build_alias, build_members
+from aethergraph._native.weight_sums import NativeSums
 
 __all__ = [
     "ADVICE_DROP",

@@ -17,7 +17,8 @@ from aethergraph._native.exports import (
     export_layers,
     export_sample,
 )
-from aethergraph._native.reads import begin_read, raise_named
+from aethergraph._native.guards import begin_read, raise_named
+from aethergraph._native.paged_values import NativeValues
 from aethergraph._native.sampling import (
     SAMPLE_DISJOINT,
     NativeRelation,
@@ -28,7 +29,6 @@ from aethergraph._native.sampling import (
     lend_seeds,
 )
 from aethergraph._native.tasks import Task, lend
-from aethergraph._native.values import NativeValues
 
 S = TypeVar("S", bound=NativeSample | NativeLayers)
 

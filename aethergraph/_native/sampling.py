@@ -18,12 +18,12 @@ from aethergraph._native.exports import (
     export_sample,
 )
 from aethergraph._native.files import FileGuard
+from aethergraph._native.guards import begin_read, raise_named
 from aethergraph._native.memory import address_of
-from aethergraph._native.reads import begin_read, raise_named
-from aethergraph._native.sums import NativeSums
+from aethergraph._native.paged_values import NativeValues
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
-from aethergraph._native.values import NativeValues
+from aethergraph._native.weight_sums import NativeSums
 
 SAMPLE_REPLACE: Final[int] = lib.AETHER_SAMPLE_REPLACE
 SAMPLE_DISJOINT: Final[int] = lib.AETHER_SAMPLE_DISJOINT

@@ -14,9 +14,9 @@ from aethergraph._checks.options import shown
 from aethergraph._native.blocks import CompressedIds
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._native.files import FileGuard
+from aethergraph._native.guards import begin_read, end_read, raise_named
 from aethergraph._native.io import FileReader
 from aethergraph._native.memory import address_of
-from aethergraph._native.reads import begin_read, end_read, raise_named
 from aethergraph._native.tasks import Task, lend
 from aethergraph.errors import InvalidArgumentError
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error
 from aethergraph._native.files import FileGuard
+from aethergraph._native.guards import begin_read, end_read
 from aethergraph._native.memory import buffer_alloc
-from aethergraph._native.reads import begin_read, end_read
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
 

@@ -17,7 +17,7 @@ from aethergraph import _native as native
 from aethergraph._checks.exact import describe_change, narrowest_float
 from aethergraph._checks.options import as_text
 from aethergraph.convert.arguments import as_column, as_optional_file
-from aethergraph.convert.external.row_order import Room
+from aethergraph.convert.external.sort_rows import Room
 from aethergraph.convert.inputs import is_url
 from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import (

@@ -23,7 +23,7 @@ from aethergraph.features.bfloat16 import convert, first_lost
 from aethergraph.features.hot import RowCache
 from aethergraph.features.sources import check_result
 from aethergraph.protocols import RowSource
-from aethergraph.storage.container import (
+from aethergraph.storage.meta import (
     ArrayMeta,
     FileMeta,
     SectionTable,

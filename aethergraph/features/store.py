@@ -34,7 +34,7 @@ from aethergraph.features.table import NativeTable, RowTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage, choose_storage, copy_to_memory
-from aethergraph.storage.container import SectionTable, check_fingerprint
+from aethergraph.storage.meta import SectionTable, check_fingerprint
 from aethergraph.storage.npy import identity
 from aethergraph.storage.value_columns import ValueColumn
 

@@ -15,7 +15,7 @@ from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.parts import AttributeTable, GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, RowSource
 from aethergraph.storage.choice import Storage, check_storage
-from aethergraph.storage.container import Owner
+from aethergraph.storage.meta import Owner
 from aethergraph.storage.paging import Paging
 
 __all__ = ["StoredGraph"]

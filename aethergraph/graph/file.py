@@ -30,7 +30,8 @@ from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, Encode
 from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import choose_storage, copy_array, log
-from aethergraph.storage.container import (
+from aethergraph.storage.memory import format_size
+from aethergraph.storage.meta import (
     ArrayMeta,
     EdgeType,
     FileMeta,
@@ -38,7 +39,6 @@ from aethergraph.storage.container import (
     SectionTable,
     write_meta,
 )
-from aethergraph.storage.memory import format_size
 from aethergraph.storage.opening import open_container
 from aethergraph.storage.paging import Paging
 

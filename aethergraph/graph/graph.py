@@ -29,7 +29,7 @@ from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage
-from aethergraph.storage.container import check_fingerprint
+from aethergraph.storage.meta import check_fingerprint
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 

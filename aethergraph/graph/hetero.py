@@ -28,9 +28,9 @@ from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage
-from aethergraph.storage.container import EdgeType as EdgeMeta
-from aethergraph.storage.container import NodeType as NodeMeta
-from aethergraph.storage.container import check_fingerprint
+from aethergraph.storage.meta import EdgeType as EdgeMeta
+from aethergraph.storage.meta import NodeType as NodeMeta
+from aethergraph.storage.meta import check_fingerprint
 from aethergraph.storage.paging import Paging
 
 __all__ = ["EdgeType", "EdgeView", "HeteroGraph", "NodeView"]

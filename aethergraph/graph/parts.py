@@ -30,7 +30,7 @@ from aethergraph.errors import (
 from aethergraph.features import FeatureStore, attribute_store
 from aethergraph.graph.orders import inverse, take, take_rows, time_order
 from aethergraph.protocols import FeatureSource, RowSource
-from aethergraph.storage.container import Owner
+from aethergraph.storage.meta import Owner
 from aethergraph.storage.paging import Paging
 from aethergraph.storage.value_columns import ValueColumn
 

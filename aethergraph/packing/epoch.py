@@ -41,8 +41,8 @@ from aethergraph.packing.layout import (
 from aethergraph.packing.spool import Spool, SpooledBatch
 from aethergraph.protocols import FeatureSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.container import ArrayMeta, FileMeta, write_meta
 from aethergraph.storage.memory import format_size
+from aethergraph.storage.meta import ArrayMeta, FileMeta, write_meta
 
 __all__ = ["Packing", "pack"]
 

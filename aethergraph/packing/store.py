@@ -37,7 +37,7 @@ from aethergraph.packing.layout import (
 )
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import ROWS_BYTES, Budget
-from aethergraph.storage.container import SectionTable, check_fingerprint
+from aethergraph.storage.meta import SectionTable, check_fingerprint
 
 __all__ = ["PackedFeatures", "PackedStats"]
 

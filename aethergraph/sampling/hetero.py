@@ -23,6 +23,7 @@ from aethergraph.sampling.base import (
     TemporalStrategy,
     as_excluded,
 )
+from aethergraph.sampling.batch_arguments import align_batches
 from aethergraph.sampling.directions import (
     LAYOUTS,
     SampleDirection,
@@ -31,9 +32,8 @@ from aethergraph.sampling.directions import (
     join_ways,
 )
 from aethergraph.sampling.fanouts import typed_fanouts
-from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import to_bidirectional_typed
-from aethergraph.sampling.typed import check_types
+from aethergraph.sampling.typed_arguments import check_types
 from aethergraph.sampling.values import (
     Bounds,
     Values,

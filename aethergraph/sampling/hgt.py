@@ -16,7 +16,7 @@ from aethergraph.sampling.base import KeyedSampler
 from aethergraph.sampling.engine import DrawOptions, NativeEngine
 from aethergraph.sampling.fanouts import as_fanouts
 from aethergraph.sampling.hetero import HeteroSubgraph
-from aethergraph.sampling.typed import check_types, name_seed
+from aethergraph.sampling.typed_arguments import check_types, name_seed
 from aethergraph.sampling.values import make_relation
 
 __all__ = ["HGTSampler", "MAX_NEIGHBORS"]

@@ -21,9 +21,9 @@ from aethergraph.sampling.base import (
     TemporalStrategy,
     as_excluded,
 )
+from aethergraph.sampling.batch_arguments import align_batches
 from aethergraph.sampling.directions import SampleDirection, check_direction
 from aethergraph.sampling.fanouts import as_fanouts
-from aethergraph.sampling.many import align_batches
 from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.values import check_sorted, find_relation, seed_bounds
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph.testing import structure, subgraphs
 from aethergraph.testing.draws import DrawRules, time_bounds
 from aethergraph.testing.rules import given, require
-from aethergraph.testing.samples import OPTIONS, WORDS, Instance, equal_samples
+from aethergraph.testing.sample_rules import OPTIONS, WORDS, Instance, equal_samples
 from aethergraph.testing.structure import Walk
 
 __all__ = ["Choice", "CombinedRules", "bind", "certain_fanouts", "choices"]

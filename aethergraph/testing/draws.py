@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aethergraph.testing import structure
 from aethergraph.testing.purity import PurityRules
 from aethergraph.testing.rules import given, require
-from aethergraph.testing.samples import OPTIONS, equal_samples
+from aethergraph.testing.sample_rules import OPTIONS, equal_samples
 from aethergraph.testing.structure import EdgeType
 
 __all__ = ["DrawRules", "time_bounds"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aethergraph.testing import structure
 from aethergraph.testing.rules import equal, given, in_child, in_threads, require
-from aethergraph.testing.samples import SampleRules
+from aethergraph.testing.sample_rules import SampleRules
 from aethergraph.testing.structure import EdgeType, Walk
 
 __all__ = ["PurityRules"]

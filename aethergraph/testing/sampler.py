@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.testing import cases, oracle, structure
 from aethergraph.testing.combined import CombinedRules
-from aethergraph.testing.samples import Instance
+from aethergraph.testing.sample_rules import Instance
 from aethergraph.testing.structure import KIND, NODE, EdgeType
 
 __all__ = ["HeteroSamplerContract", "SamplerContract"]

@@ -6,7 +6,7 @@ import warnings
 
 from aethergraph._checks.arrays import as_integer
 from aethergraph._torch.iteration import iteration_key
-from aethergraph._torch.seeds import MainSeed, SharedCount
+from aethergraph._torch.random_seeds import MainSeed, SharedCount
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
 

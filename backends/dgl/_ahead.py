@@ -18,11 +18,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from aethergraph import _native as native
 from aethergraph._parallel.prefetch import prefetch_map
-from aethergraph.dgl._walk import Walk
+from aethergraph.dgl._engine import Walk
 from aethergraph.errors import AetherError
 from aethergraph.sampling.engine import stands_for
 from aethergraph.sampling.groups import SampleGroups
-from aethergraph.sampling.steps import Steps, end_steps
+from aethergraph.sampling.two_step import Steps, end_steps
 
 __all__ = ["Coming", "SteppedSampler", "look_ahead", "takes_steps"]
 

@@ -16,8 +16,8 @@ import dgl
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_ids
+from aethergraph.dgl._engine import edge_ends
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import edge_ends
 from aethergraph.errors import UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.graph.parts import check_ids

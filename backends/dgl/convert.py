@@ -11,7 +11,7 @@ from torch import Tensor
 
 import dgl
 from aethergraph._checks.options import as_flag, as_text
-from aethergraph._torch.columns import Column
+from aethergraph._torch.feature_columns import Column
 from aethergraph.dgl._schema import EDGE, NODE, Schema
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError

@@ -20,8 +20,8 @@ from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_ids, seed_ids
 from aethergraph.dgl._arguments import as_names, check_prefetch
+from aethergraph.dgl._engine import edge_ends
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import edge_ends
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError

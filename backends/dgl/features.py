@@ -19,7 +19,7 @@ from torch import Tensor
 import dgl.storages
 from aethergraph._checks.options import as_flag
 from aethergraph._parallel.threads import ThreadPool
-from aethergraph._torch.columns import Column
+from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_device, seed_ids
 from aethergraph.features import as_row_source
 from aethergraph.loading.buffers import BufferPool

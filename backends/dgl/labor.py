@@ -25,8 +25,8 @@ from aethergraph.dgl._arguments import (
     seed_hashes,
 )
 from aethergraph.dgl._blocks import BlockEdges, offsets_of
+from aethergraph.dgl._engine import Walk, make_lists
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.sampling.engine import DrawOptions

@@ -25,8 +25,8 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
+from aethergraph.dgl._engine import TimesOf, Walk, make_lists
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import TimesOf, Walk, make_lists
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph.parts import check_ids
@@ -34,7 +34,7 @@ from aethergraph.sampling.base import as_window
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.fanouts import MAX_HOPS
 from aethergraph.sampling.keys import hash_ids
-from aethergraph.sampling.steps import Steps, run_steps
+from aethergraph.sampling.two_step import Steps, run_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -223,7 +223,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         return found
 
     def steps(self, g: GraphStorage, seed_nodes: Any) -> Steps:
-        """Run ``sample`` as a generator of two steps (see ``sampling/steps.py``)."""
+        """Run ``sample`` as a generator of two steps (see ``sampling/two_step.py``)."""
         storage = storage_of(g)
         found = yield from self._block_steps(storage, self._walk_of(storage), seed_nodes, None)
         return self.assign_lazy_features(found)

@@ -23,11 +23,11 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._walk import Walk, make_lists
+from aethergraph.dgl._engine import Walk, make_lists
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.sampling.engine import DrawOptions
-from aethergraph.sampling.steps import Steps, run_steps
+from aethergraph.sampling.two_step import Steps, run_steps
 
 __all__ = ["ShaDowKHopSampler"]
 
@@ -85,7 +85,7 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         return found
 
     def steps(self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None) -> Steps:
-        """Run :meth:`sample` as a generator of two steps (see ``sampling/steps.py``)."""
+        """Run :meth:`sample` as a generator of two steps (see ``sampling/two_step.py``)."""
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")

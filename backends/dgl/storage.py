@@ -28,11 +28,11 @@ from aethergraph.dgl._arguments import (
     refuse_options,
 )
 from aethergraph.dgl._blocks import BlockMaker
-from aethergraph.dgl._calls import Calls, Repeats
+from aethergraph.dgl._engine import Walks, edge_ends
 from aethergraph.dgl._negatives import draw_negatives
 from aethergraph.dgl._queries import Queries
+from aethergraph.dgl._repeated_calls import Calls, Repeats
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import Walks, edge_ends
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from aethergraph._torch.columns import Column
+from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_numpy
 from aethergraph.errors import UnsupportedError
 from aethergraph.features import store as core

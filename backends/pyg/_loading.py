@@ -27,7 +27,7 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
-from aethergraph._torch.seeds import SharedCount, check_seed
+from aethergraph._torch.random_seeds import SharedCount, check_seed
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.pyg._batch import (
@@ -42,11 +42,11 @@ from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
-from aethergraph.pyg._tensor_source import Names, tensors_of
+from aethergraph.pyg._tensor_rows import Names, tensors_of
 from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 from aethergraph.sampling.keys import mix_key
-from aethergraph.sampling.steps import Steps, end_steps
+from aethergraph.sampling.two_step import Steps, end_steps
 
 __all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
 

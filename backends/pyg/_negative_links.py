@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.pyg._negatives import NegativeNodes, count_negatives
+from aethergraph.pyg._negative_nodes import NegativeNodes, count_negatives
 
 if TYPE_CHECKING:
     from aethergraph.protocols import Adjacency

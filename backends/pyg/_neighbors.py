@@ -12,7 +12,7 @@ from aethergraph._checks.options import as_choice, as_flag, shown
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._keyed import KeyedSampler
-from aethergraph.sampling.steps import Steps, end_steps
+from aethergraph.sampling.two_step import Steps, end_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import store as core
 from aethergraph.protocols import RowSource
-from aethergraph.pyg._tensor_source import tensors_of
+from aethergraph.pyg._tensor_rows import tensors_of
 from aethergraph.pyg.feature_store import EDGE_GROUP
 from aethergraph.sampling import values
 

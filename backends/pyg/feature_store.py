@@ -30,7 +30,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from aethergraph._checks.arrays import refuse_masked
 from aethergraph._checks.options import as_flag
-from aethergraph._torch.columns import Column, as_ids, as_row, wrap_row
+from aethergraph._torch.feature_columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
@@ -38,7 +38,7 @@ from aethergraph.graph.parts import check_ids
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._learnable import LearnableColumn
-from aethergraph.pyg._tensor_source import Fetched, Key, Names, TensorSource, TypedFetched
+from aethergraph.pyg._tensor_rows import Fetched, Key, Names, TensorSource, TypedFetched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

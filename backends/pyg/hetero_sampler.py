@@ -23,13 +23,13 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _native as native
-from aethergraph._torch.seeds import make_generator
+from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.pyg._links import Links, check_exclude, link_type
 from aethergraph.pyg._negative_links import NegativeLinks
-from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._negative_nodes import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg._values import convert_seed_times
@@ -38,8 +38,8 @@ from aethergraph.sampling.directions import SampleDirection, check_direction
 from aethergraph.sampling.engine import SampleEngine
 from aethergraph.sampling.fanouts import typed_fanouts
 from aethergraph.sampling.keys import hash_ids, hash_name
-from aethergraph.sampling.steps import Steps
 from aethergraph.sampling.subgraph import reverse_name
+from aethergraph.sampling.two_step import Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -215,7 +215,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return self._run(self.node_steps(index, loader_key))
 
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
-        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``sampling/steps.py``)."""
+        """Run :meth:`sample_from_nodes` as a generator of two steps (``sampling/two_step.py``)."""
         index = NodeSamplerInput.cast(index)
         kind = _check_type(index.input_type, self.graph.node_types, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
@@ -258,7 +258,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         neg_sampling: NegativeSampling | None = None,
         loader_key: int | None = None,
     ) -> Steps:
-        """Run :meth:`sample_from_edges` as a generator of two steps (see ``sampling/steps.py``)."""
+        """Run :meth:`sample_from_edges` as a generator of two steps (``sampling/two_step.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         kind = link_type(index.input_type, self.graph)

@@ -17,15 +17,15 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from aethergraph.pyg._batch import choose_names
-from aethergraph.pyg._functions import as_sampler
+from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
+from aethergraph.pyg._function_sampler import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
-from aethergraph.pyg._own_values import own_time_attr, own_weight_attr
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler
-from aethergraph.sampling.steps import Steps
+from aethergraph.sampling.two_step import Steps
 
 if TYPE_CHECKING:
     from torch_geometric.sampler import BaseSampler

@@ -23,22 +23,22 @@ from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_list
-from aethergraph._torch.seeds import make_generator
+from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.pyg._engine import Walk, Walker, make_walk
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
-from aethergraph.pyg._negatives import NegativeNodes, NodesByTime
+from aethergraph.pyg._negative_nodes import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._sources import source_of
 from aethergraph.pyg._values import read_seed_times
-from aethergraph.pyg._walker import Walk, Walker, make_walk
 from aethergraph.sampling.base import as_window
 from aethergraph.sampling.directions import check_direction
 from aethergraph.sampling.engine import DrawOptions, SampleEngine, as_num_threads
 from aethergraph.sampling.fanouts import as_fanouts
 from aethergraph.sampling.keys import hash_ids
-from aethergraph.sampling.steps import Steps
+from aethergraph.sampling.two_step import Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -259,7 +259,7 @@ class NeighborSampler(NeighborSamplerBase):
         return self._run(self.node_steps(index, loader_key))
 
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
-        """Run :meth:`sample_from_nodes` as a generator of two steps (see ``sampling/steps.py``)."""
+        """Run :meth:`sample_from_nodes` as a generator of two steps (``sampling/two_step.py``)."""
         index = NodeSamplerInput.cast(index)
         _reject_typed(index.input_type)
         seeds = seed_ids(index.node, "input_nodes")
@@ -309,7 +309,7 @@ class NeighborSampler(NeighborSamplerBase):
         neg_sampling: NegativeSampling | None = None,
         loader_key: int | None = None,
     ) -> Steps:
-        """Run :meth:`sample_from_edges` as a generator of two steps (see ``sampling/steps.py``)."""
+        """Run :meth:`sample_from_edges` as a generator of two steps (``sampling/two_step.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
         _reject_typed(index.input_type)

@@ -22,7 +22,7 @@ from aethergraph.pyg._loading import NodeMixin, own_depth
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
 from aethergraph.sampling.fanouts import MAX_HOPS
-from aethergraph.sampling.steps import Steps
+from aethergraph.sampling.two_step import Steps
 
 __all__ = ["ShaDowKHopSampler"]
 

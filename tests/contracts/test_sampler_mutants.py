@@ -16,7 +16,7 @@ from contracts.reference import Oracle
 from aethergraph import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key
 from aethergraph.testing import BrokenRule, HeteroSamplerContract, SamplerContract
-from aethergraph.testing.samples import OPTIONS, WORDS
+from aethergraph.testing.sample_rules import OPTIONS, WORDS
 
 
 class TestReferenceSampler(SamplerContract):

@@ -24,7 +24,7 @@ from aethergraph import FeatureStore, Graph
 from aethergraph import _native as native
 from aethergraph.convert import InputError, convert, convert_chunks
 from aethergraph.convert.external import driver, encoded, lists
-from aethergraph.convert.external.columns import ColumnFiles
+from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.lists import ListBuilder, ListOrder
 from aethergraph.convert.external.runs import PARTS, Part, Run, RunWriter, Spill
 from aethergraph.convert.readers import npy_edges

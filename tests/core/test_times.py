@@ -15,7 +15,7 @@ from aethergraph._checks.times import as_seed_times, convert_times
 from aethergraph.convert import convert_chunks
 from aethergraph.errors import FormatError, InvalidArgumentError
 from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
-from aethergraph.storage.container import FileMeta
+from aethergraph.storage.meta import FileMeta
 
 DAYS = np.array(["2020-01-03", "2020-01-01", "2020-01-02"], "M8[D]")
 HOURS = np.array(["2020-01-03T10", "2020-01-01T00", "1969-12-31T23"], "M8[h]")

@@ -26,7 +26,7 @@ from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
 from aethergraph.sampling import NeighborSampler
-from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType
+from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 
 
 def graph_bytes(folder: Path) -> bytes:

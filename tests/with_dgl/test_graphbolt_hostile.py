@@ -139,7 +139,7 @@ DTYPES = [
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_good_tensors_are_read(dtype: torch.dtype, protocol: int, tmp_path: Path) -> None:
-    from aethergraph._torch.saved import read_tensor
+    from aethergraph._torch.torch_files import read_tensor
 
     whole = torch.arange(24).reshape(4, 6).to(dtype)
     for tensor in (whole, whole[:, 1::2].T, whole[0, 0], whole[:0], whole[:1].expand(3, 6)):
@@ -175,7 +175,7 @@ def edit_pickle(path: Path, edit: Callable[[bytes], bytes]) -> None:
     ids=range(9),
 )
 def test_tensors_that_lie(old: bytes, new: bytes, tmp_path: Path) -> None:
-    from aethergraph._torch.saved import read_tensor
+    from aethergraph._torch.torch_files import read_tensor
 
     path = tmp_path / "x.pt"
     torch.save(torch.rand(4, 6), path)
@@ -202,7 +202,7 @@ def rewrite(path: Path, record: bytes | None, method: int) -> None:
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_records_longer_than_the_tensor_are_not_read(method: int, tmp_path: Path) -> None:
-    from aethergraph._torch.saved import read_tensor
+    from aethergraph._torch.torch_files import read_tensor
 
     path, size = tmp_path / "x.pt", 1 << 26
     torch.save(torch.rand(4, 6), path)
@@ -218,7 +218,7 @@ def test_records_longer_than_the_tensor_are_not_read(method: int, tmp_path: Path
 
 
 def test_compressed_records_are_refused(tmp_path: Path) -> None:
-    from aethergraph._torch.saved import read_tensor
+    from aethergraph._torch.torch_files import read_tensor
 
     path = tmp_path / "x.pt"
     torch.save(torch.rand(4, 6), path)
@@ -230,7 +230,7 @@ def test_compressed_records_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_torch_file_of_something_else(tmp_path: Path) -> None:
-    from aethergraph._torch.saved import read_tensor
+    from aethergraph._torch.torch_files import read_tensor
 
     path = tmp_path / "x.pt"
     for content, text in (

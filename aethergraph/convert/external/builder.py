@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.times import unit_of
 from aethergraph._parallel.prefetch import prefetch_iter
-from aethergraph.convert.external.columns import ColumnFiles
+from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.encoded import EncodedColumn
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.external.lists import ListBuilder, ListOrder
@@ -34,7 +34,7 @@ from aethergraph.convert.form import EdgeSource, GraphForm
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.convert.readers.edges import EdgeChunk
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType, write_meta
+from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType, write_meta
 
 __all__ = ["BoundedBuild"]
 

@@ -12,15 +12,15 @@ from aethergraph._checks.options import as_flag
 from aethergraph.convert.arguments import as_file, as_threads
 from aethergraph.convert.external.budget import working_memory
 from aethergraph.convert.external.builder import BoundedBuild
-from aethergraph.convert.external.errors import WorkFileError
+from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.journal import Journal
-from aethergraph.convert.external.row_order import Room
+from aethergraph.convert.external.sort_rows import Room
 from aethergraph.convert.form import EdgeSource, GraphForm
 from aethergraph.convert.inputs import input_state
 from aethergraph.convert.outputs import check_outputs
 from aethergraph.convert.readers.base import InputError, PathLike, check_readable, detect_format
-from aethergraph.convert.readers.chunks import Chunks, ChunkSource
 from aethergraph.convert.readers.edges import EdgeChunk, EdgeReader, Position
+from aethergraph.convert.readers.from_program import Chunks, ChunkSource
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages, check_density, silent
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError

@@ -8,8 +8,8 @@ import numpy as np
 
 from aethergraph import _native as native
 from aethergraph._native.blocks import BLOCK, GROUP
-from aethergraph.convert.external.columns import ColumnFiles
-from aethergraph.convert.external.errors import WorkFileError
+from aethergraph.convert.external.array_files import ColumnFiles
+from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.runs import append_bytes
 from aethergraph.convert.outputs import storage_error
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._parallel.prefetch import prefetch_map
-from aethergraph.convert.external.columns import ColumnFiles
-from aethergraph.convert.external.errors import damage_of
+from aethergraph.convert.external.array_files import ColumnFiles
+from aethergraph.convert.external.damage import damage_of
 from aethergraph.convert.external.runs import Part, RunWriter, Spill
 from aethergraph.errors import LimitError
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._parallel.threads import ThreadPool
-from aethergraph.convert.external.errors import WorkFileError
+from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.outputs import storage_error
 
 __all__ = [

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph._native import encode_path
-from aethergraph.convert.formats.foreign import (
+from aethergraph.convert.formats.untrusted import (
     check_ends,
     check_memory,
     decoding,

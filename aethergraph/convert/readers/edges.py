@@ -1,4 +1,4 @@
-"""Reading of edge lists and per-node tables from files into numpy arrays.
+"""Reading of edge lists from files into numpy arrays.
 
 :func:`read_edges` is the usual entry point; :func:`iter_edges` yields the same edges in chunks,
 for builders that must not hold all of them::

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph.convert.arguments import as_column, as_file
-from aethergraph.convert.external.row_order import Room, reordered_rows
+from aethergraph.convert.external.sort_rows import Room, reordered_rows
 from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import (
     INT64_MAX,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
 
-from aethergraph.convert.formats.foreign import path_below, read_text, shorten
+from aethergraph.convert.formats.untrusted import path_below, read_text, shorten
 from aethergraph.convert.readers.base import check_readable
 from aethergraph.dgl.graphbolt.export import COPY, FLAT
 from aethergraph.errors import InvalidArgumentError, MissingFileError

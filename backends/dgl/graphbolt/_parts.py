@@ -14,8 +14,8 @@ import dgl.graphbolt as gb
 from aethergraph._checks.options import as_text
 from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import hop_fanouts
+from aethergraph.dgl._engine import TimesOf
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import TimesOf
 from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.fanouts import as_fanout

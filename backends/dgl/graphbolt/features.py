@@ -17,7 +17,7 @@ import dgl.graphbolt as gb
 from aethergraph import _native as native
 from aethergraph._checks.arrays import allocate, to_array
 from aethergraph._checks.options import is_hashable, shown
-from aethergraph._torch.columns import Column
+from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
 from aethergraph.dgl._schema import EdgeNumbers, Schema

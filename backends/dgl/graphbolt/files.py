@@ -18,9 +18,9 @@ from torch import Tensor
 import dgl.graphbolt as gb
 from aethergraph._checks.options import as_text
 from aethergraph._native import encode_path
-from aethergraph._torch.columns import Column
-from aethergraph._torch.saved import read_tensor
-from aethergraph.convert.formats.foreign import (
+from aethergraph._torch.feature_columns import Column
+from aethergraph._torch.torch_files import read_tensor
+from aethergraph.convert.formats.untrusted import (
     check_ends,
     check_memory,
     naming,

@@ -25,9 +25,9 @@ from aethergraph.dgl._arguments import (
     hop_hashes,
     warn_of_pinning,
 )
-from aethergraph.dgl._calls import Repeats
+from aethergraph.dgl._engine import TimesOf, Walks
+from aethergraph.dgl._repeated_calls import Repeats
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl._walk import TimesOf, Walks
 from aethergraph.dgl.graphbolt._choice import Hop, TimeNames
 from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._parts import (

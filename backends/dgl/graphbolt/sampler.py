@@ -18,7 +18,7 @@ from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dgl._ahead import Coming, look_ahead
 from aethergraph.dgl._arguments import layer_list, seed_hashes
-from aethergraph.dgl._walk import Fanouts, TimesOf, Walk, make_lists
+from aethergraph.dgl._engine import Fanouts, TimesOf, Walk, make_lists
 from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
@@ -27,7 +27,7 @@ from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
-from aethergraph.sampling.steps import Steps, run_steps
+from aethergraph.sampling.two_step import Steps, run_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -255,7 +255,7 @@ class _Layers:
         return self._walk
 
     def steps(self, seeds: Any, timestamps: Any) -> Steps:
-        """Sample around ``seeds`` in two steps (see ``sampling/steps.py``)."""
+        """Sample around ``seeds`` in two steps (see ``sampling/two_step.py``)."""
         schema = self._graph.schema
         ids = schema.node_ids(seeds, "nodes")
         parts = seed_hashes(schema, ids)

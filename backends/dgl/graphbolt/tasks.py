@@ -16,8 +16,8 @@ from torch import Tensor
 
 import dgl.graphbolt as gb
 from aethergraph._native import encode_path
-from aethergraph._torch.saved import read_tensor
-from aethergraph.convert.formats.foreign import decoding, read_npy
+from aethergraph._torch.torch_files import read_tensor
+from aethergraph.convert.formats.untrusted import decoding, read_npy
 from aethergraph.convert.readers.base import InputError
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata, read_tasks
 

@@ -20,7 +20,7 @@ from aethergraph import testing as core
 from aethergraph.testing import structure, subgraphs
 from aethergraph.testing.combined import Choice, bind, certain_fanouts, choices
 from aethergraph.testing.rules import Contract, equal, given, refused, require
-from aethergraph.testing.samples import OPTIONS, Instance
+from aethergraph.testing.sample_rules import OPTIONS, Instance
 from aethergraph.testing.structure import NODE, EdgeType, Walk
 
 __all__ = ["BATCH", "BatchRules"]

@@ -19,7 +19,7 @@ from torch_geometric.sampler import NegativeSampling
 from aethergraph.pyg.testing.batches import BATCH, BatchRules
 from aethergraph.testing import structure
 from aethergraph.testing.rules import equal, given, require
-from aethergraph.testing.samples import OPTIONS
+from aethergraph.testing.sample_rules import OPTIONS
 from aethergraph.testing.structure import KIND, EdgeType
 
 __all__ = ["LinkRules"]

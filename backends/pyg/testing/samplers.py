@@ -11,7 +11,7 @@ from torch import Tensor
 from aethergraph import testing as core
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.pyg.testing.links import LinkRules
-from aethergraph.testing.samples import Instance
+from aethergraph.testing.sample_rules import Instance
 from aethergraph.testing.structure import KIND, NODE, EdgeType
 
 __all__ = ["HeteroSamplerContract", "SamplerContract"]

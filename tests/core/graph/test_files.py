@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _native as native
-from aethergraph.storage.container import ArrayMeta, EdgeType, FileMeta, NodeType
+from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 from aethergraph.testing import oracle
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

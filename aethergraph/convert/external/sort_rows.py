@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph import _native as native
-from aethergraph.convert.external.columns import ColumnFiles
+from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.lists import ListBuilder, ListOrder
 from aethergraph.convert.external.runs import RunWriter, Spill
 from aethergraph.convert.outputs import NpyWriter

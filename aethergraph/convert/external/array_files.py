@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph.convert.external.errors import WorkFileError
+from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.runs import append_bytes
 from aethergraph.convert.outputs import storage_error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.pyg._tensor_source import tensors_of
+from aethergraph.pyg._tensor_rows import tensors_of
 from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from aethergraph.convert.formats.foreign import Archive, check_memory, decoding, shorten
+from aethergraph.convert.formats.untrusted import Archive, check_memory, decoding, shorten
 from aethergraph.convert.readers.base import InputError, PathLike, check_readable
 
 __all__ = ["read_tensor"]

@@ -11,7 +11,7 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 if TYPE_CHECKING:
-    from aethergraph._torch.columns import Column
+    from aethergraph._torch.feature_columns import Column
     from aethergraph.protocols import RowSource
 
 __all__ = ["Fetched", "Key", "Names", "TensorSource", "TypedFetched", "tensors_of"]

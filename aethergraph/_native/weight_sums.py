@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from aethergraph._native.core import dtype_code, ffi, lib, new_error
 from aethergraph._native.files import FileGuard
+from aethergraph._native.guards import begin_read, end_read
 from aethergraph._native.memory import address_of
-from aethergraph._native.reads import begin_read, end_read
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
 
