@@ -52,7 +52,10 @@
  *        in memory or mapped: aether_gather ("Gathering rows");
  *        in a file: aether_row_open once, aether_row_gather per batch ("Rows of a file").
  *   6. Random walks: aether_topology_create, then aether_random_walk ("Random walks").
- *   7. Writing a container: aether_writer_create; for each section aether_writer_begin, _append,
+ *   7. A graph that changes meanwhile ("Live graphs", experimental): aether_live_create once,
+ *      aether_live_insert as edges come; for each batch aether_live_snapshot, then
+ *      aether_sampler_retarget and step 2 on the snapshot, then aether_topology_destroy.
+ *   8. Writing a container: aether_writer_create; for each section aether_writer_begin, _append,
  *      _end; then aether_writer_commit ("Writing files").
  *
  * Rules

@@ -80,14 +80,16 @@ static uint32_t small_max(const ae_writer *w) {
     return is_sorted(w) ? AE_LEAF_ID : AE_LEAF_TIME;
 }
 
+#define LEAVES 128 /* that a sorted list has about, before its leaves get wider */
+
 /* Return the most entries of a leaf. Sorted lists get wider leaves as they grow, so that neither
  * leaf nor directory, which a change copies, is much longer than the other. */
 static uint32_t leaf_max(const ae_writer *w, uint32_t length) {
     if (!is_sorted(w))
         return AE_LEAF_TIME;
-    if (length >= 32 * AE_LEAF_ID_MOST)
+    if (length >= LEAVES * AE_LEAF_ID_MOST)
         return AE_LEAF_ID_MOST;
-    const uint32_t part = length / 32;
+    const uint32_t part = length / LEAVES;
     return part <= AE_LEAF_ID ? AE_LEAF_ID : UINT32_C(1) << (31 - __builtin_clz(part));
 }
 
