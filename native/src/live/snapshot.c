@@ -133,8 +133,6 @@ static int bad_position(const ae_snapshot *s, uint64_t position, aether_error *e
                             "position %" PRIu64 " is not one of this snapshot's", position);
 }
 
-#define LINE 64
-
 /* Large lists in two rounds, so that cache misses overlap: directories first, then leaves. */
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_snapshot *s = cast(t);
@@ -180,49 +178,45 @@ static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n
     return check_pin(s, err);
 }
 
-static int edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
-                    aether_error *err) {
-    const ae_snapshot *s = cast(t);
+typedef enum column { EDGE_IDS, WEIGHTS, TIMES } column;
+
+/* Copy what one column has at n positions; `out` may be `positions`. Inlined for each column. */
+static inline __attribute__((always_inline)) int read_column(const ae_snapshot *s, column which,
+                                                             const uint64_t *positions, uint64_t n, void *out,
+                                                             aether_error *err) {
+    const ae_layout *l = &s->table->layout;
     cursor c = {0};
-    if (!s->table->layout.edge_id_bytes)
-        return ae_error_set(err, AETHER_E_UNSUPPORTED,
-                            "the edges of this live graph have no ids: create it with edge_id_bytes 4 or 8");
     for (uint64_t i = 0; i < n; i++) {
         uint32_t lane;
         const uint8_t *group = group_at(s, positions[i], &c, &lane);
-        if (!group)
+        if (__builtin_expect(!group, 0))
             return bad_position(s, positions[i], err);
-        out[i] = ae_group_edge_id(&s->table->layout, group, lane);
+        if (which == EDGE_IDS)
+            ((uint64_t *)out)[i] = ae_group_edge_id(l, group, lane);
+        else if (which == WEIGHTS)
+            ((double *)out)[i] = (double)ae_group_weight(l, group, lane);
+        else
+            ((int64_t *)out)[i] = ae_group_time(l, group, lane);
     }
     return check_pin(s, err);
+}
+
+static int edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                    aether_error *err) {
+    if (!cast(t)->table->layout.edge_id_bytes)
+        return ae_error_set(err, AETHER_E_UNSUPPORTED,
+                            "the edges of this live graph have no ids: create it with edge_id_bytes 4 or 8");
+    return read_column(cast(t), EDGE_IDS, positions, n, out, err);
 }
 
 static int weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
                    aether_error *err) {
-    const ae_snapshot *s = cast(t);
-    cursor c = {0};
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t lane;
-        const uint8_t *group = group_at(s, positions[i], &c, &lane);
-        if (!group)
-            return bad_position(s, positions[i], err);
-        out[i] = (double)ae_group_weight(&s->table->layout, group, lane);
-    }
-    return check_pin(s, err);
+    return read_column(cast(t), WEIGHTS, positions, n, out, err);
 }
 
 static int times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
                  aether_error *err) {
-    const ae_snapshot *s = cast(t);
-    cursor c = {0};
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t lane;
-        const uint8_t *group = group_at(s, positions[i], &c, &lane);
-        if (!group)
-            return bad_position(s, positions[i], err);
-        out[i] = ae_group_time(&s->table->layout, group, lane);
-    }
-    return check_pin(s, err);
+    return read_column(cast(t), TIMES, positions, n, out, err);
 }
 
 /* ---- the handle ---- */
