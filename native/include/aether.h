@@ -590,7 +590,8 @@ int aether_live_abort(aether_live *g, aether_error *err);
 int aether_live_insert(aether_live *g, const aether_live_edges *edges, int64_t *edge_ids, uint64_t *inserted,
                        aether_error *err);
 /* Delete, for each of n pairs, all edges from major[i] to minor[i], or only the one of edge_ids[i] (may
- * be NULL). Pairs without an edge are left out of `deleted`. Fails as aether_live_insert() does. */
+ * be NULL). Pairs without an edge are left out of `deleted`. Lists by time are read whole, once for each
+ * pair. Fails as aether_live_insert() does. */
 int aether_live_delete(aether_live *g, const int64_t *major, const int64_t *minor, const int64_t *edge_ids,
                        uint64_t n, uint64_t *deleted, aether_error *err);
 /* Add nodes without edges behind the last, at either end. */

@@ -25,6 +25,9 @@
  * a list of 100 million entries copies some 400 KiB for a change in the middle, and nothing for
  * most appends.
  *
+ * To come: over a graph file, a leaf may be an extent of the file's list; the top bit of a
+ * directory's refs is left free for that.
+ *
  * Caveats: a reader whose pin has expired may read anything here, so each step is checked against
  * the size of the arena, and the caller looks at the pin after reading.
  */

@@ -20,10 +20,10 @@
  * keeps memory from being reused, or takes other readers' pins away (their reads then fail with
  * AETHER_E_EXPIRED), but never makes the writer wrong. The commit number is elsewhere.
  *
- * Owner and process start are one word, unlike in a design with a pid, a start and a generation:
- * no crash can leave half of them, and a dead owner's slot is taken over by one compare-and-swap,
- * by the writer or by the next reader. An expired pin stays with its owner until that lets go, so
- * no late release can hit the slot's next owner, and the slot needs no generation.
+ * The owner is one word: no crash can leave half of it, and a dead owner's slot is taken over by
+ * one compare-and-swap, by the writer or by the next reader. An expired pin stays with its owner
+ * until that lets go, so no late release can hit the slot's next owner, and the slot needs no
+ * generation.
  *
  * Caveats: epochs count commits and fit 32 bits (live/table.h). A forked child must not release
  * its parent's pins: ae_pin_release() looks.

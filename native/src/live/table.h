@@ -18,6 +18,9 @@
  * is taken when the first of its 256 nodes gets a list. Counts of commit e are good as long as
  * fewer than 63 commits follow while they are read; the reader looks, and pins anew.
  *
+ * To come: graphs of several relations share `committed` and pins, and have a table and an arena
+ * each; over a graph file, roots are of the nodes that have changed.
+ *
  * Caveats: only the writer's process can write the table. Commit numbers in roots have 32 bits:
  * the graph refuses changes (AETHER_E_LIMIT) when they run out. Nodes that are touched at random
  * all over a large table take a page each.
