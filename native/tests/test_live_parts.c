@@ -1,5 +1,6 @@
 /* The parts of live graphs by themselves: arena, directories, rooms, the last commit number. */
 #include "core/error.h"
+#include "live/transaction.h"
 #include "live/writer.h"
 #include "test.h"
 
@@ -151,10 +152,10 @@ TEST(commit_numbers_run_out_with_an_error) {
     ae_table_commit(&table, AE_TABLE_LAST_EPOCH - 1, &(ae_counts){.num_major = 10});
     ae_writer_init(&w, &table, &arena, &pins, 0);
     CHECK_EQ(w.counts.num_major, 10);
-    CHECK_OK(ae_writer_begin(&w, &err), err);
+    CHECK_OK(ae_transaction_begin(&w, &err), err);
     CHECK_OK(ae_writer_touch(&w, 3, 0, &err), err);
-    ae_writer_commit(&w);
-    CHECK_CODE(ae_writer_begin(&w, &err), AETHER_E_LIMIT);
+    ae_transaction_commit(&w);
+    CHECK_CODE(ae_transaction_begin(&w, &err), AETHER_E_LIMIT);
     CHECK_HAS(err.message, "2^32 commits");
     CHECK(ae_table_counts(&table, AE_TABLE_LAST_EPOCH, &counts));
     CHECK_EQ(counts.touched, 1);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "live/edit.h"
 #include "live/snapshot.h"
+#include "live/transaction.h"
 #include "os/membarrier.h"
 #include "os/process.h"
 
@@ -132,7 +133,7 @@ int aether_live_begin(aether_live *g, aether_error *err) {
     int rc = check_writer(g, err);
     if (!rc && g->writer.open)
         rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun already: commit or abort it");
-    return rc ? rc : ae_writer_begin(&g->writer, err);
+    return rc ? rc : ae_transaction_begin(&g->writer, err);
 }
 
 static int check_open(const aether_live *g, aether_error *err) {
@@ -145,29 +146,29 @@ static int check_open(const aether_live *g, aether_error *err) {
 int aether_live_commit(aether_live *g, aether_error *err) {
     const int rc = check_open(g, err);
     if (!rc)
-        ae_writer_commit(&g->writer);
+        ae_transaction_commit(&g->writer);
     return rc;
 }
 
 int aether_live_abort(aether_live *g, aether_error *err) {
     const int rc = check_open(g, err);
     if (!rc)
-        ae_writer_abort(&g->writer);
+        ae_transaction_abort(&g->writer);
     return rc;
 }
 
 /* Begin a transaction for one call, unless one is open. */
 static int begin_call(aether_live *g, bool *own, aether_error *err) {
     *own = !g->writer.open;
-    return *own ? ae_writer_begin(&g->writer, err) : AETHER_OK;
+    return *own ? ae_transaction_begin(&g->writer, err) : AETHER_OK;
 }
 
 /* End the call: a failure undoes the transaction, the call's own or the caller's. */
 static int end_call(aether_live *g, bool own, int rc) {
     if (rc)
-        ae_writer_abort(&g->writer);
+        ae_transaction_abort(&g->writer);
     else if (own)
-        ae_writer_commit(&g->writer);
+        ae_transaction_commit(&g->writer);
     return rc;
 }
 
@@ -421,11 +422,11 @@ int aether_live_reclaim(aether_live *g, aether_error *err) {
     if (!rc && g->writer.open)
         rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun: commit or abort it first");
     if (!rc)
-        rc = ae_writer_begin(&g->writer, err);
+        rc = ae_transaction_begin(&g->writer, err);
     if (rc)
         return rc;
     ae_writer_reclaim(&g->writer, true);
-    ae_writer_commit(&g->writer);
+    ae_transaction_commit(&g->writer);
     return AETHER_OK;
 }
 

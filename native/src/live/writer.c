@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "live/edit.h"
 
 #define RECLAIM_UNITS (((uint64_t)64 << 10) / AE_UNIT)
 #define FIRST_ROOM    1024u
@@ -90,8 +89,9 @@ void ae_writer_reclaim(ae_writer *w, bool hard) {
     w->mark = w->mark < w->first_retired ? w->first_retired : w->mark;
 }
 
-/* Reclaim what is worth it; look harder where readers hold most of it back. */
-static void reclaim_some(ae_writer *w) {
+void ae_writer_reclaim_some(ae_writer *w) {
+    if (w->retired_units < w->reclaim_at)
+        return;
     ae_writer_reclaim(w, w->reclaim_at > RECLAIM_UNITS);
     w->reclaim_at = 2 * w->retired_units > RECLAIM_UNITS ? 2 * w->retired_units : RECLAIM_UNITS;
 }
@@ -163,46 +163,4 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
     w->touched[w->num_touched++] = node;
     atomic_store_explicit(&root->past, ae_past(w->epoch, ref), memory_order_release);
     return AETHER_OK;
-}
-
-/* ---- transactions ---- */
-
-int ae_writer_begin(ae_writer *w, aether_error *err) {
-    if (w->epoch > AE_TABLE_LAST_EPOCH)
-        return ae_error_set(
-            err, AETHER_E_LIMIT,
-            "the graph has had 2^32 commits, the most there can be: copy it into a new one, and "
-            "put more changes into a commit");
-    w->open = true;
-    w->num_touched = 0;
-    w->mark = w->end_retired;
-    return AETHER_OK;
-}
-
-void ae_writer_commit(ae_writer *w) {
-    w->counts.used = w->arena->used * AE_UNIT;
-    w->counts.retired = w->retired_units * AE_UNIT;
-    ae_table_commit(w->table, w->epoch++, &w->counts);
-    w->open = false;
-    if (w->retired_units >= w->reclaim_at)
-        reclaim_some(w);
-}
-
-void ae_writer_abort(ae_writer *w) {
-    const uint64_t touched = w->counts.touched; /* their roots know that they were touched */
-    for (uint64_t i = w->mark; i < w->end_retired; i++)
-        w->retired_units -= w->retired[i].units;
-    w->end_retired = w->mark;
-    for (uint64_t i = 0; i < w->num_touched; i++) {
-        ae_root *root = &w->table->roots[w->touched[i]];
-        const ae_ref history = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
-        const uint64_t saved = ae_writer_saved(w, root);
-        ae_edit_discard(w, atomic_load_explicit(&root->head, memory_order_relaxed), saved);
-        atomic_store_explicit(&root->head, saved, memory_order_release);
-        if (history)
-            retire(w, history, ae_arena_units(sizeof(ae_history)));
-    }
-    ae_table_counts(w->table, w->epoch - 1, &w->counts);
-    w->counts.touched = touched;
-    ae_writer_commit(w);
 }

@@ -1,5 +1,5 @@
 /*
- * live/writer.h - transactions: what is changed, what may be reused, what is undone.
+ * live/writer.h - memory of a transaction: what it has touched, what may be reused.
  *
  *   touched   [ 7 | 9 | 7000 | ... ]                       nodes whose list this commit has changed
  *   retired   [ {block, 12} {block, 12} | {block, 13} ]    superseded by that commit; oldest first
@@ -12,12 +12,7 @@
  * some 64 KiB have been retired, not at each commit; where readers hold on to most of it, the
  * amount doubles, and dead and overdue readers are looked for.
  *
- * Undoing puts the saved heads back and commits: restoring `past` as well would let a reader that
- * has loaded a new head take it for an old one. So an undone transaction uses up a commit number,
- * and its numbers are those of the commit before.
- *
- * Caveats: one thread of the process that made it. There is no log yet: a log will record what
- * aether_live_insert() and its kin are given and write it out before ae_writer_commit().
+ * Caveats: one thread of the process that made it.
  */
 #ifndef AE_LIVE_WRITER_H
 #define AE_LIVE_WRITER_H
@@ -51,11 +46,6 @@ typedef struct ae_writer {
 void ae_writer_init(ae_writer *w, ae_table *table, ae_arena *arena, const ae_shared *pins, uint64_t max_age);
 void ae_writer_free(ae_writer *w);
 
-/* Begin a transaction. AETHER_E_LIMIT: there are no commit numbers left. */
-int ae_writer_begin(ae_writer *w, aether_error *err);
-void ae_writer_commit(ae_writer *w);
-void ae_writer_abort(ae_writer *w);
-
 /* Save the version of a node's list, at its first change in this transaction, and make sure that
  * the next `drops` calls of ae_writer_drop() find room. AETHER_E_NO_MEMORY: arena or memory are
  * full. */
@@ -70,5 +60,7 @@ ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err);
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own);
 /* Reuse what no reader can see any more. `hard`: look for readers that are dead or overdue. */
 void ae_writer_reclaim(ae_writer *w, bool hard);
+/* Reclaim if it is worth a look; look harder where readers hold most of it back. */
+void ae_writer_reclaim_some(ae_writer *w);
 
 #endif
