@@ -23,7 +23,7 @@ from aethergraph.features.plan import RowPlan
 from aethergraph.protocols import RowSource
 from aethergraph.storage.value_columns import ValueColumn
 
-__all__ = ["NativeTable", "RowTable"]
+__all__ = ["NativeTable", "RowTable", "check_out", "no_such_row"]
 
 
 class NativeTable(Protocol):
@@ -37,6 +37,42 @@ class NativeTable(Protocol):
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
     ) -> None:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
+
+
+def no_such_row(at: int, value: int, num_rows: int) -> OutOfRangeError:
+    """Return the error for row ``value``, at position ``at`` of the ids, that does not exist."""
+    message = f"ids[{at}] = {value} is not in 0..{num_rows - 1}"
+    if num_rows == 0:
+        message = f"ids[{at}] = {value}: there are no rows"
+    return OutOfRangeError(f"{message} (num_rows={num_rows})", position=at, value=value)
+
+
+def check_out(
+    out: NDArray[Any], shape: tuple[int, ...], dtype: DTypeLike | str | None, own_code: int
+) -> int:
+    """Return the dtype code of the rows that ``out`` is to take; raise if it does not fit.
+
+    Args:
+        out: destination of the rows.
+        shape: shape that the rows need.
+        dtype: dtype that was asked for, or None: that of ``out``.
+        own_code: code of the stored dtype; an ``out`` of its array dtype takes the stored bits.
+    """
+    if not isinstance(out, np.ndarray):
+        raise InvalidArgumentError(f"out must be a numpy array, got {type(out).__name__}")
+    if out.shape != shape:
+        raise InvalidArgumentError(f"out has shape {out.shape}, the rows need {shape}")
+    flags = out.flags
+    if not (flags.c_contiguous and flags.writeable and flags.aligned):
+        raise InvalidArgumentError("out must be C-contiguous, aligned and writable")
+    if dtype is None:
+        if out.dtype == native.ARRAY_DTYPES[own_code]:
+            return own_code
+        return native.dtype_code(out.dtype, "out")
+    code = native.dtype_code(dtype)
+    if out.dtype != native.ARRAY_DTYPES[code]:
+        raise InvalidArgumentError(f"out has dtype {out.dtype}, but dtype = {dtype} is asked")
+    return code
 
 
 class RowTable(RowSource):
@@ -279,30 +315,12 @@ class RowTable(RowSource):
 
     def _name_row(self, error: OutOfRangeError) -> OutOfRangeError:
         at, value = error.position, error.value
-        if at is None:
+        if at is None or value is None:
             return error
-        message = f"ids[{at}] = {value} is not in 0..{self._num_rows - 1}"
-        if self._num_rows == 0:
-            message = f"ids[{at}] = {value}: there are no rows"
-        return OutOfRangeError(f"{message} (num_rows={self._num_rows})", position=at, value=value)
+        return no_such_row(at, value, self._num_rows)
 
     def _check_out(self, out: NDArray[Any], count: int, dtype: DTypeLike | str | None) -> int:
-        if not isinstance(out, np.ndarray):
-            raise InvalidArgumentError(f"out must be a numpy array, got {type(out).__name__}")
-        shape = (count, *self._row_shape)
-        if out.shape != shape:
-            raise InvalidArgumentError(f"out has shape {out.shape}, the rows need {shape}")
-        flags = out.flags
-        if not (flags.c_contiguous and flags.writeable and flags.aligned):
-            raise InvalidArgumentError("out must be C-contiguous, aligned and writable")
-        if dtype is None:
-            if out.dtype == self._dtype:
-                return self._code
-            return native.dtype_code(out.dtype, "out")
-        code = native.dtype_code(dtype)
-        if out.dtype != native.ARRAY_DTYPES[code]:
-            raise InvalidArgumentError(f"out has dtype {out.dtype}, but dtype = {dtype} is asked")
-        return code
+        return check_out(out, (count, *self._row_shape), dtype, self._code)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Return rows by number, slice, boolean mask or id array, always as a new array.
