@@ -5,7 +5,7 @@
     FeatureSource ── as_row_source ──> RowSource ── gather_rows ──> rows of the right shape
     four members     checked once      defaults     checked each time
 
-``as_row_source`` is in ``features.py``, since it makes a FeatureStore of an array.
+``as_row_source`` is in ``store.py``, since it makes a FeatureStore of an array.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids, empty
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.table import check_out, no_such_row
 from aethergraph.protocols import FeatureSource, RowSource
 
-__all__ = ["SourceRows", "all_rows", "check_result", "check_source", "gather_rows"]
+__all__ = [
+    "SourceRows",
+    "all_rows",
+    "check_result",
+    "check_source",
+    "gather_rows",
+    "refuse_half_source",
+]
 
 
 class SourceRows(RowSource):
@@ -61,11 +70,43 @@ class SourceRows(RowSource):
         out: NDArray[Any] | None = None,
         dtype: DTypeLike | str | None = None,
     ) -> NDArray[Any]:
-        """Return the rows that the source has for ``ids``."""
-        name = None if dtype is None else native.DTYPE_NAMES[native.dtype_code(dtype)]
-        if name is None or name == self._dtype_name:
-            return self.source.gather(ids, out=out)
-        return self.source.gather(ids, out=out, dtype=name)
+        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureStore.gather` does.
+
+        The source gets ids that are checked, and an ``out`` of its own dtype or none; rows of
+        another dtype are converted here.
+
+        Raises:
+            OutOfRangeError: a row does not exist; names the first one and its position.
+            InvalidArgumentError: ``out`` does not fit, or what the source returned does not.
+            UnsupportedError: ``dtype`` is narrower than the stored one.
+        """
+        ids, own_code = as_ids(ids, "ids"), native.dtype_code(self._dtype_name)
+        # As unsigned numbers, negative ids are the largest: one pass finds both kinds.
+        if len(ids) and int(ids.view(np.uint64).max()) >= self.num_rows:
+            at = int(((ids < 0) | (ids >= self.num_rows)).argmax())
+            raise no_such_row(at, int(ids[at]), self.num_rows)
+        shape = (len(ids), *self.row_shape)
+        if out is not None:
+            code = check_out(out, shape, dtype, own_code)
+        else:
+            code = own_code if dtype is None else native.dtype_code(dtype)
+        if code != own_code:
+            if out is None:
+                out = empty(shape, native.ARRAY_DTYPES[code], f"{len(ids)} rows")
+            return _widen(self, check_result(self, self.source.gather(ids), len(ids)), out, code)
+        found = self.source.gather(ids, out=out)
+        if found is out and out is not None:
+            return out
+        found = check_result(self, found, len(ids))
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    @property
+    def can_widen(self) -> bool:
+        """True: rows are converted after the source has returned them."""
+        return True
 
     def __repr__(self) -> str:
         return f"SourceRows({shown(self.source)})"
@@ -94,6 +135,27 @@ def check_source(rows: RowSource, name: str) -> RowSource:
     return rows
 
 
+def refuse_half_source(value: Any, name: str) -> None:
+    """Raise InvalidArgumentError for what was meant as a source and lacks members of one.
+
+    That is an object with ``gather``, or a function or class; numpy would take it for a scalar.
+    """
+    if isinstance(value, type):
+        wrong = f"is the class {value.__name__}: make an object of it"
+    elif hasattr(value, "gather") and not hasattr(value, "__array__"):
+        members = ("shape", "dtype_name", "num_rows")
+        missing = ", ".join(one for one in members if not hasattr(value, one))
+        wrong = f"is a {type(value).__name__}, which lacks {missing}: a source of rows has them too"
+    elif callable(value) and not hasattr(value, "__array__"):
+        wrong = (
+            "is a function: give an object with shape, dtype_name, num_rows and gather "
+            "(aethergraph.protocols.FeatureSource)"
+        )
+    else:
+        return
+    raise InvalidArgumentError(f"{name} {wrong}")
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and bool(value >= 0)
 
@@ -118,14 +180,18 @@ def gather_rows(
     if not rows.can_widen:
         if out.dtype != rows.array_dtype or dtype not in (None, rows.dtype_name):
             code = native.dtype_code(out.dtype if dtype is None else dtype)
-            own = np.ascontiguousarray(check_result(rows, rows.gather(ids), len(ids)))
-            table = native.NativeRows(own, native.dtype_code(rows.dtype_name))
-            table.gather(np.arange(len(ids)), out, code)
-            return out
+            return _widen(rows, check_result(rows, rows.gather(ids), len(ids)), out, code)
         dtype = None
     found = rows.gather(ids, out, dtype)
     if found is not out:
         out[...] = check_result(rows, found, len(ids), out.dtype)
+    return out
+
+
+def _widen(rows: RowSource, found: NDArray[Any], out: NDArray[Any], code: int) -> NDArray[Any]:
+    """Fill ``out``, of dtype ``code``, with ``found``, which ``rows`` returned; return ``out``."""
+    table = native.NativeRows(np.ascontiguousarray(found), native.dtype_code(rows.dtype_name))
+    table.gather(np.arange(len(found)), out, code)
     return out
 
 

@@ -29,7 +29,7 @@ from aethergraph.features.files import (
 )
 from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph.features.rows import as_rows, as_tensor
-from aethergraph.features.sources import SourceRows, check_source
+from aethergraph.features.sources import SourceRows, check_source, refuse_half_source
 from aethergraph.features.table import NativeTable, RowTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import Budget
@@ -580,13 +580,14 @@ def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
         name: name of the argument, for messages.
 
     Raises:
-        InvalidArgumentError: the shape, number of rows or dtype of a source contradict each other,
-            or an array that cannot be stored.
+        InvalidArgumentError: the shape, number of rows or dtype of a source contradict each other;
+            an object that lacks some of a source's members; or an array that cannot be stored.
     """
     if isinstance(value, RowSource):
         return check_source(value, name)
     if isinstance(value, FeatureSource):
         return check_source(SourceRows(value), name)
+    refuse_half_source(value, name)
     return FeatureStore._make(*as_rows(value, None, name))
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from aethergraph import FeatureStore, Graph, HeteroGraph, NeighborSampler
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.features.store import as_row_source
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.testing import FeatureSourceContract
 
 NUM_NODES = 40
 
@@ -209,6 +211,56 @@ def test_a_wrong_result_is_named(answer: Any, message: str, tmp_path: Path) -> N
         graph.save(tmp_path / "graph.aeg")
     with pytest.raises(InvalidArgumentError, match="returned"):
         pack([[1, 2]], source, tmp_path / "packed")
+
+
+class TestAdaptedRows(FeatureSourceContract):
+    """The contract that a FeatureStore keeps, kept for a source that checks nothing."""
+
+    dtypes = ("float32", "int32", "bfloat16")
+    supports = {"widen"}
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        source = Minimal(rows)
+        source.dtype_name = dtype
+        return as_row_source(source, "source")
+
+
+def test_a_source_gets_checked_ids_and_no_dtype() -> None:
+    asked: list[Any] = []
+
+    class Noting(Minimal):
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            asked.append((ids.dtype, ids.flags.c_contiguous, out is None, dtype))
+            return super().gather(ids)
+
+    rows = as_row_source(Noting(numbers(NUM_NODES, 3)), "source")
+    assert rows.gather([1], dtype="float64").dtype == np.float64
+    assert rows.gather(np.arange(8, dtype=np.uint8)[::2], np.empty((4, 3), np.float32)).any()
+    assert asked == [(np.int64, True, True, None), (np.int64, True, False, None)]
+
+
+def lacks(*names: str) -> Any:
+    class Half:
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            raise AssertionError("never asked")
+
+    for name in {"shape", "dtype_name", "num_rows"} - set(names):
+        setattr(Half, name, 3)
+    return Half()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lacks("num_rows"), r"attrs\['x'\] is a Half, which lacks num_rows: a source"),
+        (lacks("shape", "dtype_name"), "which lacks shape, dtype_name: a source"),
+        (Minimal, "is the class Minimal: make an object of it"),
+        (lambda ids: ids, "is a function: give an object with shape, dtype_name, num_rows and"),
+    ],
+)  # fmt: skip
+def test_what_lacks_members_is_told_which(value: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        ring().node_attrs["x"] = value
 
 
 def test_packed_batches_of_a_source(tmp_path: Path) -> None:
