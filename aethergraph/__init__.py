@@ -14,6 +14,7 @@ from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.features.cached import CachedRows
 from aethergraph.graph import Graph, HeteroGraph, as_graph
+from aethergraph.loading import SubgraphLoader
 from aethergraph.sampling import (
     HeteroNeighborSampler,
     HeteroSubgraph,
@@ -37,6 +38,7 @@ __all__ = [
     "NeighborSampler",
     "RandomWalker",
     "Subgraph",
+    "SubgraphLoader",
     "__version__",
     "as_graph",
     "build_info",
