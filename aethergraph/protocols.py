@@ -66,7 +66,16 @@ class FeatureSource(Protocol):
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
     ) -> NDArray[Any]:
-        """Return the rows of ``ids`` in order, duplicates kept: ``(len(ids), *shape[1:])``."""
+        """Return the rows of ``ids`` in order, duplicates kept: ``(len(ids), *shape[1:])``.
+
+        Loaders call it from threads of their own, several at a time, and in worker processes. What
+        they hand over is checked.
+
+        Args:
+            ids: C-contiguous int64 vector of ids that exist.
+            out: C-contiguous array of the source's dtype to fill and return, or None: make one.
+            dtype: None, or the name of a dtype. Loaders leave it out: they convert rows themselves.
+        """
 
 
 class GatherPlan(Protocol):
