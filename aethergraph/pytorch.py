@@ -5,7 +5,7 @@
     from aethergraph import Graph
     from aethergraph.pytorch import NeighborLoader
 
-    graph = Graph.load("graph.bin")
+    graph = Graph.load("graph.aeg")
     graph.load_features("features.bin")
     loader = NeighborLoader(graph, num_neighbors=[15, 10], batch_size=128)
     for batch in loader:

@@ -26,7 +26,7 @@ TOPICS = 6
 
 
 def make_files(folder: Path, num_posts: int) -> None:
-    """Write graph.bin, features of every type, and labels.npy: the topic of each post."""
+    """Write graph.aeg, features of every type, and labels.npy: the topic of each post."""
     rng = np.random.default_rng(0)
     nodes = {"user": num_posts // 4, "post": num_posts, "subreddit": 60}
     topic = {name: np.arange(count) % TOPICS for name, count in nodes.items()}
@@ -42,7 +42,7 @@ def make_files(folder: Path, num_posts: int) -> None:
         ("post", "in", "subreddit"): (posts, of_topic("subreddit", posts, 0.6)),
     }
     graph = HeteroGraph.from_edges(edges, nodes, add_reverse=True)
-    graph.save(folder / "graph.bin")
+    graph.save(folder / "graph.aeg")
     for name, strength in (("user", 1.0), ("post", 0.3), ("subreddit", 0.0)):
         features = rng.normal(size=(nodes[name], 16)).astype(np.float32)
         features[np.arange(nodes[name]), topic[name]] += strength
@@ -78,7 +78,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_posts)
 
-        graph = HeteroGraph.load(folder / "graph.bin")
+        graph = HeteroGraph.load(folder / "graph.aeg")
         for kind in graph.node_types:
             graph[kind].load_features(folder / f"{kind}.npy")
         graph["post"].load_features(folder / "labels.npy", name="y")

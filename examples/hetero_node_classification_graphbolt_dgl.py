@@ -61,7 +61,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_posts)
 
-        graph = HeteroGraph.load(folder / "graph.bin")
+        graph = HeteroGraph.load(folder / "graph.aeg")
         for kind in graph.node_types:
             graph[kind].load_features(folder / f"{kind}.npy")
         graph["post"].load_features(folder / "labels.npy", name="y")

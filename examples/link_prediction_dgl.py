@@ -31,13 +31,13 @@ COMMUNITIES = 20
 
 
 def make_files(folder: Path, num_nodes: int) -> None:
-    """Write graph.bin and features.npy."""
+    """Write graph.aeg and features.npy."""
     rng = np.random.default_rng(0)
     community = np.arange(num_nodes) % COMMUNITIES
     dst = rng.integers(0, num_nodes, 8 * num_nodes)
     friend = (dst + COMMUNITIES * rng.integers(1, num_nodes // COMMUNITIES, dst.size)) % num_nodes
     src = np.where(rng.random(dst.size) < 0.9, friend, rng.integers(0, num_nodes, dst.size))
-    Graph.from_edges(num_nodes, src, dst, keep_order=True).save(folder / "graph.bin")
+    Graph.from_edges(num_nodes, src, dst, keep_order=True).save(folder / "graph.aeg")
     features = rng.normal(size=(num_nodes, COMMUNITIES)).astype(np.float32)
     features[np.arange(num_nodes), community] += 2.0
     np.save(folder / "features.npy", features)
@@ -71,7 +71,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_nodes)
 
-        graph = Graph.load(folder / "graph.bin")
+        graph = Graph.load(folder / "graph.aeg")
         graph.load_features(folder / "features.npy")
         sampler = as_edge_prediction_sampler(
             NeighborSampler([4, 8], prefetch_node_feats=["x"]),

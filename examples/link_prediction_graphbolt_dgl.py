@@ -49,7 +49,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_nodes)
 
-        graph = Graph.load(folder / "graph.bin")
+        graph = Graph.load(folder / "graph.aeg")
         graph.load_features(folder / "features.npy")
         loader = make_loader(graph, torch.randperm(graph.num_edges)[: num_nodes // 2])
 

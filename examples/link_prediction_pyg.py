@@ -24,7 +24,7 @@ COMMUNITIES = 20
 
 
 def make_files(folder: Path, num_nodes: int) -> None:
-    """Write graph.bin (with an edge attribute) and features.npy."""
+    """Write graph.aeg (with an edge attribute) and features.npy."""
     rng = np.random.default_rng(0)
     community = np.arange(num_nodes) % COMMUNITIES
     dst = rng.integers(0, num_nodes, 8 * num_nodes)
@@ -32,7 +32,7 @@ def make_files(folder: Path, num_nodes: int) -> None:
     src = np.where(rng.random(dst.size) < 0.9, friend, rng.integers(0, num_nodes, dst.size))
     strength = rng.random((dst.size, 1), dtype=np.float32)
     graph = Graph.from_edges(num_nodes, src, dst, edge_attrs={"edge_attr": strength})
-    graph.save(folder / "graph.bin")
+    graph.save(folder / "graph.aeg")
     features = rng.normal(size=(num_nodes, COMMUNITIES)).astype(np.float32)
     features[np.arange(num_nodes), community] += 2.0
     np.save(folder / "features.npy", features)
@@ -55,7 +55,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_nodes)
 
-        graph = Graph.load(folder / "graph.bin")
+        graph = Graph.load(folder / "graph.aeg")
         graph.load_features(folder / "features.npy")
         src, dst = graph.edge_index()
         links = torch.from_numpy(np.stack([src, dst]))

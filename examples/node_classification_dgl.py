@@ -26,13 +26,13 @@ CLASSES = 6
 
 
 def make_files(folder: Path, num_nodes: int) -> None:
-    """Write graph.bin, features.npy and labels.npy of a graph with noisy communities."""
+    """Write graph.aeg, features.npy and labels.npy of a graph with noisy communities."""
     rng = np.random.default_rng(0)
     labels = np.arange(num_nodes) % CLASSES
     dst = rng.integers(0, num_nodes, 10 * num_nodes)
     friend = (dst + CLASSES * rng.integers(1, num_nodes // CLASSES, dst.size)) % num_nodes
     src = np.where(rng.random(dst.size) < 0.7, friend, rng.integers(0, num_nodes, dst.size))
-    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.bin")
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
     features = rng.normal(size=(num_nodes, 32)).astype(np.float32)
     features[np.arange(num_nodes), labels] += 1.0
     np.save(folder / "features.npy", features)
@@ -74,7 +74,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_nodes)
 
-        graph = Graph.load(folder / "graph.bin")
+        graph = Graph.load(folder / "graph.aeg")
         graph.load_features(folder / "features.npy")
         graph.load_features(folder / "labels.npy", name="y")
         storage = GraphStorage(graph)

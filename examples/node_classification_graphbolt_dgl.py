@@ -64,7 +64,7 @@ def main() -> None:
         folder = Path(name)
         make_files(folder, num_nodes)
 
-        graph = Graph.load(folder / "graph.bin")
+        graph = Graph.load(folder / "graph.aeg")
         graph.load_features(folder / "features.npy")
         graph.load_features(folder / "labels.npy", name="y")
         shuffled = torch.randperm(num_nodes)

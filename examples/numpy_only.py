@@ -23,7 +23,7 @@ COMMUNITIES = 8
 
 
 def make_files(folder: Path, num_nodes: int, degree: int) -> NDArray[np.int64]:
-    """Write graph.bin and features.npy; return the community of each node."""
+    """Write graph.aeg and features.npy; return the community of each node."""
     rng = np.random.default_rng(0)
     community = np.arange(num_nodes) % COMMUNITIES
     num_edges = num_nodes * degree
@@ -32,7 +32,7 @@ def make_files(folder: Path, num_nodes: int, degree: int) -> NDArray[np.int64]:
     step = COMMUNITIES * rng.integers(1, num_nodes // COMMUNITIES, num_edges)
     friend = (dst + step) % (num_nodes // COMMUNITIES * COMMUNITIES)
     src = np.where(rng.random(num_edges) < 0.8, friend, rng.integers(0, num_nodes, num_edges))
-    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.bin")
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
     features = rng.normal(scale=2.0, size=(num_nodes, COMMUNITIES)).astype(np.float32)
     features[np.arange(num_nodes), community] += 1.0
     np.save(folder / "features.npy", features)
@@ -57,7 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         community = make_files(folder, num_nodes, degree=12)
-        graph = Graph.load(folder / "graph.bin")
+        graph = Graph.load(folder / "graph.aeg")
         features = FeatureStore.load(folder / "features.npy")
         sampler = NeighborSampler(graph, [10, 10])
 

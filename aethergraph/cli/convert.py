@@ -226,7 +226,7 @@ def convert_command(
 ) -> None:
     """Convert edge lists (CSV, TSV, blank-separated, Parquet, .npy, .gl) into a graph file.
 
-    Example: aethergraph convert -i edges.csv -o graph.bin --features features.npy
+    Example: aethergraph convert -i edges.csv -o graph.aeg --features features.npy
     """
     with Stages() as stages:
         result = convert(

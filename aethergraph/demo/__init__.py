@@ -2,7 +2,7 @@
 
 ::
 
-    prepare (dataset.py) ──> graph.bin, features.npy, labels.npy       made once, kept
+    prepare (dataset.py) ──> graph.aeg, features.npy, labels.npy       made once, kept
         │
             ├─ process 1: features alone (MLP)           accuracy without the graph
         ├─ process 2: stock NodeLoader, our stores

@@ -126,13 +126,13 @@ def _generate(options: DemoOptions, stages: Stages) -> Dataset:
     src, dst = spec.edges(progress=stages("Making edges", "edges"))
     graph = Graph.from_edges(spec.num_nodes, src, dst, progress=stages("Building lists", "B"))
     del src, dst
-    graph.save(folder / "graph.bin", progress=stages("Writing graph", "B"))
+    graph.save(folder / "graph.aeg", progress=stages("Writing graph", "B"))
     spec.write_features(folder / "features.npy", progress=stages("Making features", "nodes"))
     with NpyWriter(folder / "labels.npy", np.int64, ()) as writer:
         writer.append(spec.labels)
         writer.commit()
     return Dataset(
-        graph=str(folder / "graph.bin"),
+        graph=str(folder / "graph.aeg"),
         features=str(folder / "features.npy"),
         labels=str(folder / "labels.npy"),
         num_nodes=spec.num_nodes,
@@ -151,7 +151,7 @@ def _convert(options: DemoOptions, stages: Stages) -> Dataset:
         raise InputError(options.labels, "training needs at least two classes, 0 and 1")
     result = convert(
         list(options.edges),
-        folder / "graph.bin",
+        folder / "graph.aeg",
         features=options.features,
         features_out=None if is_array_file(options.features) else folder / "features.npy",
         labels=options.labels,
@@ -165,7 +165,7 @@ def _convert(options: DemoOptions, stages: Stages) -> Dataset:
             raise InputError(options.features, f"has shape {store.shape}; features are [N, F]")
         width, feature_bytes = store.shape[1], store.nbytes
     return Dataset(
-        graph=str(folder / "graph.bin"),
+        graph=str(folder / "graph.aeg"),
         features=os.path.abspath(result.features),
         labels=str(folder / "labels.npy"),
         num_nodes=result.num_nodes,

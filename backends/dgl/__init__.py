@@ -5,7 +5,7 @@
     import dgl
     from aethergraph.dgl import GraphStorage, NeighborSampler
 
-    graph = GraphStorage(Graph.load("graph.bin"))
+    graph = GraphStorage(Graph.load("graph.aeg"))
     sampler = NeighborSampler([15, 10], prefetch_node_feats=["x"], prefetch_labels=["y"])
     loader = dgl.dataloading.DataLoader(graph, train_nodes, sampler, batch_size=128, shuffle=True)
 

@@ -24,7 +24,7 @@ class DataLoader(dgl.dataloading.DataLoader):  # type: ignore[misc]
 
     ::
 
-        storage = GraphStorage(Graph.load("graph.bin", storage="uring", memory_budget="1G"))
+        storage = GraphStorage(Graph.load("graph.aeg", storage="uring", memory_budget="1G"))
         loader = DataLoader(storage, nodes, NeighborSampler([10, 10]), batch_size=1024)
 
     Batches, their order and the arguments are those of ``dgl.dataloading.DataLoader``, which asks a

@@ -70,7 +70,7 @@ class GraphStorage(Keyed, Queries):
 
     ::
 
-        graph = GraphStorage(Graph.load("graph.bin"))
+        graph = GraphStorage(Graph.load("graph.aeg"))
         sampler = aethergraph.dgl.NeighborSampler([10, 10], prefetch_node_feats=["x"])
         loader = dgl.dataloading.DataLoader(graph, train_nodes, sampler, batch_size=128)
 

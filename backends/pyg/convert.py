@@ -200,7 +200,7 @@ def as_stores(data: Any) -> Stores:
 
     Example::
 
-        stores = as_stores(Graph.load("graph.bin"))
+        stores = as_stores(Graph.load("graph.aeg"))
         loader = NodeLoader(stores, NeighborSampler(stores, [15, 10]), batch_size=128)
 
     Args:

@@ -43,7 +43,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
     ``e_id``, ``batch`` if disjoint, ``num_sampled_nodes``, ``num_sampled_edges``, ``input_id``,
     ``batch_size``::
 
-        loader = NeighborLoader(Graph.load("graph.bin"), [15, 10], batch_size=128, shuffle=True)
+        loader = NeighborLoader(Graph.load("graph.aeg"), [15, 10], batch_size=128, shuffle=True)
         for batch in loader:
             out = model(batch.x, batch.edge_index)[: batch.batch_size]
 

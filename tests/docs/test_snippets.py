@@ -8,7 +8,7 @@
 - ``<!-- snippet: skip, REASON -->`` on the line before a block leaves it out, with its reason.
 - ``<!-- snippet: needs MODULE -->`` leaves it out where that module is not installed.
 
-Each page starts in a fresh folder with graph.bin, features.bin, features.npy, labels.npy and
+Each page starts in a fresh folder with graph.aeg, features.bin, features.npy, labels.npy and
 edges.csv of one small labelled graph.
 """
 
@@ -95,7 +95,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "edges.csv").write_text("src,dst\n" + lines + "\n")
     np.save(folder / "features.npy", features)
     np.save(folder / "labels.npy", labels)
-    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.bin")
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
     FeatureStore.from_array(features).save(folder / "features.bin")
     return folder
 
@@ -168,7 +168,7 @@ def test_the_page_of_dgl_over_a_graph_that_kept_its_order(
     src, dst = np.loadtxt(folder / "edges.csv", np.int64, delimiter=",", skiprows=1).T
     graph = Graph.from_edges(2000, src, dst, keep_order=True)
     assert graph.edge_order is not None and (np.diff(graph.edge_order.astype(np.int64)) < 0).any()
-    graph.save(folder / "graph.bin")
+    graph.save(folder / "graph.aeg")
     monkeypatch.chdir(folder)
     page = ROOT / "docs" / "dgl.md"
     run_blocks(page, [b for b in blocks(page) if b.skip is None and b.kind == "python"])
@@ -188,7 +188,7 @@ def test_the_commands_of_the_readme_make_what_its_snippets_load(
         if block.kind == "python"
         for name in re.findall(r"load(?:_features)?\(\"([^\"]+)", block.text)
     }
-    assert {"graph.bin", "features.bin"} <= wanted
+    assert {"graph.aeg", "features.bin"} <= wanted
     for block in found:
         if block.kind == "console" and block.skip is None:
             run_console(block, "README.md")

@@ -57,7 +57,7 @@ def save_ondisk_dataset(
 
     Example::
 
-        save_ondisk_dataset(Graph.load("graph.bin"), "folder")
+        save_ondisk_dataset(Graph.load("graph.aeg"), "folder")
         dataset = gb.OnDiskDataset("folder", include_original_edge_id=True).load()
 
     GraphBolt preprocesses the folder when it first opens it, for which it reads the whole graph

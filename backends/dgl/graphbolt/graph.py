@@ -61,7 +61,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     ::
 
-        graph = SamplingGraph(Graph.load("graph.bin"))
+        graph = SamplingGraph(Graph.load("graph.aeg"))
         pipe = gb.ItemSampler(items, batch_size=128).sample_neighbor(graph, [10, 10])
 
     ``sample_neighbor``, ``sample_layer_neighbor``, ``temporal_sample_neighbor``,
