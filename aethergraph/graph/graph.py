@@ -106,7 +106,8 @@ class Graph(StoredGraph):
 
         Args:
             num_nodes: number of nodes; ids are below it. None takes the largest id + 1.
-            src: source node ids, a vector [E] of any integer dtype.
+            src: source node ids, a vector [E] of any integer dtype. The two rows of PyG's
+                ``edge_index`` are ``src, dst = edge_index``.
             dst: destination node ids, a vector [E] of any integer dtype.
             edge_weight: [E] finite, >= 0; float32, or float64. Integers become float64; one that it
                 does not hold exactly is refused.
