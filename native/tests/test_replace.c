@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "os/replace.h"
+#include "os/write.h"
 #include "test.h"
 
 /* ---- helpers ---------------------------------------------------------------- */
@@ -129,7 +130,8 @@ static int hook_rename(int at, const char *from, const char *to) {
 }
 
 static void use_hooks(int at, int error) {
-    static const ae_os_write_hooks hooks = {hook_open, hook_pwrite, hook_fsync, hook_rename};
+    static const ae_os_write_hooks hooks = {
+        .open = hook_open, .pwrite = hook_pwrite, .fsync = hook_fsync, .rename = hook_rename};
     calls = 0;
     fail_at = at;
     fail_errno = error;

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "os/write.h"
 
-#define MAX_WRITE      ((size_t)1 << 30) /* the kernel writes a little less than 2 GiB at once */
 #define FLUSH_INTERVAL ((uint64_t)64 << 20)
 #define NAME_ROOM      (NAME_MAX + 1)
 #define DIGITS         16
@@ -37,29 +37,6 @@ struct aether_replace {
     char name[NAME_ROOM];
     char temporary[NAME_ROOM];
 };
-
-/* ---- the seam to the system ------------------------------------------------ */
-
-static int system_open(int dir, const char *name, int flags, mode_t mode) {
-    return openat(dir, name, flags, mode);
-}
-
-static int system_rename(int dir, const char *from, const char *to) {
-    return renameat(dir, from, dir, to);
-}
-
-static const ae_os_write_hooks system_calls = {system_open, pwrite, fsync, system_rename};
-static ae_os_write_hooks os = {system_open, pwrite, fsync, system_rename};
-
-void ae_os_set_write_hooks(const ae_os_write_hooks *hooks) {
-    os = system_calls;
-    if (!hooks)
-        return;
-    os.open = hooks->open ? hooks->open : os.open;
-    os.pwrite = hooks->pwrite ? hooks->pwrite : os.pwrite;
-    os.fsync = hooks->fsync ? hooks->fsync : os.fsync;
-    os.rename = hooks->rename ? hooks->rename : os.rename;
-}
 
 /* ---- begin ------------------------------------------------------------------- */
 
@@ -148,7 +125,7 @@ static int create_temporary(aether_replace *r, aether_error *err) {
     for (int attempt = 0; attempt < 100; attempt++) {
         snprintf(r->temporary, sizeof r->temporary, ".%.*s.%016" PRIx64 AE_REPLACE_SUFFIX,
                  NAME_MAX - decoration, r->name, random_bits());
-        r->fd = os.open(r->dir, r->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        r->fd = ae_os_calls.open(r->dir, r->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (r->fd >= 0 && claim(r))
             return AETHER_OK;
         if (r->fd >= 0) {
@@ -270,19 +247,11 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
                          aether_error *err) {
     if (r->owner != getpid())
         return not_owner(r, err);
-    const char *from = data;
-    uint64_t start = offset, total = size;
-    while (size > 0) {
-        ssize_t put = os.pwrite(r->fd, from, size < MAX_WRITE ? size : MAX_WRITE, (off_t)offset);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return write_failed(r, put < 0 ? errno : EIO, offset, err);
-        from += put;
-        offset += (uint64_t)put;
-        size -= (uint64_t)put;
-    }
-    start_write_back(r, start, total);
+    uint64_t start = offset;
+    int os_errno = ae_os_write_all(r->fd, data, size, &offset);
+    if (os_errno)
+        return write_failed(r, os_errno, offset, err);
+    start_write_back(r, start, size);
     return AETHER_OK;
 }
 
@@ -291,7 +260,7 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
 static int sync_retrying(int fd) {
     int failed;
     do
-        failed = os.fsync(fd);
+        failed = ae_os_calls.fsync(fd);
     while (failed && errno == EINTR);
     return failed;
 }
@@ -319,7 +288,7 @@ int aether_replace_commit(aether_replace *r, aether_error *err) {
         rc = not_owner(r, err);
     else if (sync_retrying(r->fd) != 0)
         rc = ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
-    else if (os.rename(r->dir, r->temporary, r->name) != 0)
+    else if (ae_os_calls.rename(r->dir, r->temporary, r->name) != 0)
         rc = ae_error_os(err, errno, "cannot put the new file in place of '%s'", r->path);
     if (rc) {
         aether_replace_abort(r);

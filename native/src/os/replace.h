@@ -28,7 +28,6 @@
 #define AE_OS_REPLACE_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "aether.h"
 
@@ -36,16 +35,5 @@
 
 /* Return whether a path has the name of a temporary. */
 bool ae_replace_is_temporary(const char *path);
-
-/* System calls that begin, write and commit make, for tests. Members left NULL, or a NULL
- * table, mean the system's own. Not for concurrent use. */
-typedef struct ae_os_write_hooks {
-    int (*open)(int dir, const char *name, int flags, mode_t mode);
-    ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);
-    int (*fsync)(int fd);
-    int (*rename)(int dir, const char *from, const char *to);
-} ae_os_write_hooks;
-
-void ae_os_set_write_hooks(const ae_os_write_hooks *hooks);
 
 #endif
