@@ -38,6 +38,7 @@ C_LAYERS = [
     "core",
     "os",
     "io",
+    "log",
     "cache",
     "format",
     "rows",

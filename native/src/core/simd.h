@@ -29,6 +29,11 @@ static inline bool ae_core_probe_popcnt(void) {
     return __builtin_cpu_supports("popcnt");
 }
 
+static inline bool ae_core_probe_crc32c(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.2");
+}
+
 static inline bool ae_core_probe_deposit(void) {
     __builtin_cpu_init();
     return __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi") &&
@@ -40,6 +45,10 @@ static inline bool ae_core_probe_f16c(void) {
 }
 
 static inline bool ae_core_probe_popcnt(void) {
+    return false;
+}
+
+static inline bool ae_core_probe_crc32c(void) {
     return false;
 }
 
@@ -68,6 +77,12 @@ static inline bool ae_core_has_f16c(void) {
 static inline bool ae_core_has_popcnt(void) {
     static atomic_int known;
     return ae_core_ask(&known, ae_core_probe_popcnt);
+}
+
+/* Return whether the processor computes CRC-32C. */
+static inline bool ae_core_has_crc32c(void) {
+    static atomic_int known;
+    return ae_core_ask(&known, ae_core_probe_crc32c);
 }
 
 /* Return whether the processor has popcnt, bmi, bmi2 and a fast pdep: AMD's first processors with
