@@ -1,0 +1,222 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "log/directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/minmax.h"
+#include "os/write.h"
+
+#define NAME_ROOM  64
+#define NEW_NAME   "wal.new"
+#define FILL_CHUNK ((uint64_t)1 << 20)
+
+static void name_of(uint64_t first_lsn, const char *suffix, char name[NAME_ROOM]) {
+    snprintf(name, NAME_ROOM, "wal-%016" PRIx64 ".%s", first_lsn, suffix);
+}
+
+void ae_log_segment_path(const ae_log_directory *dir, uint64_t first_lsn, char *path, uint64_t room) {
+    snprintf(path, room, "%s/wal-%016" PRIx64 ".log", dir->path, first_lsn);
+}
+
+/* ---- the directory ----------------------------------------------------------------- */
+
+int ae_log_directory_open(const char *path, ae_log_directory *out, aether_error *err) {
+    *out = (ae_log_directory){.fd = -1, .path = strdup(path)};
+    if (!out->path)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening the log in '%s'", path);
+    out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (out->fd >= 0)
+        return AETHER_OK;
+    int rc = ae_error_os(err, errno, "cannot open the log's directory '%s'", path);
+    ae_log_directory_close(out);
+    return rc;
+}
+
+void ae_log_directory_close(ae_log_directory *dir) {
+    if (dir->fd >= 0)
+        close(dir->fd);
+    free(dir->path);
+    *dir = (ae_log_directory){.fd = -1};
+}
+
+/* Some file systems cannot sync a directory and say so: nothing to be done. */
+static int sync_directory(const ae_log_directory *dir, aether_error *err) {
+    if (ae_os_calls.fsync(dir->fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EBADF)
+        return AETHER_OK;
+    return ae_error_os(err, errno, "cannot sync the log's directory '%s'", dir->path);
+}
+
+/* Return whether `name` is wal-<16 hex digits>.<suffix>, and the number, which is 1 to 2^63 - 1. */
+static bool parse_name(const char *name, const char *suffix, uint64_t *first_lsn) {
+    char again[NAME_ROOM];
+    if (strncmp(name, "wal-", 4) != 0)
+        return false;
+    *first_lsn = strtoull(name + 4, NULL, 16);
+    if (*first_lsn == 0 || *first_lsn > INT64_MAX)
+        return false;
+    name_of(*first_lsn, suffix, again);
+    return strcmp(name, again) == 0;
+}
+
+static int by_lsn(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* List the numbers of all files with a suffix, ascending. */
+static int list(const ae_log_directory *dir, const char *suffix, uint64_t **lsns, uint64_t *count,
+                aether_error *err) {
+    *lsns = NULL;
+    *count = 0;
+    int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (!entries) {
+        int rc = ae_error_os(err, errno, "cannot list the log's directory '%s'", dir->path);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    int rc = AETHER_OK;
+    for (struct dirent *entry; !rc && (entry = readdir(entries)) != NULL;) {
+        uint64_t lsn;
+        if (!parse_name(entry->d_name, suffix, &lsn))
+            continue;
+        uint64_t *more = realloc(*lsns, (*count + 1) * sizeof *more);
+        if (more) {
+            *lsns = more;
+            more[(*count)++] = lsn;
+        } else
+            rc = ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory listing the log in '%s'", dir->path);
+    }
+    closedir(entries);
+    if (rc) {
+        free(*lsns);
+        *lsns = NULL;
+    } else if (*count)
+        qsort(*lsns, *count, sizeof **lsns, by_lsn);
+    return rc;
+}
+
+int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t *count, aether_error *err) {
+    return list(dir, "log", lsns, count, err);
+}
+
+int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, int *fd, aether_error *err) {
+    char name[NAME_ROOM];
+    name_of(first_lsn, "log", name);
+    *fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CLOEXEC, 0);
+    if (*fd < 0)
+        return ae_error_os(err, errno, "cannot open log segment '%s/%s'", dir->path, name);
+    return AETHER_OK;
+}
+
+/* ---- begin ------------------------------------------------------------------------- */
+
+static bool has_size(int fd, uint64_t size) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+}
+
+/* Open a free file of the right size and write down its name; -1 if there is none. Others are of
+ * no use and are deleted. */
+static int take_free(const ae_log_directory *dir, uint64_t size, char name[NAME_ROOM]) {
+    uint64_t *lsns, count;
+    int fd = -1;
+    if (list(dir, "free", &lsns, &count, NULL))
+        return -1;
+    for (uint64_t i = 0; i < count && fd < 0; i++) {
+        name_of(lsns[i], "free", name);
+        fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CLOEXEC, 0);
+        if (fd >= 0 && !has_size(fd, size)) {
+            close(fd);
+            fd = -1;
+            unlinkat(dir->fd, name, 0);
+        }
+    }
+    free(lsns);
+    return fd;
+}
+
+/* Return 0 or an errno. */
+static int fill_with_zeros(int fd, uint64_t size) {
+    uint8_t *zeros = calloc(1, FILL_CHUNK);
+    int os_errno = zeros ? 0 : ENOMEM;
+    for (uint64_t offset = 0; offset < size && !os_errno;)
+        os_errno = ae_os_write_all(fd, zeros, ae_min_u64(FILL_CHUNK, size - offset), &offset);
+    free(zeros);
+    return os_errno ? os_errno : ae_os_calls.fsync(fd) ? errno : 0;
+}
+
+/* Return a descriptor, or -1 and an errno; then the space is given back. */
+static int create_filled(const ae_log_directory *dir, uint64_t size) {
+    int fd = ae_os_calls.open(dir->fd, NEW_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -1;
+    int os_errno = fill_with_zeros(fd, size);
+    if (!os_errno)
+        return fd;
+    close(fd);
+    unlinkat(dir->fd, NEW_NAME, 0);
+    errno = os_errno;
+    return -1;
+}
+
+/* Return 0 or an errno. */
+static int put_header(const ae_log_directory *dir, int fd, const ae_log_header *header, const char *from,
+                      const char *to) {
+    uint64_t offset = 0;
+    int os_errno = ae_os_write_all(fd, header, sizeof *header, &offset);
+    if (os_errno)
+        return os_errno;
+    if (ae_os_calls.fdatasync(fd) != 0 || ae_os_calls.rename(dir->fd, from, to) != 0)
+        return errno;
+    return 0;
+}
+
+int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,
+                         aether_error *err) {
+    char from[NAME_ROOM], to[NAME_ROOM];
+    name_of(header->first_lsn, "log", to);
+    int fd = take_free(dir, header->size, from);
+    if (fd < 0) {
+        strcpy(from, NEW_NAME);
+        fd = create_filled(dir, header->size);
+    }
+    int os_errno = fd < 0 ? errno : put_header(dir, fd, header, from, to);
+    int rc = os_errno ? ae_error_os(err, os_errno, "cannot begin log segment '%s/%s' of %" PRIu64 " bytes",
+                                    dir->path, to, header->size)
+                      : sync_directory(dir, err);
+    if (!rc)
+        *out = fd;
+    else if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* ---- recycle ----------------------------------------------------------------------- */
+
+int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err) {
+    char from[NAME_ROOM], to[NAME_ROOM];
+    uint64_t *lsns, count;
+    int rc = list(dir, "free", &lsns, &count, err);
+    if (rc)
+        return rc;
+    free(lsns);
+    name_of(first_lsn, "log", from);
+    name_of(first_lsn, "free", to);
+    int failed = count < AE_LOG_MAX_FREE ? ae_os_calls.rename(dir->fd, from, to) : unlinkat(dir->fd, from, 0);
+    if (failed)
+        return ae_error_os(err, errno, "cannot recycle log segment '%s/%s'", dir->path, from);
+    return sync_directory(dir, err);
+}

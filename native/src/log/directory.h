@@ -1,0 +1,49 @@
+/*
+ * log/directory.h - the files of a log.
+ *
+ *   wal-<first lsn>.log    a segment; 16 hex digits
+ *   wal-<first lsn>.free   one that is no longer needed, to be used again
+ *   wal.new                one that is being filled with zeros
+ *
+ *   begin     take a .free, or fill wal.new and sync it; write the header, sync
+ *             -> rename to .log -> sync the directory
+ *   recycle   rename .log to .free -> sync the directory
+ *
+ * Writing over blocks that were written before changes no metadata: a sync waits for the data
+ * alone, and the disk can only be full when a segment begins. A file has its name .log only once
+ * it is whole and on disk.
+ *
+ * Caveats: for one process at a time, which the owner of the directory sees to.
+ */
+#ifndef AE_LOG_DIRECTORY_H
+#define AE_LOG_DIRECTORY_H
+
+#include "log/segment.h"
+
+#define AE_LOG_MAX_FREE 2 /* files kept for later; more are deleted */
+
+typedef struct ae_log_directory {
+    int fd;
+    char *path;
+} ae_log_directory;
+
+int ae_log_directory_open(const char *path, ae_log_directory *out, aether_error *err);
+void ae_log_directory_close(ae_log_directory *dir);
+
+/* List the first lsn of every segment, ascending; *lsns is to be freed. */
+int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t *count, aether_error *err);
+
+/* Begin the segment of a sealed header; *out is open for writing. */
+int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,
+                         aether_error *err);
+
+/* Put a segment aside, to be used again. */
+int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);
+
+/* Open a segment for reading and writing. */
+int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, int *fd, aether_error *err);
+
+/* Write the path of a segment, for messages. */
+void ae_log_segment_path(const ae_log_directory *dir, uint64_t first_lsn, char *path, uint64_t room);
+
+#endif

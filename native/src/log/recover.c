@@ -1,0 +1,134 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "log/recover.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/minmax.h"
+#include "os/write.h"
+
+typedef struct loaded {
+    int fd;
+    ae_log_header *bytes; /* the whole file */
+    uint64_t size;
+    char path[PATH_MAX];
+} loaded;
+
+static void unload(loaded *s) {
+    aether_buffer_free(s->bytes, s->size);
+    if (s->fd >= 0)
+        close(s->fd);
+}
+
+static int read_all(loaded *s, aether_error *err) {
+    for (uint64_t done = 0; done < s->size;) {
+        ssize_t got = pread(s->fd, (uint8_t *)s->bytes + done, s->size - done, (off_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return ae_error_os(err, got < 0 ? errno : EIO, "cannot read log segment '%s' at byte %" PRIu64,
+                               s->path, done);
+        done += (uint64_t)got;
+    }
+    return AETHER_OK;
+}
+
+static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
+                aether_error *err) {
+    struct stat st;
+    *s = (loaded){.fd = -1};
+    ae_log_segment_path(dir, first_lsn, s->path, sizeof s->path);
+    int rc = ae_log_open_segment(dir, first_lsn, &s->fd, err);
+    if (rc)
+        return rc;
+    if (fstat(s->fd, &st) != 0)
+        return ae_error_os(err, errno, "cannot read log segment '%s'", s->path);
+    uint64_t size = (uint64_t)st.st_size;
+    if (size < AE_LOG_MIN_SEGMENT)
+        return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)size, (int64_t)size,
+                           "log segment '%s' is cut short: it has %" PRIu64 " bytes", s->path, size);
+    if (size > AE_LOG_MAX_SEGMENT)
+        return ae_error_set(err, AETHER_E_FORMAT, "'%s' is too large to be a segment of a log", s->path);
+    s->bytes = aether_buffer_alloc(size, err);
+    if (!s->bytes)
+        return AETHER_E_NO_MEMORY;
+    s->size = size;
+    rc = read_all(s, err);
+    return rc ? rc : ae_log_header_check(s->bytes, graph, first_lsn, size, s->path, err);
+}
+
+/* Write the frames of lsn `from` up to byte `end` once more, and sync them. */
+static int settle(const loaded *s, uint64_t from, uint64_t end, aether_error *err) {
+    uint64_t offset = AE_LOG_HEADER_BYTES;
+    while (offset < end) {
+        const ae_log_frame *frame = ae_log_frame_at(s->bytes, offset);
+        if (!frame || frame->lsn >= from)
+            break;
+        offset += ae_log_frame_bytes(frame->size);
+    }
+    if (offset == end)
+        return AETHER_OK;
+    int os_errno = ae_os_write_all(s->fd, (const uint8_t *)s->bytes + offset, end - offset, &offset);
+    if (!os_errno && ae_os_calls.fdatasync(s->fd) != 0)
+        os_errno = errno;
+    return os_errno ? ae_error_os(err, os_errno, "cannot write the end of log segment '%s'", s->path)
+                    : AETHER_OK;
+}
+
+/* Replay one segment up to `end`, the first lsn of the next one (0 if this is the last). */
+static int replay(const loaded *s, uint64_t from, uint64_t end, ae_log_apply apply, void *user,
+                  uint64_t *next, aether_error *err) {
+    uint64_t offset = AE_LOG_HEADER_BYTES, lsn = s->bytes->first_lsn, synced = lsn - 1;
+    while (lsn != end) {
+        const ae_log_frame *frame = ae_log_frame_at(s->bytes, offset);
+        if (!frame || frame->lsn != lsn)
+            break;
+        ae_log_commit commit = {lsn, frame->ns, frame->payload, frame->size, frame->ops};
+        int rc = lsn >= from ? apply(user, &commit, err) : AETHER_OK;
+        if (rc)
+            return rc;
+        synced = ae_max_u64(synced, frame->synced);
+        offset += ae_log_frame_bytes(frame->size);
+        lsn++;
+    }
+    *next = lsn;
+    if (lsn == end)
+        return AETHER_OK;
+    uint64_t witness = end ? 0 : ae_log_find_witness(s->bytes, offset, lsn);
+    if (end || witness)
+        return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)offset, (int64_t)lsn,
+                           "log segment '%s' is damaged at byte %" PRIu64 ": commit %" PRIu64
+                           " was on disk, as %s after it says, but does not check",
+                           s->path, offset, lsn, end ? "the segment" : "a commit");
+    return settle(s, synced + 1, offset, err);
+}
+
+int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
+                   uint64_t num_segments, uint64_t from, ae_log_apply apply, void *user, uint64_t *next,
+                   aether_error *err) {
+    *next = from;
+    if (num_segments == 0)
+        return AETHER_OK;
+    if (segments[0] > from)
+        return ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)from,
+                           "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
+                           " is needed: a segment is missing",
+                           dir->path, segments[0], from);
+    int rc = AETHER_OK;
+    for (uint64_t i = 0; i < num_segments && !rc; i++) {
+        uint64_t end = i + 1 < num_segments ? segments[i + 1] : 0;
+        if (end && end <= from) /* nothing of it is needed: it may be as it likes */
+            continue;
+        loaded s;
+        rc = load(&s, dir, graph, segments[i], err);
+        rc = rc ? rc : replay(&s, from, end, apply, user, next, err);
+        unload(&s);
+    }
+    return rc;
+}

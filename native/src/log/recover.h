@@ -1,0 +1,29 @@
+/*
+ * log/recover.h - reading a log from a given commit to its end.
+ *
+ *   wal-1.log   1 2 3 4 5 6 7 | zeros            ends where the next segment begins
+ *   wal-8.log   8 9 10 [torn] 12                 the last one ends at the first frame that does not check
+ *                 ^from    ^ next
+ *
+ * A frame that does not check is the torn end of the log, unless it was on disk once: another
+ * segment follows, or a later frame of this one says so. Then it is damage: AETHER_E_CORRUPT.
+ *
+ * Frames that nothing says were on disk are written once more, and synced: after a sync that
+ * failed, the page cache may show what the disk does not have.
+ *
+ * Caveats: reads one whole segment at a time into memory. Damage to the last frame that was
+ * synced looks like a torn end if no frame was written after it.
+ */
+#ifndef AE_LOG_RECOVER_H
+#define AE_LOG_RECOVER_H
+
+#include "log/directory.h"
+#include "log/log.h"
+
+/* Hand every commit from lsn `from` on to `apply`. *next becomes the lsn after the last commit, below
+ * `from` if the log ends before it. */
+int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
+                   uint64_t num_segments, uint64_t from, ae_log_apply apply, void *user, uint64_t *next,
+                   aether_error *err);
+
+#endif

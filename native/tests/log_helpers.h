@@ -1,0 +1,118 @@
+/*
+ * log_helpers.h - commits whose content follows from their lsn, so that a replay can be checked
+ * without keeping them.
+ */
+#ifndef AE_LOG_HELPERS_H
+#define AE_LOG_HELPERS_H
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "log/log.h"
+#include "log/segment.h"
+#include "test.h"
+
+#define LOG_MAX_PAYLOAD 3000
+
+static const uint8_t log_graph[16] = "the test's graph";
+
+static inline ae_log_options log_options(uint64_t segment_size, ae_log_durability durability) {
+    ae_log_options options = {.segment_size = segment_size, .durability = durability};
+    memcpy(options.graph, log_graph, 16);
+    return options;
+}
+
+/* Fill `payload` with the commit of an lsn and return its size: often small, sometimes 0. */
+static inline uint32_t log_payload(uint64_t lsn, uint8_t *payload) {
+    uint64_t state = lsn;
+    uint32_t limit = test_random(&state) % 4 ? 300 : LOG_MAX_PAYLOAD;
+    uint32_t size = (uint32_t)(test_random(&state) % limit);
+    for (uint32_t i = 0; i < size; i++)
+        payload[i] = (uint8_t)test_random(&state);
+    return size;
+}
+
+static inline uint32_t log_ops(uint64_t lsn) {
+    return (uint32_t)(lsn * 7 % 1000);
+}
+
+/* Put the next commit, and check its number. Return the code. */
+static inline int log_put_next(ae_log *log, aether_error *err) {
+    uint8_t payload[LOG_MAX_PAYLOAD];
+    uint64_t expected = ae_log_next(log), lsn;
+    int rc = ae_log_put(log, payload, log_payload(expected, payload), log_ops(expected), &lsn, err);
+    if (!rc)
+        CHECK_EQ(lsn, expected);
+    return rc;
+}
+
+typedef struct log_replay {
+    uint64_t first, next; /* what was replayed: first to next - 1 */
+} log_replay;
+
+static inline int log_check_commit(void *user, const ae_log_commit *commit, aether_error *err) {
+    (void)err;
+    log_replay *r = user;
+    uint8_t payload[LOG_MAX_PAYLOAD];
+    CHECK_EQ(commit->lsn, r->next);
+    CHECK_EQ((uintptr_t)commit->payload % 8, 0);
+    uint32_t size = log_payload(commit->lsn, payload);
+    CHECK_EQ(commit->size, size);
+    CHECK(commit->size == size && memcmp(commit->payload, payload, size) == 0);
+    CHECK_EQ(commit->ops, log_ops(commit->lsn));
+    r->next++;
+    return AETHER_OK;
+}
+
+/* Open and replay from `from`; *next becomes the lsn after the last that was replayed. */
+static inline int log_open(const char *path, const ae_log_options *options, uint64_t from, uint64_t *next,
+                           ae_log **log, aether_error *err) {
+    log_replay r = {from, from};
+    int rc = ae_log_open(path, options, from, log_check_commit, &r, log, err);
+    *next = r.next;
+    return rc;
+}
+
+/* A fresh directory. */
+static inline const char *log_dir(char *buffer, size_t size, const char *name) {
+    mkdir(test_path(buffer, size, name), 0700);
+    return buffer;
+}
+
+static inline unsigned log_count_files(const char *dir, const char *suffix) {
+    unsigned found = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        size_t length = strlen(e->d_name), tail = strlen(suffix);
+        found += length >= tail && strcmp(e->d_name + length - tail, suffix) == 0;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static inline void log_remove_files(const char *dir) {
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+static inline uint8_t *log_read_file(const char *path, size_t size) {
+    uint8_t *bytes = malloc(size);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (!bytes || fd < 0 || pread(fd, bytes, size, 0) != (ssize_t)size)
+        abort();
+    close(fd);
+    return bytes;
+}
+
+static inline void log_write_file(const char *path, const void *bytes, size_t size) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || pwrite(fd, bytes, size, 0) != (ssize_t)size)
+        abort();
+    close(fd);
+}
+
+#endif

@@ -1,0 +1,444 @@
+/* The log: what was committed comes back, in order, from any commit on; damage is told from torn ends. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <pthread.h>
+
+#include "log_helpers.h"
+
+enum { SEGMENT = 64 << 10 };
+
+static const char first_name[] = "wal-0000000000000001.log";
+
+/* ---- round trips --------------------------------------------------------------------- */
+
+TEST(an_empty_log) {
+    char dir[128];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(SEGMENT, AE_LOG_SYNC);
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "empty"), &options, 5, &next, &log, &err), err);
+    CHECK_EQ(next, 5);
+    CHECK_EQ(ae_log_next(log), 5);
+    CHECK_OK(ae_log_flush(log, &err), err);
+    CHECK_CODE(ae_log_sync(log, 5, &err), AETHER_E_RANGE);
+    CHECK_EQ(err.value, 5);
+    CHECK_EQ(log_count_files(dir, ".log"), 0); /* nothing is made before the first commit */
+    ae_log_close(log);
+    ae_log_close(NULL);
+}
+
+TEST(round_trips_over_many_opens) {
+    static const ae_log_durability durabilities[] = {AE_LOG_SYNC, AE_LOG_BATCH, AE_LOG_NONE};
+    uint64_t state = 3;
+    char dir[128];
+    aether_error err;
+    for (unsigned d = 0; d < 3; d++) {
+        ae_log_options options = log_options(SEGMENT, durabilities[d]);
+        log_dir(dir, sizeof dir, "trips");
+        uint64_t last = 0;
+        for (unsigned round = 0; round < 12; round++) {
+            ae_log *log;
+            uint64_t next, from = 1 + test_random(&state) % (last + 1);
+            REQUIRE_OK(log_open(dir, &options, from, &next, &log, &err), err);
+            CHECK_EQ(next, last + 1);
+            for (uint64_t n = test_random(&state) % 100; n > 0; n--, last++)
+                REQUIRE_OK(log_put_next(log, &err), err);
+            if (round % 2)
+                REQUIRE_OK(ae_log_flush(log, &err), err);
+            ae_log_close(log);
+        }
+        CHECK(last > 200);
+        CHECK(log_count_files(dir, ".log") > 3);
+        log_remove_files(dir);
+    }
+}
+
+TEST(commits_up_to_a_whole_segment) {
+    char dir[128];
+    uint64_t next, lsn;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(AE_LOG_MIN_SEGMENT, AE_LOG_SYNC);
+    const uint32_t room = AE_LOG_MIN_SEGMENT - AE_LOG_HEADER_BYTES - sizeof(ae_log_frame);
+    static const uint8_t zeros[AE_LOG_MIN_SEGMENT];
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "whole"), &options, 1, &next, &log, &err), err);
+    CHECK_CODE(ae_log_put(log, zeros, room + 1, 0, &lsn, &err), AETHER_E_LIMIT);
+    CHECK_EQ(lsn, 0);
+    CHECK_CODE(ae_log_put(log, zeros, UINT64_MAX, 0, &lsn, &err), AETHER_E_LIMIT);
+    for (uint64_t i = 1; i <= 3; i++) { /* a refused commit does no harm */
+        REQUIRE_OK(ae_log_put(log, zeros, room, 0, &lsn, &err), err);
+        CHECK_EQ(lsn, i);
+    }
+    CHECK_EQ(log_count_files(dir, ".log"), 3);
+    ae_log_close(log);
+}
+
+static int refuse_third(void *user, const ae_log_commit *commit, aether_error *err) {
+    (void)user;
+    if (commit->lsn == 3 && err)
+        err->code = AETHER_E_CANCELLED;
+    return commit->lsn == 3 ? AETHER_E_CANCELLED : AETHER_OK;
+}
+
+TEST(bad_arguments_and_foreign_logs) {
+    char dir[128];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(5000, AE_LOG_SYNC);
+    log_dir(dir, sizeof dir, "refused");
+    CHECK_CODE(log_open(dir, &options, 1, &next, &log, &err), AETHER_E_INVALID);
+    CHECK_EQ(err.value, 5000);
+    options = log_options(SEGMENT, AE_LOG_SYNC);
+    CHECK_CODE(log_open(dir, &options, 0, &next, &log, &err), AETHER_E_RANGE);
+    CHECK_CODE(log_open("/nowhere/at/all", &options, 1, &next, &log, &err), AETHER_E_NOT_FOUND);
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    for (unsigned i = 0; i < 5; i++)
+        CHECK_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    CHECK_CODE(ae_log_open(dir, &options, 1, refuse_third, NULL, &log, &err), AETHER_E_CANCELLED);
+    CHECK(!log);
+    options.graph[0] ^= 1;
+    CHECK_CODE(log_open(dir, &options, 1, &next, &log, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "another graph");
+}
+
+/* ---- release --------------------------------------------------------------------------- */
+
+/* Commits are written over and over into the same few files; after each open only those that were
+ * not released, and no older ones, come back. */
+TEST(recycled_segments_never_show_old_frames) {
+    char dir[128];
+    uint64_t last = 0, kept = 1, state = 5;
+    aether_error err;
+    ae_log_options options = log_options(16 << 10, AE_LOG_NONE);
+    log_dir(dir, sizeof dir, "recycled");
+    for (unsigned round = 0; round < 60; round++) {
+        ae_log *log;
+        uint64_t next;
+        REQUIRE_OK(log_open(dir, &options, kept, &next, &log, &err), err);
+        REQUIRE(next == last + 1);
+        for (uint64_t n = test_random(&state) % 60; n > 0; n--, last++)
+            REQUIRE_OK(log_put_next(log, &err), err);
+        kept += test_random(&state) % (last + 2 - kept);
+        REQUIRE_OK(ae_log_release(log, kept, &err), err);
+        CHECK(log_count_files(dir, ".free") <= 2);
+        ae_log_close(log);
+        CHECK_EQ(log_count_files(dir, ".new"), 0);
+    }
+    CHECK(last > 1000);
+}
+
+TEST(a_missing_segment_is_corruption) {
+    char dir[128], path[200];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(16 << 10, AE_LOG_SYNC);
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "missing"), &options, 1, &next, &log, &err), err);
+    while (log_count_files(dir, ".log") < 3)
+        REQUIRE_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    snprintf(path, sizeof path, "%s/%s", dir, first_name);
+    REQUIRE(unlink(path) == 0);
+    CHECK_CODE(log_open(dir, &options, 1, &next, &log, &err), AETHER_E_CORRUPT);
+    CHECK_HAS(err.message, "a segment is missing");
+}
+
+/* The graph's file may hold commits that the log has lost, under AE_LOG_NONE. */
+TEST(a_log_that_ends_before_the_graph) {
+    char dir[128];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(16 << 10, AE_LOG_NONE);
+    log_dir(dir, sizeof dir, "behind");
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    for (unsigned i = 0; i < 40; i++)
+        REQUIRE_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    REQUIRE_OK(log_open(dir, &options, 100, &next, &log, &err), err);
+    CHECK_EQ(ae_log_next(log), 100);
+    REQUIRE_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    REQUIRE_OK(log_open(dir, &options, 100, &next, &log, &err), err);
+    CHECK_EQ(next, 101);
+    ae_log_close(log);
+}
+
+/* ---- damage: one segment, cut and flipped at every byte ---------------------------------- */
+
+enum { FRAMES = 12 };
+
+typedef struct damaged_log {
+    char dir[128], path[200];
+    uint8_t *bytes;
+    uint64_t offsets[FRAMES + 1]; /* of frame i + 1; the last is where they end */
+} damaged_log;
+
+static ae_log_options damage_options(void) {
+    return log_options(SEGMENT, AE_LOG_NONE);
+}
+
+/* A log of FRAMES commits, synced after each third. */
+static void make_log(damaged_log *d, const char *name) {
+    aether_error err;
+    ae_log *log;
+    uint64_t next;
+    ae_log_options options = damage_options();
+    REQUIRE_OK(log_open(log_dir(d->dir, sizeof d->dir, name), &options, 1, &next, &log, &err), err);
+    for (unsigned i = 1; i <= FRAMES; i++) {
+        REQUIRE_OK(log_put_next(log, &err), err);
+        if (i % 3 == 0)
+            REQUIRE_OK(ae_log_flush(log, &err), err);
+    }
+    ae_log_close(log);
+    snprintf(d->path, sizeof d->path, "%s/%s", d->dir, first_name);
+    d->bytes = log_read_file(d->path, SEGMENT);
+    d->offsets[0] = AE_LOG_HEADER_BYTES;
+    uint8_t payload[LOG_MAX_PAYLOAD];
+    for (unsigned i = 0; i < FRAMES; i++)
+        d->offsets[i + 1] = d->offsets[i] + ae_log_frame_bytes(log_payload(i + 1, payload));
+}
+
+/* Of frames 0 to FRAMES - 1, the one that byte `at` is in; FRAMES if it is behind them. */
+static unsigned frame_of(const damaged_log *d, uint64_t at) {
+    unsigned i = 0;
+    while (i < FRAMES && at >= d->offsets[i + 1])
+        i++;
+    return i;
+}
+
+/* The last lsn that the frames after `i` say was synced: they know of each third before them. */
+static unsigned synced_after(unsigned i) {
+    return i + 1 < FRAMES ? (FRAMES - 1) / 3 * 3 : 0;
+}
+
+/* A file that was there as a whole, and is short now, was cut by somebody. */
+TEST(a_file_cut_at_every_byte_is_refused) {
+    damaged_log d;
+    make_log(&d, "cut");
+    for (uint64_t size = SEGMENT; size-- > 0;) {
+        aether_error err;
+        uint64_t next;
+        ae_log *log;
+        ae_log_options options = damage_options();
+        REQUIRE(truncate(d.path, (off_t)size) == 0);
+        CHECK_CODE(log_open(d.dir, &options, 1, &next, &log, &err), AETHER_E_TRUNCATED);
+        CHECK_HAS(err.message, first_name);
+        CHECK_EQ(err.position, size);
+    }
+    free(d.bytes);
+}
+
+/* A crash leaves zeros where nothing was written: every frame that is whole comes back. */
+TEST(writing_that_stopped_at_every_byte) {
+    damaged_log d;
+    make_log(&d, "stopped");
+    uint8_t *bytes = calloc(1, SEGMENT);
+    uint64_t reached = d.offsets[FRAMES];
+    for (uint64_t at = AE_LOG_HEADER_BYTES; at <= reached; at++) {
+        aether_error err;
+        uint64_t next, whole = frame_of(&d, at);
+        ae_log *log;
+        ae_log_options options = damage_options();
+        memcpy(bytes, d.bytes, at);
+        log_write_file(d.path, bytes, SEGMENT);
+        while (at < d.offsets[FRAMES] && whole < FRAMES) { /* a frame may end with zeros */
+            if (memcmp(bytes, d.bytes, d.offsets[whole + 1]) != 0)
+                break;
+            whole++;
+        }
+        REQUIRE_OK(log_open(d.dir, &options, 1, &next, &log, &err), err);
+        REQUIRE(next == whole + 1);
+        ae_log_close(log);
+    }
+    free(bytes);
+    free(d.bytes);
+}
+
+/* A flipped bit is damage if a later frame knows that its frame was synced, else the log ends there. */
+TEST(a_bit_flipped_in_every_byte) {
+    damaged_log d;
+    make_log(&d, "flipped");
+    unsigned corrupt = 0, ended = 0;
+    for (uint64_t at = 0; at < SEGMENT; at += at < d.offsets[FRAMES] + 1024 ? 1 : 97) {
+        aether_error err;
+        uint64_t next;
+        ae_log *log;
+        ae_log_options options = damage_options();
+        d.bytes[at] ^= (uint8_t)(1u << at % 8);
+        log_write_file(d.path, d.bytes, SEGMENT);
+        d.bytes[at] ^= (uint8_t)(1u << at % 8);
+        int rc = log_open(d.dir, &options, 1, &next, &log, &err);
+        unsigned frame = frame_of(&d, at);
+        if (at < AE_LOG_HEADER_BYTES) {
+            CHECK(rc == AETHER_E_CORRUPT || rc == AETHER_E_FORMAT || rc == AETHER_E_VERSION);
+            CHECK_HAS(err.message, first_name);
+        } else if (frame < FRAMES && frame + 1 <= synced_after(frame)) {
+            CHECK_EQ(rc, AETHER_E_CORRUPT);
+            CHECK_EQ(err.position, d.offsets[frame]);
+            CHECK_EQ(err.value, frame + 1);
+            CHECK_HAS(err.message, first_name);
+            corrupt++;
+        } else {
+            CHECK_EQ(rc, AETHER_OK);
+            CHECK_EQ(next, frame + 1);
+            ended++;
+        }
+        ae_log_close(log);
+    }
+    CHECK(corrupt > 4000 && ended > 1000);
+    free(d.bytes);
+}
+
+/* In a segment that another one follows, every commit was synced. */
+TEST(damage_before_the_last_segment) {
+    char dir[128], path[200];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(16 << 10, AE_LOG_NONE);
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "before"), &options, 1, &next, &log, &err), err);
+    while (log_count_files(dir, ".log") < 2)
+        REQUIRE_OK(log_put_next(log, &err), err);
+    uint64_t last = ae_log_next(log) - 1;
+    ae_log_close(log);
+    snprintf(path, sizeof path, "%s/%s", dir, first_name);
+    uint8_t *bytes = log_read_file(path, 16 << 10), payload[LOG_MAX_PAYLOAD];
+    uint64_t offset = AE_LOG_HEADER_BYTES;
+    for (uint64_t lsn = 1; lsn < last; lsn++) {
+        bytes[offset + 5] ^= 1;
+        log_write_file(path, bytes, 16 << 10);
+        bytes[offset + 5] ^= 1;
+        CHECK_CODE(log_open(dir, &options, 1, &next, &log, &err), AETHER_E_CORRUPT);
+        CHECK_EQ(next, lsn);
+        CHECK_EQ(err.position, offset);
+        REQUIRE_OK(log_open(dir, &options, last, &next, &log, &err), err); /* it is not needed then */
+        CHECK_EQ(next, last + 1);
+        ae_log_close(log);
+        offset += ae_log_frame_bytes(log_payload(lsn, payload));
+    }
+    free(bytes);
+}
+
+/* ---- threads ------------------------------------------------------------------------------ */
+
+enum { THREADS = 4, COMMITS = 150 };
+
+typedef struct committer {
+    pthread_t thread;
+    ae_log *log;
+    uint64_t lsns[COMMITS];
+} committer;
+
+static void *commit_many(void *arg) {
+    committer *c = arg;
+    aether_error err;
+    for (uint64_t i = 0; i < COMMITS; i++) {
+        uint64_t payload[40] = {(uint64_t)(uintptr_t)c, i};
+        if (i % 3 == 0) {
+            CHECK_OK(ae_log_append(c->log, payload, sizeof payload, 1, &c->lsns[i], &err), err);
+            CHECK_OK(ae_log_sync(c->log, c->lsns[i], &err), err);
+        } else
+            CHECK_OK(ae_log_put(c->log, payload, sizeof payload, 1, &c->lsns[i], &err), err);
+        if (i % 50 == 49)
+            CHECK_OK(ae_log_release(c->log, c->lsns[i] / 4, &err), err);
+    }
+    return NULL;
+}
+
+typedef struct seen {
+    committer *committers;
+    uint64_t count, first;
+} seen;
+
+/* Commit lsn must be the one that its thread was told. */
+static int find_commit(void *user, const ae_log_commit *commit, aether_error *err) {
+    (void)err;
+    seen *s = user;
+    const uint64_t *payload = commit->payload;
+    const committer *c = (const committer *)(uintptr_t)payload[0];
+    CHECK(c >= s->committers && c < s->committers + THREADS);
+    CHECK_EQ(c->lsns[payload[1]], commit->lsn);
+    CHECK_EQ(commit->lsn, s->first + s->count);
+    s->count++;
+    return AETHER_OK;
+}
+
+TEST(threads_commit_together) {
+    static const ae_log_durability durabilities[] = {AE_LOG_SYNC, AE_LOG_BATCH};
+    for (unsigned d = 0; d < 2; d++) {
+        char dir[128];
+        uint64_t next;
+        aether_error err;
+        committer committers[THREADS] = {0};
+        ae_log *log;
+        ae_log_options options = log_options(SEGMENT, durabilities[d]);
+        options.interval_ms = 1;
+        log_dir(dir, sizeof dir, "threads");
+        REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        for (unsigned t = 0; t < THREADS; t++) {
+            committers[t].log = log;
+            REQUIRE(pthread_create(&committers[t].thread, NULL, commit_many, &committers[t]) == 0);
+        }
+        for (unsigned t = 0; t < THREADS; t++)
+            pthread_join(committers[t].thread, NULL);
+        CHECK_EQ(ae_log_next(log), THREADS * COMMITS + 1);
+        ae_log_close(log);
+        const uint64_t first = THREADS * COMMITS / 4; /* no more than that was released */
+        seen s = {committers, 0, first};
+        REQUIRE_OK(ae_log_open(dir, &options, first, find_commit, &s, &log, &err), err);
+        CHECK_EQ(s.count, THREADS * COMMITS + 1 - first);
+        ae_log_close(log);
+        log_remove_files(dir);
+    }
+}
+
+/* ---- the golden file -------------------------------------------------------------------------- */
+
+static uint64_t golden_clock;
+
+static uint64_t golden_now(void) {
+    return golden_clock += 1000000;
+}
+
+static void golden_uuid(uint8_t out[16]) {
+    memcpy(out, "a golden segment", 16);
+}
+
+/* The bytes of a log never change: after a deliberate change of the format there is a new version
+ * and a new golden file (AETHER_WRITE_GOLDEN=1 writes it), and the old one goes on being read. */
+TEST(golden_file_of_version_1) {
+    static const ae_log_hooks hooks = {golden_now, golden_uuid};
+    const char *golden = TEST_DATA "/wal-v1.log";
+    enum { SIZE = 16 << 10 };
+    char dir[128], path[200];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(SIZE, AE_LOG_SYNC);
+    golden_clock = UINT64_C(1800000000000000000);
+    ae_log_set_hooks(&hooks);
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "golden"), &options, 1, &next, &log, &err), err);
+    for (unsigned i = 0; i < 6; i++)
+        CHECK_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    ae_log_set_hooks(NULL);
+    snprintf(path, sizeof path, "%s/%s", dir, first_name);
+    uint8_t *bytes = log_read_file(path, SIZE);
+    if (getenv("AETHER_WRITE_GOLDEN"))
+        log_write_file(golden, bytes, SIZE);
+    uint8_t *expected = log_read_file(golden, SIZE);
+    CHECK(memcmp(bytes, expected, SIZE) == 0);
+    log_write_file(path, expected, SIZE);
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    CHECK_EQ(next, 7);
+    ae_log_close(log);
+    free(bytes);
+    free(expected);
+}
+
+TEST_MAIN()
