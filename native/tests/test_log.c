@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "log_helpers.h"
+#include "os/write.h"
 
 enum { SEGMENT = 64 << 10 };
 
@@ -324,6 +325,66 @@ TEST(damage_before_the_last_segment) {
     free(bytes);
 }
 
+/* ---- when a commit is synced ------------------------------------------------------------ */
+
+static atomic_uint syncs;
+
+static int count_sync(int fd) {
+    atomic_fetch_add(&syncs, 1);
+    return fdatasync(fd);
+}
+
+static uint64_t hand_clock;
+
+static uint64_t hand_now(void) {
+    return hand_clock;
+}
+
+/* Put a commit and return how many syncs that took. */
+static unsigned syncs_of_put(ae_log *log) {
+    aether_error err;
+    atomic_store(&syncs, 0);
+    CHECK_OK(log_put_next(log, &err), err);
+    return atomic_load(&syncs);
+}
+
+static unsigned syncs_of_flush(ae_log *log) {
+    aether_error err;
+    atomic_store(&syncs, 0);
+    CHECK_OK(ae_log_flush(log, &err), err);
+    return atomic_load(&syncs);
+}
+
+TEST(durability_says_when_a_commit_is_synced) {
+    static const ae_log_hooks hooks = {.now = hand_now};
+    static const ae_os_write_hooks counting = {.fdatasync = count_sync};
+    for (unsigned d = AE_LOG_SYNC; d <= AE_LOG_NONE; d++) {
+        char dir[128];
+        uint64_t next;
+        aether_error err;
+        ae_log *log;
+        ae_log_options options = log_options(SEGMENT, (ae_log_durability)d);
+        log_dir(dir, sizeof dir, "when");
+        ae_log_set_hooks(&hooks);
+        ae_os_set_write_hooks(&counting);
+        REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        hand_clock = 1000;
+        syncs_of_put(log); /* begins the segment */
+        CHECK_EQ(syncs_of_put(log), d == AE_LOG_SYNC);
+        hand_clock += 9999999; /* just below 10 ms after the first of the two */
+        CHECK_EQ(syncs_of_put(log), d == AE_LOG_SYNC);
+        hand_clock += 1;
+        CHECK_EQ(syncs_of_put(log), d != AE_LOG_NONE);
+        CHECK_EQ(syncs_of_put(log), d == AE_LOG_SYNC);
+        CHECK_EQ(syncs_of_flush(log), d != AE_LOG_SYNC);
+        CHECK_EQ(syncs_of_flush(log), 0);
+        ae_log_close(log);
+        ae_os_set_write_hooks(NULL);
+        ae_log_set_hooks(NULL);
+        log_remove_files(dir);
+    }
+}
+
 /* ---- threads ------------------------------------------------------------------------------ */
 
 enum { THREADS = 4, COMMITS = 150 };
@@ -368,7 +429,15 @@ static int find_commit(void *user, const ae_log_commit *commit, aether_error *er
     return AETHER_OK;
 }
 
+static int slow_sync(int fd) {
+    atomic_fetch_add(&syncs, 1);
+    usleep(1000);
+    return fdatasync(fd);
+}
+
+/* Slow syncs are shared: those who come while one is under way join the next. */
 TEST(threads_commit_together) {
+    static const ae_os_write_hooks slow = {.fdatasync = slow_sync};
     static const ae_log_durability durabilities[] = {AE_LOG_SYNC, AE_LOG_BATCH};
     for (unsigned d = 0; d < 2; d++) {
         char dir[128];
@@ -380,12 +449,16 @@ TEST(threads_commit_together) {
         options.interval_ms = 1;
         log_dir(dir, sizeof dir, "threads");
         REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        atomic_store(&syncs, 0);
+        ae_os_set_write_hooks(&slow);
         for (unsigned t = 0; t < THREADS; t++) {
             committers[t].log = log;
             REQUIRE(pthread_create(&committers[t].thread, NULL, commit_many, &committers[t]) == 0);
         }
         for (unsigned t = 0; t < THREADS; t++)
             pthread_join(committers[t].thread, NULL);
+        ae_os_set_write_hooks(NULL);
+        CHECK(atomic_load(&syncs) < THREADS * COMMITS * 3 / 4);
         CHECK_EQ(ae_log_next(log), THREADS * COMMITS + 1);
         ae_log_close(log);
         const uint64_t first = THREADS * COMMITS / 4; /* no more than that was released */
