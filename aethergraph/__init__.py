@@ -8,13 +8,16 @@
 The core needs numpy and cffi only; ``aethergraph.pyg`` and ``aethergraph.pytorch`` bring PyG.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from aethergraph import errors, protocols
 from aethergraph._native import build_info, get_num_threads, native_version, set_num_threads
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.features.cached import CachedRows
 from aethergraph.graph import Graph, HeteroGraph, as_graph
-from aethergraph.loading import SubgraphLoader
 from aethergraph.sampling import (
     HeteroNeighborSampler,
     HeteroSubgraph,
@@ -23,6 +26,9 @@ from aethergraph.sampling import (
     RandomWalker,
     Subgraph,
 )
+
+if TYPE_CHECKING:
+    from aethergraph.loading import SubgraphLoader
 
 __version__ = "0.1.0"
 
@@ -48,3 +54,16 @@ __all__ = [
     "protocols",
     "set_num_threads",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported at its first use: whoever has another loader does not wait for it.
+    if name == "SubgraphLoader":
+        from aethergraph.loading import SubgraphLoader
+
+        return SubgraphLoader
+    raise AttributeError(f"module 'aethergraph' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
