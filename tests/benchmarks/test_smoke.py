@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.running import ROOT, check, run, run_limited, run_quick
+from running_benchmarks import ROOT, check, run, run_limited, run_quick
 
 from aethergraph import Graph
 

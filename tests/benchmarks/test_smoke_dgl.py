@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.running import ROOT, check, run_limited, run_quick
+from running_benchmarks import ROOT, check, run_limited, run_quick
 
 pytest.importorskip("dgl")
 

@@ -1,4 +1,7 @@
-"""Runs a benchmark and checks what it writes, for the tests in benchmarks/."""
+"""Runs a benchmark and checks what it writes, for the tests in benchmarks/.
+
+Not in that folder: packages named benchmarks are installed by others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 
 __all__ = ["ROOT", "check", "run", "run_limited", "run_quick"]
 
-ROOT = Path(__file__).resolve().parents[2] / "benchmarks"
+ROOT = Path(__file__).resolve().parents[1] / "benchmarks"
 # PYTHONSAFEPATH, which the test runner may set, would hide the scripts' shared modules. One OpenMP
 # thread, because others would spin for cores that parallel tests occupy.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
