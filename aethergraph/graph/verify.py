@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +49,7 @@ def verify_edges(parts: EdgeParts, label: str, task: native.Task | None) -> None
             raise CorruptFileError(
                 f"{label}: {name}: {message}", position=error.position, value=error.value
             ) from error
-    key = secrets.randbits(64)
+    key = int.from_bytes(os.urandom(8), "little")
     if parts.csc is not None and parts.csr is not None:
         # If both directions have the same edges, the edge ids of CSR are a permutation, too.
         if _hash(parts.csc, False, key, task) != _hash(parts.csr, True, key, task):
