@@ -21,7 +21,7 @@
  *                                    |
  *                    aether_random_walk, aether_fanout -> caller's arrays
  *
- *   aether_live ----snapshot----> aether_topology, while the graph changes
+ *   aether_live ----------------> aether_snapshot: an aether_topology for each layout of each relation
  *
  *   aether_io ------------------> ranges of a file in the caller's buffers
  *   aether_row_file ------------> rows of a file, through a cache, in the caller's buffers
@@ -53,8 +53,8 @@
  *        in a file: aether_row_open once, aether_row_gather per batch ("Rows of a file").
  *   6. Random walks: aether_topology_create, then aether_random_walk ("Random walks").
  *   7. A graph that changes meanwhile ("Live graphs", experimental): aether_live_create once,
- *      aether_live_insert as edges come; for each batch aether_live_snapshot, then
- *      aether_sampler_retarget and step 2 on the snapshot, then aether_topology_destroy.
+ *      aether_live_insert as edges come; aether_snapshot_take once, then for each batch
+ *      aether_snapshot_renew, aether_sampler_retarget, and step 2 on aether_snapshot_topology.
  *   8. Writing a container: aether_writer_create; for each section aether_writer_begin, _append,
  *      _end; then aether_writer_commit ("Writing files").
  *
@@ -70,7 +70,8 @@
  *   - Handles made by open/create are released by close/destroy, which accept
  *     NULL. A handle is used by one thread at a time, except aether_file,
  *     aether_topology, aether_weight_sums, aether_io, aether_values and
- *     aether_row_file, which may be shared; of aether_live its readers may.
+ *     aether_row_file, which may be shared; aether_live and aether_snapshot by their
+ *     readers.
  *   - After fork() a child may go on using its handles: mappings are private or
  *     read-only, and the thread pool starts anew. Exceptions: aether_writer,
  *     aether_replace and aether_row_plan belong to the process that made them; the
@@ -539,96 +540,139 @@ int aether_topology_describe(const aether_topology *t, aether_topology_facts *ou
 #define AETHER_LIVE_TIMES   1 /* int64 by edge; F64 times go through aether_time_of_double() */
 #define AETHER_LIVE_WEIGHTS 2 /* float32 by edge */
 
+#define AETHER_LIVE_CSC 1 /* lists of in-edges: by destination, of sources */
+#define AETHER_LIVE_CSR 2 /* lists of out-edges: by source, of destinations */
+
+#define AETHER_LIVE_LOCKED 1 /* edges stay in RAM (mlock); RLIMIT_MEMLOCK must allow it */
+#define AETHER_LIVE_HUGE   2 /* huge pages, where the system has them for shared memory */
+
+/* Edges of one kind, between two kinds of nodes. */
+typedef struct aether_live_relation {
+    uint64_t num_src, num_dst; /* nodes at both ends, fewer than 2^32 */
+    uint64_t max_src, max_dst; /* room for aether_live_add_nodes(); 0: 2^32 - 1, which costs nothing */
+    uint32_t layouts;          /* AETHER_LIVE_CSC | AETHER_LIVE_CSR */
+    uint32_t order;            /* AETHER_ORDER_* */
+    uint32_t columns;          /* AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS */
+    uint32_t edge_id_bytes;    /* 4, 8, or 0: edges have no ids */
+} aether_live_relation;
+
 /* What a live graph is made for. */
 typedef struct aether_live_options {
-    uint64_t num_major, num_minor; /* nodes at both ends, fewer than 2^32 */
-    uint64_t max_major;            /* room for aether_live_add_nodes(); 0: 2^32 - 1, which costs nothing */
-    uint64_t arena_bytes;          /* for edges: a multiple of 256 KiB, at most 32 GiB */
-    uint64_t max_snapshot_age;     /* nanoseconds after which a snapshot may expire; 0: none does */
-    uint32_t order;                /* AETHER_ORDER_* */
-    uint32_t columns;              /* AETHER_LIVE_* */
-    uint32_t edge_id_bytes;        /* 4, 8, or 0: edges have no ids */
-    uint32_t reserved;
+    const aether_live_relation *relations;
+    uint32_t num_relations; /* 4096 at most */
+    uint32_t flags;         /* AETHER_LIVE_LOCKED | AETHER_LIVE_HUGE */
+    /* For the edges of all lists together, a multiple of 256 KiB; one layout of one relation takes 32 GiB
+     * at most. Memory is taken as edges come; what a list has taken stays with it. */
+    uint64_t arena_bytes;
+    uint64_t max_snapshot_age; /* nanoseconds after which a snapshot may expire; 0: none does */
 } aether_live_options;
 
-/* Edges to insert: major[count], minor[count], and the columns that the graph has (else NULL). */
+/* Edges to insert: src[count], dst[count], and the columns that the relation has (else NULL). */
 typedef struct aether_live_edges {
-    const int64_t *major, *minor;
+    const int64_t *src, *dst;
     const int64_t *times;
     const float *weights;
     uint64_t count;
 } aether_live_edges;
 
 /* A graph that changes while others read it: one process writes, in one thread at a time; any number of
- * threads and processes take snapshots. It lives in shared memory (src/live/table.h) and is gone
+ * threads and processes take snapshots. It lives in shared memory (src/live/control.h) and is gone
  * when the last process has closed it. */
 typedef struct aether_live aether_live;
 
-/* Create a graph without edges. AETHER_E_INVALID, AETHER_E_LIMIT name the option at fault. */
+/* Create a graph without edges. AETHER_E_INVALID, AETHER_E_LIMIT name the option at fault;
+ * err->position is the relation, if it is one's. */
 int aether_live_create(const aether_live_options *options, aether_live **out, aether_error *err);
-/* Copy the descriptors of the graph's memory to out[3], for other processes. They stay the graph's. */
+/* Return the number of descriptors of the graph's memory: two, and two for each layout of each
+ * relation. */
+uint32_t aether_live_num_descriptors(const aether_live *g);
+/* Copy the descriptors to out[num_descriptors], for other processes. They stay the graph's. */
 void aether_live_descriptors(const aether_live *g, int32_t *out);
-/* Open a graph of another process by copies of its three descriptors, for reading. */
-int aether_live_attach(const int32_t *descriptors, aether_live **out, aether_error *err);
+/* Open a graph of another process by copies of its n descriptors, for reading. */
+int aether_live_attach(const int32_t *descriptors, uint32_t n, aether_live **out, aether_error *err);
 /* Close the handle; no snapshot of it may still be used. An open transaction is never seen. NULL is
  * fine. */
 void aether_live_close(aether_live *g);
 
-/* Begin a transaction: what is changed until the commit is seen at once, or never. A call outside
- * of one is a transaction of its own. A forked child can read through the handle that it inherited,
- * but not write (AETHER_E_UNSUPPORTED). */
+uint32_t aether_live_num_relations(const aether_live *g);
+/* Copy what a relation was created as. AETHER_E_RANGE: there is none of that number; so say all
+ * functions that take one. */
+int aether_live_relation_at(const aether_live *g, uint32_t relation, aether_live_relation *out,
+                            aether_error *err);
+
+/* Begin a transaction: what is changed until the commit, in whichever relations, is seen at once, or
+ * never. A call outside of one is a transaction of its own. A forked child can read through the handle
+ * that it inherited, but not write (AETHER_E_UNSUPPORTED). */
 int aether_live_begin(aether_live *g, aether_error *err);
 int aether_live_commit(aether_live *g, aether_error *err);
 int aether_live_abort(aether_live *g, aether_error *err);
 
-/* Insert edges. An edge gets the next edge id: the number of edges that were inserted before it,
- * whatever became of them. In lists by id an edge that is there already stays as it is.
- * edge_ids[count] (may be NULL) gets the id of each, -1 for one that was there if edges have no ids.
- * Everything is checked before anything is inserted: AETHER_E_RANGE names the first bad node.
- * AETHER_E_NO_MEMORY: the arena is full; the message names the oldest reader. Such a failure undoes
- * the whole transaction. */
-int aether_live_insert(aether_live *g, const aether_live_edges *edges, int64_t *edge_ids, uint64_t *inserted,
-                       aether_error *err);
-/* Delete, for each of n pairs, all edges from major[i] to minor[i], or only the one of edge_ids[i] (may
+/* Insert edges. An edge gets the next edge id of its relation, the same in both layouts: the number of
+ * edges that were inserted before it, whatever became of them. In lists by id an edge that is there
+ * already stays as it is. edge_ids[count] (may be NULL) gets the id of each, -1 for one that was there
+ * if edges have no ids. Everything is checked before anything is inserted: AETHER_E_RANGE names the
+ * first bad node. AETHER_E_NO_MEMORY: the arenas are full; the message names the oldest reader. Such
+ * a failure undoes the whole transaction. */
+int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edges *edges, int64_t *edge_ids,
+                       uint64_t *inserted, aether_error *err);
+/* Insert one edge, as aether_live_insert() does, with less ado. Time and weight are ignored where the
+ * relation has none. `edge_id` and `inserted` (0 or 1) may be NULL. */
+int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64_t dst, int64_t time,
+                           float weight, int64_t *edge_id, int *inserted, aether_error *err);
+/* Delete, for each of n pairs, all edges from src[i] to dst[i], or only the one of edge_ids[i] (may
  * be NULL). Pairs without an edge are left out of `deleted`. Lists by time are read whole, once for each
  * pair. Fails as aether_live_insert() does. */
-int aether_live_delete(aether_live *g, const int64_t *major, const int64_t *minor, const int64_t *edge_ids,
-                       uint64_t n, uint64_t *deleted, aether_error *err);
-/* Add nodes without edges behind the last, at either end. */
-int aether_live_add_nodes(aether_live *g, uint64_t num_major, uint64_t num_minor, aether_error *err);
+int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
+                       const int64_t *edge_ids, uint64_t n, uint64_t *deleted, aether_error *err);
+/* Add nodes without edges behind the last, at either end of a relation. */
+int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, uint64_t num_dst,
+                          aether_error *err);
 
 /* Reuse now what no snapshot needs any more, free the snapshots of processes that have ended, and let
  * overdue ones expire. All this happens by itself when there is need. */
 int aether_live_reclaim(aether_live *g, aether_error *err);
 
-/* Take a snapshot of the last commit, from any thread: a topology for samplers, groups, walks and the
- * functions of topologies. Its weights and times are its own (AETHER_OWN_*). It keeps old versions from
- * being reused until aether_topology_destroy(), and must not outlive `g`. AETHER_E_LIMIT: all 256 are
- * taken. Every use of one that has expired fails with AETHER_E_EXPIRED. */
-int aether_live_snapshot(const aether_live *g, aether_topology **out, aether_error *err);
+/* One commit of a live graph, all relations of it, which stays as it is. It keeps old versions from
+ * being reused until it is released, and must not outlive its aether_live. Every use of one that has
+ * expired fails with AETHER_E_EXPIRED. */
+typedef struct aether_snapshot aether_snapshot;
 
-/* What a snapshot shows. */
+/* Take a snapshot of the last commit, from any thread. AETHER_E_LIMIT: all 256 are taken. */
+int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err);
+/* Go on to the last commit, without allocating anything; an expired snapshot is good again. Its
+ * topologies then show that commit, so nobody may be using them, and samplers of them are retargeted.
+ * AETHER_E_UNSUPPORTED: another process took it (this one is its child). */
+int aether_snapshot_renew(aether_snapshot *s, aether_error *err);
+/* Let go of a snapshot and its topologies. NULL is fine. */
+void aether_snapshot_release(aether_snapshot *s);
+
+/* Return the lists of a relation in one layout, for samplers, groups, walks and the functions of
+ * topologies; NULL: they are not stored. Weights and times are their own (AETHER_OWN_*). They belong
+ * to the snapshot: aether_topology_destroy() leaves them alone. */
+aether_topology *aether_snapshot_topology(const aether_snapshot *s, uint32_t relation, uint32_t layout);
+
+/* What a snapshot shows of a relation. */
 typedef struct aether_live_commit_info {
-    uint64_t epoch; /* number of the commit, ascending */
-    uint64_t num_major, num_minor;
+    uint64_t epoch; /* number of the commit, ascending; the same for all relations */
+    uint64_t num_src, num_dst;
     uint64_t num_edges;
     uint64_t end_edge_ids; /* edges that were ever inserted */
 } aether_live_commit_info;
 
-/* Describe the commit of a snapshot. AETHER_E_INVALID: the topology is none. */
-int aether_live_describe(const aether_topology *snapshot, aether_live_commit_info *out, aether_error *err);
-/* Find for each of n pairs whether a snapshot has an edge from major[i] to minor[i]. Lists by time are
- * read whole. */
-int aether_live_has_edges(const aether_topology *snapshot, const int64_t *major, const int64_t *minor,
-                          uint64_t n, uint8_t *out, aether_error *err);
+int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether_live_commit_info *out,
+                             aether_error *err);
+/* Find for each of n pairs whether there is an edge from src[i] to dst[i]. Where both layouts are stored, the
+ * shorter list is asked. Lists by time are read whole. */
+int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const int64_t *src,
+                              const int64_t *dst, uint64_t n, uint8_t *out, aether_error *err);
 
 /* Numbers of a live graph, as of its last commit. */
 typedef struct aether_live_stats {
     uint64_t epoch;
-    uint64_t num_edges;
-    uint64_t touched_nodes; /* that ever had an edge in their list */
+    uint64_t num_edges;     /* of all relations, each once */
+    uint64_t touched_nodes; /* that ever had an edge in their list, in either layout */
     uint64_t arena_bytes;
-    uint64_t used_bytes;    /* of the arena, older versions included */
+    uint64_t used_bytes;    /* of the arenas, older versions included */
     uint64_t retired_bytes; /* of those, what only older versions have */
     uint64_t snapshots;     /* of all processes, without expired ones */
     uint64_t oldest_epoch;  /* that is still read */
@@ -637,8 +681,18 @@ typedef struct aether_live_stats {
     uint32_t reserved;
 } aether_live_stats;
 
+/* Numbers of one relation. */
+typedef struct aether_live_relation_stats {
+    uint64_t num_src, num_dst;
+    uint64_t num_edges;
+    uint64_t end_edge_ids;
+    uint64_t touched_nodes, used_bytes, retired_bytes; /* of its lists */
+} aether_live_relation_stats;
+
 /* Count what a live graph holds, from any thread or process. */
 void aether_live_count(const aether_live *g, aether_live_stats *out);
+int aether_live_count_relation(const aether_live *g, uint32_t relation, aether_live_relation_stats *out,
+                               aether_error *err);
 
 /* ---- Sampling: options --------------------------------------------------- */
 

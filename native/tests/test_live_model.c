@@ -5,7 +5,7 @@
 enum { HELD = 6, BATCH = 4096, MINORS = 1 << 20 };
 
 typedef struct held {
-    aether_topology *snapshot;
+    aether_snapshot *snapshot;
     model shows;
 } held;
 
@@ -45,12 +45,12 @@ static void insert(run *r, uint64_t most) {
         weight[i] = (float)below(r, 100) / 8;
         expected[i] = model_insert(&r->now, major[i], minor[i], time[i], weight[i]);
     }
-    const aether_live_edges edges = {.major = major,
-                                     .minor = minor,
+    const aether_live_edges edges = {.src = minor,
+                                     .dst = major,
                                      .times = r->now.columns & AETHER_LIVE_TIMES ? time : NULL,
                                      .weights = r->now.columns & AETHER_LIVE_WEIGHTS ? weight : NULL,
                                      .count = n};
-    REQUIRE_OK(aether_live_insert(r->g, &edges, ids, &inserted, &err), err);
+    REQUIRE_OK(aether_live_insert(r->g, 0, &edges, ids, &inserted, &err), err);
     CHECK_EQ(inserted, r->now.num_edges - before);
     CHECK(memcmp(ids, expected, n * sizeof *ids) == 0);
 }
@@ -71,7 +71,7 @@ static void delete (run *r, uint64_t most) {
             return;
         expected += model_delete(&r->now, major[i], minor[i], by_id ? ids[i] : -1);
     }
-    REQUIRE_OK(aether_live_delete(r->g, major, minor, by_id ? ids : NULL, n, &deleted, &err), err);
+    REQUIRE_OK(aether_live_delete(r->g, 0, minor, major, by_id ? ids : NULL, n, &deleted, &err), err);
     CHECK_EQ(deleted, expected);
 }
 
@@ -90,7 +90,7 @@ static void delete_stretch(run *r) {
     }
     for (uint64_t i = 0; i < n; i++)
         expected += model_delete(&r->now, major[i], minor[i], -1);
-    REQUIRE_OK(aether_live_delete(r->g, major, minor, NULL, n, &deleted, &err), err);
+    REQUIRE_OK(aether_live_delete(r->g, 0, minor, major, NULL, n, &deleted, &err), err);
     CHECK_EQ(deleted, expected);
 }
 
@@ -111,7 +111,7 @@ static void change(run *r) {
     else if (what < 13)
         delete_stretch(r);
     else if (what < 14 && r->now.num_nodes < MODEL_NODES) {
-        CHECK_OK(aether_live_add_nodes(r->g, 1, 0, &err), err);
+        CHECK_OK(aether_live_add_nodes(r->g, 0, 0, 1, &err), err);
         r->now.num_nodes++;
     }
     settle(r);
@@ -131,7 +131,7 @@ static void end(run *r, bool keep) {
 }
 
 static void release(held *h) {
-    aether_topology_destroy(h->snapshot);
+    aether_snapshot_release(h->snapshot);
     model_free(&h->shows);
     h->snapshot = NULL;
 }
@@ -140,11 +140,17 @@ static void look(run *r) {
     held *h = &r->held[below(r, HELD)];
     aether_error err = {0};
     if (h->snapshot) {
+        const uint64_t what = below(r, 4);
         model_check(h->snapshot, &h->shows, &r->state);
-        if (below(r, 2))
+        if (what < 2)
             release(h);
+        else if (what < 3) {
+            CHECK_OK(aether_snapshot_renew(h->snapshot, &err), err);
+            model_free(&h->shows);
+            h->shows = model_copy(&r->committed);
+        }
     } else {
-        REQUIRE_OK(aether_live_snapshot(r->g, &h->snapshot, &err), err);
+        h->snapshot = live_pin(r->g);
         h->shows = model_copy(&r->committed);
     }
 }
@@ -163,7 +169,7 @@ static void check_nothing_is_lost(run *r) {
         const model_list *l = &r->committed.lists[v];
         for (uint64_t i = 0; i < l->n; i++) {
             uint64_t deleted; /* 0: it went with an equal one */
-            CHECK_OK(aether_live_delete(r->g, &v, &l->edges[i].id, NULL, 1, &deleted, &err), err);
+            CHECK_OK(aether_live_delete(r->g, 0, &l->edges[i].id, &v, NULL, 1, &deleted, &err), err);
         }
     }
     CHECK_OK(aether_live_reclaim(r->g, &err), err);
@@ -173,19 +179,20 @@ static void check_nothing_is_lost(run *r) {
 }
 
 static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed, int steps) {
-    const aether_live_options o = {.num_major = 20,
-                                   .num_minor = MINORS,
-                                   .max_major = MODEL_NODES,
-                                   .arena_bytes = UINT64_C(256) << 20,
-                                   .order = order,
-                                   .columns = columns,
-                                   .edge_id_bytes = edge_id_bytes};
+    const live_spec o = {.relation = {.num_src = MINORS,
+                                      .num_dst = 20,
+                                      .max_dst = MODEL_NODES,
+                                      .layouts = AETHER_LIVE_CSC,
+                                      .order = order,
+                                      .columns = columns,
+                                      .edge_id_bytes = edge_id_bytes},
+                         .arena_bytes = UINT64_C(256) << 20};
     static run r;
     aether_error err = {0};
     r = (run){.state = seed};
-    REQUIRE_OK(aether_live_create(&o, &r.g, &err), err);
-    r.now = model_make(&o);
-    r.committed = model_make(&o);
+    REQUIRE_OK(live_create(&o, &r.g, &err), err);
+    r.now = model_make(&o.relation, AETHER_LIVE_CSC);
+    r.committed = model_make(&o.relation, AETHER_LIVE_CSC);
     for (int i = 0; i < steps; i++) {
         const uint64_t what = below(&r, 20);
         if (what < 2 && !r.open) {
@@ -208,10 +215,9 @@ static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, 
             model_check(r.held[i].snapshot, &r.held[i].shows, &r.state);
             release(&r.held[i]);
         }
-    aether_topology *last;
-    REQUIRE_OK(aether_live_snapshot(r.g, &last, &err), err);
+    aether_snapshot *last = live_pin(r.g);
     model_check(last, &r.committed, &r.state);
-    aether_topology_destroy(last);
+    aether_snapshot_release(last);
     check_nothing_is_lost(&r);
     aether_live_close(r.g);
     model_free(&r.now);

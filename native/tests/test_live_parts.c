@@ -1,7 +1,6 @@
 /* The parts of live graphs by themselves: arena, directories, rooms, the last commit number. */
 #include "core/error.h"
 #include "live/transaction.h"
-#include "live/writer.h"
 #include "test.h"
 
 /* ---- the arena against a map of its units ---- */
@@ -32,8 +31,8 @@ TEST(blocks_do_not_overlap) {
     static block blocks[BLOCKS];
     ae_arena a;
     aether_error err = {0};
-    uint64_t state = 1, n = 0, refused = 0;
-    REQUIRE_OK(ae_arena_create(ARENA, 1, &a, &err), err);
+    uint64_t state = 1, n = 0, refused = 0, budget = ARENA;
+    REQUIRE_OK(ae_arena_create(ARENA, 1, &budget, &a, &err), err);
     for (int step = 0; step < 60000; step++) {
         const bool large = test_random(&state) % 16 == 0;
         if (n < BLOCKS && test_random(&state) % 16 < (step / 6000 % 2 ? 6 : 10)) {
@@ -66,10 +65,35 @@ TEST(blocks_do_not_overlap) {
     ae_arena_close(&a);
 }
 
+TEST(arenas_share_a_budget) {
+    enum { BUDGET = 1 << 20, MARGIN = 256 << 10 };
+    ae_arena a, b;
+    aether_error err = {0};
+    uint64_t budget = BUDGET, got[2] = {0};
+    REQUIRE_OK(ae_arena_create(BUDGET, 1, &budget, &a, &err), err);
+    REQUIRE_OK(ae_arena_create(BUDGET, 2, &budget, &b, &err), err);
+    CHECK_EQ(budget, BUDGET); /* nothing is taken before it is needed */
+    CHECK_EQ(ae_arena_alloc(&a, BUDGET / AE_UNIT + 1), 0);
+    CHECK_EQ(budget, BUDGET);
+    const ae_ref first = ae_arena_alloc(&a, 1);
+    CHECK(first && budget > BUDGET - (64 << 10));
+    while (ae_arena_alloc(&a, 100))
+        got[0] += 100 * AE_UNIT;
+    CHECK(got[0] > BUDGET - MARGIN);
+    while (ae_arena_alloc(&b, 1))
+        got[1] += AE_UNIT;
+    CHECK(got[0] + got[1] < BUDGET);
+    ae_arena_free(&a, first, 1); /* what an arena has taken is used again */
+    CHECK_EQ(ae_arena_alloc(&a, 1), first);
+    ae_arena_close(&a);
+    ae_arena_close(&b);
+}
+
 TEST(every_size_gets_a_block_that_is_not_much_larger) {
     ae_arena a;
     aether_error err = {0};
-    REQUIRE_OK(ae_arena_create(UINT64_C(1) << 30, 1, &a, &err), err);
+    uint64_t budget = UINT64_C(1) << 30;
+    REQUIRE_OK(ae_arena_create(budget, 1, &budget, &a, &err), err);
     for (uint32_t units = 1; units < 60000; units += 1 + units / 50) {
         const uint64_t before = a.used;
         const ae_ref ref = ae_arena_alloc(&a, units);
@@ -135,35 +159,62 @@ TEST(columns_do_not_overlap) {
         }
 }
 
-/* ---- commit numbers ---- */
+/* ---- numbers of commits ---- */
 
-TEST(commit_numbers_run_out_with_an_error) {
-    const aether_live_options o = {
-        .num_major = 10, .num_minor = 10, .max_major = 10, .order = AETHER_ORDER_ID};
-    ae_table table;
-    ae_arena arena;
-    ae_shared pins;
-    ae_writer w;
+static const aether_live_relation plain = {
+    .num_src = 10, .num_dst = 20, .layouts = AETHER_LIVE_CSC | AETHER_LIVE_CSR, .order = AETHER_ORDER_ID};
+
+TEST(numbers_are_those_of_the_last_change_up_to_a_commit) {
+    const aether_live_relation relations[] = {plain, plain};
+    const aether_live_options o = {.relations = relations, .num_relations = 2};
+    ae_control c;
     ae_counts counts;
     aether_error err = {0};
-    REQUIRE_OK(ae_table_create(&o, &table, &err), err);
-    REQUIRE_OK(ae_arena_create(1 << 20, 1, &arena, &err), err);
-    REQUIRE_OK(ae_pins_create(&pins, &err), err);
-    ae_table_commit(&table, AE_TABLE_LAST_EPOCH - 1, &(ae_counts){.num_major = 10});
-    ae_writer_init(&w, &table, &arena, &pins, 0);
-    CHECK_EQ(w.counts.num_major, 10);
-    CHECK_OK(ae_transaction_begin(&w, &err), err);
-    CHECK_OK(ae_writer_touch(&w, 3, 0, &err), err);
-    ae_transaction_commit(&w);
-    CHECK_CODE(ae_transaction_begin(&w, &err), AETHER_E_LIMIT);
+    REQUIRE_OK(ae_control_create(&o, &c, &err), err);
+    for (uint64_t epoch = 2; epoch <= 1000; epoch++) {
+        ae_control_put_counts(&c, 0, epoch, &(ae_counts){.num_src = 10, .num_edges = epoch});
+        if (epoch % 10 == 0)
+            ae_control_put_counts(&c, 1, epoch, &(ae_counts){.num_edges = epoch});
+        CHECK(ae_control_counts(&c, 0, epoch - 1, &counts)); /* a commit before it is published */
+        ae_control_commit(&c, epoch);
+        CHECK(ae_control_counts(&c, 0, epoch, &counts));
+        CHECK_EQ(counts.num_edges, epoch);
+        CHECK(ae_control_counts(&c, 1, epoch, &counts));
+        CHECK_EQ(counts.num_edges, epoch / 10 * 10);
+        CHECK_EQ(counts.num_dst, epoch < 10 ? 20 : 0);
+    }
+    CHECK(ae_control_counts(&c, 0, 938, &counts));
+    CHECK_EQ(counts.num_edges, 938);
+    CHECK(!ae_control_counts(&c, 0, 937, &counts)); /* may be being replaced */
+    CHECK(ae_control_counts(&c, 1, 500, &counts));
+    CHECK_EQ(counts.num_edges, 500);
+    CHECK(ae_control_counts(&c, 1, 389, &counts));
+    CHECK_EQ(counts.num_edges, 380);
+    CHECK(!ae_control_counts(&c, 1, 379, &counts));
+    ae_control_close(&c);
+}
+
+TEST(commit_numbers_run_out_with_an_error) {
+    const aether_live_options o = {.relations = &plain, .num_relations = 1, .arena_bytes = 1 << 20};
+    ae_graph graph;
+    ae_transaction t;
+    ae_counts counts;
+    aether_error err = {0};
+    REQUIRE_OK(ae_graph_create(&o, &graph, &err), err);
+    ae_control_put_counts(&graph.control, 0, AE_CONTROL_LAST_EPOCH - 1, &(ae_counts){.num_src = 10});
+    ae_control_commit(&graph.control, AE_CONTROL_LAST_EPOCH - 1);
+    REQUIRE_OK(ae_transaction_init(&t, &graph, 0, &err), err);
+    CHECK_EQ(t.relations[0].counts.num_src, 10);
+    CHECK_OK(ae_transaction_begin(&t, &err), err);
+    CHECK_OK(ae_writer_touch(ae_transaction_open(&t, 0)->csr, 3, 0, &err), err);
+    ae_transaction_commit(&t);
+    CHECK_CODE(ae_transaction_begin(&t, &err), AETHER_E_LIMIT);
     CHECK_HAS(err.message, "2^32 commits");
-    CHECK(ae_table_counts(&table, AE_TABLE_LAST_EPOCH, &counts));
-    CHECK_EQ(counts.touched, 1);
-    CHECK(!ae_table_counts(&table, AE_TABLE_LAST_EPOCH - 64, &counts)); /* those are gone */
-    ae_writer_free(&w);
-    ae_shared_close(&pins);
-    ae_arena_close(&arena);
-    ae_table_close(&table);
+    CHECK(ae_control_counts(&graph.control, 0, AE_CONTROL_LAST_EPOCH, &counts));
+    CHECK_EQ(counts.num_src, 10);
+    CHECK_EQ(ae_control_usage(&graph.control, 0).touched, 1);
+    ae_transaction_free(&t);
+    ae_graph_close(&graph);
 }
 
 TEST_MAIN()

@@ -5,34 +5,24 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "live_helpers.h"
 #include "os/process.h"
-#include "test.h"
+
+static const live_spec plain = {
+    .relation = {.num_src = 100,
+                 .num_dst = 100,
+                 .layouts = AETHER_LIVE_CSC,
+                 .order = AETHER_ORDER_ID,
+                 .edge_id_bytes = 4},
+    .arena_bytes = 512 << 10,
+};
 
 static aether_live *make(void) {
-    const aether_live_options o = {.num_major = 100,
-                                   .num_minor = 100,
-                                   .arena_bytes = 512 << 10,
-                                   .order = AETHER_ORDER_ID,
-                                   .edge_id_bytes = 4};
-    aether_live *g = NULL;
-    aether_error err = {0};
-    CHECK_OK(aether_live_create(&o, &g, &err), err);
-    return g;
+    return live_make(plain);
 }
 
 static int insert(aether_live *g, int64_t major, int64_t minor) {
-    const aether_live_edges one = {.major = &major, .minor = &minor, .count = 1};
-    uint64_t inserted;
-    return aether_live_insert(g, &one, NULL, &inserted, NULL);
-}
-
-static int64_t degree(const aether_live *g, int64_t node) {
-    aether_topology *t = NULL;
-    int64_t out = -1;
-    if (aether_live_snapshot(g, &t, NULL) == AETHER_OK)
-        aether_topology_degrees(t, &node, 1, &out, NULL, NULL);
-    aether_topology_destroy(t);
-    return out;
+    return live_insert(g, major, minor, NULL);
 }
 
 static uint64_t snapshots(const aether_live *g) {
@@ -80,23 +70,22 @@ static void check_child(child *c) {
 
 TEST(a_forked_child_reads_on_and_cannot_write) {
     aether_live *g = make();
-    aether_topology *t = NULL;
+    aether_snapshot *t = NULL;
     aether_error err = {0};
     child c;
     CHECK_OK(insert(g, 1, 2), err);
-    CHECK_OK(aether_live_snapshot(g, &t, &err), err);
+    CHECK_OK(aether_snapshot_take(g, &t, &err), err);
     if (start(&c)) {
-        uint64_t deleted;
-        const int64_t one = 1;
-        bool good = degree(g, 1) == 1;
+        bool good = live_degree(g, 1) == 1;
         good &= insert(g, 1, 3) == AETHER_E_UNSUPPORTED;
-        good &= aether_live_delete(g, &one, &one, NULL, 1, &deleted, NULL) == AETHER_E_UNSUPPORTED;
+        good &= live_delete(g, 1, 1, NULL) == AETHER_E_UNSUPPORTED;
         good &= aether_live_begin(g, NULL) == AETHER_E_UNSUPPORTED;
         good &= aether_live_reclaim(g, NULL) == AETHER_E_UNSUPPORTED;
-        aether_topology_destroy(t); /* leaves the parent's pin alone */
+        good &= aether_snapshot_renew(t, NULL) == AETHER_E_UNSUPPORTED;
+        aether_snapshot_release(t); /* leaves the parent's pin alone */
         good &= snapshots(g) == 1;
         good &= say(c.done[1]) && hear(c.go[0]);
-        good &= degree(g, 1) == 2; /* what the parent has committed meanwhile */
+        good &= live_degree(g, 1) == 2; /* what the parent has committed meanwhile */
         finish(good);
     }
     CHECK(hear(c.done[0]));
@@ -104,27 +93,28 @@ TEST(a_forked_child_reads_on_and_cannot_write) {
     CHECK_OK(insert(g, 1, 3), err);
     CHECK(say(c.go[1]));
     check_child(&c);
-    aether_topology_destroy(t);
+    aether_snapshot_release(t);
     aether_live_close(g);
 }
 
 TEST(an_inherited_snapshot_lasts_as_long_as_the_parents) {
     aether_live *g = make();
-    aether_topology *t = NULL;
+    aether_snapshot *t = NULL;
     aether_error err = {0};
     child c;
-    CHECK_OK(aether_live_snapshot(g, &t, &err), err);
+    CHECK_OK(aether_snapshot_take(g, &t, &err), err);
     if (start(&c)) {
         const int64_t node = 1;
         int64_t out = -1;
-        bool good = aether_topology_degrees(t, &node, 1, &out, NULL, NULL) == AETHER_OK && out == 0;
+        bool good =
+            aether_topology_degrees(live_lists(t), &node, 1, &out, NULL, NULL) == AETHER_OK && out == 0;
         good &= say(c.done[1]) && hear(c.go[0]);
-        good &= aether_topology_degrees(t, &node, 1, &out, NULL, NULL) == AETHER_E_EXPIRED;
+        good &= aether_topology_degrees(live_lists(t), &node, 1, &out, NULL, NULL) == AETHER_E_EXPIRED;
         finish(good);
     }
     CHECK(hear(c.done[0]));
     CHECK_OK(insert(g, 1, 2), err);
-    aether_topology_destroy(t);
+    aether_snapshot_release(t);
     CHECK(say(c.go[1]));
     check_child(&c);
     aether_live_close(g);
@@ -136,9 +126,9 @@ TEST(a_reader_that_is_killed_lets_go) {
     aether_error err = {0};
     child c;
     if (start(&c)) {
-        aether_topology *t[2];
-        bool good = aether_live_snapshot(g, &t[0], NULL) == AETHER_OK;
-        good &= aether_live_snapshot(g, &t[1], NULL) == AETHER_OK;
+        aether_snapshot *t[2];
+        bool good = aether_snapshot_take(g, &t[0], NULL) == AETHER_OK;
+        good &= aether_snapshot_take(g, &t[1], NULL) == AETHER_OK;
         good &= say(c.done[1]);
         hear(c.go[0]);
         finish(good);
@@ -165,90 +155,102 @@ TEST(a_reader_that_is_killed_lets_go) {
 TEST(slots_of_killed_readers_are_taken_over) {
     enum { MOST = 256 };
     aether_live *g = make();
-    aether_topology *t = NULL;
+    aether_snapshot *t = NULL;
     child c;
     if (start(&c)) {
         bool good = true;
         for (int i = 0; i < MOST; i++)
-            good &= aether_live_snapshot(g, &t, NULL) == AETHER_OK;
+            good &= aether_snapshot_take(g, &t, NULL) == AETHER_OK;
         good &= say(c.done[1]);
         hear(c.go[0]);
         finish(good);
     }
     CHECK(hear(c.done[0]));
-    CHECK_CODE(aether_live_snapshot(g, &t, NULL), AETHER_E_LIMIT);
+    CHECK_CODE(aether_snapshot_take(g, &t, NULL), AETHER_E_LIMIT);
     CHECK_EQ(kill(c.pid, SIGKILL), 0);
     CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
-    CHECK_CODE(aether_live_snapshot(g, &t, NULL), AETHER_OK);
-    aether_topology_destroy(t);
+    CHECK_CODE(aether_snapshot_take(g, &t, NULL), AETHER_OK);
+    aether_snapshot_release(t);
     CHECK_EQ(snapshots(g), MOST - 1);
     aether_live_close(g);
 }
 
 TEST(a_stranger_attaches_and_reads) {
     aether_live *g = make(), *other = NULL;
-    int32_t fds[3];
+    int32_t fds[4];
+    aether_live_relation relation;
     aether_error err = {0};
     aether_live_descriptors(g, fds);
-    REQUIRE_OK(aether_live_attach(fds, &other, &err), err);
+    REQUIRE_OK(aether_live_attach(fds, 4, &other, &err), err);
+    CHECK_EQ(aether_live_num_relations(other), 1);
+    CHECK_OK(aether_live_relation_at(other, 0, &relation, &err), err);
+    CHECK(memcmp(&relation, &plain.relation, sizeof relation) == 0);
     CHECK_OK(insert(g, 5, 6), err);
-    CHECK_EQ(degree(other, 5), 1);
+    CHECK_EQ(live_degree(other, 5), 1);
     CHECK_CODE(insert(other, 5, 7), AETHER_E_UNSUPPORTED);
     /* A pin of the other handle counts. */
-    aether_topology *t = NULL;
-    CHECK_OK(aether_live_snapshot(other, &t, &err), err);
+    aether_snapshot *t = NULL;
+    CHECK_OK(aether_snapshot_take(other, &t, &err), err);
     CHECK_EQ(snapshots(g), 1);
     aether_live_close(g); /* the memory stays until the last handle is closed */
     int64_t node = 5, id;
-    CHECK_OK(aether_topology_neighbors(t, &node, 1, &id, NULL, 1, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(live_lists(t), &node, 1, &id, NULL, 1, NULL, &err), err);
     CHECK_EQ(id, 6);
-    aether_topology_destroy(t);
+    aether_snapshot_release(t);
     aether_live_close(other);
 }
 
 TEST(others_cannot_write_or_resize) {
     aether_live *g = make();
-    int32_t fds[3];
+    int32_t fds[4];
     aether_live_descriptors(g, fds);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct stat status;
         CHECK_EQ(fstat(fds[i], &status), 0);
         void *data = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
-        CHECK((data == MAP_FAILED) == (i < 2)); /* all write pins */
+        CHECK((data == MAP_FAILED) == (i != 1)); /* all write pins */
         if (data != MAP_FAILED)
             munmap(data, 4096);
         CHECK_EQ(ftruncate(fds[i], 0), -1);
         CHECK_EQ(ftruncate(fds[i], status.st_size + 4096), -1);
-        CHECK(i == 2 || (pwrite(fds[i], "x", 1, 0) == -1 && errno == EPERM));
+        CHECK(i == 1 || (pwrite(fds[i], "x", 1, 0) == -1 && errno == EPERM));
     }
     aether_live_close(g);
 }
 
 TEST(descriptors_of_something_else_are_refused) {
+    static const char *const names[4] = {"control block", "pins", "table", "arena"};
     aether_live *g = make(), *other = NULL;
-    int32_t fds[3], wrong[3];
+    int32_t fds[4], wrong[4];
     aether_error err = {0};
     aether_live_descriptors(g, fds);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         memcpy(wrong, fds, sizeof wrong);
         wrong[i] = open("/dev/null", O_RDONLY);
-        CHECK_CODE(aether_live_attach(wrong, &other, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_live_attach(wrong, 4, &other, &err), AETHER_E_INVALID);
         close(wrong[i]);
         wrong[i] = 9999;
-        CHECK_CODE(aether_live_attach(wrong, &other, &err), AETHER_E_IO);
-        CHECK_HAS(err.message, i == 0 ? "table" : i == 1 ? "arena" : "pins");
+        CHECK_CODE(aether_live_attach(wrong, 4, &other, &err), AETHER_E_IO);
+        CHECK_HAS(err.message, names[i]);
     }
-    const int32_t swapped[3] = {fds[1], fds[0], fds[2]}, shifted[3] = {fds[0], fds[1], fds[1]};
-    CHECK_CODE(aether_live_attach(swapped, &other, &err), AETHER_E_INVALID);
-    CHECK_HAS(err.message, "not the table");
-    CHECK_CODE(aether_live_attach(shifted, &other, &err), AETHER_E_IO);
+    const int32_t swapped[4] = {fds[2], fds[1], fds[0], fds[3]},
+                  shifted[4] = {fds[0], fds[2], fds[2], fds[3]};
+    CHECK_CODE(aether_live_attach(swapped, 4, &other, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "not the control block");
+    CHECK_CODE(aether_live_attach(shifted, 4, &other, &err), AETHER_E_IO);
     CHECK_HAS(err.message, "pins");
+    CHECK_CODE(aether_live_attach(fds, 3, &other, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "has 4 descriptors, not 3");
+    CHECK_CODE(aether_live_attach(fds, 0, &other, &err), AETHER_E_INVALID);
     aether_live *second = make();
-    int32_t mixed[3];
-    aether_live_descriptors(second, mixed);
-    mixed[0] = fds[0];
-    CHECK_CODE(aether_live_attach(mixed, &other, &err), AETHER_E_INVALID);
-    CHECK_HAS(err.message, "not the arena of this live graph");
+    for (int i = 2; i < 4; i++) {
+        int32_t mixed[4];
+        aether_live_descriptors(second, mixed);
+        mixed[i] = fds[i];
+        CHECK_CODE(aether_live_attach(mixed, 4, &other, &err), AETHER_E_INVALID);
+        CHECK_HAS(err.message,
+                  i == 2 ? "not the table of this live graph" : "not the arena of this live graph");
+    }
     CHECK(!other);
     aether_live_close(second);
     aether_live_close(g);

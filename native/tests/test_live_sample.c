@@ -16,7 +16,8 @@ typedef struct twin {
 
 typedef struct pair {
     aether_live *g;
-    aether_topology *own;
+    aether_snapshot *snapshot;
+    aether_topology *own; /* of the snapshot */
     model shows;
     twin twin;
 } pair;
@@ -31,11 +32,8 @@ static void insert(aether_live *g, model *m, uint64_t n, uint64_t *state) {
         const int64_t minor = (int64_t)(test_random(state) % MODEL_NODES);
         const int64_t time = (int64_t)(test_random(state) % 90);
         const float weight = (float)(test_random(state) % 5);
-        const aether_live_edges one = {&major, &minor, m->columns & AETHER_LIVE_TIMES ? &time : NULL,
-                                       m->columns & AETHER_LIVE_WEIGHTS ? &weight : NULL, 1};
-        uint64_t inserted;
         model_insert(m, major, minor, time, weight);
-        REQUIRE_OK(aether_live_insert(g, &one, NULL, &inserted, &err), err);
+        REQUIRE_OK(aether_live_insert_one(g, 0, minor, major, time, weight, NULL, NULL, &err), err);
     }
 }
 
@@ -53,9 +51,9 @@ static void insert_hubs(aether_live *g, model *m, uint64_t *state) {
             weight[i] = (float)(i % 7);
             model_insert(m, hub, minor[i], time[i], weight[i]);
         }
-        const aether_live_edges all = {major, minor, m->columns & AETHER_LIVE_TIMES ? time : NULL,
+        const aether_live_edges all = {minor, major, m->columns & AETHER_LIVE_TIMES ? time : NULL,
                                        m->columns & AETHER_LIVE_WEIGHTS ? weight : NULL, HUB_EDGES};
-        REQUIRE_OK(aether_live_insert(g, &all, NULL, &inserted, &err), err);
+        REQUIRE_OK(aether_live_insert(g, 0, &all, NULL, &inserted, &err), err);
         CHECK_EQ(inserted, HUB_EDGES);
     }
 }
@@ -66,7 +64,7 @@ static void delete (aether_live *g, model *m, uint64_t n, uint64_t *state) {
         const int64_t major = (int64_t)(test_random(state) % MODEL_NODES);
         const int64_t minor = (int64_t)(test_random(state) % MODEL_NODES);
         uint64_t deleted;
-        REQUIRE_OK(aether_live_delete(g, &major, &minor, NULL, 1, &deleted, &err), err);
+        REQUIRE_OK(aether_live_delete(g, 0, &minor, &major, NULL, 1, &deleted, &err), err);
         CHECK_EQ(deleted, model_delete(m, major, minor, -1));
     }
 }
@@ -97,21 +95,23 @@ static twin make_twin(const model *m) {
 }
 
 static pair make_pair(uint32_t order, uint32_t columns) {
-    const aether_live_options o = {.num_major = MODEL_NODES,
-                                   .num_minor = MODEL_NODES,
-                                   .arena_bytes = 64 << 20,
-                                   .order = order,
-                                   .columns = columns,
-                                   .edge_id_bytes = 8};
+    const live_spec o = {.relation = {.num_src = MODEL_NODES,
+                                      .num_dst = MODEL_NODES,
+                                      .layouts = AETHER_LIVE_CSC,
+                                      .order = order,
+                                      .columns = columns,
+                                      .edge_id_bytes = 8},
+                         .arena_bytes = 64 << 20};
     uint64_t state = order * 10 + columns;
     pair p = {0};
     aether_error err = {0};
-    CHECK_OK(aether_live_create(&o, &p.g, &err), err);
-    model m = model_make(&o);
+    CHECK_OK(live_create(&o, &p.g, &err), err);
+    model m = model_make(&o.relation, AETHER_LIVE_CSC);
     insert_hubs(p.g, &m, &state);
     insert(p.g, &m, 12000, &state);
     delete (p.g, &m, 3000, &state);
-    CHECK_OK(aether_live_snapshot(p.g, &p.own, &err), err);
+    p.snapshot = live_pin(p.g);
+    p.own = live_lists(p.snapshot);
     p.shows = model_copy(&m);
     p.twin = make_twin(&m);
     insert(p.g, &m, 3000, &state); /* the snapshot stays as it is */
@@ -121,7 +121,7 @@ static pair make_pair(uint32_t order, uint32_t columns) {
 }
 
 static void free_pair(pair *p) {
-    aether_topology_destroy(p->own);
+    aether_snapshot_release(p->snapshot);
     aether_topology_destroy(p->twin.topology);
     aether_live_close(p->g);
     model_free(&p->shows);
@@ -347,14 +347,18 @@ TEST(one_sampler_goes_on_from_snapshot_to_snapshot) {
     for (uint64_t i = 0; i < 20; i++) {
         static request q;
         aether_error err = {0};
-        aether_topology *next;
         counts a = {0}, b = {0};
         insert(p.g, &p.shows, 10, &state); /* the model is only needed to make edges */
-        CHECK_OK(aether_live_snapshot(p.g, &next, &err), err);
-        r.topology = next;
-        CHECK_OK(aether_sampler_retarget(s, &r, 1, &num_nodes, 1, &err), err);
-        aether_topology_destroy(p.own);
-        p.own = next;
+        if (i % 2) {
+            CHECK_OK(aether_snapshot_renew(p.snapshot, &err), err);
+            CHECK_OK(aether_sampler_retarget(s, &r, 1, &num_nodes, 1, &err), err);
+        } else {
+            aether_snapshot *next = live_pin(p.g);
+            r.topology = p.own = live_lists(next);
+            CHECK_OK(aether_sampler_retarget(s, &r, 1, &num_nodes, 1, &err), err);
+            aether_snapshot_release(p.snapshot);
+            p.snapshot = next;
+        }
         make_request(&p, 0, false, false, i, &q);
         aether_sampler *fresh = make_sampler(r);
         REQUIRE_OK(sample(s, &q, 0, &a, &err), err);

@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 #include "core/rng.h"
+#include "live_helpers.h"
 #include "os/membarrier.h"
-#include "test.h"
 #include "topology/topology.h"
 
 enum { NODES = 40, MINORS = 3000, READERS = 2, BATCH = 40 };
@@ -32,7 +32,7 @@ static uint64_t weight_of(uint64_t major, uint64_t minor) {
 
 /* ---- the reader ---- */
 
-static uint64_t add_up(const run *r, aether_topology *t) {
+static uint64_t add_up(const run *r, const aether_topology *t) {
     uint64_t sum = 0, positions[256], ids[256];
     aether_error err = {0};
     for (uint64_t v = 0; v < NODES; v++) {
@@ -59,22 +59,25 @@ static uint64_t add_up(const run *r, aether_topology *t) {
 static void *read_on(void *arg) {
     run *r = arg;
     uint64_t snapshots = 0, last = 0;
+    aether_snapshot *s = NULL;
     while (!atomic_load(&r->done)) {
-        aether_topology *t;
         aether_live_commit_info info;
         aether_error err = {0};
-        if (aether_live_snapshot(r->g, &t, &err)) {
-            TEST_FAIL("%s", err.message);
-            break;
+        if (s && snapshots % 3)
+            CHECK_OK(aether_snapshot_renew(s, &err), err);
+        else {
+            aether_snapshot_release(s);
+            s = live_pin(r->g);
         }
-        CHECK_OK(aether_live_describe(t, &info, &err), err);
+        const aether_topology *t = live_lists(s);
+        CHECK_OK(aether_snapshot_describe(s, 0, &info, &err), err);
         CHECK(info.epoch >= last);
         last = info.epoch;
         CHECK_EQ(add_up(r, t), atomic_load(&r->sums[info.epoch]));
         CHECK_EQ(add_up(r, t), atomic_load(&r->sums[info.epoch]));
         snapshots++;
-        aether_topology_destroy(t);
     }
+    aether_snapshot_release(s);
     CHECK(snapshots > 0);
     return NULL;
 }
@@ -98,8 +101,8 @@ static void insert(run *r, uint64_t n, uint64_t *state) {
         ++*present;
         r->sum += weight_of((uint64_t)major[i], (uint64_t)minor[i]);
     }
-    const aether_live_edges edges = {.major = major, .minor = minor, .count = n};
-    CHECK_OK(aether_live_insert(r->g, &edges, NULL, &inserted, &err), err);
+    const aether_live_edges edges = {.src = minor, .dst = major, .count = n};
+    CHECK_OK(aether_live_insert(r->g, 0, &edges, NULL, &inserted, &err), err);
 }
 
 static void delete (run *r, uint64_t n, uint64_t *state) {
@@ -115,7 +118,7 @@ static void delete (run *r, uint64_t n, uint64_t *state) {
         r->sum -= *present * weight_of((uint64_t)major[i], (uint64_t)minor[i]);
         *present = 0;
     }
-    CHECK_OK(aether_live_delete(r->g, major, minor, NULL, n, &deleted, &err), err);
+    CHECK_OK(aether_live_delete(r->g, 0, minor, major, NULL, n, &deleted, &err), err);
 }
 
 /* An undone transaction: the sum stays. */
@@ -152,17 +155,18 @@ static void write_all(run *r) {
 
 /* The arena has room for what the writer does while a reader waits for its turn to run. */
 static void run_threads(uint32_t order) {
-    const aether_live_options o = {.num_major = NODES,
-                                   .num_minor = MINORS,
-                                   .arena_bytes = UINT64_C(2) << 30,
-                                   .order = order,
-                                   .edge_id_bytes = 4};
+    const live_spec o = {.relation = {.num_src = MINORS,
+                                      .num_dst = NODES,
+                                      .layouts = AETHER_LIVE_CSC,
+                                      .order = order,
+                                      .edge_id_bytes = 4},
+                         .arena_bytes = UINT64_C(2) << 30};
     static run r;
     pthread_t readers[READERS];
     aether_error err = {0};
     memset(&r, 0, sizeof r);
     r.order = order;
-    REQUIRE_OK(aether_live_create(&o, &r.g, &err), err);
+    REQUIRE_OK(live_create(&o, &r.g, &err), err);
     for (int i = 0; i < READERS; i++)
         CHECK_EQ(pthread_create(&readers[i], NULL, read_on, &r), 0);
     write_all(&r);
@@ -192,38 +196,34 @@ TEST(without_membarrier) {
 static void *describe_on(void *arg) {
     run *r = arg;
     while (!atomic_load(&r->done)) {
-        aether_topology *t;
         aether_live_stats stats;
         aether_error err = {0};
-        if (aether_live_snapshot(r->g, &t, &err)) {
-            TEST_FAIL("%s", err.message);
-            break;
-        }
+        aether_snapshot *s = live_pin(r->g);
         aether_live_commit_info info;
-        CHECK_OK(aether_live_describe(t, &info, &err), err);
+        CHECK_OK(aether_snapshot_describe(s, 0, &info, &err), err);
         CHECK_EQ(info.num_edges, info.epoch - 1);
         aether_live_count(r->g, &stats);
         CHECK_EQ(stats.num_edges, stats.epoch - 1);
-        aether_topology_destroy(t);
+        aether_snapshot_release(s);
     }
     return NULL;
 }
 
 TEST(numbers_of_quick_commits) {
-    const aether_live_options o = {
-        .num_major = NODES, .num_minor = NODES, .arena_bytes = 32 << 20, .order = AETHER_ORDER_TIME};
+    const live_spec o = {.relation = {.num_src = NODES,
+                                      .num_dst = NODES,
+                                      .layouts = AETHER_LIVE_CSC,
+                                      .order = AETHER_ORDER_TIME},
+                         .arena_bytes = 32 << 20};
     static run r;
     pthread_t readers[READERS];
     aether_error err = {0};
     memset(&r, 0, sizeof r);
-    REQUIRE_OK(aether_live_create(&o, &r.g, &err), err);
+    REQUIRE_OK(live_create(&o, &r.g, &err), err);
     for (int i = 0; i < READERS; i++)
         CHECK_EQ(pthread_create(&readers[i], NULL, describe_on, &r), 0);
     for (int64_t i = 0; i < 50 * COMMITS; i++) {
-        const int64_t major = i % NODES;
-        const aether_live_edges one = {.major = &major, .minor = &major, .count = 1};
-        uint64_t inserted;
-        REQUIRE_OK(aether_live_insert(r.g, &one, NULL, &inserted, &err), err);
+        REQUIRE_OK(live_insert(r.g, i % NODES, i % NODES, &err), err);
     }
     atomic_store(&r.done, true);
     for (int i = 0; i < READERS; i++)

@@ -548,29 +548,30 @@ done:
 SWEEP(live_graphs, {
     enum { INSERTED = 3000 };
     static int64_t major[INSERTED], minor[INSERTED];
-    const aether_live_options o = {.num_major = NODES,
-                                   .num_minor = NODES,
-                                   .arena_bytes = 4 << 20,
-                                   .order = AETHER_ORDER_TIME,
-                                   .edge_id_bytes = 4};
-    const aether_live_edges edges = {.major = major, .minor = minor, .count = INSERTED};
+    const aether_live_relation relation = {.num_src = NODES,
+                                           .num_dst = NODES,
+                                           .layouts = AETHER_LIVE_CSC | AETHER_LIVE_CSR,
+                                           .order = AETHER_ORDER_TIME,
+                                           .edge_id_bytes = 4};
+    const aether_live_options o = {.relations = &relation, .num_relations = 1, .arena_bytes = 8 << 20};
+    const aether_live_edges edges = {.src = minor, .dst = major, .count = INSERTED};
     aether_live *g = NULL, *other = NULL;
-    aether_topology *t = NULL;
-    int32_t descriptors[3];
+    aether_snapshot *s = NULL;
+    int32_t descriptors[6];
     uint64_t n;
     for (int64_t i = 0; i < INSERTED; i++)
         major[i] = i < INSERTED / 2 ? i % NODES : HUB; /* INSERTED / 2 times the same edge */
     MAKE(aether_live_create(&o, &g, err));
-    USE(aether_live_insert(g, &edges, NULL, &n, err));
-    MAKE(aether_live_snapshot(g, &t, err));
-    USE(aether_live_insert(g, &edges, NULL, &n, err)); /* the snapshot holds what this retires */
+    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
+    MAKE(aether_snapshot_take(g, &s, err));
+    USE(aether_live_insert(g, 0, &edges, NULL, &n, err)); /* the snapshot holds what this retires */
     CHECK_EQ(n, INSERTED);
-    USE(aether_live_delete(g, &major[INSERTED - 1], minor, NULL, 1, &n, err));
+    USE(aether_live_delete(g, 0, minor, &major[INSERTED - 1], NULL, 1, &n, err));
     CHECK(n >= INSERTED);
     aether_live_descriptors(g, descriptors);
-    MAKE(aether_live_attach(descriptors, &other, err));
+    MAKE(aether_live_attach(descriptors, 6, &other, err));
 done:
-    aether_topology_destroy(t);
+    aether_snapshot_release(s);
     aether_live_close(other);
     aether_live_close(g);
     return rc;

@@ -1,6 +1,5 @@
 #include "live/arena.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -9,7 +8,8 @@
 #define PER_DOUBLING 8
 #define SLAB_UNITS   256                   /* 4 KiB */
 #define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */
-#define COMMIT_BYTES ((uint64_t)256 << 10) /* taken from the system at a time: some 30 us */
+#define FIRST_BYTES  ((uint64_t)16 << 10)  /* taken from the system first; then as much again, */
+#define MOST_BYTES   ((uint64_t)256 << 10) /* up to this, which takes some 30 us */
 
 /* ---- classes ---- */
 
@@ -119,13 +119,23 @@ static void join(ae_arena *a) {
 
 /* ---- memory that was never used ---- */
 
+static uint64_t lesser(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+/* Take memory up to the end of a unit. Small graphs take little: many relations share a budget. */
 static bool commit(ae_arena *a, uint64_t units) {
-    while (units * AE_UNIT > a->committed) {
-        const uint64_t left = a->memory.size - a->committed;
-        const uint64_t part = left < COMMIT_BYTES ? left : COMMIT_BYTES;
-        if (ae_shared_commit(&a->memory, a->committed, part, NULL) != AETHER_OK)
+    const uint64_t end = units * AE_UNIT;
+    if (end > a->committed && end - a->committed > *a->budget)
+        return false;
+    while (end > a->committed) {
+        uint64_t part = a->committed < FIRST_BYTES ? FIRST_BYTES : lesser(a->committed, MOST_BYTES);
+        part = lesser(lesser(part, *a->budget), a->memory.size - a->committed);
+        if (ae_shared_commit(&a->memory, a->committed, part, NULL) ||
+            (a->locked && ae_shared_lock(&a->memory, a->committed, part, NULL)))
             return false;
         a->committed += part;
+        *a->budget -= part;
     }
     return true;
 }
@@ -156,33 +166,26 @@ static ae_ref carve_from_slab(ae_arena *a, uint32_t class) {
 /* ---- */
 
 typedef struct header {
-    uint64_t magic, token;
+    uint64_t magic, name;
 } header;
 
-int ae_arena_create(uint64_t size, uint64_t token, ae_arena *out, aether_error *err) {
-    *out = (ae_arena){.next = SLAB_UNITS}; /* the header's slab is never handed out: ref 0 means none */
-    if (size > AE_ARENA_MAX_SIZE)
-        return ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)size,
-                           "an arena has at most %" PRIu64 " bytes, not %" PRIu64, AE_ARENA_MAX_SIZE, size);
-    if (size < COMMIT_BYTES || size % COMMIT_BYTES)
-        return ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)size,
-                           "the size of an arena is a multiple of %" PRIu64 " bytes, not %" PRIu64,
-                           COMMIT_BYTES, size);
+int ae_arena_create(uint64_t size, uint64_t name, uint64_t *budget, ae_arena *out, aether_error *err) {
+    /* The header's slab is never handed out: ref 0 means none. */
+    *out = (ae_arena){.next = SLAB_UNITS, .budget = budget};
     const int rc = ae_shared_create("aether-live-arena", size, &out->memory, err);
     if (rc)
         return rc;
-    ae_shared_want_huge(&out->memory);
-    *(header *)(void *)out->memory.data = (header){MAGIC, token};
+    *(header *)(void *)out->memory.data = (header){MAGIC, name};
     return AETHER_OK;
 }
 
-int ae_arena_attach(int fd, uint64_t token, ae_arena *out, aether_error *err) {
+int ae_arena_attach(int fd, uint64_t name, ae_arena *out, aether_error *err) {
     *out = (ae_arena){0};
     const int rc = ae_shared_attach(fd, false, "arena", &out->memory, err);
     if (rc)
         return rc;
     const header *h = (const header *)(const void *)out->memory.data;
-    if (h->magic == MAGIC && h->token == token)
+    if (h->magic == MAGIC && h->name == name)
         return AETHER_OK;
     ae_arena_close(out);
     return ae_error_set(err, AETHER_E_INVALID, "descriptor %d is not the arena of this live graph", fd);

@@ -11,6 +11,9 @@
  * that those of a power of two never straddle more cache lines than they must. No pointer lies in
  * the arena: every process maps it where it likes.
  *
+ * Memory is taken from the system piece by piece, and counts against a budget that the arenas of a
+ * graph share. What an arena has taken stays with it.
+ *
  * Caveats: one thread of one process allocates and frees; all others only read. A block that is
  * freed may be handed out again at once: who may still read it is live/writer.h's business. Free
  * blocks are cut and joined only when nothing else is left: a full arena sorts its free blocks,
@@ -35,17 +38,19 @@ typedef struct ae_arena {
     ae_shared memory;
     uint64_t next;      /* units that were carved */
     uint64_t committed; /* bytes that the system has given */
+    uint64_t *budget;   /* bytes that it and others may still take */
+    bool locked;        /* what is taken stays in RAM */
     uint64_t used;      /* units in blocks that are handed out */
     bool worn;          /* blocks were freed since free neighbours were joined */
     ae_ref free[AE_ARENA_CLASSES];
     ae_slab slabs[AE_ARENA_CLASSES];
 } ae_arena;
 
-/* Create an arena of `size` bytes; memory is taken from the system as blocks are carved. `token`
- * is a number that the table of the graph has, too. */
-int ae_arena_create(uint64_t size, uint64_t token, ae_arena *out, aether_error *err);
-/* Map the arena of another process for reading; it must have the token. */
-int ae_arena_attach(int fd, uint64_t token, ae_arena *out, aether_error *err);
+/* Create an arena of `size` bytes, a multiple of 4096, of which as many are used as the budget allows.
+ * `name` is a number that the table of the lists has, too. */
+int ae_arena_create(uint64_t size, uint64_t name, uint64_t *budget, ae_arena *out, aether_error *err);
+/* Map the arena of another process for reading; it must have the name. */
+int ae_arena_attach(int fd, uint64_t name, ae_arena *out, aether_error *err);
 void ae_arena_close(ae_arena *a);
 
 static inline void *ae_arena_at(const ae_arena *a, ae_ref ref) {
@@ -58,7 +63,7 @@ static inline uint32_t ae_arena_units(uint64_t bytes) {
 }
 
 /* Allocate a block of `units` (at least 1). Its content is anything. Returns 0 if the arena is
- * full, or the system has no more memory. */
+ * full, the budget used up, or the system has no more memory. */
 ae_ref ae_arena_alloc(ae_arena *a, uint32_t units);
 /* Free a block of ae_arena_alloc() of as many units. */
 void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units);

@@ -65,7 +65,7 @@ static ae_pin *find(const ae_shared *pins) {
     return NULL;
 }
 
-static uint64_t pin_last(ae_pin *pin, const ae_word *committed, bool fences) {
+uint64_t ae_pin_renew(ae_pin *pin, const ae_word *committed, bool fences) {
     const bool barrier = !fences && ae_membarrier_register();
     uint64_t last = atomic_load_explicit(committed, memory_order_acquire), epoch;
     /* Before the pin: whoever sees that knows its age. */
@@ -91,12 +91,16 @@ int ae_pin_take(const ae_shared *pins, const ae_word *committed, bool fences, ae
     if (!*out)
         return ae_error_set(err, AETHER_E_LIMIT,
                             "all %d snapshots that a live graph can have are in use: release some", AE_PINS);
-    *epoch = pin_last(*out, committed, fences);
+    *epoch = ae_pin_renew(*out, committed, fences);
     return AETHER_OK;
 }
 
+bool ae_pin_is_own(const ae_pin *pin) {
+    return atomic_load_explicit(&pin->owner, memory_order_relaxed) == ae_process_self();
+}
+
 void ae_pin_release(ae_pin *pin) {
-    if (atomic_load_explicit(&pin->owner, memory_order_relaxed) != ae_process_self())
+    if (!ae_pin_is_own(pin))
         return;
     atomic_store_explicit(&pin->epoch, 0, memory_order_release);
     atomic_store_explicit(&pin->owner, 0, memory_order_release);

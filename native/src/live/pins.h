@@ -25,7 +25,7 @@
  * until that lets go, so no late release can hit the slot's next owner, and the slot needs no
  * generation.
  *
- * Caveats: epochs count commits and fit 32 bits (live/table.h). A forked child must not release
+ * Caveats: epochs count commits and fit 32 bits (live/control.h). A forked child must not release
  * its parent's pins: ae_pin_release() looks.
  */
 #ifndef AE_LIVE_PINS_H
@@ -52,6 +52,10 @@ int ae_pins_attach(int fd, ae_shared *out, aether_error *err);
  * all slots are taken. */
 int ae_pin_take(const ae_shared *pins, const ae_word *committed, bool fences, ae_pin **out, uint64_t *epoch,
                 aether_error *err);
+/* Pin the last commit in a slot that this process has, in place of what it pins. */
+uint64_t ae_pin_renew(ae_pin *pin, const ae_word *committed, bool fences);
+/* Return whether this process has the slot. */
+bool ae_pin_is_own(const ae_pin *pin);
 /* Give the slot back, if this process has it. */
 void ae_pin_release(ae_pin *pin);
 

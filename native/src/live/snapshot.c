@@ -7,11 +7,11 @@
 
 #define AHEAD 24 /* roots to prefetch ahead, as in topology/arrays.c */
 
-static const ae_snapshot *cast(const aether_topology *t) {
-    return (const ae_snapshot *)(const void *)t;
+static const ae_view *cast(const aether_topology *t) {
+    return (const ae_view *)(const void *)t;
 }
 
-static int check_pin(const ae_snapshot *s, aether_error *err) {
+static int check_pin(const ae_view *s, aether_error *err) {
     if (__builtin_expect(ae_pin_held(s->pin, s->epoch), 1))
         return AETHER_OK;
     return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
@@ -25,7 +25,7 @@ static int check_pin(const ae_snapshot *s, aether_error *err) {
 
 /* Return `bytes` of the arena from unit `ref` on, or NULL if they do not exist: an expired pin may
  * lead anywhere. */
-static inline const void *at(const ae_snapshot *s, ae_ref ref, uint64_t bytes) {
+static inline const void *at(const ae_view *s, ae_ref ref, uint64_t bytes) {
     const uint64_t offset = (uint64_t)ref * AE_UNIT;
     return bytes <= s->arena->memory.size && offset <= s->arena->memory.size - bytes
                ? s->arena->memory.data + offset
@@ -34,7 +34,7 @@ static inline const void *at(const ae_snapshot *s, ae_ref ref, uint64_t bytes) {
 
 /* Return the head of a version that is older than the root's. Epochs descend from history to
  * history, so the walk ends, whatever an expired pin reads. */
-static uint64_t older_head(const ae_snapshot *s, uint64_t past) {
+static uint64_t older_head(const ae_view *s, uint64_t past) {
     for (;;) {
         const ae_history *h = at(s, (ae_ref)(past >> 32), sizeof *h);
         if (!(past >> 32) || !h || h->epoch >= (uint32_t)past)
@@ -45,7 +45,7 @@ static uint64_t older_head(const ae_snapshot *s, uint64_t past) {
     }
 }
 
-static inline uint64_t head_at(const ae_snapshot *s, const ae_root *root) {
+static inline uint64_t head_at(const ae_view *s, const ae_root *root) {
     /* In this order: a new head is never seen without the past that says so. */
     const uint64_t head = atomic_load_explicit(&root->head, memory_order_acquire);
     const uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
@@ -54,7 +54,7 @@ static inline uint64_t head_at(const ae_snapshot *s, const ae_root *root) {
 
 static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
                   aether_error *err) {
-    const ae_snapshot *s = cast(t);
+    const ae_view *s = cast(t);
     const ae_root *roots = s->table->roots;
     for (uint64_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
@@ -89,7 +89,7 @@ static inline bool is_large(uint64_t position) {
 
 /* Point the cursor at the leaf of an entry; return false if there is none. What is checked is read
  * once: an expired pin may see it change. */
-static bool seek(const ae_snapshot *s, uint64_t position, cursor *c) {
+static bool seek(const ae_view *s, uint64_t position, cursor *c) {
     const uint32_t index = index_of(position);
     const ae_directory *d = at(s, ref_of(position), sizeof *d);
     const uint32_t count = d ? __atomic_load_n(&d->count, __ATOMIC_RELAXED) : 0;
@@ -108,7 +108,7 @@ static bool seek(const ae_snapshot *s, uint64_t position, cursor *c) {
 }
 
 /* Return the group of an entry, or NULL if there is none. */
-static inline const uint8_t *group_at(const ae_snapshot *s, uint64_t position, cursor *c, uint32_t *lane) {
+static inline const uint8_t *group_at(const ae_view *s, uint64_t position, cursor *c, uint32_t *lane) {
     uint32_t index = index_of(position);
     const uint64_t group = s->table->layout.group;
     if (!is_large(position)) {
@@ -126,7 +126,7 @@ static inline const uint8_t *group_at(const ae_snapshot *s, uint64_t position, c
 }
 
 /* A position that no version has: made by hand, or read after the pin had expired. */
-static int bad_position(const ae_snapshot *s, uint64_t position, aether_error *err) {
+static int bad_position(const ae_view *s, uint64_t position, aether_error *err) {
     const int rc = check_pin(s, err);
     return rc ? rc
               : ae_error_at(err, AETHER_E_RANGE, (int64_t)position, (int64_t)position,
@@ -135,7 +135,7 @@ static int bad_position(const ae_snapshot *s, uint64_t position, aether_error *e
 
 /* Large lists in two rounds, so that cache misses overlap: directories first, then leaves. */
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
-    const ae_snapshot *s = cast(t);
+    const ae_view *s = cast(t);
     cursor c = {0};
     uint32_t lane;
     bool any_large = false;
@@ -154,7 +154,7 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
         }
 }
 
-static int bad_id(const ae_snapshot *s, const uint64_t *positions, const uint64_t *ids, uint64_t n,
+static int bad_id(const ae_view *s, const uint64_t *positions, const uint64_t *ids, uint64_t n,
                   aether_error *err) {
     const int rc = check_pin(s, err);
     return rc ? rc : ae_topology_bad_id(&s->base, positions, ids, n, err);
@@ -162,7 +162,7 @@ static int bad_id(const ae_snapshot *s, const uint64_t *positions, const uint64_
 
 static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                  aether_error *err) {
-    const ae_snapshot *s = cast(t);
+    const ae_view *s = cast(t);
     cursor c = {0};
     uint64_t largest = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -181,7 +181,7 @@ static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n
 typedef enum column { EDGE_IDS, WEIGHTS, TIMES } column;
 
 /* Copy what one column has at n positions; `out` may be `positions`. Inlined for each column. */
-static inline __attribute__((always_inline)) int read_column(const ae_snapshot *s, column which,
+static inline __attribute__((always_inline)) int read_column(const ae_view *s, column which,
                                                              const uint64_t *positions, uint64_t n, void *out,
                                                              aether_error *err) {
     const ae_layout *l = &s->table->layout;
@@ -219,61 +219,127 @@ static int times(const aether_topology *t, const uint64_t *positions, uint64_t n
     return read_column(cast(t), TIMES, positions, n, out, err);
 }
 
-/* ---- the handle ---- */
+/* ---- views ---- */
 
 static uint64_t memory(const aether_topology *t) {
     (void)t;
-    return sizeof(ae_snapshot);
+    return sizeof(ae_view);
 }
 
 static void destroy(aether_topology *t) {
-    ae_snapshot *s = (ae_snapshot *)(void *)t;
+    (void)t; /* the snapshot's */
+}
+
+static ae_topology_ops operations(const ae_layout *l) {
+    return (ae_topology_ops){.locate = locate,
+                             .prefetch = prefetch,
+                             .fetch = fetch,
+                             .edge_ids = edge_ids,
+                             .weights = l->weight ? weights : NULL,
+                             .times = l->time ? times : NULL,
+                             .memory = memory,
+                             .destroy = destroy};
+}
+
+static void init_view(ae_view *v, const ae_lists *lists, const ae_pin *pin) {
+    v->table = &lists->table;
+    v->arena = &lists->arena;
+    v->ops = operations(&lists->table.layout);
+    v->pin = pin;
+    v->base = (aether_topology){.ops = &v->ops, .end_positions = AE_LIVE_END, .id_bytes = sizeof(uint32_t)};
+}
+
+/* Let a view show a commit. */
+static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t epoch) {
+    v->epoch = epoch;
+    v->base.num_major = layout == AETHER_LIVE_CSC ? counts->num_dst : counts->num_src;
+    v->base.num_minor = layout == AETHER_LIVE_CSC ? counts->num_src : counts->num_dst;
+    v->base.num_edges = counts->num_edges;
+    v->base.end_edge_ids = counts->next_edge_id;
+}
+
+/* ---- snapshots ---- */
+
+static bool read_counts(aether_snapshot *s) {
+    bool good = true;
+    for (uint32_t r = 0; good && r < s->graph->control.num_relations; r++)
+        good = ae_control_counts(&s->graph->control, r, s->epoch, &s->counts[r]);
+    return good;
+}
+
+/* Show the commit that is pinned. Where the writer was so fast that its numbers are gone, show a later
+ * one. */
+static void show_all(aether_snapshot *s) {
+    const ae_graph *g = s->graph;
+    while (!read_counts(s))
+        s->epoch = ae_pin_renew(s->pin, g->control.committed, g->control.fences);
+    for (uint32_t i = 0; i < g->num_lists; i++)
+        show(&s->views[i], g->lists[i].layout, &s->counts[g->lists[i].relation], s->epoch);
+}
+
+int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_error *err) {
+    const uint64_t views = sizeof(aether_snapshot) + graph->num_lists * sizeof(ae_view);
+    aether_snapshot *s = calloc(1, views + graph->control.num_relations * sizeof(ae_counts));
+    *out = NULL;
+    if (!s)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
+    s->graph = graph;
+    s->counts = (ae_counts *)(void *)((uint8_t *)s + views);
+    const int rc =
+        ae_pin_take(&graph->pins, graph->control.committed, graph->control.fences, &s->pin, &s->epoch, err);
+    if (rc) {
+        free(s);
+        return rc;
+    }
+    for (uint32_t i = 0; i < graph->num_lists; i++)
+        init_view(&s->views[i], &graph->lists[i], s->pin);
+    show_all(s);
+    *out = s;
+    return AETHER_OK;
+}
+
+int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
+    const ae_control *c = &s->graph->control;
+    if (!ae_pin_is_own(s->pin))
+        return ae_error_set(
+            err, AETHER_E_UNSUPPORTED,
+            "the snapshot was taken by another process, the parent of this one: take one here");
+    s->epoch = ae_pin_renew(s->pin, c->committed, c->fences);
+    show_all(s);
+    return AETHER_OK;
+}
+
+void aether_snapshot_release(aether_snapshot *s) {
+    if (!s)
+        return;
     ae_pin_release(s->pin);
     free(s);
 }
 
-const ae_snapshot *ae_snapshot_of(const aether_topology *t) {
-    return t->ops->destroy == destroy ? cast(t) : NULL;
+static const ae_view *view_of(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
+    const ae_lists *lists = ae_graph_lists(s->graph, relation, layout);
+    return lists ? &s->views[lists - s->graph->lists] : NULL;
 }
 
-static void fill(ae_snapshot *s) {
-    const ae_layout *l = &s->table->layout;
-    s->ops = (ae_topology_ops){.locate = locate,
-                               .prefetch = prefetch,
-                               .fetch = fetch,
-                               .edge_ids = edge_ids,
-                               .weights = l->weight ? weights : NULL,
-                               .times = l->time ? times : NULL,
-                               .memory = memory,
-                               .destroy = destroy};
-    s->base = (aether_topology){.ops = &s->ops,
-                                .num_major = s->counts.num_major,
-                                .num_minor = s->counts.num_minor,
-                                .num_edges = s->counts.num_edges,
-                                .end_positions = AE_LIVE_END,
-                                .end_edge_ids = s->counts.next_edge_id,
-                                .id_bytes = sizeof(uint32_t)};
+aether_topology *aether_snapshot_topology(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
+    if (relation >= s->graph->control.num_relations ||
+        (layout != AETHER_LIVE_CSC && layout != AETHER_LIVE_CSR))
+        return NULL;
+    const ae_view *view = view_of(s, relation, layout);
+    return view ? (aether_topology *)&view->base : NULL;
 }
 
-int ae_snapshot_create(const ae_table *table, const ae_arena *arena, const ae_shared *pins, ae_snapshot **out,
-                       aether_error *err) {
-    ae_snapshot *s = calloc(1, sizeof *s);
-    if (!s)
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
-    s->table = table;
-    s->arena = arena;
-    do {
-        const int rc = ae_pin_take(pins, table->committed, table->fences, &s->pin, &s->epoch, err);
-        if (rc) {
-            free(s);
-            return rc;
-        }
-        if (ae_table_counts(table, s->epoch, &s->counts))
-            break;
-        ae_pin_release(s->pin); /* the writer was that fast: the numbers are gone */
-    } while (true);
-    fill(s);
-    *out = s;
+int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether_live_commit_info *out,
+                             aether_error *err) {
+    const int rc = ae_graph_check_relation(s->graph, relation, err);
+    if (rc)
+        return rc;
+    const ae_counts *counts = &s->counts[relation];
+    *out = (aether_live_commit_info){.epoch = s->epoch,
+                                     .num_src = counts->num_src,
+                                     .num_dst = counts->num_dst,
+                                     .num_edges = counts->num_edges,
+                                     .end_edge_ids = counts->next_edge_id};
     return AETHER_OK;
 }
 
@@ -281,7 +347,7 @@ int ae_snapshot_create(const ae_table *table, const ae_arena *arena, const ae_sh
 
 #define SEARCH 256
 
-static int search_all(const ae_snapshot *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
+static int search_all(const ae_view *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
     uint64_t positions[SEARCH], ids[SEARCH];
     int rc = AETHER_OK;
     for (uint64_t done = 0; !rc && !*found && done < list.degree;) {
@@ -296,7 +362,7 @@ static int search_all(const ae_snapshot *s, ae_list list, uint32_t id, bool *fou
     return rc;
 }
 
-static int search_sorted(const ae_snapshot *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
+static int search_sorted(const ae_view *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
     uint64_t low = 0, high = list.degree;
     int rc = AETHER_OK;
     while (!rc && low < high) {
@@ -315,12 +381,22 @@ static int search_sorted(const ae_snapshot *s, ae_list list, uint32_t id, bool *
     return rc;
 }
 
-int ae_snapshot_has_edge(const ae_snapshot *s, uint64_t node, uint32_t id, bool *found, aether_error *err) {
-    ae_list list;
-    int rc = locate(&s->base, &node, 1, &list, err);
+int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t src, uint32_t dst, bool *found,
+                         aether_error *err) {
+    const ae_view *csc = view_of(s, relation, AETHER_LIVE_CSC);
+    const ae_view *csr = view_of(s, relation, AETHER_LIVE_CSR);
+    const uint64_t major[2] = {dst, src};
+    ae_list in = {.degree = UINT64_MAX}, out = {.degree = UINT64_MAX};
+    int rc = csc ? locate(&csc->base, &major[0], 1, &in, err) : AETHER_OK;
+    if (!rc && csr)
+        rc = locate(&csr->base, &major[1], 1, &out, err);
     *found = false;
     if (rc)
         return rc;
-    return s->table->order == AETHER_ORDER_ID ? search_sorted(s, list, id, found, err)
-                                              : search_all(s, list, id, found, err);
+    const bool by_dst = in.degree <= out.degree;
+    const ae_view *view = by_dst ? csc : csr;
+    const ae_list list = by_dst ? in : out;
+    const uint32_t id = by_dst ? src : dst;
+    return view->table->order == AETHER_ORDER_ID ? search_sorted(view, list, id, found, err)
+                                                 : search_all(view, list, id, found, err);
 }

@@ -1,5 +1,9 @@
 /*
- * live/snapshot.h - one commit of a live graph as a topology.
+ * live/snapshot.h - one commit of a live graph as topologies.
+ *
+ *   snapshot   pin, epoch
+ *              views     one aether_topology for each list store (relation x layout)
+ *              counts    of each relation at the commit
  *
  *   node --locate--> root: head, past --(histories)--> head at the pinned commit
  *                      position  BIT | place | 0 ... length - 1
@@ -10,32 +14,39 @@
  * expire, or the process that pinned be another one that has let go, every call fails with
  * AETHER_E_EXPIRED: each operation looks at the pin after it has read.
  *
- * Caveats: a snapshot borrows the mappings of its aether_live. A change that is not committed is
- * not seen, by the writer's own snapshots neither.
+ * Caveats: a snapshot borrows the mappings of its aether_live, and its views are the snapshot's:
+ * destroying one does nothing. A change that is not committed is not seen, by the writer's own
+ * snapshots neither.
  */
 #ifndef AE_LIVE_SNAPSHOT_H
 #define AE_LIVE_SNAPSHOT_H
 
-#include "live/table.h"
+#include "live/graph.h"
 #include "topology/topology.h"
 
-typedef struct ae_snapshot {
+/* The lists of a relation in one layout. */
+typedef struct ae_view {
     aether_topology base;
     ae_topology_ops ops; /* those of the columns that there are */
     const ae_table *table;
     const ae_arena *arena;
+    const ae_pin *pin;
+    uint64_t epoch;
+} ae_view;
+
+struct aether_snapshot {
+    const ae_graph *graph;
     ae_pin *pin;
     uint64_t epoch;
-    ae_counts counts;
-} ae_snapshot;
+    ae_counts *counts; /* [num_relations], behind the views */
+    ae_view views[];   /* [num_lists] */
+};
 
 /* Pin the last commit of a graph. */
-int ae_snapshot_create(const ae_table *table, const ae_arena *arena, const ae_shared *pins, ae_snapshot **out,
-                       aether_error *err);
-/* Return the snapshot behind a topology, or NULL if it is none. */
-const ae_snapshot *ae_snapshot_of(const aether_topology *t);
+int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_error *err);
 
-/* Find whether the list of `node` holds `id`. */
-int ae_snapshot_has_edge(const ae_snapshot *s, uint64_t node, uint32_t id, bool *found, aether_error *err);
+/* Find whether there is an edge from src to dst, which exist. */
+int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t src, uint32_t dst, bool *found,
+                         aether_error *err);
 
 #endif

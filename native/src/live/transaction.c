@@ -1,33 +1,94 @@
 #include "live/transaction.h"
 
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "live/edit.h"
 
-int ae_transaction_begin(ae_writer *w, aether_error *err) {
-    if (w->epoch > AE_TABLE_LAST_EPOCH)
+int ae_transaction_init(ae_transaction *t, ae_graph *graph, uint64_t max_age, aether_error *err) {
+    const uint32_t n = graph->control.num_relations;
+    const uint64_t last = atomic_load_explicit(graph->control.committed, memory_order_relaxed);
+    *t = (ae_transaction){.control = &graph->control,
+                          .epoch = (uint32_t)last + 1,
+                          .relations = calloc(n, sizeof *t->relations),
+                          .opened = calloc(n, sizeof *t->opened)};
+    if (!t->relations || !t->opened)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a live graph");
+    const int rc = ae_writers_init(&t->writers, graph, max_age, err);
+    for (uint32_t r = 0; !rc && r < n; r++) {
+        ae_changing *c = &t->relations[r];
+        c->csc = ae_writer_of(&t->writers, ae_graph_lists(graph, r, AETHER_LIVE_CSC));
+        c->csr = ae_writer_of(&t->writers, ae_graph_lists(graph, r, AETHER_LIVE_CSR));
+        ae_control_counts(t->control, r, last, &c->counts);
+    }
+    return rc;
+}
+
+void ae_transaction_free(ae_transaction *t) {
+    ae_writers_free(&t->writers);
+    free(t->relations);
+    free(t->opened);
+}
+
+int ae_transaction_begin(ae_transaction *t, aether_error *err) {
+    if (t->epoch > AE_CONTROL_LAST_EPOCH)
         return ae_error_set(
             err, AETHER_E_LIMIT,
             "the graph has had 2^32 commits, the most there can be: copy it into a new one, and "
             "put more changes into a commit");
-    w->open = true;
-    w->num_touched = 0;
-    w->mark = w->end_retired;
+    t->open = true;
+    t->num_opened = 0;
     return AETHER_OK;
 }
 
-void ae_transaction_commit(ae_writer *w) {
-    w->counts.used = w->arena->used * AE_UNIT;
-    w->counts.retired = w->retired_units * AE_UNIT;
-    ae_table_commit(w->table, w->epoch++, &w->counts);
-    w->open = false;
-    ae_writer_reclaim_some(w);
+ae_changing *ae_transaction_open(ae_transaction *t, uint32_t relation) {
+    ae_changing *c = &t->relations[relation];
+    if (c->epoch == t->epoch)
+        return c;
+    c->epoch = t->epoch;
+    t->opened[t->num_opened++] = relation;
+    if (c->csc)
+        ae_writer_begin(c->csc, t->epoch);
+    if (c->csr)
+        ae_writer_begin(c->csr, t->epoch);
+    return c;
 }
 
-void ae_transaction_abort(ae_writer *w) {
-    const uint64_t touched = w->counts.touched; /* their roots know that they were touched */
-    for (uint64_t i = w->mark; i < w->end_retired; i++)
-        w->retired_units -= w->retired[i].units;
-    w->end_retired = w->mark;
+static void add_usage(ae_usage *sum, const ae_writer *w) {
+    if (!w)
+        return;
+    sum->touched += w->touched_nodes;
+    sum->used += w->arena->used * AE_UNIT;
+    sum->retired += w->retired_units * AE_UNIT;
+}
+
+static void put_usage(ae_transaction *t, uint32_t relation) {
+    ae_usage sum = {0};
+    add_usage(&sum, t->relations[relation].csc);
+    add_usage(&sum, t->relations[relation].csr);
+    ae_control_put_usage(t->control, relation, &sum);
+}
+
+void ae_transaction_put_usage(ae_transaction *t) {
+    for (uint32_t r = 0; r < t->control->num_relations; r++)
+        put_usage(t, r);
+}
+
+void ae_transaction_commit(ae_transaction *t) {
+    for (uint32_t i = 0; i < t->num_opened; i++) {
+        const uint32_t r = t->opened[i];
+        ae_control_put_counts(t->control, r, t->epoch, &t->relations[r].counts);
+        put_usage(t, r);
+    }
+    ae_control_commit(t->control, t->epoch++);
+    t->open = false;
+    ae_writers_reclaim_some(&t->writers);
+}
+
+static void undo_lists(ae_writer *w) {
+    if (!w)
+        return;
+    ae_writer_unretire(w);
     for (uint64_t i = 0; i < w->num_touched; i++) {
         ae_root *root = &w->table->roots[w->touched[i]];
         const ae_ref history = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
@@ -37,7 +98,14 @@ void ae_transaction_abort(ae_writer *w) {
         if (history)
             ae_writer_drop(w, history, sizeof(ae_history), false);
     }
-    ae_table_counts(w->table, w->epoch - 1, &w->counts);
-    w->counts.touched = touched;
-    ae_transaction_commit(w);
+}
+
+void ae_transaction_abort(ae_transaction *t) {
+    for (uint32_t i = 0; i < t->num_opened; i++) {
+        ae_changing *c = &t->relations[t->opened[i]];
+        undo_lists(c->csc);
+        undo_lists(c->csr);
+        ae_control_counts(t->control, t->opened[i], t->epoch - 1, &c->counts);
+    }
+    ae_transaction_commit(t);
 }

@@ -8,19 +8,32 @@
 #define RECLAIM_UNITS (((uint64_t)64 << 10) / AE_UNIT)
 #define FIRST_ROOM    1024u
 
-void ae_writer_init(ae_writer *w, ae_table *table, ae_arena *arena, const ae_shared *pins, uint64_t max_age) {
-    *w = (ae_writer){.table = table,
-                     .arena = arena,
-                     .pins = pins,
-                     .max_age = max_age,
-                     .epoch = (uint32_t)atomic_load_explicit(table->committed, memory_order_relaxed) + 1,
-                     .reclaim_at = RECLAIM_UNITS};
-    ae_table_counts(table, w->epoch - 1, &w->counts);
+int ae_writers_init(ae_writers *all, ae_graph *graph, uint64_t max_age, aether_error *err) {
+    *all = (ae_writers){.graph = graph,
+                        .max_age = max_age,
+                        .reclaim_at = RECLAIM_UNITS,
+                        .lists = calloc(graph->num_lists, sizeof *all->lists)};
+    if (!all->lists)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a live graph");
+    for (uint32_t i = 0; i < graph->num_lists; i++)
+        all->lists[i] =
+            (ae_writer){.table = &graph->lists[i].table, .arena = &graph->lists[i].arena, .all = all};
+    return AETHER_OK;
 }
 
-void ae_writer_free(ae_writer *w) {
-    free(w->touched);
-    free(w->retired);
+void ae_writers_free(ae_writers *all) {
+    for (uint32_t i = 0; all->lists && i < all->graph->num_lists; i++) {
+        free(all->lists[i].touched);
+        free(all->lists[i].retired);
+    }
+    free(all->lists);
+    all->lists = NULL;
+}
+
+void ae_writer_begin(ae_writer *w, uint32_t epoch) {
+    w->epoch = epoch;
+    w->num_touched = 0;
+    w->mark = w->end_retired;
 }
 
 /* ---- memory of the writer alone ---- */
@@ -66,6 +79,7 @@ static int reserve_retired(ae_writer *w, uint64_t more, aether_error *err) {
 static void retire(ae_writer *w, ae_ref ref, uint32_t units) {
     w->retired[w->end_retired++] = (ae_retired){ref, units, w->epoch};
     w->retired_units += units;
+    w->all->retired_units += units;
 }
 
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
@@ -75,46 +89,69 @@ void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
         retire(w, ref, ae_arena_units(bytes));
 }
 
-void ae_writer_reclaim(ae_writer *w, bool hard) {
-    const uint64_t last = atomic_load_explicit(w->table->committed, memory_order_relaxed);
-    if (hard)
-        ae_pins_reap(w->pins, last, w->max_age);
-    ae_pins_publish(w->table->committed, w->table->fences);
-    const uint64_t oldest = ae_pins_look(w->pins, w->table->committed).oldest;
+void ae_writer_unretire(ae_writer *w) {
+    while (w->end_retired > w->mark) {
+        const uint32_t units = w->retired[--w->end_retired].units;
+        w->retired_units -= units;
+        w->all->retired_units -= units;
+    }
+}
+
+static void reclaim_lists(ae_writer *w, uint64_t oldest) {
     while (w->first_retired < w->end_retired && w->retired[w->first_retired].epoch <= oldest) {
         const ae_retired r = w->retired[w->first_retired++];
         ae_arena_free(w->arena, r.ref, r.units);
         w->retired_units -= r.units;
+        w->all->retired_units -= r.units;
     }
     w->mark = w->mark < w->first_retired ? w->first_retired : w->mark;
 }
 
-void ae_writer_reclaim_some(ae_writer *w) {
-    if (w->retired_units < w->reclaim_at)
+void ae_writers_reclaim(ae_writers *all, bool hard) {
+    const ae_graph *g = all->graph;
+    const uint64_t last = atomic_load_explicit(g->control.committed, memory_order_relaxed);
+    if (hard)
+        ae_pins_reap(&g->pins, last, all->max_age);
+    ae_pins_publish(g->control.committed, g->control.fences);
+    const uint64_t oldest = ae_pins_look(&g->pins, g->control.committed).oldest;
+    for (uint32_t i = 0; i < g->num_lists; i++)
+        reclaim_lists(&all->lists[i], oldest);
+}
+
+void ae_writers_reclaim_some(ae_writers *all) {
+    if (all->retired_units < all->reclaim_at)
         return;
-    ae_writer_reclaim(w, w->reclaim_at > RECLAIM_UNITS);
-    w->reclaim_at = 2 * w->retired_units > RECLAIM_UNITS ? 2 * w->retired_units : RECLAIM_UNITS;
+    ae_writers_reclaim(all, all->reclaim_at > RECLAIM_UNITS);
+    all->reclaim_at = 2 * all->retired_units > RECLAIM_UNITS ? 2 * all->retired_units : RECLAIM_UNITS;
 }
 
 static int full(const ae_writer *w, uint64_t bytes, aether_error *err) {
-    const ae_pins_seen seen = ae_pins_look(w->pins, w->table->committed);
-    if (seen.pid && w->retired_units)
+    const ae_graph *g = w->all->graph;
+    const ae_pins_seen seen = ae_pins_look(&g->pins, g->control.committed);
+    const uint64_t arena_bytes = ae_control_arena_bytes(&g->control);
+    if (seen.pid && w->all->retired_units)
         return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)bytes,
-                           "the arena of %" PRIu64 " bytes has no room for a block of %" PRIu64 ": %" PRIu64
+                           "arenas of %" PRIu64 " bytes have no room for a block of %" PRIu64 ": %" PRIu64
                            " bytes wait for readers, the oldest of which is process %" PRIu32
-                           " at commit %" PRIu64 "; release snapshots sooner, or make the arena larger",
-                           w->arena->memory.size, bytes, w->retired_units * AE_UNIT, seen.pid, seen.oldest);
+                           " at commit %" PRIu64 "; release snapshots sooner, or raise arena_bytes",
+                           arena_bytes, bytes, w->all->retired_units * AE_UNIT, seen.pid, seen.oldest);
+    if (*w->arena->budget >= bytes && w->arena->next * AE_UNIT + bytes > w->arena->memory.size)
+        return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)bytes,
+                           "the lists of a relation are full: they have %" PRIu64 " bytes, which is all %s",
+                           w->arena->memory.size,
+                           w->arena->memory.size == AE_ARENA_MAX_SIZE ? "that there can be"
+                                                                      : "of arena_bytes: raise it");
     return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)bytes,
-                       "the arena of %" PRIu64 " bytes has no room for a block of %" PRIu64
-                       ": make it larger",
-                       w->arena->memory.size, bytes);
+                       "arenas of %" PRIu64 " bytes have no room for a block of %" PRIu64
+                       ": raise arena_bytes",
+                       arena_bytes, bytes);
 }
 
 ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err) {
     const uint32_t units = ae_arena_units(bytes);
     ae_ref ref = ae_arena_alloc(w->arena, units);
     if (!ref) {
-        ae_writer_reclaim(w, true);
+        ae_writers_reclaim(w->all, true);
         ref = ae_arena_alloc(w->arena, units);
     }
     if (!ref)
@@ -158,7 +195,7 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
                          .next = (ae_ref)(past >> 32)};
         retire(w, ref, ae_arena_units(sizeof(ae_history)));
     } else {
-        w->counts.touched++;
+        w->touched_nodes++;
     }
     w->touched[w->num_touched++] = node;
     atomic_store_explicit(&root->past, ae_past(w->epoch, ref), memory_order_release);

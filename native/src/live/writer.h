@@ -1,23 +1,25 @@
 /*
  * live/writer.h - memory of a transaction: what it has touched, what may be reused.
  *
- *   touched   [ 7 | 9 | 7000 | ... ]                       nodes whose list this commit has changed
- *   retired   [ {block, 12} {block, 12} | {block, 13} ]    superseded by that commit; oldest first
- *                ^ reused once every pin is at 12 or later
+ *   all       epoch 13, pins                                one for a graph
+ *   lists 0   touched   [ 7 | 9 | 7000 | ... ]              nodes whose list this commit has changed
+ *             retired   [ {block, 12} {block, 12} | {block, 13} ]    superseded by that commit; oldest
+ *                ^ reused once every pin is at 12 or later           first
  *                                       ^ mark: where this transaction began
+ *   lists 1   touched, retired                              the other layout, other relations
  *
  * A transaction writes under the number of the next commit, which readers do not see. Blocks that
  * it makes and drops again go straight back to the arena; blocks that older versions have are
  * retired. Committing is one store. Reading the pins costs a membarrier, so that happens each time
- * some 64 KiB have been retired, not at each commit; where readers hold on to most of it, the
- * amount doubles, and dead and overdue readers are looked for.
+ * some 64 KiB have been retired in all lists together, not at each commit; where readers hold on to
+ * most of it, the amount doubles, and dead and overdue readers are looked for.
  *
  * Caveats: one thread of the process that made it.
  */
 #ifndef AE_LIVE_WRITER_H
 #define AE_LIVE_WRITER_H
 
-#include "live/table.h"
+#include "live/graph.h"
 
 /* A block that only older versions have. */
 typedef struct ae_retired {
@@ -26,26 +28,42 @@ typedef struct ae_retired {
     uint32_t epoch; /* the commit that did without it */
 } ae_retired;
 
+struct ae_writers;
+
+/* What writes the lists of one relation in one layout. */
 typedef struct ae_writer {
     ae_table *table;
     ae_arena *arena;
-    const ae_shared *pins;
-    uint64_t max_age; /* of a snapshot in nanoseconds; 0: any */
-    uint32_t epoch;   /* the commit that is being written */
-    bool open;
-    ae_counts counts; /* as the transaction leaves them */
+    struct ae_writers *all;
+    uint32_t epoch;         /* the commit that is being written */
+    uint64_t touched_nodes; /* that ever had a list */
     uint32_t *touched;
     uint64_t num_touched, room_touched;
     ae_retired *retired; /* [first_retired, end_retired) wait */
     uint64_t first_retired, end_retired, room_retired;
-    uint64_t mark;       /* end_retired when the transaction began */
-    uint64_t reclaim_at; /* units retired that are worth a look at the pins */
-    uint64_t retired_units;
+    uint64_t mark;          /* end_retired when the transaction began */
+    uint64_t retired_units; /* that wait */
 } ae_writer;
 
-void ae_writer_init(ae_writer *w, ae_table *table, ae_arena *arena, const ae_shared *pins, uint64_t max_age);
-void ae_writer_free(ae_writer *w);
+/* The writers of all lists, which write the same commit. */
+typedef struct ae_writers {
+    ae_graph *graph;
+    uint64_t max_age;       /* of a snapshot in nanoseconds; 0: any */
+    uint64_t reclaim_at;    /* units retired that are worth a look at the pins */
+    uint64_t retired_units; /* of all lists */
+    ae_writer *lists;       /* as in graph->lists */
+} ae_writers;
 
+/* Make the writers; AETHER_E_NO_MEMORY. */
+int ae_writers_init(ae_writers *all, ae_graph *graph, uint64_t max_age, aether_error *err);
+void ae_writers_free(ae_writers *all);
+/* Return the writer of lists, or NULL for NULL. */
+static inline ae_writer *ae_writer_of(const ae_writers *all, const ae_lists *lists) {
+    return lists ? &all->lists[lists - all->graph->lists] : NULL;
+}
+
+/* Begin to write a commit. */
+void ae_writer_begin(ae_writer *w, uint32_t epoch);
 /* Save the version of a node's list, at its first change in this transaction, and make sure that
  * the next `drops` calls of ae_writer_drop() find room. AETHER_E_NO_MEMORY: arena or memory are
  * full. */
@@ -58,9 +76,11 @@ uint64_t ae_writer_saved(const ae_writer *w, const ae_root *root);
 ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err);
 /* Let go of a block: `own` if this transaction made it, else an older version has it. */
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own);
+/* Take back what this transaction has retired. */
+void ae_writer_unretire(ae_writer *w);
 /* Reuse what no reader can see any more. `hard`: look for readers that are dead or overdue. */
-void ae_writer_reclaim(ae_writer *w, bool hard);
+void ae_writers_reclaim(ae_writers *all, bool hard);
 /* Reclaim if it is worth a look; look harder where readers hold most of it back. */
-void ae_writer_reclaim_some(ae_writer *w);
+void ae_writers_reclaim_some(ae_writers *all);
 
 #endif

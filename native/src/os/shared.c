@@ -88,6 +88,14 @@ void ae_shared_want_huge(const ae_shared *s) {
     errno = saved;
 }
 
+int ae_shared_lock(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err) {
+    if (mlock(s->data + offset, size) == 0)
+        return AETHER_OK;
+    return ae_error_os(err, errno,
+                       "cannot lock %" PRIu64 " bytes of shared memory in RAM: raise the limit (ulimit -l)",
+                       size);
+}
+
 int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err) {
     int failed = hooks.commit ? hooks.commit(offset, size) : 0;
     if (!failed && madvise(s->data + offset, size, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)

@@ -6,7 +6,8 @@
  *   readers  load committed, pin (through a store buffer), load committed again;
  *            load head, load past, walk the histories, read the entries
  *
- * The graph is one list. Its blocks and histories are cells of one memory that is reused at once.
+ * The graph is one list: others share `committed` and pins, and have memory of their own. Its blocks
+ * and histories are cells of one memory that is reused at once.
  * The model knows what each commit shows (`shown`); a reader that finds anything else, or touches
  * a cell that is free, fails. live/table.h and live/pins.h are the protocol in words.
  *

@@ -1,0 +1,421 @@
+/* Inserting and deleting edges, adding nodes: checks of what comes from outside, then the lists of
+ * a relation one after the other, inside one transaction. */
+#include <float.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "live/edit.h"
+#include "live/handle.h"
+
+/* ---- checks ---- */
+
+static int check_relation(const aether_live *g, uint32_t relation, aether_error *err) {
+    const int rc = ae_live_check_writer(g, err);
+    return rc ? rc : ae_graph_check_relation(&g->graph, relation, err);
+}
+
+static int bad_weight(uint64_t i, float weight, aether_error *err) {
+    return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, 0,
+                       "weights[%" PRIu64 "] is %g: weights are finite and not negative", i, (double)weight);
+}
+
+static bool is_weight(float weight) {
+    return weight >= 0 && weight <= FLT_MAX;
+}
+
+static int check_weights(const float *weights, uint64_t n, aether_error *err) {
+    for (uint64_t i = 0; i < n; i++)
+        if (!is_weight(weights[i]))
+            return bad_weight(i, weights[i], err);
+    return AETHER_OK;
+}
+
+static int check_column(const char *name, bool given, bool wanted, aether_error *err) {
+    if (given == wanted)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_INVALID,
+                        wanted ? "this relation has %s, and they were not given"
+                               : "this relation was created without %s, and they were given",
+                        name);
+}
+
+static int check_edge_ids(const aether_live_relation *r, const ae_counts *counts, uint64_t more,
+                          aether_error *err) {
+    if (r->edge_id_bytes != 4 || more <= UINT32_MAX - counts->next_edge_id)
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)counts->next_edge_id,
+                       "%" PRIu64
+                       " edges were inserted, and edge ids of 4 bytes end at 2^32 - 2: create the relation "
+                       "with edge_id_bytes 8",
+                       counts->next_edge_id);
+}
+
+static int check_edges(const aether_live *g, uint32_t relation, const aether_live_edges *edges,
+                       aether_error *err) {
+    const aether_live_relation *r = ae_control_relation(&g->graph.control, relation);
+    const ae_counts *counts = &g->transaction.relations[relation].counts;
+    const uint64_t n = edges->count;
+    int rc = check_column("times", edges->times || !n, r->columns & AETHER_LIVE_TIMES || !n, err);
+    if (!rc)
+        rc = check_column("weights", edges->weights || !n, r->columns & AETHER_LIVE_WEIGHTS || !n, err);
+    if (!rc)
+        rc = check_edge_ids(r, counts, n, err);
+    if (!rc)
+        rc = ae_live_check_ids("src", edges->src, n, counts->num_src, err);
+    if (!rc)
+        rc = ae_live_check_ids("dst", edges->dst, n, counts->num_dst, err);
+    if (!rc && edges->weights)
+        rc = check_weights(edges->weights, n, err);
+    return rc;
+}
+
+/* ---- calls ---- */
+
+/* Begin a transaction for one call, unless one is open. */
+static int begin_call(aether_live *g, bool *own, aether_error *err) {
+    *own = !g->transaction.open;
+    return *own ? ae_transaction_begin(&g->transaction, err) : AETHER_OK;
+}
+
+/* End the call: a failure undoes the transaction, the call's own or the caller's. */
+static int end_call(aether_live *g, bool own, int rc) {
+    if (rc)
+        ae_transaction_abort(&g->transaction);
+    else if (own)
+        ae_transaction_commit(&g->transaction);
+    return rc;
+}
+
+/* ---- inserting ---- */
+
+#define FAR   32   /* edges ahead whose roots are prefetched */
+#define NEAR  16   /* ... and the ends of whose lists */
+#define CHUNK 1024 /* edges that go into one layout before they go into the other */
+
+/* Prefetch for the edges that come next, so that their cache misses overlap. */
+static void look_ahead(const ae_writer *w, const int64_t *major, uint64_t left) {
+    if (left > FAR)
+        __builtin_prefetch(&w->table->roots[major[FAR]], 1);
+    if (left > NEAR) {
+        const uint64_t head = atomic_load_explicit(&w->table->roots[major[NEAR]].head, memory_order_relaxed);
+        const uint8_t *block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
+        if (!ae_place_is_large(ae_head_place(head)))
+            block += (uint64_t)(ae_head_length(head) / AE_GROUP) * w->table->layout.group;
+        __builtin_prefetch(block, 1);
+    }
+}
+
+static uint64_t head_of(const ae_writer *w, uint32_t node) {
+    return atomic_load_explicit(&w->table->roots[node].head, memory_order_relaxed);
+}
+
+static ae_spot find_spot(const ae_writer *w, uint64_t head, const ae_entry *entry) {
+    return w->table->order == AETHER_ORDER_ID ? ae_edit_find_id(w, head, entry->id)
+                                              : ae_edit_find_time(w, head, entry->time);
+}
+
+/* Return the id of an entry that is there, or -1 if edges have none. */
+static int64_t edge_at(const ae_writer *w, uint64_t head, ae_spot spot) {
+    const ae_layout *l = &w->table->layout;
+    uint8_t *groups = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
+    if (!l->edge_id_bytes)
+        return -1;
+    if (ae_place_is_large(ae_head_place(head))) {
+        ae_directory *d = (ae_directory *)(void *)groups;
+        groups = (uint8_t *)ae_arena_at(w->arena, ae_directory_leaves(d)[spot.leaf]) + sizeof(ae_leaf);
+    }
+    return (int64_t)ae_group_edge_id(l, ae_group_of(l, groups, spot.index), spot.index % AE_GROUP);
+}
+
+static int put_at(ae_writer *w, uint32_t node, ae_spot spot, const ae_entry *entry, aether_error *err) {
+    ae_edit e;
+    const int rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
+    return rc ? rc : ae_edit_insert(&e, spot, entry, err);
+}
+
+/* Insert an edge into the first of its lists, which decides whether it is new. */
+static int put_first(ae_changing *c, ae_writer *w, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
+                     aether_error *err) {
+    const uint64_t head = head_of(w, node);
+    const ae_spot spot = find_spot(w, head, entry);
+    *fresh = !spot.found;
+    if (spot.found) {
+        *edge = edge_at(w, head, spot);
+        return AETHER_OK;
+    }
+    entry->edge_id = c->counts.next_edge_id;
+    const int rc = put_at(w, node, spot, entry, err);
+    if (rc)
+        return rc;
+    c->counts.num_edges++;
+    *edge = (int64_t)c->counts.next_edge_id++;
+    return AETHER_OK;
+}
+
+static int put_second(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err) {
+    return put_at(w, node, find_spot(w, head_of(w, node), entry), entry, err);
+}
+
+static ae_entry entry_of(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
+    return (ae_entry){.id = (uint32_t)minor[i],
+                      .time = edges->times ? edges->times[i] : 0,
+                      .weight = edges->weights ? edges->weights[i] : 0};
+}
+
+/* What the first layout has made of a chunk of edges. */
+typedef struct chunk {
+    uint64_t from, to;
+    int64_t ids[CHUNK];
+    bool fresh[CHUNK];
+} chunk;
+
+static int insert_first(ae_changing *c, const aether_live_edges *edges, chunk *k, aether_error *err) {
+    ae_writer *w = c->csc ? c->csc : c->csr;
+    const int64_t *major = c->csc ? edges->dst : edges->src;
+    const int64_t *minor = c->csc ? edges->src : edges->dst;
+    int rc = AETHER_OK;
+    for (uint64_t i = k->from; !rc && i < k->to; i++) {
+        ae_entry entry = entry_of(edges, minor, i);
+        look_ahead(w, major + i, edges->count - i);
+        rc = put_first(c, w, (uint32_t)major[i], &entry, &k->ids[i - k->from], &k->fresh[i - k->from], err);
+    }
+    return rc;
+}
+
+static int insert_second(ae_changing *c, const aether_live_edges *edges, const chunk *k, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint64_t i = k->from; !rc && i < k->to; i++) {
+        ae_entry entry = entry_of(edges, edges->dst, i);
+        look_ahead(c->csr, edges->src + i, edges->count - i);
+        entry.edge_id = (uint64_t)k->ids[i - k->from];
+        if (k->fresh[i - k->from])
+            rc = put_second(c->csr, (uint32_t)edges->src[i], &entry, err);
+    }
+    return rc;
+}
+
+int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edges *edges, int64_t *edge_ids,
+                       uint64_t *inserted, aether_error *err) {
+    bool own = false;
+    *inserted = 0;
+    int rc = check_relation(g, relation, err);
+    if (!rc)
+        rc = check_edges(g, relation, edges, err);
+    if (!rc)
+        rc = begin_call(g, &own, err);
+    if (rc)
+        return rc;
+    ae_changing *c = ae_transaction_open(&g->transaction, relation);
+    const uint64_t before = c->counts.num_edges;
+    chunk k;
+    for (k.from = 0; !rc && k.from < edges->count; k.from = k.to) {
+        k.to = edges->count - k.from < CHUNK ? edges->count : k.from + CHUNK;
+        rc = insert_first(c, edges, &k, err);
+        if (!rc && c->csc && c->csr)
+            rc = insert_second(c, edges, &k, err);
+        if (!rc && edge_ids)
+            memcpy(edge_ids + k.from, k.ids, (k.to - k.from) * sizeof *edge_ids);
+    }
+    *inserted = rc ? 0 : c->counts.num_edges - before;
+    return end_call(g, own, rc);
+}
+
+static int check_edge(const aether_live *g, uint32_t relation, int64_t src, int64_t dst, float weight,
+                      aether_error *err) {
+    const ae_counts *counts = &g->transaction.relations[relation].counts;
+    const aether_live_relation *r = ae_control_relation(&g->graph.control, relation);
+    if ((uint64_t)src >= counts->num_src || (uint64_t)dst >= counts->num_dst) {
+        const int rc = ae_live_check_ids("src", &src, 1, counts->num_src, err);
+        return rc ? rc : ae_live_check_ids("dst", &dst, 1, counts->num_dst, err);
+    }
+    if (r->columns & AETHER_LIVE_WEIGHTS && !is_weight(weight))
+        return bad_weight(0, weight, err);
+    return check_edge_ids(r, counts, 1, err);
+}
+
+int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64_t dst, int64_t time,
+                           float weight, int64_t *edge_id, int *inserted, aether_error *err) {
+    ae_entry entry = {.time = time, .weight = weight};
+    int64_t edge = -1;
+    bool own = false, fresh = false;
+    if (inserted)
+        *inserted = 0;
+    int rc = check_relation(g, relation, err);
+    if (!rc)
+        rc = check_edge(g, relation, src, dst, weight, err);
+    if (!rc)
+        rc = begin_call(g, &own, err);
+    if (rc)
+        return rc;
+    ae_changing *c = ae_transaction_open(&g->transaction, relation);
+    entry.id = (uint32_t)(c->csc ? src : dst);
+    rc = put_first(c, c->csc ? c->csc : c->csr, (uint32_t)(c->csc ? dst : src), &entry, &edge, &fresh, err);
+    if (!rc && fresh && c->csc && c->csr) {
+        entry.id = (uint32_t)dst;
+        rc = put_second(c->csr, (uint32_t)src, &entry, err);
+    }
+    if (edge_id)
+        *edge_id = edge;
+    if (inserted)
+        *inserted = !rc && fresh;
+    return end_call(g, own, rc);
+}
+
+/* ---- deleting ---- */
+
+/* The entries of a list that are to go. */
+typedef struct doom {
+    const ae_layout *layout;
+    uint32_t id;
+    int64_t edge; /* -1: every edge to the id */
+    uint32_t *indexes;
+    uint32_t n, room;
+} doom;
+
+static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_t n) {
+    doom *d = ctx;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *group = groups + (uint64_t)(i / AE_GROUP) * d->layout->group;
+        if (ae_group_id(group, i % AE_GROUP) != d->id ||
+            (d->edge >= 0 && ae_group_edge_id(d->layout, group, i % AE_GROUP) != (uint64_t)d->edge))
+            continue;
+        if (d->n == d->room) {
+            const uint32_t room = 2 * d->room + 64;
+            uint32_t *grown = realloc(d->indexes, room * sizeof *grown);
+            if (!grown)
+                return AETHER_E_NO_MEMORY;
+            d->indexes = grown;
+            d->room = room;
+        }
+        d->indexes[d->n++] = first + i;
+    }
+    return 0;
+}
+
+/* In sorted lists the place of the id is known. */
+static int find_doomed_in(const ae_writer *w, uint64_t head, doom *d) {
+    d->n = 0;
+    if (w->table->order != AETHER_ORDER_ID)
+        return ae_edit_each(w, head, find_doomed, d);
+    const ae_spot spot = ae_edit_find_id(w, head, d->id);
+    if (!spot.found || (d->edge >= 0 && edge_at(w, head, spot) != d->edge))
+        return AETHER_OK;
+    uint32_t before = 0;
+    if (ae_place_is_large(ae_head_place(head)))
+        before = ae_directory_before(ae_arena_at(w->arena, ae_place_ref(ae_head_place(head))))[spot.leaf];
+    d->indexes[d->n++] = before + spot.index;
+    return AETHER_OK;
+}
+
+/* Delete the edges to d->id from the list of a node; d->n says how many they were. */
+static int delete_in(ae_writer *w, uint32_t node, doom *d, aether_error *err) {
+    const uint64_t head = head_of(w, node);
+    int rc = find_doomed_in(w, head, d);
+    if (rc)
+        return ae_error_set(err, rc, "no memory for deleting edges");
+    if (!d->n)
+        return AETHER_OK;
+    ae_edit e;
+    rc = ae_edit_open(w, node, ae_edit_blocks(w, head), &e, err);
+    return rc ? rc : ae_edit_remove(&e, d->indexes, d->n, err);
+}
+
+/* The shorter list tells what there is to delete: most pairs without an edge then cost little. */
+static int delete_pair(ae_changing *c, uint32_t src, uint32_t dst, doom *d, aether_error *err) {
+    const bool both = c->csc && c->csr;
+    const bool csc_first =
+        both ? ae_head_length(head_of(c->csc, dst)) <= ae_head_length(head_of(c->csr, src)) : c->csc != NULL;
+    int rc = AETHER_OK;
+    for (int second = 0; !rc && second <= both; second++) {
+        const bool csc = csc_first != second;
+        d->id = csc ? src : dst;
+        rc = delete_in(csc ? c->csc : c->csr, csc ? dst : src, d, err);
+        if (!rc && !second)
+            c->counts.num_edges -= d->n;
+        if (!d->n)
+            break;
+    }
+    return rc;
+}
+
+static int check_pairs(const aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
+                       const int64_t *edge_ids, uint64_t n, aether_error *err) {
+    const ae_counts *counts = &g->transaction.relations[relation].counts;
+    int rc = ae_live_check_ids("src", src, n, counts->num_src, err);
+    if (!rc)
+        rc = ae_live_check_ids("dst", dst, n, counts->num_dst, err);
+    if (!rc && edge_ids && !ae_control_relation(&g->graph.control, relation)->edge_id_bytes)
+        rc = ae_error_set(err, AETHER_E_UNSUPPORTED,
+                          "the edges of this relation have no ids: create it with edge_id_bytes 4 or 8");
+    if (!rc && edge_ids)
+        rc = ae_live_check_ids("edge_ids", edge_ids, n, counts->next_edge_id, err);
+    return rc;
+}
+
+static int delete_pairs(ae_changing *c, const int64_t *src, const int64_t *dst, const int64_t *edge_ids,
+                        uint64_t n, aether_error *err) {
+    const ae_writer *any = c->csc ? c->csc : c->csr;
+    doom d = {.layout = &any->table->layout, .edge = -1};
+    int rc = AETHER_OK;
+    d.room = 64;
+    d.indexes = malloc(d.room * sizeof *d.indexes);
+    if (!d.indexes)
+        rc = ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for deleting edges");
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        d.edge = edge_ids ? edge_ids[i] : -1;
+        rc = delete_pair(c, (uint32_t)src[i], (uint32_t)dst[i], &d, err);
+    }
+    free(d.indexes);
+    return rc;
+}
+
+int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
+                       const int64_t *edge_ids, uint64_t n, uint64_t *deleted, aether_error *err) {
+    bool own = false;
+    *deleted = 0;
+    int rc = check_relation(g, relation, err);
+    if (!rc)
+        rc = check_pairs(g, relation, src, dst, edge_ids, n, err);
+    if (!rc)
+        rc = begin_call(g, &own, err);
+    if (rc)
+        return rc;
+    ae_changing *c = ae_transaction_open(&g->transaction, relation);
+    const uint64_t before = c->counts.num_edges;
+    rc = delete_pairs(c, src, dst, edge_ids, n, err);
+    *deleted = rc ? 0 : before - c->counts.num_edges;
+    return end_call(g, own, rc);
+}
+
+/* ---- nodes ---- */
+
+static int check_room(const char *end, uint64_t count, uint64_t more, uint64_t max, aether_error *err) {
+    const uint64_t room = ae_room_of(max);
+    if (more <= room - count)
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_LIMIT, -1, (int64_t)more,
+                       "%" PRIu64 " more nodes than num_%s = %" PRIu64 " are more than max_%s = %" PRIu64,
+                       more, end, count, end, room);
+}
+
+int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, uint64_t num_dst,
+                          aether_error *err) {
+    bool own = false;
+    int rc = check_relation(g, relation, err);
+    if (rc)
+        return rc;
+    const aether_live_relation *r = ae_control_relation(&g->graph.control, relation);
+    const ae_counts *now = &g->transaction.relations[relation].counts;
+    rc = check_room("src", now->num_src, num_src, r->max_src, err);
+    if (!rc)
+        rc = check_room("dst", now->num_dst, num_dst, r->max_dst, err);
+    if (!rc)
+        rc = begin_call(g, &own, err);
+    if (rc)
+        return rc;
+    ae_counts *counts = &ae_transaction_open(&g->transaction, relation)->counts;
+    counts->num_src += num_src;
+    counts->num_dst += num_dst;
+    return end_call(g, own, AETHER_OK);
+}

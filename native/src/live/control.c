@@ -1,0 +1,219 @@
+#include "live/control.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "os/membarrier.h"
+#include "os/process.h"
+
+#define MAGIC       UINT64_C(0x4C5254434C454741) /* "AGELCTRL" */
+#define VERSION     2
+#define PAGE        4096u
+#define SLOTS       64u /* changes of a relation whose numbers are kept */
+#define SLOT_WORDS  8u
+#define COUNT_WORDS (sizeof(ae_counts) / sizeof(uint64_t))
+
+typedef struct header {
+    uint64_t magic;
+    uint32_t version, num_relations, fences, pad;
+    uint64_t token, arena_bytes;
+    uint64_t line[3]; /* what never changes is in a line of its own */
+    ae_word committed;
+} header;
+
+typedef struct relation_block {
+    aether_live_relation relation;
+    uint64_t pad[2];
+    ae_word changes;
+    ae_word touched, used, retired;
+    uint64_t line[4];
+    ae_word slots[SLOTS][SLOT_WORDS]; /* epoch, counts */
+} relation_block;
+
+_Static_assert(sizeof(aether_live_relation) == 48 && sizeof(relation_block) == 128 + SLOTS * 64,
+               "blocks are whole lines");
+_Static_assert(COUNT_WORDS < SLOT_WORDS, "the numbers of a commit are one line");
+
+static header *header_of(const ae_control *c) {
+    return (header *)(void *)c->memory.data;
+}
+
+static relation_block *block_of(const ae_control *c, uint32_t r) {
+    return (relation_block *)(void *)(c->memory.data + PAGE) + r;
+}
+
+static uint64_t size_for(uint32_t num_relations) {
+    return PAGE + (num_relations * sizeof(relation_block) + PAGE - 1) / PAGE * PAGE;
+}
+
+/* ---- what a relation can be ---- */
+
+static int check_most(const char *name, uint64_t count, uint64_t most, uint32_t r, aether_error *err) {
+    if (count <= most)
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_LIMIT, r, (int64_t)count,
+                       "%s = %" PRIu64 " of relation %" PRIu32 ": there can be %" PRIu64 " at most", name,
+                       count, r, most);
+}
+
+int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *err) {
+    int rc = check_most("max_src", o->max_src, AE_CONTROL_MAX_NODES, r, err);
+    if (!rc)
+        rc = check_most("max_dst", o->max_dst, AE_CONTROL_MAX_NODES, r, err);
+    if (!rc)
+        rc = check_most("num_src", o->num_src, ae_room_of(o->max_src), r, err);
+    if (!rc)
+        rc = check_most("num_dst", o->num_dst, ae_room_of(o->max_dst), r, err);
+    if (rc)
+        return rc;
+    if (!o->layouts || o->layouts & ~(uint32_t)(AETHER_LIVE_CSC | AETHER_LIVE_CSR))
+        return ae_error_at(err, AETHER_E_INVALID, r, (int64_t)o->layouts,
+                           "layouts = %" PRIu32 " of relation %" PRIu32
+                           ": they are AETHER_LIVE_CSC, AETHER_LIVE_CSR or both",
+                           o->layouts, r);
+    if (o->order != AETHER_ORDER_TIME && o->order != AETHER_ORDER_ID)
+        return ae_error_at(err, AETHER_E_INVALID, r, (int64_t)o->order,
+                           "order = %" PRIu32 " of relation %" PRIu32
+                           ": it is AETHER_ORDER_TIME or AETHER_ORDER_ID",
+                           o->order, r);
+    if (o->columns & ~(uint32_t)(AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS))
+        return ae_error_at(err, AETHER_E_INVALID, r, (int64_t)o->columns,
+                           "columns = %" PRIu32 " of relation %" PRIu32
+                           ": they are AETHER_LIVE_TIMES and AETHER_LIVE_WEIGHTS",
+                           o->columns, r);
+    if (o->order == AETHER_ORDER_ID && o->columns & AETHER_LIVE_TIMES)
+        return ae_error_at(err, AETHER_E_INVALID, r, (int64_t)o->columns,
+                           "lists in the order of ids have no times: use AETHER_ORDER_TIME for relation "
+                           "%" PRIu32,
+                           r);
+    if (o->edge_id_bytes != 0 && o->edge_id_bytes != 4 && o->edge_id_bytes != 8)
+        return ae_error_at(err, AETHER_E_INVALID, r, (int64_t)o->edge_id_bytes,
+                           "edge_id_bytes = %" PRIu32 " of relation %" PRIu32
+                           ": edge ids have 4 or 8 bytes, or 0: there are none",
+                           o->edge_id_bytes, r);
+    return AETHER_OK;
+}
+
+/* ---- the block ---- */
+
+/* Set what is found through the header. */
+static void open_block(ae_control *c) {
+    header *h = header_of(c);
+    c->committed = &h->committed;
+    c->num_relations = h->num_relations;
+    c->fences = h->fences;
+    c->token = h->token;
+}
+
+int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err) {
+    *out = (ae_control){0};
+    const int rc =
+        ae_shared_create("aether-live-control", size_for(options->num_relations), &out->memory, err);
+    if (rc)
+        return rc;
+    header *h = header_of(out);
+    h->magic = MAGIC;
+    h->version = VERSION;
+    h->num_relations = options->num_relations;
+    h->fences = !ae_membarrier_works();
+    h->token = ae_pins_now() ^ ae_process_self() << 20;
+    h->arena_bytes = options->arena_bytes;
+    open_block(out);
+    for (uint32_t r = 0; r < options->num_relations; r++) {
+        const aether_live_relation *relation = &options->relations[r];
+        block_of(out, r)->relation = *relation;
+        ae_control_put_counts(out, r, 1,
+                              &(ae_counts){.num_src = relation->num_src, .num_dst = relation->num_dst});
+    }
+    ae_control_commit(out, 1);
+    return AETHER_OK;
+}
+
+static bool looks_right(const ae_control *c) {
+    const header *h = header_of(c);
+    if (c->memory.size < PAGE || h->magic != MAGIC || h->version != VERSION ||
+        h->num_relations > AE_CONTROL_RELATIONS || c->memory.size != size_for(h->num_relations))
+        return false;
+    bool good = true;
+    for (uint32_t r = 0; r < h->num_relations; r++)
+        good = good && ae_control_check(&block_of(c, r)->relation, r, NULL) == AETHER_OK;
+    return good;
+}
+
+int ae_control_attach(int fd, ae_control *out, aether_error *err) {
+    *out = (ae_control){0};
+    const int rc = ae_shared_attach(fd, false, "control block", &out->memory, err);
+    if (rc)
+        return rc;
+    if (!looks_right(out)) {
+        ae_control_close(out);
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "descriptor %d is not the control block of a live graph of this version", fd);
+    }
+    open_block(out);
+    return AETHER_OK;
+}
+
+void ae_control_close(ae_control *c) {
+    ae_shared_close(&c->memory);
+}
+
+const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r) {
+    return &block_of(c, r)->relation;
+}
+
+uint64_t ae_control_arena_bytes(const ae_control *c) {
+    return header_of(c)->arena_bytes;
+}
+
+/* ---- numbers ---- */
+
+/* Release: whoever reads one of these words sees that `changes` is the number before, and so that
+ * the slot of SLOTS changes ago is being replaced. Word by word, as they were changed: a wider load
+ * would wait until all stores before have left the core. */
+void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t epoch, const ae_counts *counts) {
+    relation_block *b = block_of(c, r);
+    const uint64_t change = atomic_load_explicit(&b->changes, memory_order_relaxed) + 1;
+    const uint64_t *words = (const uint64_t *)counts;
+    ae_word *slot = b->slots[change % SLOTS];
+    atomic_store_explicit(&slot[0], epoch, memory_order_release);
+    for (uint32_t i = 0; i < COUNT_WORDS; i++)
+        atomic_store_explicit(&slot[1 + i], words[i], memory_order_release);
+    atomic_store_explicit(&b->changes, change, memory_order_release);
+}
+
+void ae_control_commit(ae_control *c, uint64_t epoch) {
+    atomic_store_explicit(c->committed, epoch, memory_order_release);
+}
+
+/* A slot that is replaced meanwhile shows a later commit, so it is passed over; the look at `changes`
+ * then tells that the one which was wanted may have been it. */
+bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_counts *out) {
+    relation_block *b = block_of(c, r);
+    uint64_t change = atomic_load_explicit(&b->changes, memory_order_acquire);
+    for (uint32_t i = 0; i + 1 < SLOTS && change > 0; i++, change--) {
+        ae_word *slot = b->slots[change % SLOTS];
+        if (atomic_load_explicit(&slot[0], memory_order_acquire) > epoch)
+            continue;
+        uint64_t *words = (uint64_t *)out;
+        for (uint32_t k = 0; k < COUNT_WORDS; k++)
+            words[k] = atomic_load_explicit(&slot[1 + k], memory_order_acquire);
+        return atomic_load_explicit(&b->changes, memory_order_acquire) < change + SLOTS - 1;
+    }
+    return false;
+}
+
+void ae_control_put_usage(ae_control *c, uint32_t r, const ae_usage *usage) {
+    relation_block *b = block_of(c, r);
+    atomic_store_explicit(&b->touched, usage->touched, memory_order_relaxed);
+    atomic_store_explicit(&b->used, usage->used, memory_order_relaxed);
+    atomic_store_explicit(&b->retired, usage->retired, memory_order_relaxed);
+}
+
+ae_usage ae_control_usage(const ae_control *c, uint32_t r) {
+    relation_block *b = block_of(c, r);
+    return (ae_usage){.touched = atomic_load_explicit(&b->touched, memory_order_relaxed),
+                      .used = atomic_load_explicit(&b->used, memory_order_relaxed),
+                      .retired = atomic_load_explicit(&b->retired, memory_order_relaxed)};
+}

@@ -1,0 +1,80 @@
+/*
+ * live/control.h - the number of the last commit, and what belongs to it: one block for a whole graph.
+ *
+ *   header     4096 B: number of relations, `committed`
+ *   relation   what it was created as                                64 B
+ *              changes; touched, used, retired                       64 B
+ *              numbers of its last changes, by change modulo 64      64 x 64 B
+ *
+ *   committed 12     relation 0   changes 3   [ 1: commit 1 | 2: commit 4 | 3: commit 12 ]
+ *                    relation 1   changes 2   [ 1: commit 1 | 2: commit 9 ]
+ *
+ * All relations share `committed`, so one store publishes the lists of all of them at once. Numbers
+ * (nodes, edges) are kept by relation, and written by the commits that change it: those of commit
+ * 10 are the last ones up to 10. They are good as long as fewer than 63 changes of the relation
+ * follow while they are read; the reader looks, and pins anew.
+ *
+ * touched, used and retired are for statistics: they belong to no commit.
+ *
+ * Caveats: only the writer's process can write the block.
+ */
+#ifndef AE_LIVE_CONTROL_H
+#define AE_LIVE_CONTROL_H
+
+#include "live/pins.h"
+
+#define AE_CONTROL_RELATIONS  4096u      /* at most */
+#define AE_CONTROL_MAX_NODES  UINT32_MAX /* ids have 32 bits */
+#define AE_CONTROL_LAST_EPOCH (UINT32_MAX - 1)
+
+/* Numbers of a relation that belong to a commit. */
+typedef struct ae_counts {
+    uint64_t num_src, num_dst;
+    uint64_t num_edges;
+    uint64_t next_edge_id;
+} ae_counts;
+
+/* Numbers of a relation's lists as they are now. */
+typedef struct ae_usage {
+    uint64_t touched; /* nodes that ever had a list */
+    uint64_t used;    /* bytes of blocks in the arenas, those of old versions included */
+    uint64_t retired; /* bytes of them that only old versions have */
+} ae_usage;
+
+typedef struct ae_control {
+    ae_shared memory;
+    ae_word *committed;
+    uint32_t num_relations;
+    bool fences; /* the writer has no membarrier */
+    uint64_t token;
+} ae_control;
+
+/* Check what a relation is to be; `r` is its number. */
+int ae_control_check(const aether_live_relation *relation, uint32_t r, aether_error *err);
+
+/* Create the block of a graph without edges, at commit 1; options were checked. */
+int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err);
+/* Map the block of another process. */
+int ae_control_attach(int fd, ae_control *out, aether_error *err);
+void ae_control_close(ae_control *c);
+
+/* Return what a relation was created as. */
+const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r);
+uint64_t ae_control_arena_bytes(const ae_control *c);
+
+/* Write the numbers of a relation that commit `epoch` has changed. */
+void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t epoch, const ae_counts *counts);
+/* Publish a commit. */
+void ae_control_commit(ae_control *c, uint64_t epoch);
+/* Read the numbers of a relation at a commit; return false if they are gone. */
+bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_counts *out);
+
+void ae_control_put_usage(ae_control *c, uint32_t r, const ae_usage *usage);
+ae_usage ae_control_usage(const ae_control *c, uint32_t r);
+
+/* Return the nodes that a relation has room for at one end. */
+static inline uint64_t ae_room_of(uint64_t max_nodes) {
+    return max_nodes ? max_nodes : AE_CONTROL_MAX_NODES;
+}
+
+#endif
