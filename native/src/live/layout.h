@@ -42,7 +42,7 @@
 #define AE_GROUP        4u /* entries */
 #define AE_LIST_MAX     (UINT32_C(1) << 30)
 #define AE_LIVE_BIT     (UINT64_C(1) << 62)
-#define AE_LIVE_END     (UINT64_C(1) << 63) /* positions are below */
+#define AE_LIVE_END     (UINT64_MAX >> 1) /* positions are below */
 #define AE_PLACE_LARGE  (UINT32_C(1) << 31)
 #define AE_INDEX_BITS   30
 #define AE_LEAF_TIME    16384u /* entries of a leaf, and of a small list */
