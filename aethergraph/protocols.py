@@ -27,7 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from aethergraph._native import NativeSums, NativeTopology
+    from aethergraph._native import NativeSnapshot, NativeSums, NativeTopology
     from aethergraph.storage.paging import Paging
 
 __all__ = [
@@ -397,6 +397,16 @@ class Adjacency(ABC):
         """Reader of lists that stay in a file. Default: None, there is nothing to read ahead."""
         return None
 
+    # ---- edges that change -----------------------------------------------------------------
+
+    #: True if edges come and go: what is asked twice may have two answers.
+    is_live: bool = False
+
+    @property
+    def native_snapshot(self) -> NativeSnapshot | None:
+        """Snapshot of a live graph that the lists are of. Default: None."""
+        return None
+
     # ---- tables to draw by -----------------------------------------------------------------
 
     def weight_sums(self, layout: Literal["csc", "csr"] = "csc") -> NativeSums | None:
@@ -460,6 +470,10 @@ class HomogeneousGraph(Adjacency):
     def path(self) -> str | None:
         """Path of the file of the graph. Default: None."""
         return None
+
+    def pinned(self) -> HomogeneousGraph:
+        """Return the graph as it is at this moment, for good. Default: itself, as none changes."""
+        return self
 
 
 @runtime_checkable

@@ -61,7 +61,7 @@ from aethergraph._native.files import (
     check_shape,
     encode_path,
 )
-from aethergraph._native.groups import NativeBatch, NativeGroup
+from aethergraph._native.groups import NativeBatch, NativeGroup, PinnedLists
 from aethergraph._native.guards import reading
 from aethergraph._native.io import IO_TIERS, FileReader, IoStats, io_problem
 from aethergraph._native.lists import (
@@ -73,6 +73,20 @@ from aethergraph._native.lists import (
     id_bounds,
     id_bytes_for,
     id_dtype,
+)
+from aethergraph._native.live import (
+    LIVE_HUGE,
+    LIVE_LOCKED,
+    LIVE_TIMES,
+    LIVE_WEIGHTS,
+    ORDER_ID,
+    ORDER_TIME,
+    LiveRelation,
+    LiveStats,
+    LiveTopology,
+    NativeLive,
+    NativeSnapshot,
+    pin_all,
 )
 from aethergraph._native.memory import (
     ADVICE_DROP,
@@ -247,4 +261,17 @@ __all__ = [
     "view_memory",
     "without_read_only",
     "working_for",
+    "LIVE_HUGE",
+    "LIVE_LOCKED",
+    "LIVE_TIMES",
+    "LIVE_WEIGHTS",
+    "ORDER_ID",
+    "ORDER_TIME",
+    "LiveRelation",
+    "LiveStats",
+    "LiveTopology",
+    "NativeLive",
+    "NativeSnapshot",
+    "PinnedLists",
+    "pin_all",
 ]

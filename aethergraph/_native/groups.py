@@ -33,6 +33,13 @@ from aethergraph._native.tasks import Task, lend
 S = TypeVar("S", bound=NativeSample | NativeLayers)
 
 
+class PinnedLists(NamedTuple):
+    """Relations of a graph that changes, all of one commit, with the nodes by type."""
+
+    relations: tuple[NativeRelation, ...]
+    num_nodes: Sequence[int]
+
+
 class NativeBatch(NamedTuple):
     """Arguments of one sample of a group (see ``NativeSampler.sample``)."""
 
@@ -41,6 +48,8 @@ class NativeBatch(NamedTuple):
     since: Sequence[Ids | None] | None = None
     until: Sequence[Ids | None] | None = None
     exclude: Sequence[Ids | None] | None = None
+    #: Lists to draw from, if they had to be pinned when the batch was prepared; None: the engine's.
+    at: PinnedLists | None = None
 
     @property
     def num_seeds(self) -> int:

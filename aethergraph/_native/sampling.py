@@ -215,6 +215,10 @@ class NativeSampler:
         hand_over(lib.aether_sampler_retarget, self._handle, relations, num_nodes, self._err)
         self.relations, self._guards = tuple(relations), guards_of(relations)
 
+    def forget(self) -> None:
+        """Let go of the relations, until :meth:`retarget` brings others."""
+        self.relations, self._guards = (), []
+
     @property
     def memory(self) -> int:
         """Bytes of the workspace."""

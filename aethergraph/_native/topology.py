@@ -174,6 +174,11 @@ class NativeTopology:
         return self.indptr is None
 
     @property
+    def is_live(self) -> bool:
+        """True if the lists change while they are read; samplers pin them first."""
+        return False
+
+    @property
     def is_dense(self) -> bool:
         """True if positions are ``0 .. num_edges - 1``, list after list."""
         return bool(self.end_positions == self.num_edges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -105,7 +106,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         """
         return self._live().time_unit
 
-    def value_stores(self, of: Owner) -> dict[str, FeatureStore]:
+    def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
         """Return the node or edge values as stores to gather from.
 
         Args:

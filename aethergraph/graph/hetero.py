@@ -490,6 +490,18 @@ class HeteroGraph(NoStrayAttributes):
         """True after :meth:`close`."""
         return self._closed
 
+    #: True if edges come and go: what is asked twice may have two answers.
+    is_live: bool = False
+
+    def pinned(self) -> HeteroGraph:
+        """Return the graph as it is at this moment, for good: itself, as it does not change."""
+        return self
+
+    @property
+    def native_snapshot(self) -> native.NativeSnapshot | None:
+        """Snapshot of a live graph that the lists are of; None for a graph that is not one."""
+        return None
+
     def node_parts(self, name: str) -> NodeParts:
         """Return the stored parts of a node type (for views and samplers)."""
         self._check_open()

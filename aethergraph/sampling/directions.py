@@ -48,7 +48,7 @@ def check_direction(direction: Any) -> None:
     as_choice(direction, LAYOUTS, "sample_direction")
 
 
-def join_ways(inward: Way, outward: Way, trees: Ids | None, num_edges: int) -> Way:
+def join_ways(inward: Way, outward: Way, trees: Ids | None) -> Way:
     """Join in-edges and out-edges of one edge type, hop by hop.
 
     An edge that was drawn at both of its ends, or more than once (in a disjoint sample: for the
@@ -58,7 +58,6 @@ def join_ways(inward: Way, outward: Way, trees: Ids | None, num_edges: int) -> W
         inward: the edges from lists of in-edges.
         outward: the edges from lists of out-edges.
         trees: the tree of each destination, by local id, if the sample is disjoint; else None.
-        num_edges: number of edges of this type in the graph.
 
     Returns:
         The distinct edges, sorted by hop.
@@ -66,7 +65,9 @@ def join_ways(inward: Way, outward: Way, trees: Ids | None, num_edges: int) -> W
     row = np.concatenate((inward.row, outward.row))
     col = np.concatenate((inward.col, outward.col))
     edge = np.concatenate((inward.edge, outward.edge))
-    names = edge if trees is None else trees[col] * np.int64(num_edges) + edge
+    names = edge
+    if trees is not None and len(edge):
+        names = trees[col] * (edge.max() + 1) + edge
     hops = len(inward.hop_edges)
     counts = inward.hop_edges, outward.hop_edges
     hop = np.concatenate([np.repeat(np.arange(hops), per_hop) for per_hop in counts])

@@ -16,15 +16,18 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.storage.paging import Paging
 
 __all__ = [
+    "AnyGraph",
     "DrawOptions",
     "NativeEngine",
     "SampleEngine",
@@ -36,6 +39,7 @@ __all__ = [
 
 _MOST_THREADS = 256
 
+AnyGraph: TypeAlias = HomogeneousGraph | HeteroGraph
 S = TypeVar("S", bound=native.NativeSample | native.NativeLayers)
 T = TypeVar("T")
 
@@ -58,6 +62,14 @@ class SampleEngine(ABC, Generic[S]):
     @abstractmethod
     def scratch_memory(self) -> int:
         """Bytes of the workspaces that no call uses at this moment."""
+
+    def pin(self, graph: AnyGraph | None = None) -> native.PinnedLists | None:
+        """Return the lists as they are now, for a batch; None: they do not change.
+
+        ``graph`` is what ``pinned()`` of the graph of this engine returned: the lists are then as
+        they are there.
+        """
+        return None
 
     def retarget(
         self,
@@ -195,6 +207,7 @@ class NativeEngine(SampleEngine[S]):
         self._arguments = (
             tuple(relations), num_nodes, self._fanouts, options.flags, options.num_threads,
         )  # fmt: skip
+        self._is_live = any(relation.topology.is_live for relation in relations)
         if paging is None:
             self.groups = None
             return
@@ -212,12 +225,25 @@ class NativeEngine(SampleEngine[S]):
             StorageError, CorruptFileError: the lists could not be read, or are damaged.
             FileChangedError: the mapped file was made shorter.
         """
-        sampler = self._take()
+        sampler = self._take(batch.at)
         try:
-            sample: S = self._sample(sampler, *batch)
+            sample: S = self._sample(sampler, *batch[:5])
             return sample
         finally:
-            self._idle.append(sampler)
+            self._give_back(sampler)
+
+    def pin(self, graph: AnyGraph | None = None) -> native.PinnedLists | None:
+        """Return the lists as of the last commit, or as in ``graph``; None: they do not change."""
+        if not self._is_live:
+            return None
+        relations, counts = self._arguments[0], list(self._arguments[1])
+        snapshot = None if graph is None else graph.native_snapshot
+        pinned = native.pin_all([relation.topology for relation in relations], snapshot)
+        for relation, topology in zip(relations, pinned, strict=True):
+            counts[relation.source], counts[relation.to] = topology.num_major, topology.num_minor
+        return native.PinnedLists(
+            tuple(r._replace(topology=t) for r, t in zip(relations, pinned, strict=True)), counts
+        )
 
     def run(self, call: Callable[[native.NativeSampler], T]) -> T:
         """Return ``call(sampler)`` for a native sampler that no other call uses."""
@@ -225,7 +251,7 @@ class NativeEngine(SampleEngine[S]):
         try:
             return call(sampler)
         finally:
-            self._idle.append(sampler)
+            self._give_back(sampler)
 
     @property
     def scratch_memory(self) -> int:
@@ -237,8 +263,10 @@ class NativeEngine(SampleEngine[S]):
         """Number of native samplers that no call uses; at most as many as were at work at once."""
         return len(self._idle)
 
-    def _take(self) -> native.NativeSampler:
+    def _take(self, at: native.PinnedLists | None = None) -> native.NativeSampler:
         arguments = self._arguments
+        if self._is_live or at is not None:
+            arguments = (*(at or self.pin() or arguments[:2]), *arguments[2:])
         try:
             sampler = self._idle.pop()
         except IndexError:
@@ -246,6 +274,11 @@ class NativeEngine(SampleEngine[S]):
         if sampler.relations is not arguments[0]:
             sampler.retarget(arguments[0], arguments[1])
         return sampler
+
+    def _give_back(self, sampler: native.NativeSampler) -> None:
+        if self._is_live:
+            sampler.forget()  # a snapshot that nobody draws from must not keep old versions
+        self._idle.append(sampler)
 
 
 def as_num_threads(value: Any) -> int:

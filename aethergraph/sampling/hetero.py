@@ -42,6 +42,8 @@ from aethergraph.sampling.values import (
     find_weights,
     make_relation,
     seed_bounds,
+    topology_times,
+    topology_weights,
 )
 
 __all__ = ["HeteroNeighborSampler", "HeteroSubgraph"]
@@ -242,6 +244,8 @@ class HeteroNeighborSampler(SamplerBase):
         check_types(seeds, f"seeds{place}", self._types)
         check_types(seed_time, f"seed_time{place}", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds{place}[{name!r}]") for name in self._types]
+        if self.graph.is_live:
+            self._counts = self.graph.num_nodes
         for name, own in zip(self._types, ids, strict=True):
             check_ids(own, self._counts[name], f"seeds{place}[{name!r}]")
         bounds = [
@@ -249,8 +253,11 @@ class HeteroNeighborSampler(SamplerBase):
             for name, own in zip(self._types, ids, strict=True)
         ]
         since, until = [b.since for b in bounds], [b.until for b in bounds]
-        out = self._excluded(exclude, place)
-        return native.NativeBatch(ids, self._number(key), since, until, out)
+        out = at = None
+        if exclude is not None:  # positions are those of one commit, which is drawn from
+            graph = self.graph.pinned()
+            out, at = self._excluded(graph, exclude, place), self.engine.pin(graph)
+        return native.NativeBatch(ids, self._number(key), since, until, out, at)
 
     @property
     def time_unit(self) -> str | None:
@@ -285,23 +292,23 @@ class HeteroNeighborSampler(SamplerBase):
         )  # fmt: skip
 
     def _excluded(
-        self, exclude: Mapping[EdgeType, ArrayLike] | None, place: str
-    ) -> list[Ids | None] | None:
-        if exclude is None:
-            return None
+        self, graph: HeteroGraph, exclude: Mapping[EdgeType, ArrayLike], place: str
+    ) -> list[Ids | None]:
         for kind, _ in as_items(exclude, f"exclude{place}", "edges"):
             if kind not in self._kinds:
                 known = ", ".join(map(repr, self._kinds)) or "none"
                 raise InvalidArgumentError(
                     f"exclude{place}: {shown(kind)} is no edge type; there are: {known}"
                 )
-        counts = self.graph.num_edges
+        first = LAYOUTS[self.sample_direction][0]
         ids = {
-            kind: as_excluded(edges, counts[kind], f"exclude{place}[{kind!r}]")
+            kind: as_excluded(
+                edges, graph[kind].topology(first).end_edge_ids, f"exclude{place}[{kind!r}]"
+            )
             for kind, edges in exclude.items()
         }
         return [
-            self.graph[kind].edge_positions(ids[kind], layout) if kind in ids else None
+            graph[kind].edge_positions(ids[kind], layout) if kind in ids else None
             for layout in LAYOUTS[self.sample_direction]
             for kind in self._kinds
         ]
@@ -313,13 +320,12 @@ class HeteroNeighborSampler(SamplerBase):
         if self.sample_direction == "backward":
             return found._replace(row=found.col, col=found.row)
         number = {name: i for i, name in enumerate(self._types)}
-        num_kinds, counts = len(self._kinds), self.graph.num_edges
+        num_kinds = len(self._kinds)
         ways = [
             join_ways(
                 Way(found.row[i], found.col[i], found.edge[i], found.hop_edges[i]),
                 Way(found.col[j], found.row[j], found.edge[j], found.hop_edges[j]),
                 None if found.batch is None else found.batch[number[kind[2]]],
-                counts[kind],
             )
             for i, j, kind in zip(itertools.count(), itertools.count(num_kinds), self._kinds)
         ]
@@ -394,6 +400,7 @@ def _one_dtype(
 ) -> NDArray[Any] | None:
     """Return any of the times; raise unless all have one dtype, as a seed's time is compared."""
     arrays = [r.times for r in relations if r.times is not None]
+    arrays += [np.empty(0, np.int64) for r in relations if r.own_times]
     arrays += [times.array for times in seed_times.values()]
     if len({array.dtype for array in arrays}) > 1:
         raise InvalidArgumentError(
@@ -416,13 +423,16 @@ def _relations(
     for layout, kind in itertools.product(layouts, graph.edge_types):
         view = graph[kind]
         stores = {**view.value_stores(), **view.attrs}
-        weights = times = None
-        if weight_attr is not None and weight_attr in stores:
-            weights, weighted = find_weights(weight_attr, stores), True
+        weights = topology_weights(view, layout, weight_attr)
+        if weights is None and weight_attr is not None and weight_attr in stores:
+            weights = find_weights(weight_attr, stores)
         if node_times:
             times = times_of.get(kind[0])
-        elif time_attr is not None and time_attr in stores:
-            times, timed = find_times(time_attr, stores, {}), True
+        else:
+            times = topology_times(view, layout, time_attr)
+            if times is None and time_attr is not None and time_attr in stores:
+                times = find_times(time_attr, stores, {})
+        weighted, timed = weighted or weights is not None, timed or times is not None
         near, far = number[kind[2]], number[kind[0]]
         if layout == "csr":
             near, far = far, near

@@ -107,6 +107,8 @@ class HGTSampler(KeyedSampler):
         """
         check_types(seeds, "seeds", self._types)
         ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
+        if self.graph.is_live:
+            self._counts = self.graph.num_nodes
         number = self._number(key)
         counts, limit = list(self.num_samples.values()), self.max_neighbors or 0
         try:

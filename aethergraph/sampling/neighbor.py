@@ -130,7 +130,7 @@ class NeighborSampler(SamplerBase):
         if self.time_attr is not None and not as_flag(is_sorted, "is_sorted"):
             check_sorted(graph, self.time_attr, relation)
         self.graph, self._num_nodes, self._times = graph, graph.num_nodes, times
-        self._num_edge_ids = relation.topology.end_edge_ids
+        self._is_live = relation.topology.is_live
         return relation
 
     def retarget(self, graph: HomogeneousGraph, *, is_sorted: bool = False) -> None:
@@ -231,16 +231,19 @@ class NeighborSampler(SamplerBase):
         ``place`` identifies one of several calls in messages: ``"[2]"`` is the third.
         """
         ids = as_ids(seeds, f"seeds{place}")
+        if self._is_live:
+            self._num_nodes = self.graph.num_nodes
         check_ids(ids, self._num_nodes, f"seeds{place}")
         bounds = seed_bounds(
             self._times, ids, seed_time,
             strict=self.strict, window=self.window, name=f"seed_time{place}",
         )  # fmt: skip
-        out = None
+        out = at = None
         if exclude is not None:
-            edges = as_excluded(exclude, self._num_edge_ids, f"exclude{place}")
-            out = [self.graph.edge_positions(edges, "csc")]
-        return native.NativeBatch([ids], self._number(key), [bounds.since], [bounds.until], out)
+            graph = self.graph.pinned()  # positions are those of one commit, which is drawn from
+            edges = as_excluded(exclude, graph.topology("csc").end_edge_ids, f"exclude{place}")
+            out, at = [graph.edge_positions(edges, "csc")], self.engine.pin(graph)
+        return native.NativeBatch([ids], self._number(key), [bounds.since], [bounds.until], out, at)
 
     def finish(self, sample: native.NativeSample) -> Subgraph:
         """Return the subgraph of a native sample."""

@@ -164,6 +164,11 @@ def make_relation(
     topology = graph.topology(layout)
     for what, values in (("weights", weights), ("times", times)):
         if values is not None and not values.in_topology:  # the core does not check the length
+            if topology.is_live:
+                raise InvalidArgumentError(
+                    f"{what} of a live graph are 'edge_{what[:-1]}', which its lists keep up to "
+                    "date: attributes are drawn by on a snapshot only"
+                )
             count = topology.num_minor if values.of_nodes else topology.end_edge_ids
             check_length(values.array, count, what, "what they belong to")
     own_weights, own_times = (_find_array(graph.paging, values) for values in (weights, times))
@@ -238,7 +243,7 @@ def check_sorted_relation(
     label: str, view: EdgeView, name: str | None, relation: native.NativeRelation
 ) -> None:
     """Raise unless all lists of one edge type are sorted by time, if the type has times."""
-    if name is not None and relation.times is not None:
+    if name is not None and (relation.times is not None or relation.own_times):
         own = name == ("node_time" if relation.node_times else "edge_time")
         own = own and name not in (view.src_attrs if relation.node_times else view.edge_attrs)
         require_sorted(f"{label}: ", view, name, name if own else None, relation)
@@ -258,6 +263,11 @@ def require_sorted(
     """
     if own in graph.sorted_by:
         return
+    if relation.topology.is_live:
+        raise InvalidArgumentError(
+            f"{label}the lists of a live graph are not sorted by {name!r}, and what is inserted "
+            "later would not be: make the graph with order='time' and edge_time="
+        )
     try:
         native.run_long(relation.check_times, None, 8 * relation.topology.num_edges)
     except InvalidArgumentError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -103,11 +104,10 @@ class RandomWalker:
         self.edge_table = in_memory if edge_table is None else as_flag(edge_table, "edge_table")
         self.num_threads = _as_threads(num_threads)
         self.seed = as_integer(seed, "seed")
-        self._num_nodes = graph.num_nodes
         self._calls = itertools.count()
         topology = graph.topology(layout)
-        self._native = native.NativeWalker(
-            topology,
+        make = partial(
+            native.NativeWalker,
             p=self.p,
             q=self.q,
             restart=self.restart,
@@ -116,6 +116,13 @@ class RandomWalker:
             pad=self.pad,
             num_threads=self.num_threads,
         )
+        native_walker = None if isinstance(topology, native.LiveTopology) else make(topology)
+
+        def walker() -> native.NativeWalker:
+            """Return the walker; of a live graph one over the last commit."""
+            return native_walker or make(native.pin_all([topology])[0])
+
+        self._walker = walker
 
     def walk(self, starts: ArrayLike, length: int, key: int | None = None) -> Ids:
         """Return one walk of ``length`` steps from each of ``starts``.
@@ -137,15 +144,14 @@ class RandomWalker:
         ids = as_ids(starts, "starts")
         steps = as_count(length, "length")
         number = mix_key(self.seed, next(self._calls)) if key is None else _as_key(key)
+        walker = self._walker()
         size = 8 * len(ids) * (steps + 1)
         if self.p != 1 or self.q != 1:
             size *= 16  # such steps take about 16 times as long: Ctrl-C must be checked sooner
         try:
-            return native.run_long(
-                lambda task: self._native.walk(ids, steps, number, task), None, size
-            )
+            return native.run_long(lambda task: walker.walk(ids, steps, number, task), None, size)
         except OutOfRangeError as error:
-            raise name_id(error, "starts", self._num_nodes) from None
+            raise name_id(error, "starts", self.graph.num_nodes) from None
 
     def _options(self) -> dict[str, Any]:
         names = (

@@ -12,7 +12,7 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features.sources import all_rows
 from aethergraph.graph.parts import check_ids
-from aethergraph.sampling.engine import DrawOptions, NativeEngine, SampleEngine
+from aethergraph.sampling.engine import AnyGraph, DrawOptions, NativeEngine, SampleEngine
 from aethergraph.sampling.values import (
     Values,
     find_times,
@@ -213,10 +213,12 @@ class Walk(Generic[S]):
                 for name, own in zip(self._counts, ids, strict=True)
             ]
             since, until = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        places = (
-            None if not exclude else [self._places(kind, exclude) for kind in schema.own_etypes]
-        )
-        return native.NativeBatch(ids, key, since, until, places)
+        places = at = None
+        if exclude:  # positions are those of one commit, which is drawn from
+            graph = schema.graph.pinned()
+            places = [self._places(graph, kind, exclude) for kind in schema.own_etypes]
+            at = self.engine.pin(graph)
+        return native.NativeBatch(ids, key, since, until, places, at)
 
     def draw(self, batch: native.NativeBatch) -> S:
         """Draw the sample of one batch by itself."""
@@ -232,8 +234,10 @@ class Walk(Generic[S]):
         Raises:
             OutOfRangeError: the first seed that is no node, with its type and position.
         """
+        schema = self.lists.schema
         for (name, count), own in zip(self._counts.items(), batch.seeds, strict=True):
-            check_ids(own, count, "nodes" if len(self._counts) == 1 else f"nodes[{name!r}]")
+            now = schema.num_nodes(name) if schema.graph.is_live else count
+            check_ids(own, now, "nodes" if len(self._counts) == 1 else f"nodes[{name!r}]")
 
     def _bounds(
         self, name: str, seeds: Ids, seed_time: Mapping[str, NDArray[Any]]
@@ -258,12 +262,15 @@ class Walk(Generic[S]):
             own, seeds, seed_time.get(name), strict=self._strict, window=self._window
         )
 
-    def _places(self, kind: EdgeType, exclude: Mapping[EdgeType, Ids]) -> Ids | None:
+    def _places(
+        self, graph: AnyGraph, kind: EdgeType, exclude: Mapping[EdgeType, Ids]
+    ) -> Ids | None:
         """Return the positions of edges in the lists, ascending."""
         if kind not in exclude or not len(exclude[kind]):
             return None
         edges = np.unique(exclude[kind])
-        return self.lists.schema.edges(kind).edge_positions(edges, self.lists.layout)
+        edges_of = graph[kind] if graph.is_typed else graph
+        return edges_of.edge_positions(edges, self.lists.layout)
 
 
 class Walks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -46,18 +46,27 @@ class EdgeNumbers:
         graph: the graph of the edges.
         kind: the edge type.
         edges: the edges.
-        count: the number of edges.
+        count: returns the number that the graph's own edge ids are below.
         by_input: rows of the edge list that the graph was built from, as DGL numbers edges,
             instead of the graph's own ids, which are positions in its lists.
     """
 
     def __init__(
-        self, graph: Any, kind: EdgeType, edges: Adjacency, count: int, by_input: bool
+        self,
+        graph: Any,
+        kind: EdgeType,
+        edges: Adjacency,
+        count: Callable[[], int],
+        by_input: bool,
     ) -> None:
         self._order = edges.edge_order if by_input else None
-        self._count = count
+        self._end = count
         self._graph = graph
         self._kind = kind
+
+    @property
+    def _count(self) -> int:
+        return self._end()
 
     @property
     def are_input(self) -> bool:
@@ -139,7 +148,7 @@ class Schema:
         #: True if edge ids are rows of the input.
         self.are_input = by_input
         self.numbers = {
-            kind: EdgeNumbers(graph, kind, self.edges(kind), self.num_edges(kind), by_input)
+            kind: EdgeNumbers(graph, kind, self.edges(kind), self._end_of(kind), by_input)
             for kind in self.own_etypes
         }
 
@@ -161,6 +170,16 @@ class Schema:
         """Return the number of edges of a type."""
         graph = self.graph
         return graph[kind].num_edges if graph.is_typed else graph.num_edges
+
+    def _end_of(self, kind: EdgeType) -> Callable[[], int]:
+        """Return what counts the edge ids of a type: once, unless they grow."""
+        edges = self.edges(kind)
+        layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
+        topology = edges.topology(layout)
+        if topology.is_live:
+            return lambda: topology.end_edge_ids
+        end = topology.end_edge_ids
+        return lambda: end
 
     def node_rows(self, ntype: str) -> dict[str, RowSource]:
         """Return the data of the nodes of a type, by name."""

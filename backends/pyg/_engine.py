@@ -29,7 +29,7 @@ from aethergraph.sampling.values import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Walk", "Walker", "make_walk"]
+__all__ = ["Excluded", "Walk", "Walker", "make_walk"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -116,6 +116,16 @@ def _find_in_topology(
     return topology_weights(graph, layout, weight_attr), topology_times(graph, layout, time_attr)
 
 
+class Excluded(NamedTuple):
+    """Positions of edges, by relation, that a sample leaves out, and the lists that have them.
+
+    ``at`` is None for lists that do not change.
+    """
+
+    positions: list[Ids]
+    at: native.PinnedLists | None
+
+
 class Walker:
     """Samples of a walk: their seeds checked, drawn by an engine, numbered as the store numbers.
 
@@ -153,22 +163,24 @@ class Walker:
         """Return the times that the trees of ``seeds`` may see at ``times`` (None: the seeds')."""
         return seed_bounds(self.walk.times, seeds, times, strict=self._strict, window=self._window)
 
-    def find(self, src: Ids, dst: Ids, *, reverse: bool) -> list[Ids]:
+    def find(self, src: Ids, dst: Ids, *, reverse: bool) -> Excluded:
         """Find the positions in the lists of the edges from ``src`` to ``dst``, to be excluded."""
         count = self.walk.graph.num_nodes
+        at = self.engine.pin()
+        relations = self.walk.relations if at is None else at.relations
         check_ids(src, count, "row")
         check_ids(dst, count, "col")
         places = []
-        for layout, relation in zip(LAYOUTS[self.walk.direction], self.walk.relations, strict=True):
+        for layout, relation in zip(LAYOUTS[self.walk.direction], relations, strict=True):
             major, minor = (src, dst) if layout == "csr" else (dst, src)
             found = [relation.topology.find(major, minor)[1]]
             if reverse:
                 found.append(relation.topology.find(minor, major)[1])
             places.append(np.unique(np.concatenate(found)))
-        return places
+        return Excluded(places, at)
 
     def prepare(
-        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
+        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Excluded | None = None
     ) -> native.NativeBatch:
         """Check ``seeds`` and describe the sample around them, for the engine."""
         count = self.walk.graph.num_nodes
@@ -181,21 +193,23 @@ class Walker:
                 value=int(seeds[at]),
             )
         bounds = self.bounds(seeds, times)
-        return native.NativeBatch([seeds], key, [bounds.since], [bounds.until], exclude)
+        since, until = [bounds.since], [bounds.until]
+        if exclude is None:
+            return native.NativeBatch([seeds], key, since, until)
+        return native.NativeBatch([seeds], key, since, until, exclude.positions, exclude.at)
 
     def finish(self, sample: native.NativeSample) -> native.NativeSample:
         """Return the sample with its edges numbered as the store numbers them.
 
         Edges point from row to col, or walked ``"backward"`` from col to row.
         """
-        graph, edge_ids = self.walk.graph, self.walk.edge_ids
+        edge_ids = self.walk.edge_ids
         if self.walk.direction == "both":
             row, col, edge, hop_edges = sample.row, sample.col, sample.edge, sample.hop_edges
             joined = join_ways(
                 Way(row[0], col[0], edge[0], hop_edges[0]),
                 Way(col[1], row[1], edge[1], hop_edges[1]),
                 None if sample.batch is None else sample.batch[0],
-                graph.num_edges,
             )
             sample = sample._replace(
                 row=[joined.row], col=[joined.col], edge=[joined.edge],

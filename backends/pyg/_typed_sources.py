@@ -63,6 +63,8 @@ def typed_source(
     stores, graph_store = _parts(data)
     if graph_store.hetero is not None:
         graph = graph_store.typed_sampling_graph().graph
+        if graph.is_live:  # its lists keep the weights and times, and go on with the edges
+            return TypedSource(graph, {}, False)
         nodes, edges = _values(stores, graph.node_types, graph.edge_types, weight_attr, time_attr)
         for name, rows in nodes.items():
             _forget_own(rows, {**graph[name].value_stores(), **graph[name].attrs})

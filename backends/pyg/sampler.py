@@ -26,7 +26,7 @@ from aethergraph._checks.options import as_flag, as_list
 from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.pyg._engine import Walk, Walker, make_walk
+from aethergraph.pyg._engine import Excluded, Walk, Walker, make_walk
 from aethergraph.pyg._links import Links, check_exclude
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negative_nodes import NegativeNodes, NodesByTime
@@ -356,7 +356,7 @@ class NeighborSampler(NeighborSamplerBase):
         return out
 
     def _walk_steps(
-        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: list[Ids] | None = None
+        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Excluded | None = None
     ) -> Steps:
         walker = self._current_walker()
         sample = walker.finish((yield walker.prepare(seeds, key, times, exclude)))

@@ -1,0 +1,413 @@
+"""Live graphs of the core: one writer, and snapshots that any thread or process may take.
+
+::
+
+    NativeLive ──insert, delete, commit──> lists in shared memory
+        └── take() ──> NativeSnapshot, one commit of all relations
+                           └── topology(relation, layout) ──> NativeTopology
+    LiveTopology   the last commit whenever it is asked: pinned() is one of those topologies
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.arrays import empty
+from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._native.tasks import Task
+from aethergraph._native.topology import NativeTopology
+
+ORDER_TIME: Final[int] = lib.AETHER_ORDER_TIME
+ORDER_ID: Final[int] = lib.AETHER_ORDER_ID
+LIVE_TIMES: Final[int] = lib.AETHER_LIVE_TIMES
+LIVE_WEIGHTS: Final[int] = lib.AETHER_LIVE_WEIGHTS
+LIVE_LOCKED: Final[int] = lib.AETHER_LIVE_LOCKED
+LIVE_HUGE: Final[int] = lib.AETHER_LIVE_HUGE
+
+#: Layout -> the bit of the core.
+LIVE_LAYOUTS: Final[dict[str, int]] = {
+    "csc": lib.AETHER_LIVE_CSC,
+    "csr": lib.AETHER_LIVE_CSR,
+    "both": lib.AETHER_LIVE_CSC | lib.AETHER_LIVE_CSR,
+}
+
+
+class LiveRelation(NamedTuple):
+    """Edge type of a live graph: its nodes at both ends, and what it keeps of its edges."""
+
+    num_src: int
+    num_dst: int
+    max_src: int = 0  # room for more nodes; 0: 2^32 - 1
+    max_dst: int = 0
+    layout: str = "both"
+    order: int = ORDER_ID
+    columns: int = 0  # LIVE_TIMES | LIVE_WEIGHTS
+    edge_id_bytes: int = 8
+
+
+class LiveCommit(NamedTuple):
+    """Numbers of one relation at one commit."""
+
+    commit: int
+    num_src: int
+    num_dst: int
+    num_edges: int
+    end_edge_ids: int  # edges that were ever inserted
+
+
+class LiveStats(NamedTuple):
+    """Numbers of a live graph as of its last commit; sizes in bytes, ages in seconds."""
+
+    commit: int
+    num_edges: int
+    touched_nodes: int
+    arena_bytes: int
+    used_bytes: int
+    retired_bytes: int
+    snapshots: int
+    oldest_commit: int
+    oldest_age: float
+    oldest_pid: int | None
+
+
+class NativeLive:
+    """Handle of a live graph: the writer's, or a reader's in another process."""
+
+    __slots__ = ("_err", "_handle", "_number", "relations")
+
+    def __init__(self, handle: Any, relations: Sequence[LiveRelation]) -> None:
+        self._handle = ffi.gc(handle, lib.aether_live_close)
+        self.relations = tuple(relations)
+        # Of the writer, which is one thread at a time.
+        self._err = new_error()
+        self._number = ffi.new("int64_t *")
+
+    @classmethod
+    def create(
+        cls,
+        relations: Sequence[LiveRelation],
+        arena_bytes: int,
+        max_snapshot_age: int = 0,
+        flags: int = 0,
+    ) -> NativeLive:
+        """Create a graph without edges.
+
+        Args:
+            relations: the edge types.
+            arena_bytes: memory for the edges of all of them together.
+            max_snapshot_age: nanoseconds after which a snapshot may expire; 0: none does.
+            flags: ``LIVE_*``, combined.
+        """
+        rows = ffi.new("aether_live_relation[]", len(relations))
+        for row, one in zip(rows, relations, strict=True):
+            row.num_src, row.num_dst = one.num_src, one.num_dst
+            row.max_src, row.max_dst = one.max_src, one.max_dst
+            row.layouts, row.order = LIVE_LAYOUTS[one.layout], one.order
+            row.columns, row.edge_id_bytes = one.columns, one.edge_id_bytes
+        options = ffi.new("aether_live_options *")
+        options.relations, options.num_relations = rows, len(relations)
+        options.flags = flags
+        options.arena_bytes, options.max_snapshot_age = arena_bytes, max_snapshot_age
+        out, err = ffi.new("aether_live **"), new_error()
+        code = lib.aether_live_create(options, out, err)
+        if code:
+            raise_error(code, err)
+        return cls(out[0], relations)
+
+    @classmethod
+    def attach(cls, descriptors: Sequence[int]) -> NativeLive:
+        """Open the graph of another process, for reading, by copies of its descriptors."""
+        out, err = ffi.new("aether_live **"), new_error()
+        code = lib.aether_live_attach(list(descriptors), len(descriptors), out, err)
+        if code:
+            raise_error(code, err)
+        relations = list[LiveRelation]()
+        row = ffi.new("aether_live_relation *")
+        layouts = {bits: name for name, bits in LIVE_LAYOUTS.items()}
+        for number in range(lib.aether_live_num_relations(out[0])):
+            code = lib.aether_live_relation_at(out[0], number, row, err)
+            if code:
+                lib.aether_live_close(out[0])
+                raise_error(code, err)
+            relations.append(
+                LiveRelation(
+                    row.num_src, row.num_dst, row.max_src, row.max_dst, layouts[row.layouts],
+                    row.order, row.columns, row.edge_id_bytes,
+                )
+            )  # fmt: skip
+        return cls(out[0], relations)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Descriptors of the graph's memory; they stay the graph's."""
+        count = int(lib.aether_live_num_descriptors(self._handle))
+        out = ffi.new("int32_t[]", count)
+        lib.aether_live_descriptors(self._handle, out)
+        return list(out)
+
+    # ---- writing -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._check(lib.aether_live_begin(self._handle, self._err))
+
+    def commit(self) -> None:
+        """Let readers see what the transaction changed."""
+        self._check(lib.aether_live_commit(self._handle, self._err))
+
+    def abort(self) -> None:
+        """Undo what the transaction changed."""
+        self._check(lib.aether_live_abort(self._handle, self._err))
+
+    def insert_one(self, relation: int, src: int, dst: int, time: int, weight: float) -> int:
+        """Insert an edge; return its id, or that of the edge that was there already."""
+        number, err = self._number, self._err
+        code = lib.aether_live_insert_one(
+            self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
+        )
+        if code:
+            raise_error(code, err)
+        return int(number[0])
+
+    def insert(
+        self,
+        relation: int,
+        src: Ids,
+        dst: Ids,
+        times: Ids | None,
+        weights: NDArray[np.float32] | None,
+    ) -> tuple[Ids, int]:
+        """Insert edges; return the id of each, and the number of those that were not there yet."""
+        edges = ffi.new("aether_live_edges *")
+        lent = [ffi.from_buffer("int64_t[]", src), ffi.from_buffer("int64_t[]", dst)]
+        edges.src, edges.dst, edges.count = *lent, len(src)
+        if times is not None:
+            lent.append(ffi.from_buffer("int64_t[]", times))
+            edges.times = lent[-1]
+        if weights is not None:
+            lent.append(ffi.from_buffer("float[]", weights))
+            edges.weights = lent[-1]
+        ids = empty(len(src), np.int64, f"{len(src)} edge ids")
+        inserted = ffi.new("uint64_t *")
+        code = lib.aether_live_insert(
+            self._handle, relation, edges, ffi.from_buffer("int64_t[]", ids), inserted, self._err
+        )
+        self._check(code)
+        return ids, int(inserted[0])
+
+    def delete(self, relation: int, src: Ids, dst: Ids, edge_ids: Ids | None) -> int:
+        """Delete the edges of each pair, or only the one of each edge id; return their number."""
+        deleted = ffi.new("uint64_t *")
+        lent = ffi.NULL if edge_ids is None else ffi.from_buffer("int64_t[]", edge_ids)
+        code = lib.aether_live_delete(
+            self._handle,
+            relation,
+            ffi.from_buffer("int64_t[]", src),
+            ffi.from_buffer("int64_t[]", dst),
+            lent,
+            len(src),
+            deleted,
+            self._err,
+        )
+        self._check(code)
+        return int(deleted[0])
+
+    def add_nodes(self, relation: int, num_src: int, num_dst: int) -> None:
+        """Add nodes without edges behind the last, at either end."""
+        self._check(lib.aether_live_add_nodes(self._handle, relation, num_src, num_dst, self._err))
+
+    def reclaim(self) -> None:
+        """Reuse what no snapshot needs any more, and let overdue snapshots expire."""
+        self._check(lib.aether_live_reclaim(self._handle, self._err))
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise_error(code, self._err)
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    def take(self) -> NativeSnapshot:
+        """Take a snapshot of the last commit."""
+        return NativeSnapshot(self)
+
+    def count(self) -> LiveStats:
+        """Count what the graph holds."""
+        out = ffi.new("aether_live_stats *")
+        lib.aether_live_count(self._handle, out)
+        return LiveStats(
+            out.epoch, out.num_edges, out.touched_nodes, out.arena_bytes, out.used_bytes,
+            out.retired_bytes, out.snapshots, out.oldest_epoch, out.oldest_age * 1e-9,
+            out.oldest_pid or None,
+        )  # fmt: skip
+
+
+class NativeSnapshot:
+    """One commit of a live graph, kept until the last user of this object is gone."""
+
+    __slots__ = ("__weakref__", "_handle", "commit", "live")
+
+    def __init__(self, live: NativeLive) -> None:
+        out, err = ffi.new("aether_snapshot **"), new_error()
+        code = lib.aether_snapshot_take(live._handle, out, err)
+        if code:
+            raise_error(code, err)
+        self.live = live  # outlives the snapshot
+        self._handle = ffi.gc(out[0], lib.aether_snapshot_release)
+        self.commit = self.describe(0).commit
+
+    def describe(self, relation: int) -> LiveCommit:
+        """Return the numbers of a relation."""
+        out, err = ffi.new("aether_live_commit_info *"), new_error()
+        code = lib.aether_snapshot_describe(self._handle, relation, out, err)
+        if code:
+            raise_error(code, err)
+        return LiveCommit(out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
+
+    def topology(self, relation: int, layout: Literal["csc", "csr"]) -> NativeTopology:
+        """Return the lists of a relation; they keep the snapshot."""
+        pointer = lib.aether_snapshot_topology(self._handle, relation, LIVE_LAYOUTS[layout])
+        return NativeTopology.adopt(pointer, owner=self)
+
+    def has_edges(self, relation: int, src: Ids, dst: Ids) -> NDArray[np.bool_]:
+        """Return whether there is an edge from ``src[i]`` to ``dst[i]``."""
+        out = empty(len(src), np.bool_, f"{len(src)} answers")
+        err = new_error()
+        code = lib.aether_snapshot_has_edges(
+            self._handle,
+            relation,
+            ffi.from_buffer("int64_t[]", src),
+            ffi.from_buffer("int64_t[]", dst),
+            len(src),
+            ffi.from_buffer("uint8_t[]", out),
+            err,
+        )
+        if code:
+            raise_error(code, err)
+        return out
+
+
+class LiveTopology(NativeTopology):
+    """Lists of a live graph as of its last commit, whenever they are asked for.
+
+    It holds no snapshot. Native samplers, which need one commit for the whole of a sample, take
+    :meth:`pinned`.
+    """
+
+    __slots__ = ("layout", "live", "relation")
+
+    live: NativeLive
+    relation: int
+    layout: Literal["csc", "csr"]
+
+    def __init__(self, live: NativeLive, relation: int, layout: Literal["csc", "csr"]) -> None:
+        self.live, self.relation, self.layout = live, relation, layout
+        one = live.relations[relation]
+        self._owner: object = None
+        self._reader = None
+        self.indptr = self.indices = self.edge_ids = None
+        self.guard = self.path = None
+        self.edge_ids_are_positions = False
+        self.own_values = lib.AETHER_OWN_TIMES * bool(
+            one.columns & LIVE_TIMES
+        ) | lib.AETHER_OWN_WEIGHTS * bool(one.columns & LIVE_WEIGHTS)
+        self.id_dtype = np.dtype(np.uint32)
+
+    def pinned(self, snapshot: NativeSnapshot | None = None) -> NativeTopology:
+        """Return the lists of a snapshot (None: of the last commit), which they keep."""
+        return (snapshot or self.live.take()).topology(self.relation, self.layout)
+
+    @property
+    def is_live(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def is_dense(self) -> bool:
+        """False: positions name versions of lists."""
+        return False
+
+    def _commit(self) -> LiveCommit:
+        return self.live.take().describe(self.relation)
+
+    @property
+    def num_major(self) -> int:  # type: ignore[override]
+        """Number of lists."""
+        now = self._commit()
+        return now.num_dst if self.layout == "csc" else now.num_src
+
+    @property
+    def num_minor(self) -> int:  # type: ignore[override]
+        """Number of nodes that lists may hold."""
+        now = self._commit()
+        return now.num_src if self.layout == "csc" else now.num_dst
+
+    @property
+    def num_edges(self) -> int:  # type: ignore[override]
+        """Number of edges."""
+        return self._commit().num_edges
+
+    @property
+    def end_edge_ids(self) -> int:  # type: ignore[override]
+        """Number that all edge ids are below."""
+        return self._commit().end_edge_ids
+
+    @property
+    def end_positions(self) -> int:  # type: ignore[override]
+        """Number that all positions are below."""
+        return 2**63
+
+    @property
+    def handle(self) -> Any:
+        """Nothing: only a pinned topology has a handle."""
+        raise AssertionError("lists of a live graph reach the core by pinned()")
+
+    def degrees(self, nodes: Ids | None) -> Ids:
+        """Return the length of the list of each node (None: of all nodes), int64."""
+        return self.pinned().degrees(nodes)
+
+    def neighbors(self, nodes: Ids, *, with_edges: bool = False) -> tuple[Ids, Ids | None]:
+        """Return the lists of ``nodes``, one after the other, and their edge ids or None."""
+        return self.pinned().neighbors(nodes, with_edges=with_edges)
+
+    def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
+        """Refuse to find positions, which are those of one snapshot."""
+        raise AssertionError("positions in the lists of a live graph are those of a snapshot")
+
+    def fanout(
+        self,
+        nodes: Ids,
+        k: int,
+        key: int,
+        *,
+        replace: bool,
+        num_threads: int,
+        task: Task | None = None,
+    ) -> Ids:
+        """Return ``k`` neighbours of each node, int64 [n, k], rows filled up with -1."""
+        return self.pinned().fanout(
+            nodes, k, key, replace=replace, num_threads=num_threads, task=task
+        )
+
+
+def pin_all(
+    topologies: Sequence[NativeTopology], snapshot: NativeSnapshot | None = None
+) -> list[NativeTopology]:
+    """Return the topologies, live ones pinned: those of one live graph at one commit.
+
+    That is the commit of ``snapshot`` for the live graph that it is of, else the last one.
+    """
+    taken = {} if snapshot is None else {id(snapshot.live): snapshot}
+    out = list[NativeTopology]()
+    for one in topologies:
+        if isinstance(one, LiveTopology):
+            key = id(one.live)
+            if key not in taken:
+                taken[key] = one.live.take()
+            out.append(one.pinned(taken[key]))
+        else:
+            out.append(one)
+    return out
