@@ -10,6 +10,7 @@ The core needs numpy and cffi only; ``aethergraph.pyg`` and ``aethergraph.pytorc
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from aethergraph import errors, protocols
@@ -28,13 +29,22 @@ from aethergraph.sampling import (
 )
 
 if TYPE_CHECKING:
+    from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
     from aethergraph.loading import SubgraphLoader
 
 __version__ = "0.1.0"
 
+_LATER = {
+    "DynamicGraph": "aethergraph.dynamic",
+    "DynamicHeteroGraph": "aethergraph.dynamic",
+    "SubgraphLoader": "aethergraph.loading",
+}
+
 __all__ = [
     "AetherError",
     "CachedRows",
+    "DynamicGraph",
+    "DynamicHeteroGraph",
     "FeatureStore",
     "Graph",
     "HGTSampler",
@@ -57,11 +67,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at its first use: whoever has another loader does not wait for it.
-    if name == "SubgraphLoader":
-        from aethergraph.loading import SubgraphLoader
-
-        return SubgraphLoader
+    # Imported at their first use: whoever has another loader does not wait for ours.
+    module = _LATER.get(name)
+    if module is not None:
+        return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'aethergraph' has no attribute {name!r}")
 
 

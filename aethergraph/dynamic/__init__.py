@@ -1,0 +1,16 @@
+"""Graphs that change while they are sampled.
+
+::
+
+    DynamicGraph, DynamicHeteroGraph      what users hold; both are thin over
+      └── store.py       LiveStore: one writer, transactions, numbers of commits
+            ├── native live graph         lists of edges, versioned (native/src/live)
+            └── rows.py, shared.py        rows of nodes and edges, versioned
+    Snapshot                              one commit, a graph like any other
+"""
+
+from aethergraph.dynamic.graph import DynamicGraph
+from aethergraph.dynamic.hetero import DynamicHeteroGraph, HeteroSnapshot
+from aethergraph.dynamic.snapshot import Snapshot
+
+__all__ = ["DynamicGraph", "DynamicHeteroGraph", "HeteroSnapshot", "Snapshot"]

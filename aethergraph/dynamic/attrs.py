@@ -1,0 +1,210 @@
+"""Attributes of a graph that changes: rows as of its last commit, or of one snapshot's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.sources import SourceRows
+from aethergraph.graph.parts import AttributeTable
+from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.meta import Owner
+
+__all__ = [
+    "LiveAttributes",
+    "LiveRows",
+    "SnapshotRows",
+    "edge_table",
+    "live_values",
+    "node_table",
+]
+
+Ids = NDArray[np.int64]
+
+
+class _AtCommit:
+    """Rows of one commit, as a feature source whose ids were checked."""
+
+    def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
+        self._rows, self._snapshot = rows, snapshot
+        self.shape, self.dtype_name, self.num_rows = (
+            (count, *rows.row_shape),
+            rows.dtype_name,
+            count,
+        )
+
+    def gather(
+        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
+    ) -> NDArray[Any]:
+        """Return the rows of ``ids``."""
+        numbers = np.asarray(ids)
+        if out is None:
+            out = np.empty((len(numbers), *self._rows.row_shape), self._rows.dtype)
+        return self._rows.gather(numbers, out, self._snapshot.commit)
+
+
+class SnapshotRows(SourceRows):
+    """Rows of one attribute as of the commit of a snapshot, which they keep.
+
+    Args:
+        rows: the rows with their versions.
+        count: number of rows at that commit.
+        snapshot: the snapshot.
+    """
+
+    def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
+        super().__init__(_AtCommit(rows, count, snapshot))
+        self._rows = rows
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if a gather waits for nothing but memory."""
+        return self._rows.is_in_memory
+
+    @property
+    def storage(self) -> str:
+        """``"live"``."""
+        return "live"
+
+
+class LiveRows(RowSource):
+    """Rows of one attribute as of the last commit at each call.
+
+    Args:
+        rows: the rows with their versions.
+        take: takes a snapshot and returns it with the number of rows.
+    """
+
+    def __init__(
+        self, rows: GrowingRows, take: Callable[[], tuple[native.NativeSnapshot, int]]
+    ) -> None:
+        self._rows, self._take = rows, take
+
+    def pinned(self) -> SnapshotRows:
+        """Return the rows as of the last commit, which do not change any more."""
+        snapshot, count = self._take()
+        return SnapshotRows(self._rows, count, snapshot)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
+        return (self._take()[1], *self._rows.row_shape)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row; ``()`` for a vector."""
+        return self._rows.row_shape
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype, a string also for bfloat16."""
+        return self._rows.dtype_name
+
+    def gather(
+        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
+    ) -> NDArray[Any]:
+        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureStore.gather` does."""
+        return self.pinned().gather(ids, out, dtype)
+
+    @property
+    def can_widen(self) -> bool:
+        """True: rows are converted after they were gathered."""
+        return True
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if a gather waits for nothing but memory."""
+        return self._rows.is_in_memory
+
+    @property
+    def storage(self) -> str:
+        """``"live"``."""
+        return "live"
+
+    def __repr__(self) -> str:
+        return f"LiveRows(shape={self.shape}, dtype={self.dtype_name})"
+
+
+class LiveAttributes(AttributeTable):
+    """Attributes of the nodes (or edges) of a live graph, by name.
+
+    ``table["x"] = rows`` begins an attribute with one row per node that there is; nodes that are
+    added later bring rows of their own.
+
+    Args:
+        kind: ``"node"`` or ``"edge"``.
+        rows: the attributes' rows by name; the table reads what is in there.
+        take: as in :class:`LiveRows`.
+        begin: begins an attribute, given its name and value; None: the table is fixed.
+    """
+
+    def __init__(
+        self,
+        kind: Owner,
+        rows: Mapping[str, GrowingRows],
+        take: Callable[[], tuple[native.NativeSnapshot, int]],
+        begin: Callable[[str, FeatureSource | ArrayLike | None], None],
+    ) -> None:
+        super().__init__(kind, 0)
+        self._growing, self._take, self._begin = rows, take, begin
+
+    def __getitem__(self, name: str) -> RowSource:
+        if not isinstance(name, str) or name not in self._growing:
+            known = ", ".join(map(repr, self._growing)) or "none"
+            raise KeyError(f"no {self.kind} attribute {name!r}; there are: {known}")
+        return LiveRows(self._growing[name], self._take)
+
+    def __setitem__(self, name: str, value: FeatureSource | ArrayLike) -> None:
+        self._begin(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        self._begin(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._growing))
+
+    def __len__(self) -> int:
+        return len(self._growing)
+
+    def __repr__(self) -> str:
+        names = {name: (rows.row_shape, rows.dtype_name) for name, rows in self._growing.items()}
+        return f"LiveAttributes({self.kind}, {names})"
+
+
+# ---- the tables of a store -----------------------------------------------------------------------
+
+
+def node_table(store: LiveStore, name: str) -> LiveAttributes:
+    """Return the attributes of the nodes of a type."""
+    return LiveAttributes(
+        "node",
+        store.node_rows[name],
+        lambda: store.take_nodes(name),
+        lambda attr, value: store.begin_rows(name, attr, value),
+    )
+
+
+def edge_table(store: LiveStore, kind: EdgeKind) -> LiveAttributes:
+    """Return the attributes of the edges of a type."""
+
+    def begin(name: str, value: Any) -> None:
+        raise InvalidArgumentError(
+            f"edge_attrs[{name!r}]: a live graph gets rows with its edges; name them in "
+            "edge_attrs= when the graph is made"
+        )
+
+    return LiveAttributes("edge", kind.attrs, lambda: store.take_edges(kind), begin)
+
+
+def live_values(store: LiveStore, kind: EdgeKind) -> dict[str, RowSource]:
+    """Return the weights and times of the edges of a type, if they have any, by name."""
+    rows = kind.values.items()
+    return {name: LiveRows(one, lambda: store.take_edges(kind)) for name, one in rows}

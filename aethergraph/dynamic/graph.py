@@ -1,0 +1,430 @@
+"""DynamicGraph: a graph that is written to while others read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_flag, as_number
+from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
+from aethergraph.dynamic.snapshot import Snapshot
+from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
+from aethergraph.errors import InvalidArgumentError, LayoutError
+from aethergraph.graph.base import StoredGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.parts import GraphParts
+from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, RowSource
+from aethergraph.storage.meta import Owner
+
+__all__ = ["DynamicGraph"]
+
+Ids = NDArray[np.int64]
+#: Edge type of a graph without types.
+_KIND = ("node", "to", "node")
+
+
+class DynamicGraph(StoredGraph):
+    """Directed graph that changes: one process writes, any number of readers sample meanwhile.
+
+    ::
+
+        graph = DynamicGraph(num_vertices=2_000_000_000, arena_mb=8192)
+        graph.insert_edge(7, 9)                        # seen by readers when the call returns
+        graph.insert_edges(src, dst)                   # all of them at once
+        with graph.transaction():                      # several changes as one
+            graph.delete_edges(src[:10], dst[:10])
+            graph.insert_edge(7, 8)
+
+        loader = NeighborLoader(graph, [15, 10], batch_size=128)
+
+    Every sampler, loader and adapter takes it in the place of a ``Graph``: each batch is drawn from
+    the last commit at that moment, whole, and nobody waits for anybody. ``snapshot()`` gives a
+    commit to hold on to. The structure follows Aspen (Dhulipala et al., PLDI 2019), a C-tree with
+    versions, with wide leaves that fill up in place.
+
+    Edge ids are the numbers under which edges were inserted, from 0, whatever is deleted; edge
+    attributes go by them.
+
+    Threads may share a graph; those that write take turns. Forked children and processes that
+    unpickle the graph read it as it changes. It is in memory, and gone with its last process.
+
+    Args:
+        num_vertices: number of nodes; :meth:`add_nodes` adds more. Nodes without edges take no
+            memory.
+        arena_mb: MiB of memory for edges and their older versions. It is taken as it is used.
+        layout: lists to keep, ``"csc"`` (in-edges, which samplers follow), ``"csr"`` (out-edges) or
+            ``"both"``.
+        order: ``"id"``: lists are sorted by id, and an edge is there once. ``"time"``: lists are in
+            the order of the edges' times, else of their arrival, and parallel edges are kept.
+        edge_time: ``"int64"`` or ``"datetime64[unit]"``: edges have times; with ``order="time"``.
+        edge_weight: ``"float32"``: edges have weights, to draw by.
+        edge_attrs: attributes of edges by name: ``(shape of a row, dtype)``.
+        max_snapshot_age: seconds after which a snapshot may expire if its memory is needed; None:
+            a snapshot that is held keeps its memory.
+        max_nodes: most nodes there can be; None: 2^32 - 1.
+        huge_pages: ask for huge pages where the system has them.
+        mlock: keep the edges in memory, so that they are never swapped out.
+
+    Raises:
+        InvalidArgumentError: an argument is invalid; names it.
+        OutOfMemoryError: there is no memory, or no right to lock it.
+    """
+
+    _ATTACH = ".node_attrs[{0!r}] = ... or edge_attrs= when the graph is made"
+    #: True: :meth:`snapshot` gives the graph as it is at one moment.
+    is_live = True
+
+    def __init__(
+        self,
+        num_vertices: int,
+        arena_mb: int = 1024,
+        *,
+        layout: Layout = "both",
+        order: Literal["id", "time"] = "id",
+        edge_time: DTypeLike | None = None,
+        edge_weight: DTypeLike | None = None,
+        edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        max_snapshot_age: float | None = None,
+        max_nodes: int | None = None,
+        huge_pages: bool = True,
+        mlock: bool = False,
+    ) -> None:
+        nodes = as_count(num_vertices, "num_vertices")
+        megabytes = as_count(arena_mb, "arena_mb")
+        if not 0 < megabytes <= 32 << 10:
+            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
+        if max_nodes is not None and as_count(max_nodes, "max_nodes") < max(1, nodes):
+            raise InvalidArgumentError(f"max_nodes = {max_nodes} is below num_vertices = {nodes}")
+        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
+        if age is not None and not 0 < age < 1e9:
+            raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
+        form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs)
+        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
+        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
+        self._set_store(
+            LiveStore(
+                {"node": nodes}, {_KIND: form}, arena_bytes=megabytes << 20, max_snapshot_age=age,
+                max_nodes=max_nodes, flags=flags,
+            )
+        )  # fmt: skip
+
+    def _set_store(self, store: LiveStore) -> None:
+        self._store = store
+        self._kind: EdgeKind = store.kinds[_KIND]
+        self._path, self._storage, self._paging = None, "live", None
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: HomogeneousGraph,
+        arena_mb: int | None = None,
+        **options: Any,
+    ) -> DynamicGraph:
+        """Copy a graph, with its weights, times and attributes, into a live one.
+
+        Args:
+            graph: the graph; edges keep their ids.
+            arena_mb: as in the constructor; None: room for four times the edges of ``graph``.
+            options: as in the constructor. By default ``order`` is ``"time"``, which keeps the
+                lists as they are, and ``layout`` that of ``graph``.
+
+        Raises:
+            InvalidArgumentError: times that are floats, or what the constructor refuses.
+        """
+        values = graph.value_stores("edge")
+        times, weights = (values.get(name) for name in ("edge_time", "edge_weight"))
+        unit = graph.time_unit
+        options.setdefault("layout", graph.layout)
+        options.setdefault("order", "time")
+        if times is not None and options["order"] == "time":
+            options["edge_time"] = "int64" if unit is None else f"datetime64[{unit}]"
+        if weights is not None:
+            options["edge_weight"] = "float32"
+        attrs = dict(graph.edge_attrs)
+        options["edge_attrs"] = {n: (a.row_shape, a.dtype_name) for n, a in attrs.items()}
+        if arena_mb is None:
+            size = (16 + 8 * (times is not None) + 4 * (weights is not None)) * graph.num_edges
+            arena_mb = max(64, min(32 << 10, (4 * (1 + (graph.layout == "both")) * size) >> 20))
+        self = cls(graph.num_nodes, arena_mb, **options)
+        src, dst = graph.edge_index()
+        kept = self._kind.form
+        self.insert_edges(
+            src, dst,
+            time=None if times is None or not kept.has_time else times.array,
+            weight=None if weights is None else weights.array,
+            edge_attrs={name: rows.array for name, rows in attrs.items()},
+        )  # fmt: skip
+        for name, rows in graph.node_attrs.items():
+            self.node_attrs[name] = rows
+        return self
+
+    # ---- edges -------------------------------------------------------------------------------
+
+    def insert_edge(
+        self,
+        src: int,
+        dst: int,
+        *,
+        time: Any = None,
+        weight: float | None = None,
+        edge_attrs: Mapping[str, ArrayLike] | None = None,
+    ) -> int:
+        """Insert an edge; return its id. With order "id", the id of the edge that is there already.
+
+        Args:
+            src: node that the edge starts at.
+            dst: node that it ends at.
+            time: its time, if the graph keeps times.
+            weight: its weight, finite and not negative, if the graph keeps weights.
+            edge_attrs: one row of each attribute of edges.
+
+        Raises:
+            OutOfRangeError: a node does not exist.
+            InvalidArgumentError: a time, weight or attribute is missing, wrong or not kept.
+            OutOfMemoryError: the arena is full; names the reader that holds most of it.
+        """
+        return self._store.insert_one(self._kind, src, dst, time, weight, edge_attrs)
+
+    def insert_edges(
+        self,
+        src: ArrayLike,
+        dst: ArrayLike,
+        *,
+        time: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        edge_attrs: Mapping[str, ArrayLike] | None = None,
+    ) -> Ids:
+        """Insert edges, all of them in one commit; return the id of each, int64 [n].
+
+        Args:
+            src: nodes that the edges start at, integers [n].
+            dst: nodes that they end at, integers [n].
+            time: integers or datetimes [n], if the graph keeps times. An edge that comes late is
+                put at its place in time.
+            weight: numbers [n], finite and not negative, if the graph keeps weights.
+            edge_attrs: rows [n, ...] of each attribute of edges.
+
+        Raises:
+            OutOfRangeError, InvalidArgumentError, OutOfMemoryError: as :meth:`insert_edge`; names
+                the first position at fault. Nothing is inserted then.
+        """
+        return self._store.insert(self._kind, src, dst, time, weight, edge_attrs)
+
+    def delete_edge(self, src: int, dst: int) -> int:
+        """Delete all edges from ``src`` to ``dst``; return their number."""
+        return self._store.delete(self._kind, [src], [dst], None)
+
+    def delete_edges(
+        self, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None = None
+    ) -> int:
+        """Delete, for each pair, all edges between them; return the number of deleted edges.
+
+        Pairs without an edge are left alone.
+
+        Args:
+            src: nodes that edges start at, integers [n].
+            dst: nodes that they end at, integers [n].
+            edge_ids: for each pair the one edge to delete, integers [n]; None: all of them.
+
+        Raises:
+            OutOfRangeError: a node or edge id does not exist; names the position.
+        """
+        return self._store.delete(self._kind, src, dst, edge_ids)
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    def add_nodes(self, count: int, **attrs: ArrayLike) -> Ids:
+        """Add nodes behind the last; return their ids, int64 [count].
+
+        Args:
+            count: number of nodes.
+            attrs: rows [count, ...] of each attribute of nodes: ``add_nodes(2, x=x, y=y)``.
+
+        Raises:
+            InvalidArgumentError: an attribute is missing, unknown or of another shape.
+            LimitError: more than ``max_nodes``.
+        """
+        return self._store.add_nodes("node", count, attrs)
+
+    def update_nodes(self, ids: ArrayLike, **attrs: ArrayLike) -> None:
+        """Change rows of nodes: ``update_nodes([3, 7], x=rows)``.
+
+        Snapshots that were taken before go on reading the rows as they were. Of a node that is
+        named twice, the last row counts.
+
+        Args:
+            ids: the nodes, integers [n].
+            attrs: rows [n, ...] of the attributes that change.
+
+        Raises:
+            OutOfRangeError: a node does not exist; names the position.
+            InvalidArgumentError: an attribute is unknown or of another shape.
+        """
+        self._store.update_nodes("node", ids, attrs)
+
+    # ---- commits -----------------------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make all changes of a ``with`` block one commit, or, after an exception, none of them.
+
+        Other threads that write wait for the end of the block.
+        """
+        return self._store.transaction()
+
+    def snapshot(self) -> Snapshot:
+        """Take a snapshot of the last commit: a graph that does not change."""
+        return Snapshot(self._store)
+
+    def pinned(self) -> Snapshot:
+        """Return :meth:`snapshot`, for what must not see two commits."""
+        return Snapshot(self._store)
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """Yield the last commit, for ever: one for each epoch, say."""
+        while True:
+            yield self.snapshot()
+
+    @property
+    def commit(self) -> int:
+        """Number of the last commit."""
+        return self._store.live.take().commit
+
+    def stats(self) -> native.LiveStats:
+        """Return the numbers of edges, bytes and readers, as of the last commit."""
+        return self._store.live.count()
+
+    def reclaim(self) -> None:
+        """Free now what no snapshot needs any more, which otherwise happens when there is need."""
+        self._store.live.reclaim()
+
+    def to_graph(self, layout: Layout | None = None) -> Graph:
+        """Copy the last commit into a static graph; see :meth:`Snapshot.to_graph`."""
+        return self.snapshot().to_graph(layout)
+
+    def close(self) -> None:
+        """Drop the graph's references; using the graph afterwards raises ClosedError."""
+        self._store.close()
+
+    def __enter__(self) -> DynamicGraph:
+        self._store.check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- the graph as it is ------------------------------------------------------------------
+
+    def _live(self) -> GraphParts:
+        return self.snapshot()._live()
+
+    def _label(self) -> str:
+        return "the live graph"
+
+    def _guard(self) -> None:
+        return None
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._store.closed
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes; ids are ``0 .. num_nodes - 1``."""
+        return self._store.take_nodes("node")[1]
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self._store.live.take().describe(0).num_edges
+
+    @property
+    def layout(self) -> Layout:
+        """Lists that are kept: ``"csc"``, ``"csr"`` or ``"both"``."""
+        return self._kind.form.layout
+
+    @property
+    def order(self) -> str:
+        """Order of the lists: ``"id"`` or ``"time"``."""
+        return self._kind.form.order
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the edges' times, such as ``"us"``; None for plain numbers and without times."""
+        return self._kind.form.time_unit
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """Times that all lists are sorted by: ``"edge_time"``, if edges have times."""
+        return {"edge_time"} if self._kind.form.has_time else set()
+
+    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
+        """Return the lists as of the last commit whenever a sampler uses them."""
+        if self._kind.form.layout not in (layout, "both"):
+            what = "in-neighbours" if layout == "csc" else "out-neighbours"
+            raise LayoutError(
+                f"{what} are not stored: this graph has layout={self._kind.form.layout!r}; make it "
+                f"with layout={layout!r} or layout='both'"
+            )
+        return native.LiveTopology(self._store.live, self._kind.number, layout)
+
+    def has_edge(self, u: int, v: int) -> bool:
+        """Return whether there is an edge from ``u`` to ``v``."""
+        return self.snapshot().has_edge(u, v)
+
+    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n]."""
+        return self.snapshot().has_edges(u, v)
+
+    def degree(self, node: int) -> int:
+        """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
+        into = self._kind.form.layout == "csc"
+        found = self.in_degrees([node]) if into else self.out_degrees([node])
+        return int(found[0])
+
+    @property
+    def node_attrs(self) -> LiveAttributes:
+        """Node attributes by name: features ``"x"``, labels, ..., rows as of the last commit."""
+        self._store.check_open()
+        return node_table(self._store, "node")
+
+    @property
+    def features(self) -> RowSource | None:
+        """``node_attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
+        return self.node_attrs.get("x")
+
+    @features.setter
+    def features(self, value: FeatureSource | ArrayLike | None) -> None:
+        if value is None:
+            self.node_attrs.pop("x", None)
+        else:
+            self.node_attrs["x"] = value
+
+    @property
+    def node_time(self) -> None:
+        """None: live graphs have times of edges only."""
+        return None
+
+    @property
+    def edge_attrs(self) -> LiveAttributes:
+        """Edge attributes by name, rows by edge id, as of the last commit."""
+        return edge_table(self._store, self._kind)
+
+    def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
+        """Return the edges' weights and times, if they have any, as rows to gather from."""
+        return live_values(self._store, self._kind) if of == "edge" else {}
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "DynamicGraph(closed)"
+        now = self.snapshot()
+        return (
+            f"DynamicGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
+            f"layout={self.layout!r}, order={self.order!r}, commit={now.commit})"
+        )

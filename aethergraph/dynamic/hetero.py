@@ -1,0 +1,395 @@
+"""DynamicHeteroGraph: many types of nodes and edges that change, all in one order of commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_flag, as_items, as_number, is_hashable, is_name, shown
+from aethergraph.dynamic.attrs import edge_table, live_values, node_table
+from aethergraph.dynamic.snapshot import edge_list, edge_values, fill_edges, fill_nodes
+from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
+from aethergraph.errors import ClosedError, InvalidArgumentError, LayoutError, UnsupportedError
+from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
+from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.typed_edges import unknown_type
+from aethergraph.protocols import Layout, RowSource
+
+__all__ = ["DynamicHeteroGraph", "HeteroSnapshot"]
+
+Ids = NDArray[np.int64]
+
+
+class HeteroSnapshot(HeteroGraph):
+    """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
+
+    def __init__(self, store: LiveStore) -> None:
+        taken = store.live.take()
+        self._store, self._taken = store, taken
+        self._commit = taken.commit
+        nodes = {name: NodeParts(store.count_nodes(name, taken)) for name in store.node_rows}
+        for name, part in nodes.items():
+            fill_nodes(part, store, name, taken)
+        edges = {}
+        for kind in store.kinds.values():
+            numbers = taken.describe(kind.number)
+            own = EdgeParts(numbers.num_src, numbers.num_dst, numbers.num_edges)
+            edges[kind.name] = fill_edges(own, kind, taken)
+        self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
+        self._path, self._storage = None, "live"
+
+    @property
+    def commit(self) -> int:
+        """Number of the commit that this is."""
+        return self._commit
+
+    @property
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+        self._check_open()
+        return self._taken
+
+    def close(self) -> None:
+        """Let go of the commit; using the snapshot afterwards raises ClosedError."""
+        super().close()
+        del self._taken
+
+    def __enter__(self) -> HeteroSnapshot:
+        self._check_open()
+        return self
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the snapshot of commit {self._commit} was closed")
+
+    def __getitem__(self, name: Any) -> Any:
+        """Return the view of a node type (a string) or an edge type (three strings)."""
+        found = super().__getitem__(name)
+        return found if isinstance(name, str) else SnapshotEdges(self, name)
+
+    def edge_values(self, name: EdgeType) -> dict[str, RowSource]:
+        """Return weights and times of an edge type, if it has any, as rows to gather from."""
+        return edge_values(self._store.kinds[name], self.native_snapshot)
+
+    def to_graph(self) -> HeteroGraph:
+        """Copy the snapshot into a static typed graph; see :meth:`Snapshot.to_graph`."""
+        orders = {kind.form.order for kind in self._store.kinds.values()}
+        layouts = {kind.form.layout for kind in self._store.kinds.values()}
+        lists = {kind: edge_list(part) for kind, part in self._edges.items()}
+        weights: dict[EdgeType, Any] = {}
+        times: dict[EdgeType, Any] = {}
+        for kind, (_, _, ids) in lists.items():
+            for name, rows in self.edge_values(kind).items():
+                found: NDArray[Any] = rows.gather(ids)
+                unit = self._edges[kind].time_unit
+                if name == "edge_weight":
+                    weights[kind] = found
+                else:
+                    times[kind] = found if unit is None else found.view(f"datetime64[{unit}]")
+        if len(orders) > 1 or len(layouts) > 1:
+            raise UnsupportedError(
+                f"a static graph has lists of one kind, this one has {sorted(orders)} and "
+                f"{sorted(layouts)}"
+            )
+        order, layout = orders.pop(), layouts.pop()
+        graph = HeteroGraph.from_edges(
+            {kind: found[:2] for kind, found in lists.items()},
+            self.num_nodes,
+            edge_weight=weights,
+            edge_time=times,
+            edge_attrs={
+                kind: {
+                    name: rows.gather(ids) for name, rows in self._edges[kind].edge_attrs.items()
+                }
+                for kind, (_, _, ids) in lists.items()
+            },
+            layout=layout,
+            keep_order=True,
+            sort_neighbors=order == "id",
+        )
+        for kind, (_, _, ids) in lists.items():
+            part = graph.edge_parts(kind)
+            part.edge_order = ids if part.edge_order is None else ids[part.edge_order]
+        for name, part_of in self._nodes.items():
+            for attr, rows in part_of.node_attrs.items():
+                graph[name].attrs[attr] = rows.read(0, part_of.num_nodes)
+        return graph
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"HeteroSnapshot(commit={self._commit}, closed)"
+        return (
+            f"HeteroSnapshot(commit={self._commit}, num_nodes={self.num_nodes}, "
+            f"num_edges={self.num_edges})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UnsupportedError(
+            "a snapshot does not pickle, as its commit lives in this process: give the live graph "
+            "to spawned workers, or fork them"
+        )
+
+
+class SnapshotEdges(EdgeView):
+    """Edges of one type at one commit."""
+
+    _graph: HeteroSnapshot
+
+    def value_stores(self) -> Any:
+        """Return the weights and times, if there are any, as rows to gather from."""
+        return self._graph.edge_values(self.name)
+
+
+class LiveNodes(NodeView):
+    """Nodes of one type of a live graph: ``graph["user"]``."""
+
+    _graph: DynamicHeteroGraph
+
+    @property
+    def attrs(self) -> Any:
+        """Attributes by name, rows as of the last commit; ``attrs["x"] = rows`` begins one."""
+        return node_table(self._graph.store, self.name)
+
+    def add(self, count: int, **attrs: ArrayLike) -> Ids:
+        """Add nodes; see :meth:`DynamicGraph.add_nodes`."""
+        return self._graph.store.add_nodes(self.name, count, attrs)
+
+    def update(self, ids: ArrayLike, **attrs: ArrayLike) -> None:
+        """Change rows of nodes; see :meth:`DynamicGraph.update_nodes`."""
+        self._graph.store.update_nodes(self.name, ids, attrs)
+
+
+class LiveEdges(EdgeView):
+    """Edges of one type of a live graph: ``graph["user", "votes", "post"]``."""
+
+    _graph: DynamicHeteroGraph
+    is_live = True
+
+    @property
+    def _kind(self) -> EdgeKind:
+        return self._graph.store.kinds[self.name]
+
+    @property
+    def layout(self) -> Layout:
+        """Lists that are kept: ``"csc"``, ``"csr"`` or ``"both"``."""
+        return self._kind.form.layout
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """Times that all lists are sorted by: ``"edge_time"``, if edges have times."""
+        return {"edge_time"} if self._kind.form.has_time else set()
+
+    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
+        """Return the lists as of the last commit whenever a sampler uses them."""
+        if self._kind.form.layout not in (layout, "both"):
+            raise LayoutError(
+                f"{self._label()}: {layout} lists are not stored; make the graph with layout='both'"
+            )
+        return native.LiveTopology(self._graph.store.live, self._kind.number, layout)
+
+    @property
+    def attrs(self) -> Any:
+        """Attributes by name, rows by edge id, as of the last commit."""
+        return edge_table(self._graph.store, self._kind)
+
+    @property
+    def edge_attrs(self) -> Any:
+        """Attributes by name, rows by edge id, as of the last commit."""
+        return self.attrs
+
+    def value_stores(self) -> Any:
+        """Return the weights and times, if there are any, as rows to gather from."""
+        return live_values(self._graph.store, self._kind)
+
+    def insert(
+        self, src: ArrayLike, dst: ArrayLike, *, time: ArrayLike | None = None,
+        weight: ArrayLike | None = None, edge_attrs: Mapping[str, ArrayLike] | None = None,
+    ) -> Ids:  # fmt: skip
+        """Insert edges in one commit; see :meth:`DynamicGraph.insert_edges`."""
+        return self._graph.store.insert(self._kind, src, dst, time, weight, edge_attrs)
+
+    def delete(self, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None = None) -> int:
+        """Delete edges in one commit; see :meth:`DynamicGraph.delete_edges`."""
+        return self._graph.store.delete(self._kind, src, dst, edge_ids)
+
+
+class DynamicHeteroGraph(HeteroGraph):
+    """Typed graph that changes: :class:`DynamicGraph` of many types of nodes and edges.
+
+    ::
+
+        graph = DynamicHeteroGraph(
+            {"user": 1000, "post": 0},
+            [("user", "votes", "post"), ("user", "writes", "post")],
+            order="time", edge_time="datetime64[us]",
+        )
+        with graph.transaction():                      # one commit of all types
+            new = graph["post"].add(2, x=rows)
+            graph["user", "writes", "post"].insert([7, 9], new, time=now)
+
+    A snapshot, and so each batch, shows one commit of all types.
+
+    Args:
+        num_nodes: number of nodes by type.
+        edge_types: the edge types; by type also a dict of ``layout``, ``order``, ``edge_time``,
+            ``edge_weight`` and ``edge_attrs`` that differ from those below.
+        arena_mb: MiB of memory for the edges of all types together.
+        layout, order, edge_time, edge_weight, edge_attrs: of every edge type, as in
+            :class:`DynamicGraph`.
+        max_snapshot_age, max_nodes, huge_pages, mlock: as in :class:`DynamicGraph`.
+    """
+
+    #: True: edges come and go.
+    is_live = True
+
+    def __init__(
+        self,
+        num_nodes: Mapping[str, int],
+        edge_types: Any,
+        arena_mb: int = 1024,
+        *,
+        layout: Layout = "both",
+        order: Literal["id", "time"] = "id",
+        edge_time: DTypeLike | None = None,
+        edge_weight: DTypeLike | None = None,
+        edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        max_snapshot_age: float | None = None,
+        max_nodes: int | None = None,
+        huge_pages: bool = True,
+        mlock: bool = False,
+    ) -> None:
+        nodes = {}
+        for name, count in as_items(num_nodes, "num_nodes", "counts"):
+            if not is_name(name):
+                raise InvalidArgumentError(f"num_nodes: {shown(name)} is no name of a node type")
+            nodes[name] = as_count(count, f"num_nodes[{name!r}]")
+        megabytes = as_count(arena_mb, "arena_mb")
+        if not 0 < megabytes <= 32 << 10:
+            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
+        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
+        every = {
+            "layout": layout, "order": order, "edge_time": edge_time, "edge_weight": edge_weight,
+            "edge_attrs": edge_attrs,
+        }  # fmt: skip
+        forms = {}
+        own = edge_types if isinstance(edge_types, Mapping) else {kind: {} for kind in edge_types}
+        for kind, differing in own.items():
+            if not (isinstance(kind, tuple) and len(kind) == 3 and all(map(is_name, kind))):
+                raise InvalidArgumentError(
+                    f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
+                )
+            for end in (kind[0], kind[2]):
+                if end not in nodes:
+                    raise unknown_type("num_nodes", end, nodes)
+            options = {**every, **differing}
+            if len(options) > len(every):
+                raise InvalidArgumentError(
+                    f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
+                )
+            forms[kind] = EdgeForm.read(**options)
+        if not forms:
+            raise InvalidArgumentError("edge_types: give at least one edge type")
+        units = {form.time_unit for form in forms.values() if form.has_time}
+        if len(units) > 1:
+            raise InvalidArgumentError(f"edge_time has units {units}: give all times in one")
+        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
+        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
+        self._store = LiveStore(
+            nodes, forms, arena_bytes=megabytes << 20, max_snapshot_age=age, max_nodes=max_nodes,
+            flags=flags,
+        )  # fmt: skip
+        self._path, self._storage, self._reader = None, "live", None
+
+    @property
+    def store(self) -> LiveStore:
+        """Edges and rows of all types."""
+        self._check_open()
+        return self._store
+
+    # ---- commits -----------------------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make all changes of a ``with`` block one commit, or, after an exception, none of them."""
+        return self.store.transaction()
+
+    def snapshot(self) -> HeteroSnapshot:
+        """Take a snapshot of the last commit: a graph that does not change."""
+        return HeteroSnapshot(self.store)
+
+    def pinned(self) -> HeteroSnapshot:
+        """Return :meth:`snapshot`, for what must not see two commits."""
+        return HeteroSnapshot(self.store)
+
+    @property
+    def commit(self) -> int:
+        """Number of the last commit."""
+        return self.store.live.take().commit
+
+    def stats(self) -> native.LiveStats:
+        """Return the numbers of edges, bytes and readers, as of the last commit."""
+        return self.store.live.count()
+
+    def reclaim(self) -> None:
+        """Free now what no snapshot needs any more, which otherwise happens when there is need."""
+        self.store.live.reclaim()
+
+    def to_graph(self) -> HeteroGraph:
+        """Copy the last commit into a static typed graph."""
+        return self.snapshot().to_graph()
+
+    def close(self) -> None:
+        """Drop the graph's references; using the graph afterwards raises ClosedError."""
+        self._store.close()
+
+    # ---- the graph as it is ------------------------------------------------------------------
+
+    @property
+    def _closed(self) -> bool:  # type: ignore[override]
+        return self._store.closed
+
+    @property
+    def _nodes(self) -> dict[str, NodeParts]:  # type: ignore[override]
+        return self.snapshot()._nodes
+
+    @property
+    def _edges(self) -> dict[EdgeType, EdgeParts]:  # type: ignore[override]
+        return self.snapshot()._edges
+
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types, in order."""
+        return list(self.store.node_rows)
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, in the order in which sampling visits them."""
+        return list(self.store.kinds)
+
+    def __getitem__(self, name: Any) -> Any:
+        """Return the view of a node type (a string) or an edge type (three strings)."""
+        store = self.store
+        if isinstance(name, str):
+            if name not in store.node_rows:
+                raise unknown_type("node type", name, store.node_rows)
+            return LiveNodes(self, name)
+        if not is_hashable(name) or name not in store.kinds:
+            raise unknown_type("edge type", name, store.kinds)
+        return LiveEdges(self, name)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "DynamicHeteroGraph(closed)"
+        now = self.snapshot()
+        return (
+            f"DynamicHeteroGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
+            f"commit={now.commit})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UnsupportedError("a live typed graph does not pickle yet: fork the workers")

@@ -1,0 +1,179 @@
+"""Rows by node or edge that are added to and changed while others read them.
+
+::
+
+    base      rows of a store, say of a file: never written      ids 0 .. base - 1
+    added     rows behind them, in shared memory                 ids base ..
+    changed   versions of single rows: row, commit, the version before
+
+    slot[7] = 3:   version 3, of commit 9 ──before──> version 1, of commit 4 ──> base or added
+
+A version is written before it is linked. So whoever reads commit e follows the links until a
+version of commit e or earlier, and finds the row as it was, whatever the writer does meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.dynamic.shared import Region, SharedArrays
+from aethergraph.errors import LimitError
+from aethergraph.protocols import RowSource
+
+__all__ = ["GrowingRows"]
+
+Ids = NDArray[np.int64]
+#: Rows that may have been changed and be read at the same time, of each attribute.
+_MOST_VERSIONS = 1 << 31
+
+
+class GrowingRows:
+    """Rows of one attribute; one thread of one process writes.
+
+    Args:
+        row_shape: shape of one row.
+        dtype_name: dtype of the rows, also ``"bfloat16"``.
+        room: most rows there can be; memory is taken for those that are written.
+        base: rows that are there already; None: there are none.
+        can_change: False: rows are only added, as those of edges.
+        fd: descriptor of the arrays of another process; None: make them.
+    """
+
+    def __init__(
+        self,
+        row_shape: tuple[int, ...],
+        dtype_name: str,
+        room: int,
+        base: RowSource | None = None,
+        *,
+        can_change: bool = True,
+        fd: int | None = None,
+    ) -> None:
+        self.row_shape, self.dtype_name, self.room, self.base = row_shape, dtype_name, room, base
+        self.can_change = can_change
+        self.num_base = 0 if base is None else base.num_rows
+        code = native.DTYPE_CODES[dtype_name]
+        self.dtype = native.ARRAY_DTYPES[code]
+        versions = min(room, _MOST_VERSIONS) if can_change else 0
+        self._shared = SharedArrays(
+            [
+                Region((max(0, room - self.num_base), *row_shape), self.dtype),
+                Region((room if can_change else 0,), np.dtype(np.uint32)),
+                Region((versions, *row_shape), self.dtype),
+                Region((versions,), np.dtype(np.uint64)),
+                Region((versions,), np.dtype(np.uint32)),
+                Region((1,), np.dtype(np.uint64)),
+            ],
+            fd,
+        )
+        self._added, self._slot, self._rows, self._commit, self._before, self._count = (
+            self._shared.arrays
+        )
+        self._added_table = native.NativeRows(self._added, code)
+        self._code = code
+        #: Of the writer: slots free to use, and those that readers of older commits may need.
+        self._free = deque[int]()
+        self._retired = deque[tuple[int, NDArray[np.uint32]]]()
+
+    @property
+    def fd(self) -> int:
+        """Descriptor of the arrays, for other processes."""
+        return self._shared.fd
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if a gather waits for nothing but memory."""
+        return self.base is None or self.base.is_in_memory
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    def gather(self, ids: Ids, out: NDArray[Any], commit: int) -> NDArray[Any]:
+        """Set ``out[i]`` to row ``ids[i]`` as of ``commit``, which is pinned; ids were checked."""
+        if self.base is None:
+            self._added_table.gather(ids, out, self._code)
+        else:
+            added = ids >= self.num_base
+            if not added.any():
+                found = self.base.gather(ids, out)
+                if found is not out:
+                    out[...] = found
+            else:
+                out[~added] = self.base.gather(ids[~added])
+                out[added] = self._added[ids[added] - self.num_base]
+        if self._count[0]:
+            self._put_versions(ids, out, commit)
+        return out
+
+    def _put_versions(self, ids: Ids, out: NDArray[Any], commit: int) -> None:
+        slots = self._slot[ids]
+        while True:
+            (places,) = np.nonzero(slots)
+            later = places[self._commit[slots[places]] > commit]
+            if not len(later):
+                break
+            slots[later] = self._before[slots[later]]
+        out[places] = self._rows[slots[places]]
+
+    # ---- writing -----------------------------------------------------------------------------
+
+    def put(self, begin: int, rows: NDArray[Any]) -> None:
+        """Write rows that no reader asks for yet, from row ``begin`` on.
+
+        Raises:
+            LimitError: there is no room for them.
+        """
+        end = begin + len(rows)
+        if end > self.room:
+            raise LimitError(
+                f"row {end - 1} is above the last one that there is room for, {self.room - 1}"
+            )
+        self._added[begin - self.num_base : end - self.num_base] = rows
+
+    def change(self, ids: Ids, rows: NDArray[Any], commit: int) -> None:
+        """Link new versions of the rows ``ids``, distinct, which readers of ``commit`` will see.
+
+        Raises:
+            LimitError: too many versions are still being read.
+        """
+        slots = self._take(len(ids))
+        self._rows[slots] = rows
+        self._commit[slots] = commit
+        before = self._slot[ids]
+        self._before[slots] = before
+        self._slot[ids] = slots
+        self._retired.append((commit, before[before != 0]))
+
+    def undo(self, ids: Ids) -> None:
+        """Take back the last :meth:`change`, which was of ``ids`` and of no commit yet."""
+        commit, _ = self._retired.pop()
+        slots = self._slot[ids]
+        self._slot[ids] = self._before[slots]
+        self._retired.append((commit, slots))  # readers may be on their way through them
+
+    def reclaim(self, oldest: int) -> None:
+        """Use the versions again that no reader of commit ``oldest`` or later needs."""
+        while self._retired and self._retired[0][0] <= oldest:
+            self._free.extend(self._retired.popleft()[1].tolist())
+
+    @property
+    def num_waiting(self) -> int:
+        """Number of changes whose former versions may still be read."""
+        return len(self._retired)
+
+    def _take(self, count: int) -> NDArray[np.uint32]:
+        reused = [self._free.popleft() for _ in range(min(count, len(self._free)))]
+        begin = int(self._count[0]) + 1  # version 0 says that there is none
+        fresh = count - len(reused)
+        if begin + fresh > len(self._rows):
+            self._free.extend(reused)
+            raise LimitError(
+                f"there is no room for {count} more versions of rows: release snapshots sooner, or "
+                "give a larger max_nodes"
+            )
+        self._count[0] += fresh
+        return np.array([*reused, *range(begin, begin + fresh)], np.uint32)

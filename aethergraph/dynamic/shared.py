@@ -1,0 +1,68 @@
+"""Arrays in memory that several processes map, larger than what is in use of them."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.errors import OutOfMemoryError, UnsupportedError
+
+__all__ = ["Region", "SharedArrays"]
+
+_PAGE = mmap.PAGESIZE
+
+
+class Region(NamedTuple):
+    """One array of :class:`SharedArrays`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class SharedArrays:
+    """Arrays of zeros in one anonymous file; a page takes memory once it is written to.
+
+    Forked children share them as they are. Other processes open them by the descriptor.
+
+    Args:
+        regions: shapes and dtypes of the arrays.
+        fd: descriptor of arrays of another process, which becomes this object's; None: make them.
+    """
+
+    def __init__(self, regions: Sequence[Region], fd: int | None = None) -> None:
+        starts, end = [], 0
+        for region in regions:
+            starts.append(end)
+            end += -(-max(1, region.nbytes) // _PAGE) * _PAGE
+        if fd is None and not hasattr(os, "memfd_create"):
+            raise UnsupportedError("live graphs need memfd_create, which this system does not have")
+        self.fd = os.memfd_create("aether-live-rows") if fd is None else fd
+        try:
+            if fd is None:
+                os.ftruncate(self.fd, end)
+            self._map = mmap.mmap(self.fd, end)
+        except (OSError, OverflowError, ValueError) as error:
+            os.close(self.fd)
+            raise OutOfMemoryError(
+                f"no address space for rows of {end} bytes ({error}): give max_nodes="
+            ) from error
+        self.arrays: list[NDArray[Any]] = [
+            np.ndarray(region.shape, region.dtype, self._map, start)
+            for region, start in zip(regions, starts, strict=True)
+        ]
+
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", None)
+        if fd is not None:
+            os.close(fd)

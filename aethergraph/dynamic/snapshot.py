@@ -1,0 +1,193 @@
+"""Snapshots: a graph that changes, as it was at one commit, with the members of any graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import read_only
+from aethergraph.dynamic.attrs import SnapshotRows
+from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.errors import UnsupportedError
+from aethergraph.graph.base import StoredGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.parts import AttributeTable, EdgeParts, GraphParts, Lists, NodeParts
+from aethergraph.protocols import RowSource
+from aethergraph.storage.meta import Owner
+
+__all__ = ["Snapshot", "edge_list", "fill_edges", "fill_nodes"]
+
+Ids = NDArray[np.int64]
+P = TypeVar("P", bound=EdgeParts)
+
+
+def fill_nodes(
+    parts: NodeParts, store: LiveStore, name: str, snapshot: native.NativeSnapshot
+) -> None:
+    """Give ``parts`` the attributes of a node type as of the commit of a snapshot."""
+    tables = store.node_rows[name].items()
+    rows = {key: SnapshotRows(one, parts.num_nodes, snapshot) for key, one in tables}
+    parts.node_attrs = AttributeTable("node", parts.num_nodes, rows)
+
+
+def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
+    """Give ``parts`` the lists and attributes of an edge type as of the commit of a snapshot."""
+    end = snapshot.describe(kind.number).end_edge_ids
+    rows = {name: SnapshotRows(one, end, snapshot) for name, one in kind.attrs.items()}
+    parts.edge_attrs = AttributeTable("edge", end, rows)
+    layout, number = kind.form.layout, kind.number
+    if layout != "csr":
+        parts.csc = Lists.adopted(snapshot.topology(number, "csc"))
+    if layout != "csc":
+        parts.csr = Lists.adopted(snapshot.topology(number, "csr"))
+    parts.time_unit = kind.form.time_unit
+    if kind.form.has_time:
+        parts.sorted_by.add("edge_time")
+    return parts
+
+
+def edge_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, RowSource]:
+    """Return the weights and times by edge id, as of the commit of a snapshot."""
+    end = snapshot.describe(kind.number).end_edge_ids
+    return {name: SnapshotRows(one, end, snapshot) for name, one in kind.values.items()}
+
+
+def edge_list(parts: EdgeParts) -> tuple[Ids, Ids, Ids]:
+    """Return ``(src, dst, edge id)`` of all edges, by edge id."""
+    lists = parts.any_lists
+    major, minor = lists.ends("the snapshot")
+    ids = lists.edge_ids_by_place.astype(np.int64)
+    order = np.argsort(ids, kind="stable")
+    ends = (minor[order], major[order]) if lists is parts.csc else (major[order], minor[order])
+    return *ends, ids[order]
+
+
+class Snapshot(StoredGraph):
+    """A live graph as it was at one commit: every query, sampler, loader and adapter takes it.
+
+    ::
+
+        with graph.snapshot() as now:
+            sub = NeighborSampler(now, [15, 10]).sample(seeds, key=7)
+            x = now.features.gather(sub.node)          # rows of the same commit
+
+    It does not change, whatever the writer does. It keeps old versions of what has changed since,
+    until it is closed or collected. Edge ids are the numbers under which edges were inserted;
+    where edges were deleted, numbers are missing. Forked children share a snapshot. It does not
+    pickle, as its commit lives in this process.
+    """
+
+    _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
+
+    def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
+        taken = store.live.take() if snapshot is None else snapshot
+        (kind,) = store.kinds.values()
+        numbers = taken.describe(kind.number)
+        self._store, self._kind = store, kind
+        self._taken: native.NativeSnapshot | None = taken
+        parts = GraphParts(numbers.num_src, numbers.num_edges)
+        fill_nodes(parts, store, kind.name[0], taken)
+        self._parts = fill_edges(parts, kind, taken)
+        self._num_nodes, self._num_edges = numbers.num_src, numbers.num_edges
+        self._commit, self._end_edge_ids = taken.commit, numbers.end_edge_ids
+        self._path, self._storage, self._paging = None, "live", None
+
+    @property
+    def commit(self) -> int:
+        """Number of the commit that this is."""
+        return self._commit
+
+    @property
+    def end_edge_ids(self) -> int:
+        """Number that all edge ids are below: the edges that were ever inserted."""
+        return self._end_edge_ids
+
+    @property
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+        self._live()
+        assert self._taken is not None
+        return self._taken
+
+    def close(self) -> None:
+        """Let go of the commit; using the snapshot afterwards raises ClosedError."""
+        self._parts = self._taken = None
+
+    def __enter__(self) -> Snapshot:
+        self._live()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _label(self) -> str:
+        return f"the snapshot of commit {self._commit}"
+
+    def _guard(self) -> None:
+        return None
+
+    def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
+        """Return the edges' weights and times, if they have any, as rows to gather from."""
+        return edge_values(self._kind, self.native_snapshot) if of == "edge" else {}
+
+    def has_edge(self, u: int, v: int) -> bool:
+        """Return whether there is an edge from ``u`` to ``v``."""
+        return bool(self.has_edges([u], [v])[0])
+
+    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n].
+
+        With order "id" it costs the logarithm of a list's length, with order "time" one pass over
+        a list.
+
+        Raises:
+            OutOfRangeError: a node does not exist; names the argument and the position.
+        """
+        source, target = self._ends(u, v)
+        return self.native_snapshot.has_edges(self._kind.number, source, target)
+
+    def to_graph(self, layout: Any = None) -> Graph:
+        """Copy the snapshot into a static graph, to save, say, or to compress.
+
+        The lists are in the same order, so the same key draws the same neighbours.
+        ``graph.edge_order`` has the id that each edge has here. Attributes come along.
+
+        Args:
+            layout: ``"csc"``, ``"csr"`` or ``"both"``; None: as here.
+        """
+        parts = self._live()
+        src, dst, ids = edge_list(parts)
+        values = {n: rows.gather(ids) for n, rows in self.value_stores("edge").items()}
+        times = values.get("edge_time")
+        if times is not None and self.time_unit is not None:
+            times = times.view(f"datetime64[{self.time_unit}]")
+        graph = Graph.from_edges(
+            self._num_nodes, src, dst,
+            edge_weight=values.get("edge_weight"), edge_time=times,
+            edge_attrs={name: rows.gather(ids) for name, rows in parts.edge_attrs.items()},
+            layout=parts.layout if layout is None else layout,
+            keep_order=True, sort_neighbors=self._kind.form.order == "id",
+        )  # fmt: skip
+        own, order = graph._live(), graph.edge_order
+        own.edge_order = read_only(ids if order is None else ids[order])
+        for name, rows in parts.node_attrs.items():
+            graph.node_attrs[name] = rows.read(0, self._num_nodes)
+        return graph
+
+    def __repr__(self) -> str:
+        if self._parts is None:
+            return f"Snapshot(commit={self._commit}, closed)"
+        return (
+            f"Snapshot(commit={self._commit}, num_nodes={self._num_nodes}, "
+            f"num_edges={self._num_edges}, layout={self.layout!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UnsupportedError(
+            "a snapshot does not pickle, as its commit lives in this process: give the live graph "
+            "to spawned workers, or fork them"
+        )

@@ -1,0 +1,639 @@
+"""LiveStore: edges and rows of a graph that changes, of any number of types, and their commits.
+
+::
+
+    DynamicGraph ──────────┐                 ┌── native live graph: the lists of every edge type
+                           ├── LiveStore ────┤
+    DynamicHeteroGraph ────┘    one writer   └── GrowingRows: attributes of nodes and of edges
+
+What a transaction changes in lists and rows belongs to one commit: rows are written, or linked with
+the number of the commit to come, before the lists' commit makes it the last one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import (
+    as_count,
+    as_float_values,
+    as_ids,
+    check_weights,
+    describe_range,
+    to_array,
+)
+from aethergraph._checks.options import as_choice, is_name, shown
+from aethergraph._checks.times import as_times, convert_times, unit_of
+from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.errors import (
+    AetherError,
+    ClosedError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+from aethergraph.features import as_row_source
+from aethergraph.protocols import FeatureSource, Layout
+
+__all__ = ["EdgeForm", "EdgeKind", "LiveStore", "RowForm"]
+
+Ids = NDArray[np.int64]
+EdgeType: TypeAlias = tuple[str, str, str]
+
+_MOST_NODES = 2**32 - 1
+#: Address space for the rows of one attribute.
+_MOST_BYTES = 1 << 42
+#: Changes of rows after which versions that nobody reads are looked for.
+_RECLAIM_AFTER = 16
+
+
+class RowForm(NamedTuple):
+    """Shape and dtype of the rows of an attribute."""
+
+    row_shape: tuple[int, ...]
+    dtype_name: str
+
+
+@dataclass(frozen=True)
+class EdgeForm:
+    """What a live graph keeps of the edges of one type.
+
+    Attributes:
+        layout: lists to keep: ``"csc"``, ``"csr"`` or ``"both"``.
+        order: ``"id"``: lists sorted by id, an edge is there once. ``"time"``: by time (or in the
+            order of arrival), parallel edges are kept.
+        has_time: edges have times, int64.
+        time_unit: unit of the times if they are datetimes.
+        has_weight: edges have weights, float32.
+        attrs: attributes of the edges by name.
+    """
+
+    layout: Layout = "both"
+    order: str = "id"
+    has_time: bool = False
+    time_unit: str | None = None
+    has_weight: bool = False
+    attrs: Mapping[str, RowForm] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
+    ) -> EdgeForm:
+        """Return the form that a user's arguments ask for.
+
+        Raises:
+            InvalidArgumentError: an argument is invalid; names it.
+        """
+        layout = as_choice(layout, ("csc", "csr", "both"), "layout")
+        order = as_choice(order, ("id", "time"), "order")
+        unit = None
+        if edge_time is not None:
+            unit = _read_time(edge_time)
+            if order == "id":
+                raise InvalidArgumentError(
+                    "edge_time with order='id': lists that are sorted by id cannot be read up to a "
+                    "time; use order='time'"
+                )
+        if edge_weight is not None and not _is_dtype(edge_weight, np.float32):
+            raise InvalidArgumentError(
+                f"edge_weight = {shown(edge_weight)}: live graphs keep weights as 'float32'"
+            )
+        return cls(
+            layout, order, edge_time is not None, unit, edge_weight is not None,
+            _read_forms(edge_attrs),
+        )  # fmt: skip
+
+    @property
+    def columns(self) -> int:
+        """Columns of the native lists."""
+        return native.LIVE_TIMES * self.has_time | native.LIVE_WEIGHTS * self.has_weight
+
+
+def _is_dtype(value: Any, dtype: Any) -> bool:
+    try:
+        return bool(np.dtype(value) == dtype)
+    except TypeError:
+        return False
+
+
+def _read_time(given: Any) -> str | None:
+    """Return the unit of the times that ``edge_time`` asks for; None for plain numbers."""
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = np.dtype(object)
+    unit = unit_of(dtype)
+    if dtype != np.int64 and unit is None:
+        raise InvalidArgumentError(
+            f"edge_time = {shown(given)} is neither 'int64' nor a datetime64 with a unit, such as "
+            "'datetime64[us]'"
+        )
+    return unit
+
+
+def _read_forms(attrs: Any) -> dict[str, RowForm]:
+    if attrs is None:
+        return {}
+    if not isinstance(attrs, Mapping):
+        raise InvalidArgumentError(
+            "edge_attrs goes by name, {name: (shape of a row, dtype)}, got "
+            f"{type(attrs).__name__}"
+        )
+    forms = {}
+    for name, form in attrs.items():
+        if not is_name(name) or name in ("edge_weight", "edge_time"):
+            raise InvalidArgumentError(f"edge_attrs: {shown(name)} cannot be a name")
+        try:
+            shape, dtype = form
+            row_shape = tuple(as_count(size, "size") for size in shape)
+            dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
+            if dtype_name not in native.DTYPE_CODES:
+                raise TypeError(f"dtype {dtype_name}")
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"edge_attrs[{name!r}] = {shown(form)} is not (shape of a row, dtype), such as "
+                f"((16,), 'float32'): {error}"
+            ) from None
+        forms[name] = RowForm(row_shape, dtype_name)
+    return forms
+
+
+class EdgeKind:
+    """Edge type of a :class:`LiveStore`: its number, its form, and the rows by edge id."""
+
+    def __init__(self, name: EdgeType, number: int, form: EdgeForm) -> None:
+        self.name, self.number, self.form = name, number, form
+        self.attrs = {key: _edge_rows(*rows) for key, rows in form.attrs.items()}
+        #: Weights and times by edge id, to gather; draws read those in the lists.
+        self.values: dict[str, GrowingRows] = {}
+        if form.has_weight:
+            self.values["edge_weight"] = _edge_rows((), "float32")
+        if form.has_time:
+            self.values["edge_time"] = _edge_rows((), "int64")
+        #: True: an edge is nothing but its ends.
+        self.is_plain = not (self.attrs or self.values)
+
+    @property
+    def rows(self) -> dict[str, GrowingRows]:
+        """All rows by edge id, by name."""
+        return {**self.values, **self.attrs}
+
+
+def _edge_rows(row_shape: tuple[int, ...], dtype_name: str) -> GrowingRows:
+    return GrowingRows(row_shape, dtype_name, _room(row_shape, dtype_name, 2**32), can_change=False)
+
+
+def _room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
+    size = native.ARRAY_DTYPES[native.DTYPE_CODES[dtype_name]].itemsize
+    return min(most, _MOST_BYTES // max(1, size * int(np.prod(row_shape))))
+
+
+_stores: weakref.WeakSet[LiveStore] = weakref.WeakSet()
+
+
+def _forget_writers() -> None:
+    """Make the stores of a forked child readers: its copy of a lock may be held for ever."""
+    for store in _stores:
+        store.is_writer, store._lock = False, threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_writers)
+
+
+class LiveStore:
+    """Edges and rows of a graph that changes.
+
+    Threads may share it; those that write take turns. Readers take snapshots and wait for nobody.
+
+    Args:
+        num_nodes: nodes by node type, to begin with.
+        edges: what is kept of each edge type.
+        arena_bytes: memory for edges.
+        max_snapshot_age: seconds after which a snapshot may expire; None: none does.
+        max_nodes: most nodes of a type there can be; None: 2^32 - 1.
+        flags: ``native.LIVE_*``.
+    """
+
+    def __init__(
+        self,
+        num_nodes: Mapping[str, int],
+        edges: Mapping[EdgeType, EdgeForm],
+        *,
+        arena_bytes: int,
+        max_snapshot_age: float | None = None,
+        max_nodes: int | None = None,
+        flags: int = 0,
+    ) -> None:
+        self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
+        self._first_nodes = dict(num_nodes)
+        self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
+        self.kinds = {
+            name: EdgeKind(name, number, form) for number, (name, form) in enumerate(edges.items())
+        }
+        relations = [
+            native.LiveRelation(
+                num_nodes[name[0]], num_nodes[name[2]], self.max_nodes, self.max_nodes,
+                form.layout, native.ORDER_ID if form.order == "id" else native.ORDER_TIME,
+                form.columns,
+            )
+            for name, form in edges.items()
+        ]  # fmt: skip
+        age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
+        self._native: native.NativeLive | None = native.NativeLive.create(
+            relations, arena_bytes, age, flags
+        )
+        self.is_writer = True
+        self._lock = threading.RLock()
+        self._open: list[_Change] | None = None  # of the transaction, to be undone
+        self._undone: BaseException | None = None
+        _stores.add(self)
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    @property
+    def live(self) -> native.NativeLive:
+        """Native live graph.
+
+        Raises:
+            ClosedError: the graph was closed.
+        """
+        if self._native is None:
+            raise ClosedError("the live graph was closed")
+        return self._native
+
+    def check_open(self) -> None:
+        """Raise ClosedError if the graph was closed."""
+        if self._native is None:
+            raise ClosedError("the live graph was closed")
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._native is None
+
+    def close(self) -> None:
+        """Drop the store's own references; snapshots keep theirs."""
+        self._native = None
+
+    def relation_of(self, node_type: str) -> tuple[int, bool] | None:
+        """Return a relation with nodes of that type, and whether they are its destinations."""
+        for name, kind in self.kinds.items():
+            if node_type in (name[0], name[2]):
+                return kind.number, name[0] != node_type
+        return None
+
+    def count_nodes(self, node_type: str, snapshot: native.NativeSnapshot) -> int:
+        """Return the number of nodes of a type at the commit of a snapshot."""
+        found = self.relation_of(node_type)
+        if found is None:
+            return self._first_nodes[node_type]
+        numbers = snapshot.describe(found[0])
+        return numbers.num_dst if found[1] else numbers.num_src
+
+    def take_nodes(self, node_type: str) -> tuple[native.NativeSnapshot, int]:
+        """Take a snapshot; return it with the number of nodes of a type."""
+        snapshot = self.live.take()
+        return snapshot, self.count_nodes(node_type, snapshot)
+
+    def take_edges(self, kind: EdgeKind) -> tuple[native.NativeSnapshot, int]:
+        """Take a snapshot; return it with the number that edge ids of a type are below."""
+        snapshot = self.live.take()
+        return snapshot, snapshot.describe(kind.number).end_edge_ids
+
+    # ---- transactions ------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make the changes inside the block one commit, or, after an exception, none at all."""
+        with self._writing():
+            if self._open is not None:
+                raise InvalidArgumentError("a transaction is open in this thread already")
+            with self._changing():
+                yield
+                if self._undone is not None:
+                    raise InvalidArgumentError(
+                        f"the transaction was undone when a change failed: {self._undone}"
+                    ) from self._undone
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self.is_writer:
+            raise UnsupportedError(
+                "this copy of the live graph can only read: the process that made the graph writes"
+            )
+        with self._lock:
+            yield
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[_Change]]:
+        """Begin a commit unless one is open; end it with the block, undo all after an exception."""
+        own = self._open is None
+        if own:
+            self.live.begin()
+            self._open, self._undone = [], None
+        elif self._undone is not None:
+            raise InvalidArgumentError(
+                f"the transaction was undone when a change failed: {self._undone}"
+            )
+        changes = self._open
+        assert changes is not None
+        try:
+            yield changes
+            if own and self._undone is None:
+                self.live.commit()
+        except BaseException as error:
+            self._undo(error)
+            raise
+        finally:
+            if own:
+                self._open = self._undone = None
+                self._reclaim()
+
+    def _undo(self, error: BaseException) -> None:
+        if self._undone is not None:
+            return
+        self._undone = error
+        for change in reversed(self._open or []):
+            change.rows.undo(change.ids)
+        with suppress(InvalidArgumentError):  # the failure has undone the native part already
+            self.live.abort()
+
+    def _reclaim(self) -> None:
+        """Let go of versions of rows that no snapshot can ask for any more."""
+        changed = [rows for table in self.node_rows.values() for rows in table.values()]
+        if any(rows.num_waiting > _RECLAIM_AFTER for rows in changed):
+            oldest = self.live.count().oldest_commit
+            for rows in changed:
+                rows.reclaim(oldest)
+
+    # ---- edges -------------------------------------------------------------------------------
+
+    def insert_one(
+        self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
+    ) -> int:
+        """Insert an edge; return its id, or that of the edge that is there already."""
+        plain = kind.is_plain and time is None and weight is None and not attrs
+        if plain and self.is_writer and self._undone is None and self._native is not None:
+            try:
+                with self._lock:
+                    return self._native.insert_one(kind.number, src, dst, 0, 0.0)
+            except (TypeError, OverflowError) as error:
+                if isinstance(error, AetherError):
+                    raise  # else an id that is none, which is named below
+        one = {name: [value] for name, value in attrs.items()} if attrs else None
+        return int(
+            self.insert(
+                kind, _one_id(src, "src"), _one_id(dst, "dst"),
+                None if time is None else [time], None if weight is None else [weight], one,
+            )[0]
+        )  # fmt: skip
+
+    def insert(
+        self,
+        kind: EdgeKind,
+        src: ArrayLike,
+        dst: ArrayLike,
+        time: ArrayLike | None,
+        weight: ArrayLike | None,
+        attrs: Mapping[str, ArrayLike] | None,
+    ) -> Ids:
+        """Insert edges; return the id of each."""
+        source, target = as_ids(src, "src"), as_ids(dst, "dst")
+        count = len(source)
+        if count != len(target):
+            raise InvalidArgumentError(f"src has {count} ids, but dst has {len(target)}")
+        times, weights = _read_times(kind, time, count), _read_weights(kind, weight, count)
+        rows = _read_rows(kind, attrs or {}, count)
+        if weights is not None:
+            rows["edge_weight"] = weights
+        if times is not None:
+            rows["edge_time"] = times
+        with self._writing():
+            if not rows and self._open is None:  # one native call is a commit of its own
+                return self.live.insert(kind.number, source, target, times, weights)[0]
+            with self._changing():
+                ids, inserted = self.live.insert(kind.number, source, target, times, weights)
+                if inserted:
+                    self._put_rows(kind, ids, inserted, rows)
+                return ids
+
+    def _put_rows(
+        self, kind: EdgeKind, ids: Ids, inserted: int, rows: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Write the rows of new edges, whose ids follow each other; others have theirs."""
+        begin = int(ids.max()) - inserted + 1
+        first: Any = slice(None)
+        if inserted < len(ids):
+            new = np.flatnonzero(ids >= begin)
+            first = new[np.unique(ids[new], return_index=True)[1]]
+        tables = kind.rows
+        for name, values in rows.items():
+            tables[name].put(begin, values[first])
+
+    def delete(
+        self, kind: EdgeKind, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None
+    ) -> int:
+        """Delete edges; return their number."""
+        source, target = as_ids(src, "src"), as_ids(dst, "dst")
+        ids = None if edge_ids is None else as_ids(edge_ids, "edge_ids")
+        for name, values in (("dst", target), ("edge_ids", ids)):
+            if values is not None and len(values) != len(source):
+                raise InvalidArgumentError(
+                    f"src has {len(source)} ids, but {name} has {len(values)}"
+                )
+        with self._writing(), self._changing():
+            return self.live.delete(kind.number, source, target, ids)
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    def add_nodes(self, node_type: str, count: int, attrs: Mapping[str, ArrayLike]) -> Ids:
+        """Add nodes with their rows; return their ids."""
+        number = as_count(count, "count")
+        tables = self.node_rows[node_type]
+        for name in tables:
+            if name not in attrs:
+                raise InvalidArgumentError(
+                    f"nodes have the attribute {name!r}: give {name}= with {number} rows"
+                )
+        rows = {
+            name: _as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
+        }
+        with self._writing(), self._changing():
+            _, begin = self.take_nodes(node_type)
+            begin += self._added(node_type)
+            for name, values in rows.items():
+                tables[name].put(begin, values)
+            found = False
+            for kind in self.kinds.values():
+                ends = [number * (end == node_type) for end in (kind.name[0], kind.name[2])]
+                if any(ends):
+                    found = True
+                    self.live.add_nodes(kind.number, *ends)
+            if not found:
+                raise UnsupportedError(
+                    f"{node_type!r} is at the end of no edge type: such nodes cannot be added"
+                )
+            assert self._open is not None
+            self._open.append(_Change(_NoRows(), np.full(1, number), node_type))
+            return np.arange(begin, begin + number)
+
+    def _added(self, node_type: str) -> int:
+        """Return the number of nodes that the open transaction has added."""
+        return sum(int(c.ids[0]) for c in self._open or [] if c.node_type == node_type)
+
+    def update_nodes(self, node_type: str, ids: ArrayLike, attrs: Mapping[str, ArrayLike]) -> None:
+        """Change the rows of nodes."""
+        nodes = as_ids(ids, "ids")
+        tables = self.node_rows[node_type]
+        rows = {n: _as_rows(values, tables.get(n), n, len(nodes)) for n, values in attrs.items()}
+        last = (
+            len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
+        )  # of equal ids the last
+        with self._writing(), self._changing() as changes:
+            snapshot, count = self.take_nodes(node_type)
+            count += self._added(node_type)
+            bad = np.flatnonzero((nodes < 0) | (nodes >= count))
+            if len(bad):
+                at = int(bad[0])
+                raise OutOfRangeError(
+                    f"ids[{at}] = {nodes[at]} is {describe_range(count)}",
+                    position=at, value=int(nodes[at]),
+                )  # fmt: skip
+            for name, values in rows.items():
+                tables[name].change(nodes[last], values[last], snapshot.commit + 1)
+                changes.append(_Change(tables[name], nodes[last]))
+
+    def begin_rows(
+        self, node_type: str, name: str, value: FeatureSource | ArrayLike | None
+    ) -> None:
+        """Begin an attribute of nodes with one row for each that there is; None: end it."""
+        with self._writing():
+            if value is None:
+                del self.node_rows[node_type][name]
+                return
+            if not is_name(name):
+                raise InvalidArgumentError(
+                    f"the name of a node attribute must be a non-empty string, got {shown(name)}"
+                )
+            base = as_row_source(value, f"node_attrs[{name!r}]")
+            _, count = self.take_nodes(node_type)
+            if base.num_rows != count:
+                raise InvalidArgumentError(
+                    f"node_attrs[{name!r}] has {base.num_rows} rows, but num_nodes = {count}"
+                )
+            shape, dtype_name = tuple(base.row_shape), base.dtype_name
+            room = _room(shape, dtype_name, self.max_nodes)
+            self.node_rows[node_type][name] = GrowingRows(shape, dtype_name, room, base)
+
+
+class _Change(NamedTuple):
+    """Something that a transaction has done besides the native graph's changes."""
+
+    rows: Any
+    ids: Ids
+    node_type: str | None = None
+
+
+class _NoRows:
+    """Rows of nodes that were added, which need no undoing: nobody asks for them."""
+
+    def undo(self, ids: Ids) -> None:
+        """Do nothing."""
+
+
+def _one_id(value: Any, name: str) -> Ids:
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise InvalidArgumentError(
+            f"{name} must be an integer, got {type(value).__name__}"
+        ) from None
+    if not -(2**63) <= number < 2**63:
+        raise OutOfRangeError(f"{name} = {number} is no node", position=0)
+    return np.array([number], np.int64)
+
+
+def _read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None:
+    if not kind.form.has_time:
+        if time is not None:
+            raise InvalidArgumentError("this live graph keeps no times: create it with edge_time=")
+        return None
+    if time is None:
+        raise InvalidArgumentError("this live graph keeps times: give time=, one for each edge")
+    times, unit = as_times(time, count, "time", "the number of edges")
+    if times.dtype != np.int64:
+        raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
+    own = kind.form.time_unit
+    if unit is not None and own is None:
+        raise InvalidArgumentError(
+            f"time is in {unit!r}, but the graph's times are plain numbers: create it with "
+            f"edge_time='datetime64[{unit}]'"
+        )
+    if unit is not None and own is not None and unit != own:
+        times, wrong = convert_times(times, unit, own)
+        if wrong is not None:
+            raise InvalidArgumentError(
+                f"time[{wrong}] cannot be told exactly in {own!r}", position=wrong
+            )
+    return np.ascontiguousarray(times)
+
+
+def _read_weights(
+    kind: EdgeKind, weight: ArrayLike | None, count: int
+) -> NDArray[np.float32] | None:
+    if not kind.form.has_weight:
+        if weight is not None:
+            raise InvalidArgumentError(
+                "this live graph keeps no weights: create it with edge_weight='float32'"
+            )
+        return None
+    if weight is None:
+        raise InvalidArgumentError("this live graph keeps weights: give weight=, one for each edge")
+    weights = as_float_values(weight, count, "weight", "the number of edges")
+    check_weights(weights, "weight")
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(weights, np.float32)
+    check_weights(narrow, "weight")  # 1e300 is not finite any more
+    return narrow
+
+
+def _read_rows(
+    kind: EdgeKind, attrs: Mapping[str, ArrayLike], count: int
+) -> dict[str, NDArray[Any]]:
+    if not isinstance(attrs, Mapping):
+        raise InvalidArgumentError(f"edge_attrs goes by name, got {type(attrs).__name__}")
+    for name in kind.attrs:
+        if name not in attrs:
+            raise InvalidArgumentError(
+                f"edges have the attribute {name!r}: give edge_attrs={{{name!r}: {count} rows}}"
+            )
+    return {name: _as_rows(rows, kind.attrs.get(name), name, count) for name, rows in attrs.items()}
+
+
+def _as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int) -> NDArray[Any]:
+    """Return ``count`` rows for an attribute, in its dtype.
+
+    Raises:
+        InvalidArgumentError: there is no such attribute, or the rows have another shape or dtype.
+    """
+    if table is None:
+        raise InvalidArgumentError(f"there is no attribute {shown(name)}")
+    array = to_array(values, name)
+    shape = (count, *table.row_shape)
+    if array.shape != shape:
+        raise InvalidArgumentError(f"{name} has shape {array.shape}, but {shape} is needed")
+    if not np.can_cast(array.dtype, table.dtype, "same_kind"):
+        raise InvalidArgumentError(
+            f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
+        )
+    return array.astype(table.dtype, copy=False)
