@@ -420,6 +420,9 @@ class DynamicGraph(StoredGraph):
         """Return the edges' weights and times, if they have any, as rows to gather from."""
         return live_values(self._store, self._kind) if of == "edge" else {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attached, (self._store,)
+
     def __repr__(self) -> str:
         if self.closed:
             return "DynamicGraph(closed)"
@@ -428,3 +431,10 @@ class DynamicGraph(StoredGraph):
             f"DynamicGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
             f"layout={self.layout!r}, order={self.order!r}, commit={now.commit})"
         )
+
+
+def _attached(store: LiveStore) -> DynamicGraph:
+    """Return a graph that reads a store of another process."""
+    graph = DynamicGraph.__new__(DynamicGraph)
+    graph._set_store(store)
+    return graph

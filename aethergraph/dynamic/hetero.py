@@ -300,10 +300,15 @@ class DynamicHeteroGraph(HeteroGraph):
             raise InvalidArgumentError(f"edge_time has units {units}: give all times in one")
         flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
         flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
-        self._store = LiveStore(
-            nodes, forms, arena_bytes=megabytes << 20, max_snapshot_age=age, max_nodes=max_nodes,
-            flags=flags,
+        self._set_store(
+            LiveStore(
+                nodes, forms, arena_bytes=megabytes << 20, max_snapshot_age=age,
+                max_nodes=max_nodes, flags=flags,
+            )
         )  # fmt: skip
+
+    def _set_store(self, store: LiveStore) -> None:
+        self._store = store
         self._path, self._storage, self._reader = None, "live", None
 
     @property
@@ -392,4 +397,11 @@ class DynamicHeteroGraph(HeteroGraph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise UnsupportedError("a live typed graph does not pickle yet: fork the workers")
+        return _attached, (self._store,)
+
+
+def _attached(store: LiveStore) -> DynamicHeteroGraph:
+    """Return a graph that reads a store of another process."""
+    graph = DynamicHeteroGraph.__new__(DynamicHeteroGraph)
+    graph._set_store(store)
+    return graph

@@ -35,6 +35,7 @@ from aethergraph._checks.arrays import (
 from aethergraph._checks.options import as_choice, is_name, shown
 from aethergraph._checks.times import as_times, convert_times, unit_of
 from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.dynamic.sharing import Owner, open_descriptors
 from aethergraph.errors import (
     AetherError,
     ClosedError,
@@ -43,7 +44,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import as_row_source
-from aethergraph.protocols import FeatureSource, Layout
+from aethergraph.protocols import FeatureSource, Layout, RowSource
 
 __all__ = ["EdgeForm", "EdgeKind", "LiveStore", "RowForm"]
 
@@ -171,15 +172,22 @@ def _read_forms(attrs: Any) -> dict[str, RowForm]:
 class EdgeKind:
     """Edge type of a :class:`LiveStore`: its number, its form, and the rows by edge id."""
 
-    def __init__(self, name: EdgeType, number: int, form: EdgeForm) -> None:
+    def __init__(
+        self,
+        name: EdgeType,
+        number: int,
+        form: EdgeForm,
+        descriptors: Mapping[str, int] | None = None,
+    ) -> None:
         self.name, self.number, self.form = name, number, form
-        self.attrs = {key: _edge_rows(*rows) for key, rows in form.attrs.items()}
+        fds = descriptors or {}
+        self.attrs = {key: _edge_rows(*rows, fd=fds.get(key)) for key, rows in form.attrs.items()}
         #: Weights and times by edge id, to gather; draws read those in the lists.
         self.values: dict[str, GrowingRows] = {}
         if form.has_weight:
-            self.values["edge_weight"] = _edge_rows((), "float32")
+            self.values["edge_weight"] = _edge_rows((), "float32", fds.get("edge_weight"))
         if form.has_time:
-            self.values["edge_time"] = _edge_rows((), "int64")
+            self.values["edge_time"] = _edge_rows((), "int64", fds.get("edge_time"))
         #: True: an edge is nothing but its ends.
         self.is_plain = not (self.attrs or self.values)
 
@@ -189,8 +197,9 @@ class EdgeKind:
         return {**self.values, **self.attrs}
 
 
-def _edge_rows(row_shape: tuple[int, ...], dtype_name: str) -> GrowingRows:
-    return GrowingRows(row_shape, dtype_name, _room(row_shape, dtype_name, 2**32), can_change=False)
+def _edge_rows(row_shape: tuple[int, ...], dtype_name: str, fd: int | None = None) -> GrowingRows:
+    room = _room(row_shape, dtype_name, 2**32)
+    return GrowingRows(row_shape, dtype_name, room, can_change=False, fd=fd)
 
 
 def _room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
@@ -249,14 +258,64 @@ class LiveStore:
             for name, form in edges.items()
         ]  # fmt: skip
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
-        self._native: native.NativeLive | None = native.NativeLive.create(
-            relations, arena_bytes, age, flags
-        )
-        self.is_writer = True
+        made = native.NativeLive.create(relations, arena_bytes, age, flags)
+        self._set(made, is_writer=True)
+
+    def _set(self, live: native.NativeLive, *, is_writer: bool) -> None:
+        self._native: native.NativeLive | None = live
+        self.is_writer = is_writer
         self._lock = threading.RLock()
         self._open: list[_Change] | None = None  # of the transaction, to be undone
         self._undone: BaseException | None = None
         _stores.add(self)
+
+    # ---- other processes ---------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the memory is: the copy reads this graph as it changes."""
+        rows = {
+            kind: {
+                name: (one.row_shape, one.dtype_name, one.room, one.base, one.fd)
+                for name, one in table.items()
+            }
+            for kind, table in self.node_rows.items()
+        }
+        edges = {
+            name: (kind.form, {key: one.fd for key, one in kind.rows.items()})
+            for name, kind in self.kinds.items()
+        }
+        return _attach, (Owner.here(), self.live.descriptors, self._first_nodes, rows, edges)
+
+    @classmethod
+    def _attached(
+        cls,
+        owner: Owner,
+        descriptors: list[int],
+        num_nodes: dict[str, int],
+        rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
+        edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, int]]],
+    ) -> LiveStore:
+        self = cls.__new__(cls)
+        self.max_nodes, self._first_nodes = _MOST_NODES, num_nodes
+        own = open_descriptors(owner, descriptors)
+        try:
+            live = native.NativeLive.attach(own)
+        finally:
+            for descriptor in own:
+                os.close(descriptor)
+        self.node_rows = {
+            kind: {
+                name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
+                for name, (*form, fd) in table.items()
+            }
+            for kind, table in rows.items()
+        }
+        self.kinds = {}
+        for number, (name, (form, fds)) in enumerate(edges.items()):
+            opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
+            self.kinds[name] = EdgeKind(name, number, form, opened)
+        self._set(live, is_writer=False)
+        return self
 
     # ---- reading -----------------------------------------------------------------------------
 
@@ -525,7 +584,8 @@ class LiveStore:
                 raise InvalidArgumentError(
                     f"the name of a node attribute must be a non-empty string, got {shown(name)}"
                 )
-            base = as_row_source(value, f"node_attrs[{name!r}]")
+            base: RowSource | None = as_row_source(value, f"node_attrs[{name!r}]")
+            assert base is not None
             _, count = self.take_nodes(node_type)
             if base.num_rows != count:
                 raise InvalidArgumentError(
@@ -533,7 +593,15 @@ class LiveStore:
                 )
             shape, dtype_name = tuple(base.row_shape), base.dtype_name
             room = _room(shape, dtype_name, self.max_nodes)
-            self.node_rows[node_type][name] = GrowingRows(shape, dtype_name, room, base)
+            given = base.read(0, count) if base.path is None and base.is_in_memory else None
+            rows = GrowingRows(shape, dtype_name, room, base if given is None else None)
+            if given is not None:  # in shared memory other processes have it, too
+                rows.put(0, given)
+            self.node_rows[node_type][name] = rows
+
+
+def _attach(*state: Any) -> LiveStore:
+    return LiveStore._attached(*state)
 
 
 class _Change(NamedTuple):
