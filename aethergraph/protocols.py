@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -474,6 +475,13 @@ class HomogeneousGraph(Adjacency):
     def pinned(self) -> HomogeneousGraph:
         """Return the graph as it is at this moment, for good. Default: itself, as none changes."""
         return self
+
+    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
+        """Let this thread see one state of the graph in a ``with`` block: ``snapshot``, or now's.
+
+        Default: nothing to do, as the graph does not change.
+        """
+        return nullcontext(self)
 
 
 @runtime_checkable

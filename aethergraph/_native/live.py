@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -77,11 +79,13 @@ class LiveStats(NamedTuple):
 class NativeLive:
     """Handle of a live graph: the writer's, or a reader's in another process."""
 
-    __slots__ = ("_err", "_handle", "_number", "relations")
+    __slots__ = ("_err", "_handle", "_number", "_reading", "relations")
 
     def __init__(self, handle: Any, relations: Sequence[LiveRelation]) -> None:
         self._handle = ffi.gc(handle, lib.aether_live_close)
         self.relations = tuple(relations)
+        #: Snapshot that a thread reads throughout, if it is in a block of :meth:`reading`.
+        self._reading = threading.local()
         # Of the writer, which is one thread at a time.
         self._err = new_error()
         self._number = ffi.new("int64_t *")
@@ -231,8 +235,22 @@ class NativeLive:
     # ---- reading -----------------------------------------------------------------------------
 
     def take(self) -> NativeSnapshot:
-        """Take a snapshot of the last commit."""
+        """Take a snapshot of the last commit; inside :meth:`reading` return that of the block."""
+        return getattr(self._reading, "snapshot", None) or NativeSnapshot(self)
+
+    def take_last(self) -> NativeSnapshot:
+        """Take a snapshot of the last commit, also inside :meth:`reading`."""
         return NativeSnapshot(self)
+
+    @contextmanager
+    def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:
+        """Let this thread take the same snapshot throughout a block; None: the last commit's."""
+        before = getattr(self._reading, "snapshot", None)
+        self._reading.snapshot = own = snapshot or NativeSnapshot(self)
+        try:
+            yield own
+        finally:
+            self._reading.snapshot = before
 
     def count(self) -> LiveStats:
         """Count what the graph holds."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -330,6 +330,24 @@ class DynamicHeteroGraph(HeteroGraph):
     def pinned(self) -> HeteroSnapshot:
         """Return :meth:`snapshot`, for what must not see two commits."""
         return HeteroSnapshot(self.store)
+
+    @contextmanager
+    def reading(self, snapshot: HeteroSnapshot | None = None) -> Iterator[HeteroSnapshot]:
+        """Let this thread see one commit throughout a ``with`` block, whatever it asks for.
+
+        Batches that are drawn by this thread are of that commit, too, with the rows of their nodes
+        and edges: ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any
+        loader without worker threads. Other threads see what is last.
+
+        Args:
+            snapshot: the commit; None: the last one at the beginning.
+
+        Yields:
+            The snapshot.
+        """
+        now = self.snapshot() if snapshot is None else snapshot
+        with self.store.live.reading(now.native_snapshot):
+            yield now
 
     @property
     def commit(self) -> int:

@@ -384,12 +384,15 @@ class LiveStore:
                         f"the transaction was undone when a change failed: {self._undone}"
                     ) from self._undone
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _check_writer(self) -> None:
         if not self.is_writer:
             raise UnsupportedError(
                 "this copy of the live graph can only read: the process that made the graph writes"
             )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._check_writer()
         with self._lock:
             yield
 
@@ -467,6 +470,7 @@ class LiveStore:
         attrs: Mapping[str, ArrayLike] | None,
     ) -> Ids:
         """Insert edges; return the id of each."""
+        self._check_writer()
         source, target = as_ids(src, "src"), as_ids(dst, "dst")
         count = len(source)
         if count != len(target):
@@ -528,8 +532,7 @@ class LiveStore:
             name: _as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
         }
         with self._writing(), self._changing():
-            _, begin = self.take_nodes(node_type)
-            begin += self._added(node_type)
+            begin = self.count_nodes(node_type, self.live.take_last()) + self._added(node_type)
             for name, values in rows.items():
                 tables[name].put(begin, values)
             found = False
@@ -559,8 +562,8 @@ class LiveStore:
             len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
         )  # of equal ids the last
         with self._writing(), self._changing() as changes:
-            snapshot, count = self.take_nodes(node_type)
-            count += self._added(node_type)
+            snapshot = self.live.take_last()
+            count = self.count_nodes(node_type, snapshot) + self._added(node_type)
             bad = np.flatnonzero((nodes < 0) | (nodes >= count))
             if len(bad):
                 at = int(bad[0])
@@ -586,7 +589,7 @@ class LiveStore:
                 )
             base: RowSource | None = as_row_source(value, f"node_attrs[{name!r}]")
             assert base is not None
-            _, count = self.take_nodes(node_type)
+            count = self.count_nodes(node_type, self.live.take_last())
             if base.num_rows != count:
                 raise InvalidArgumentError(
                     f"node_attrs[{name!r}] has {base.num_rows} rows, but num_nodes = {count}"

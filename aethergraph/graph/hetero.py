@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -496,6 +497,10 @@ class HeteroGraph(NoStrayAttributes):
     def pinned(self) -> HeteroGraph:
         """Return the graph as it is at this moment, for good: itself, as it does not change."""
         return self
+
+    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
+        """Let this thread see one state of the graph in a ``with`` block: it has only one."""
+        return nullcontext(self)
 
     @property
     def native_snapshot(self) -> native.NativeSnapshot | None:

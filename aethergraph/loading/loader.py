@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
-from aethergraph._checks.options import as_flag, as_list, shown
+from aethergraph._checks.options import as_choice, as_flag, as_list, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
@@ -118,6 +118,8 @@ class SubgraphLoader:
             that pays.
         seed_time: with a ``sampler`` that goes by time, the latest time that each of ``seeds`` may
             see; it is passed on as ``seed_time``. None: the sampler's own default.
+        snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
+            drawn; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
 
     Raises:
         InvalidArgumentError: an argument is invalid; both or neither of ``fanouts`` and ``sampler``
@@ -145,6 +147,7 @@ class SubgraphLoader:
         buffers: BufferPool | None = None,
         sampler: Sampler | None = None,
         seed_time: ArrayLike | None = None,
+        snapshot: Literal["batch", "epoch"] = "batch",
     ) -> None:
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
@@ -163,6 +166,7 @@ class SubgraphLoader:
                 f"seed_time has shape {self.seed_time.shape}, but there are {len(self.seeds)} "
                 "seeds: give one time for each"
             )
+        self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
         self.batch_size = int(batch_size)
         self.shuffle = as_flag(shuffle, "shuffle")
         self.drop_last = as_flag(drop_last, "drop_last")
@@ -197,9 +201,15 @@ class SubgraphLoader:
             start = number * self.batch_size
             return order[start : start + self.batch_size]
 
+        at = self.graph.pinned() if self.snapshot == "epoch" else None
+
         def sample(number: int) -> tuple[Ids, SampledSubgraph]:
             index = index_of(number)
             return index, self._draw(self.sampler.sample, index, mix_key(self.seed, epoch, number))
+
+        def make(number: int, end: Callable[[Ids, SampledSubgraph], R]) -> R:
+            with self.graph.reading(at):  # rows of the commit that was sampled
+                return end(*sample(number))
 
         own = as_two_step(self.sampler)
         numbers, groups = range(len(self)), None if own is None else own.engine.groups
@@ -211,7 +221,7 @@ class SubgraphLoader:
         ) -> PrefetchIterator[Any, R]:
             if own is None or groups is None:
                 return prefetch_map(
-                    lambda number: end(*sample(number)), numbers,
+                    lambda number: make(number, end), numbers,
                     num_threads=self.num_threads, depth=depth,
                 )  # fmt: skip
 
@@ -240,7 +250,8 @@ class SubgraphLoader:
 
     def collate(self, index: Ids, key: int) -> Batch:
         """Return the batch of the seeds at positions ``index``, drawn with ``key``."""
-        return self._assemble(index, self._draw(self.sampler.sample, index, key))
+        with self.graph.reading():
+            return self._assemble(index, self._draw(self.sampler.sample, index, key))
 
     def _draw(self, call: Callable[..., R], index: Ids, key: int) -> R:
         """Return ``call`` of the seeds at positions ``index``, and of their times if any."""

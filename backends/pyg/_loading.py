@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
@@ -24,10 +25,12 @@ from torch.utils.data import DataLoader
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
+from aethergraph._checks.options import as_choice
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.random_seeds import SharedCount, check_seed
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.pyg._batch import (
@@ -142,7 +145,10 @@ class LoaderMixin:
         num_sample_threads: int,
         plan_ahead: int = 0,
         names: Names | None = None,
+        snapshot: str = "batch",
     ) -> None:
+        self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
+        self._at: Any = None
         self._counted = counted_types(data, store)
         self._names = names = names or Names()
         self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
@@ -170,6 +176,14 @@ class LoaderMixin:
         self._iterations = check_count(epoch, "epoch", 0)
 
     def __iter__(self) -> Iterator[Any]:
+        graph = self._live_graph()
+        if self.snapshot == "epoch" and graph is not None:
+            if self.persistent_workers:
+                raise InvalidArgumentError(
+                    "snapshot='epoch' with persistent_workers: workers would keep the commit of "
+                    "the first epoch; take persistent_workers=False or snapshot='batch'"
+                )
+            self._at = graph.pinned()
         if self.seed is None:
             key = next_iteration_key(self.generator)
         else:
@@ -221,10 +235,20 @@ class LoaderMixin:
 
     # ---- a batch ---------------------------------------------------------------------------
 
+    def _live_graph(self) -> Any:
+        """Return the graph if it changes, else None."""
+        return getattr(self.data[1], "live_graph", None)
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """Let this thread sample and fetch at one commit: that of the epoch, or the last one."""
+        graph = self._live_graph()
+        return nullcontext() if graph is None else graph.reading(self._at)
+
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
-        out = self._sample(self.input_data[as_index(index)], self._epoch_key())
-        return self.filter_fn(out) if self.filter_per_worker else out
+        with self._reading():
+            out = self._sample(self.input_data[as_index(index)], self._epoch_key())
+            return self.filter_fn(out) if self.filter_per_worker else out
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
         """Yield sampler outputs of ``numbers``, sampled and fetched in background threads."""
@@ -261,10 +285,12 @@ class LoaderMixin:
         """Sample ``numbers`` in background threads, gather ``columns``, apply ``end`` to each."""
         key, groups = self._epoch_key(), self._groups()
         if groups is None:
-            return prefetch_map(
-                lambda index: end(self._sample(self.input_data[as_index(index)], key)), numbers,
-                num_threads=self.num_sample_threads, depth=depth,
-            )  # fmt: skip
+
+            def make(index: Any) -> Any:
+                with self._reading():
+                    return end(self._sample(self.input_data[as_index(index)], key))
+
+            return prefetch_map(make, numbers, num_threads=self.num_sample_threads, depth=depth)
 
         def prepare(index: Any) -> tuple[Steps, Any]:
             steps = self._steps(self.input_data[as_index(index)], key)

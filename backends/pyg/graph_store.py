@@ -303,6 +303,12 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return self._graph is not None
 
     @property
+    def live_graph(self) -> HomogeneousGraph | HeteroGraph | None:
+        """Graph that was given, if it changes; else None."""
+        graph = self.hetero if self._graph is None else self._graph
+        return graph if graph is not None and graph.is_live else None
+
+    @property
     def time_unit(self) -> str | None:
         """Unit of the times of the graph that was given; None without one."""
         graph = self.hetero if self._graph is None else self._graph

@@ -10,7 +10,7 @@ link_neighbor_loader,utils}.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
@@ -97,6 +97,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
             of tensors with ``storage="uring"`` knows which rows come; see
             :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
+        snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
+            sampled; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
         node_attrs, edge_attrs: names of the tensors that batches hold; None: all. For typed graphs
             the names select tensors of every type. ``edge_attrs=()`` leaves out weights and times
             that only the sampler needs.
@@ -140,6 +142,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
         plan_ahead: int = 0,
+        snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
         **kwargs: Any,
@@ -171,7 +174,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             time_attr = sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names)
+        self._set_up(
+            data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
+        )
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -215,7 +220,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, seed, num_threads, prefetch_batches,
-            num_sample_threads, plan_ahead, node_attrs, edge_attrs, **kwargs: as in
+            num_sample_threads, plan_ahead, snapshot, node_attrs, edge_attrs, **kwargs: as in
             :class:`NeighborLoader`.
         neighbor_sampler: a ready sampler with ``sample_from_edges``.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
@@ -262,6 +267,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
         plan_ahead: int = 0,
+        snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
         **kwargs: Any,
@@ -295,7 +301,9 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             time_attr = None if edge_label_time is None else sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names)
+        self._set_up(
+            data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
+        )
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(
             stores,
