@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,8 +274,8 @@ class NativeSnapshot:
         code = lib.aether_snapshot_take(live._handle, out, err)
         if code:
             raise_error(code, err)
-        self.live = live  # outlives the snapshot
-        self._handle = ffi.gc(out[0], lib.aether_snapshot_release)
+        self.live, self._handle = live, out[0]
+        _Pin.hold(self, live)
         self.commit = self.describe(0).commit
 
     def describe(self, relation: int) -> LiveCommit:
@@ -306,6 +307,33 @@ class NativeSnapshot:
         if code:
             raise_error(code, err)
         return out
+
+
+class _Pin(weakref.ref[NativeSnapshot]):
+    """Releases a snapshot when its object is gone, and keeps the live graph until then.
+
+    Not ffi.gc(): where both go at once, at the end of the interpreter say, that may free the live
+    graph first.
+    """
+
+    __slots__ = ("handle", "live")
+
+    handle: Any
+    live: Any
+    held: ClassVar[set[_Pin]] = set()
+
+    @classmethod
+    def hold(cls, snapshot: NativeSnapshot, live: NativeLive) -> None:
+        """Keep ``live`` for as long as ``snapshot``."""
+        self = cls(snapshot, cls.release)
+        self.handle, self.live = snapshot._handle, live._handle
+        cls.held.add(self)
+
+    @staticmethod
+    def release(self: Any) -> None:
+        """Release the snapshot, whose object is gone."""
+        lib.aether_snapshot_release(self.handle)
+        _Pin.held.discard(self)
 
 
 class LiveTopology(NativeTopology):
