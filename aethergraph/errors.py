@@ -12,6 +12,7 @@ __all__ = [
     "CancelledError",
     "ClosedError",
     "CorruptFileError",
+    "DiskFullError",
     "FileChangedError",
     "FormatError",
     "InvalidArgumentError",
@@ -93,6 +94,10 @@ class StorageError(AetherError, OSError):
 
 class MissingFileError(StorageError, FileNotFoundError):
     """The file does not exist."""
+
+
+class DiskFullError(StorageError):
+    """The disk, or the quota on it, has no room for what is written."""
 
 
 class FileChangedError(StorageError):

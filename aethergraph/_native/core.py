@@ -48,6 +48,7 @@ ERROR_CLASSES: Final[dict[int, type[errors.AetherError]]] = {
     lib.AETHER_E_CANCELLED: errors.CancelledError,
     lib.AETHER_E_LIMIT: errors.LimitError,
     lib.AETHER_E_EXPIRED: errors.SnapshotExpiredError,
+    lib.AETHER_E_DISK_FULL: errors.DiskFullError,
 }
 
 
@@ -88,6 +89,7 @@ def raise_error(code: int, err: Any, path: str | None = None) -> NoReturn:
 _DEFAULT_ERRNO = {
     lib.AETHER_E_NOT_FOUND: errno.ENOENT,
     lib.AETHER_E_FILE_CHANGED: errno.ESTALE,
+    lib.AETHER_E_DISK_FULL: errno.ENOSPC,
 }
 
 

@@ -18,10 +18,10 @@ from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_iterator
 from aethergraph.errors import (
     ClosedError,
+    DiskFullError,
     InvalidArgumentError,
     LimitError,
     OutOfRangeError,
-    StorageError,
 )
 from aethergraph.features import as_row_source
 from aethergraph.features.hot import hottest
@@ -88,7 +88,7 @@ class Packing:
         OutOfRangeError: a row does not exist; names the list, the first such row number and its
             position.
         InvalidArgumentError: rows of no bytes, or a budget that is not a size or too small.
-        MissingFileError, StorageError: the folder does not exist, or is full.
+        MissingFileError, DiskFullError, StorageError: the folder does not exist, is full, or fails.
     """
 
     def __init__(
@@ -208,7 +208,8 @@ class Packing:
 
         Raises:
             ClosedError: :meth:`close` was called.
-            StorageError: there is no space, or another operation of the system failed.
+            DiskFullError: there is no space.
+            StorageError: another operation of the system failed.
             FileChangedError: the file of the rows was written to.
         """
         if self._spool.closed:
@@ -220,7 +221,7 @@ class Packing:
     def _check_space(self) -> None:
         free = shutil.disk_usage(os.path.dirname(self.path)).free
         if free < self.nbytes:
-            raise StorageError(
+            raise DiskFullError(
                 errno.ENOSPC,
                 f"{self.path}: No space left on device: {format_size(self.nbytes)} are needed, "
                 f"{format_size(free)} are free",

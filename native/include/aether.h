@@ -132,6 +132,7 @@ extern "C" {
 #define AETHER_E_CANCELLED    (-12)
 #define AETHER_E_LIMIT        (-13)
 #define AETHER_E_EXPIRED      (-14)
+#define AETHER_E_DISK_FULL    (-15)
 
 /* Details of a failed call, in memory of the caller. */
 typedef struct aether_error {

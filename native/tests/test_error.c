@@ -10,10 +10,10 @@ TEST(table_rows_are_distinct_and_complete) {
     uint32_t count = 0;
     while (aether_error_table(count))
         count++;
-    CHECK_EQ(count, -AETHER_E_EXPIRED); /* the last code */
+    CHECK_EQ(count, -AETHER_E_DISK_FULL); /* the last code */
     for (uint32_t i = 0; i < count; i++) {
         const aether_error_entry *row = aether_error_table(i);
-        CHECK(row->code < 0 && row->code >= AETHER_E_EXPIRED);
+        CHECK(row->code < 0 && row->code >= AETHER_E_DISK_FULL);
         CHECK(row->name[0] && row->text[0]);
         for (uint32_t j = 0; j < i; j++)
             CHECK(aether_error_table(j)->code != row->code);
@@ -54,6 +54,8 @@ TEST(null_error_is_accepted) {
     CHECK_EQ(ae_error_set(NULL, AETHER_E_IO, "x"), AETHER_E_IO);
     CHECK_EQ(ae_error_at(NULL, AETHER_E_IO, 0, 0, "x"), AETHER_E_IO);
     CHECK_EQ(ae_error_os(NULL, EIO, "x"), AETHER_E_IO);
+    CHECK_EQ(ae_error_os(NULL, ENOSPC, "x"), AETHER_E_DISK_FULL);
+    CHECK_EQ(ae_error_os(NULL, EDQUOT, "x"), AETHER_E_DISK_FULL);
     ae_error_clear(NULL);
 }
 

@@ -92,7 +92,7 @@ static void work(const char *dir) {
     uint64_t next;
     *shared = (outcome){BEFORE, BEFORE, 1};
     if (log_open(dir, &options, 1, &next, &log, &err)) {
-        CHECK(err.code == AETHER_E_IO && err.message[0]);
+        CHECK((err.code == AETHER_E_IO || err.code == AETHER_E_DISK_FULL) && err.message[0]);
         return;
     }
     CHECK_EQ(next, BEFORE + 1);

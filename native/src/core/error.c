@@ -75,6 +75,9 @@ static int code_of_errno(int os_errno) {
         return AETHER_E_NOT_FOUND;
     case ENOMEM:
         return AETHER_E_NO_MEMORY;
+    case ENOSPC:
+    case EDQUOT:
+        return AETHER_E_DISK_FULL;
     default:
         return AETHER_E_IO;
     }

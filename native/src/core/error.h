@@ -25,7 +25,8 @@ int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, co
     AE_PRINTF(5, 6);
 
 /* Fill `err` after a failed OS call: the text of `os_errno` is appended. ENOENT becomes
- * AETHER_E_NOT_FOUND, ENOMEM AETHER_E_NO_MEMORY, any other AETHER_E_IO. */
+ * AETHER_E_NOT_FOUND, ENOMEM AETHER_E_NO_MEMORY, ENOSPC and EDQUOT AETHER_E_DISK_FULL, any other
+ * AETHER_E_IO. */
 int ae_error_os(aether_error *err, int os_errno, const char *fmt, ...) AE_PRINTF(3, 4);
 
 void ae_error_clear(aether_error *err);
