@@ -46,6 +46,7 @@ C_LAYERS = [
     "topology",
     "topology/paged",
     "live",
+    "durable",
     "sample/relabel",
     "sample/draw",
     "sample/walk",
