@@ -60,7 +60,7 @@
  *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
- *     NULL). They never abort, and call back through aether_task.poll alone.
+ *     NULL). They never abort, and call back through aether_task.poll and aether_note_fn alone.
  *   - Where the length of a result depends on a file, a plan or a sample, the function takes
  *     the length of the array to fill as well, and returns AETHER_E_INVALID if the two differ.
  *     No length is taken where the arguments decide it (as n does), or the counts of node types,
@@ -694,6 +694,48 @@ typedef struct aether_live_relation_stats {
 void aether_live_count(const aether_live *g, aether_live_stats *out);
 int aether_live_count_relation(const aether_live *g, uint32_t relation, aether_live_relation_stats *out,
                                aether_error *err);
+
+/* ---- Journals of live graphs (experimental) ------------------------------- */
+
+#define AETHER_SYNC     1 /* a commit is on disk before readers see it and the call returns */
+#define AETHER_BATCH    2 /* readers see a commit at once; it is on disk some milliseconds later */
+#define AETHER_UNSYNCED 3 /* on disk after a flush, or when the system writes it: a crash of the process
+                             loses nothing, one of the machine may */
+
+typedef struct aether_journal_options {
+    uint8_t graph[16];     /* uuid of the graph; the log of another one is refused */
+    uint64_t segment_size; /* bytes of a file of the log, a multiple of 4096, 8192 to 1 GiB; 0: 64 MiB */
+    uint32_t durability;   /* AETHER_SYNC, _BATCH or _UNSYNCED */
+    uint32_t interval_ms;  /* AETHER_BATCH: from a commit to its sync; 0: 10 */
+} aether_journal_options;
+
+/* Take a note of a commit that is replayed; the bytes are on 8 bytes and last for the call. A result
+ * other than 0 ends the replay with AETHER_E_CANCELLED. */
+typedef int (*aether_note_fn)(void *user, uint64_t lsn, uint32_t kind, const void *bytes, uint64_t size);
+
+/* Keep a log of the graph's commits in a directory, which exists (FORMAT.md, "Logs"). First the commits
+ * with numbers from `from` (1 or more) on that are there already are done again, each seen by readers
+ * as it is done, and their notes handed to `note` (may be NULL); `g` has to be the graph after commit
+ * from - 1: as it was created, for 1. From then on every commit is written before readers see it. One
+ * that cannot be written is undone. After a failed write or sync, or AETHER_E_DISK_FULL, the graph stays
+ * readable and refuses changes; what was committed before can be read again from the log.
+ * Errors: AETHER_E_CORRUPT, _TRUNCATED, _FORMAT, _VERSION: the log is damaged, or a commit, whose number
+ * the message has, does not fit the graph; AETHER_E_INVALID: another graph's log, one that another
+ * process (or this one) has open, or `from` is in the midst of a transaction. Then `g` may show a
+ * part of the commits: close it. `task` counts commits. */
+int aether_live_open_journal(aether_live *g, const char *directory, const aether_journal_options *options,
+                             uint64_t from, aether_note_fn note, void *user, aether_task *task,
+                             aether_error *err);
+/* Write bytes of the caller's into the log: a part of the open transaction, or one of its own. A replay
+ * hands them out, in order, before their transaction is seen. */
+int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t size, aether_error *err);
+/* Wait until all commits so far are on disk. From any thread of the process. */
+int aether_live_flush(aether_live *g, aether_error *err);
+/* Give up the commits below `lsn`, which are saved elsewhere: later replays are from `lsn` or more. */
+int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err);
+/* Return the number of the last commit; 0: there is no journal, or nothing in it. Numbers ascend; a
+ * large transaction takes several. From any thread of the process. */
+uint64_t aether_live_lsn(const aether_live *g);
 
 /* ---- Sampling: options --------------------------------------------------- */
 

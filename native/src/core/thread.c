@@ -3,9 +3,7 @@
 #endif
 #include "core/thread.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 
 #define STACK_SIZE (2u << 20)
 
@@ -17,18 +15,26 @@ static void blocked_signals(sigset_t *set) {
         sigdelset(set, kept[i]);
 }
 
-bool ae_thread_start(void *(*run)(void *), void *arg) {
+static bool start(void *(*run)(void *), void *arg, int detach_state, pthread_t *out) {
     pthread_attr_t attr;
-    pthread_t thread;
     sigset_t blocked, old;
     if (pthread_attr_init(&attr) != 0)
         return false;
     blocked_signals(&blocked);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setdetachstate(&attr, detach_state);
     pthread_attr_setstacksize(&attr, STACK_SIZE);
     pthread_sigmask(SIG_SETMASK, &blocked, &old); /* the new thread inherits the mask */
-    int rc = pthread_create(&thread, &attr, run, arg);
+    int rc = pthread_create(out, &attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return rc == 0;
+}
+
+bool ae_thread_start(void *(*run)(void *), void *arg) {
+    pthread_t thread;
+    return start(run, arg, PTHREAD_CREATE_DETACHED, &thread);
+}
+
+bool ae_thread_start_joinable(void *(*run)(void *), void *arg, pthread_t *out) {
+    return start(run, arg, PTHREAD_CREATE_JOINABLE, out);
 }

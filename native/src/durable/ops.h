@@ -31,6 +31,8 @@
 
 enum { AE_OP_PART = 1, AE_OP_EDGES = 2, AE_OP_DELETE = 3, AE_OP_NODES = 4, AE_OP_NOTE = 5 };
 
+#define AE_OP_NO_EDGE_ID UINT64_MAX /* EDGES: what it is was not known */
+
 #define AE_OP_LAST     1u /* PART: the transaction ends with this frame */
 #define AE_OP_TIMES    1u /* EDGES */
 #define AE_OP_WEIGHTS  2u

@@ -70,23 +70,6 @@ static int check_edges(const aether_live *g, uint32_t relation, const aether_liv
     return rc;
 }
 
-/* ---- calls ---- */
-
-/* Begin a transaction for one call, unless one is open. */
-static int begin_call(aether_live *g, bool *own, aether_error *err) {
-    *own = !g->transaction.open;
-    return *own ? ae_transaction_begin(&g->transaction, err) : AETHER_OK;
-}
-
-/* End the call: a failure undoes the transaction, the call's own or the caller's. */
-static int end_call(aether_live *g, bool own, int rc) {
-    if (rc)
-        ae_transaction_abort(&g->transaction);
-    else if (own)
-        ae_transaction_commit(&g->transaction);
-    return rc;
-}
-
 /* ---- inserting ---- */
 
 #define FAR   32   /* edges ahead whose roots are prefetched */
@@ -203,12 +186,14 @@ int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edge
     if (!rc)
         rc = check_edges(g, relation, edges, err);
     if (!rc)
-        rc = begin_call(g, &own, err);
+        rc = ae_live_begin_call(g, &own, err);
     if (rc)
         return rc;
     ae_changing *c = ae_transaction_open(&g->transaction, relation);
     const uint64_t before = c->counts.num_edges;
     chunk k;
+    if (g->journal)
+        rc = g->journal->ops->insert(g->journal, relation, c->counts.next_edge_id, edges, err);
     for (k.from = 0; !rc && k.from < edges->count; k.from = k.to) {
         k.to = edges->count - k.from < CHUNK ? edges->count : k.from + CHUNK;
         rc = insert_first(c, edges, &k, err);
@@ -217,8 +202,10 @@ int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edge
         if (!rc && edge_ids)
             memcpy(edge_ids + k.from, k.ids, (k.to - k.from) * sizeof *edge_ids);
     }
-    *inserted = rc ? 0 : c->counts.num_edges - before;
-    return end_call(g, own, rc);
+    const uint64_t fresh = c->counts.num_edges - before;
+    rc = ae_live_end_call(g, own, rc, err);
+    *inserted = rc ? 0 : fresh;
+    return rc;
 }
 
 static int check_edge(const aether_live *g, uint32_t relation, int64_t src, int64_t dst, float weight,
@@ -234,6 +221,22 @@ static int check_edge(const aether_live *g, uint32_t relation, int64_t src, int6
     return check_edge_ids(r, counts, 1, err);
 }
 
+typedef struct one_edge {
+    int64_t src, dst, time;
+    float weight;
+} one_edge;
+
+static int journal_one(const aether_live *g, uint32_t relation, const one_edge *e, aether_error *err) {
+    const uint32_t columns = ae_control_relation(&g->graph.control, relation)->columns;
+    const aether_live_edges edges = {.src = &e->src,
+                                     .dst = &e->dst,
+                                     .times = columns & AETHER_LIVE_TIMES ? &e->time : NULL,
+                                     .weights = columns & AETHER_LIVE_WEIGHTS ? &e->weight : NULL,
+                                     .count = 1};
+    return g->journal->ops->insert(g->journal, relation,
+                                   g->transaction.relations[relation].counts.next_edge_id, &edges, err);
+}
+
 int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64_t dst, int64_t time,
                            float weight, int64_t *edge_id, int *inserted, aether_error *err) {
     ae_entry entry = {.time = time, .weight = weight};
@@ -245,21 +248,26 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
     if (!rc)
         rc = check_edge(g, relation, src, dst, weight, err);
     if (!rc)
-        rc = begin_call(g, &own, err);
+        rc = ae_live_begin_call(g, &own, err);
     if (rc)
         return rc;
     ae_changing *c = ae_transaction_open(&g->transaction, relation);
     entry.id = (uint32_t)(c->csc ? src : dst);
-    rc = put_first(c, c->csc ? c->csc : c->csr, (uint32_t)(c->csc ? dst : src), &entry, &edge, &fresh, err);
+    if (g->journal)
+        rc = journal_one(g, relation, &(one_edge){src, dst, time, weight}, err);
+    if (!rc)
+        rc = put_first(c, c->csc ? c->csc : c->csr, (uint32_t)(c->csc ? dst : src), &entry, &edge, &fresh,
+                       err);
     if (!rc && fresh && c->csc && c->csr) {
         entry.id = (uint32_t)dst;
         rc = put_second(c->csr, (uint32_t)src, &entry, err);
     }
+    rc = ae_live_end_call(g, own, rc, err);
     if (edge_id)
         *edge_id = edge;
     if (inserted)
         *inserted = !rc && fresh;
-    return end_call(g, own, rc);
+    return rc;
 }
 
 /* ---- deleting ---- */
@@ -378,14 +386,19 @@ int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, co
     if (!rc)
         rc = check_pairs(g, relation, src, dst, edge_ids, n, err);
     if (!rc)
-        rc = begin_call(g, &own, err);
+        rc = ae_live_begin_call(g, &own, err);
     if (rc)
         return rc;
     ae_changing *c = ae_transaction_open(&g->transaction, relation);
     const uint64_t before = c->counts.num_edges;
-    rc = delete_pairs(c, src, dst, edge_ids, n, err);
-    *deleted = rc ? 0 : before - c->counts.num_edges;
-    return end_call(g, own, rc);
+    if (g->journal)
+        rc = g->journal->ops->remove(g->journal, relation, src, dst, edge_ids, n, err);
+    if (!rc)
+        rc = delete_pairs(c, src, dst, edge_ids, n, err);
+    const uint64_t gone = before - c->counts.num_edges;
+    rc = ae_live_end_call(g, own, rc, err);
+    *deleted = rc ? 0 : gone;
+    return rc;
 }
 
 /* ---- nodes ---- */
@@ -411,11 +424,15 @@ int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, u
     if (!rc)
         rc = check_room("dst", now->num_dst, num_dst, r->max_dst, err);
     if (!rc)
-        rc = begin_call(g, &own, err);
+        rc = ae_live_begin_call(g, &own, err);
     if (rc)
         return rc;
     ae_counts *counts = &ae_transaction_open(&g->transaction, relation)->counts;
-    counts->num_src += num_src;
-    counts->num_dst += num_dst;
-    return end_call(g, own, AETHER_OK);
+    if (g->journal)
+        rc = g->journal->ops->add_nodes(g->journal, relation, num_src, num_dst, err);
+    if (!rc) {
+        counts->num_src += num_src;
+        counts->num_dst += num_dst;
+    }
+    return ae_live_end_call(g, own, rc, err);
 }

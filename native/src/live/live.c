@@ -61,6 +61,8 @@ int aether_live_attach(const int32_t *descriptors, uint32_t n, aether_live **out
 void aether_live_close(aether_live *g) {
     if (!g)
         return;
+    if (g->journal)
+        g->journal->ops->close(g->journal);
     ae_transaction_free(&g->transaction);
     ae_graph_close(&g->graph);
     free(g);
@@ -91,11 +93,45 @@ int ae_live_check_writer(const aether_live *g, aether_error *err) {
                        ae_process_pid(g->owner));
 }
 
+static int begin(aether_live *g, aether_error *err) {
+    const int rc = g->journal ? g->journal->ops->begin(g->journal, err) : AETHER_OK;
+    return rc ? rc : ae_transaction_begin(&g->transaction, err);
+}
+
+static void undo(aether_live *g) {
+    ae_transaction_abort(&g->transaction);
+    if (g->journal)
+        g->journal->ops->abort(g->journal);
+}
+
+/* Readers see what is in the journal, and nothing else. */
+static int commit(aether_live *g, aether_error *err) {
+    const int rc = g->journal ? g->journal->ops->commit(g->journal, err) : AETHER_OK;
+    if (rc)
+        undo(g);
+    else
+        ae_transaction_commit(&g->transaction);
+    return rc;
+}
+
+int ae_live_begin_call(aether_live *g, bool *own, aether_error *err) {
+    *own = !g->transaction.open;
+    return *own ? begin(g, err) : AETHER_OK;
+}
+
+int ae_live_end_call(aether_live *g, bool own, int rc, aether_error *err) {
+    if (rc)
+        undo(g);
+    else if (own)
+        rc = commit(g, err);
+    return rc;
+}
+
 int aether_live_begin(aether_live *g, aether_error *err) {
     int rc = ae_live_check_writer(g, err);
     if (!rc && g->transaction.open)
         rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun already: commit or abort it");
-    return rc ? rc : ae_transaction_begin(&g->transaction, err);
+    return rc ? rc : begin(g, err);
 }
 
 static int check_open(const aether_live *g, aether_error *err) {
@@ -107,15 +143,13 @@ static int check_open(const aether_live *g, aether_error *err) {
 
 int aether_live_commit(aether_live *g, aether_error *err) {
     const int rc = check_open(g, err);
-    if (!rc)
-        ae_transaction_commit(&g->transaction);
-    return rc;
+    return rc ? rc : commit(g, err);
 }
 
 int aether_live_abort(aether_live *g, aether_error *err) {
     const int rc = check_open(g, err);
     if (!rc)
-        ae_transaction_abort(&g->transaction);
+        undo(g);
     return rc;
 }
 

@@ -14,8 +14,7 @@
  * Begin and commit take no longer where a graph has many relations: they deal with those that the
  * transaction has opened.
  *
- * Caveats: one thread of the process that made it. There is no log yet: a log will record
- * what aether_live_insert() and its kin are given and write it out before ae_transaction_commit().
+ * Caveats: one thread of the process that made it. Journals (live/journal.h) are its callers' affair.
  */
 #ifndef AE_LIVE_TRANSACTION_H
 #define AE_LIVE_TRANSACTION_H

@@ -307,6 +307,13 @@ int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err) {
     return rc;
 }
 
+int ae_log_check(ae_log *log, aether_error *err) {
+    pthread_mutex_lock(&log->lock);
+    int rc = log->failed ? stopped(log, err) : AETHER_OK;
+    pthread_mutex_unlock(&log->lock);
+    return rc;
+}
+
 uint64_t ae_log_next(ae_log *log) {
     pthread_mutex_lock(&log->lock);
     uint64_t next = log->next;

@@ -85,6 +85,9 @@ int ae_log_put(ae_log *log, const void *payload, uint64_t size, uint32_t ops, ui
  * recycled, never the last one. */
 int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err);
 
+/* Fail with what made the log read-only, if anything did. */
+int ae_log_check(ae_log *log, aether_error *err);
+
 /* Return the lsn of the next commit. */
 uint64_t ae_log_next(ae_log *log);
 

@@ -1,0 +1,218 @@
+/* The public functions of journals: one that is told of every change (live/journal.h) and keeps a log. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/minmax.h"
+#include "core/task.h"
+#include "durable/lock.h"
+#include "durable/record.h"
+#include "durable/replay.h"
+#include "durable/syncer.h"
+#include "live/handle.h"
+#include "log/segment.h"
+
+#define DEFAULT_INTERVAL_MS 10u
+#define DEFAULT_SEGMENT     ((uint64_t)64 << 20)
+#define MOST_PAYLOAD        ((uint64_t)1 << 20) /* of a frame: the buffer stays in the cache */
+
+typedef struct journal {
+    ae_journal base;
+    ae_log *log;
+    ae_record record;
+    ae_syncer *syncer; /* NULL: not AETHER_BATCH */
+    _Atomic uint64_t lsn;
+    int lock;
+    pid_t owner;
+} journal;
+
+static journal *of(ae_journal *j) {
+    return (journal *)j;
+}
+
+/* ---- what the graph tells ---- */
+
+static int begin(ae_journal *base, aether_error *err) {
+    ae_record_begin(&of(base)->record);
+    return ae_log_check(of(base)->log, err);
+}
+
+static int insert(ae_journal *base, uint32_t relation, uint64_t first_edge_id, const aether_live_edges *edges,
+                  aether_error *err) {
+    return ae_record_edges(&of(base)->record, relation, first_edge_id, edges, err);
+}
+
+static int remove_edges(ae_journal *base, uint32_t relation, const int64_t *src, const int64_t *dst,
+                        const int64_t *edge_ids, uint64_t n, aether_error *err) {
+    return ae_record_delete(&of(base)->record, relation, src, dst, edge_ids, n, err);
+}
+
+static int add_nodes(ae_journal *base, uint32_t relation, uint64_t num_src, uint64_t num_dst,
+                     aether_error *err) {
+    return ae_record_nodes(&of(base)->record, relation, num_src, num_dst, err);
+}
+
+static int commit(ae_journal *base, aether_error *err) {
+    journal *j = of(base);
+    aether_error own;
+    uint64_t lsn;
+    err = err ? err : &own;
+    const int rc = ae_record_commit(&j->record, &lsn, err);
+    if (rc && lsn) { /* it was written, and could not be synced */
+        const aether_error cause = *err;
+        snprintf(err->message, sizeof err->message,
+                 "the commit was undone, but may be found when the log is opened again: %.380s",
+                 cause.message);
+    }
+    if (rc || !lsn)
+        return rc;
+    atomic_store_explicit(&j->lsn, lsn, memory_order_release);
+    if (j->syncer)
+        ae_syncer_wake(j->syncer);
+    return AETHER_OK;
+}
+
+static void abort_record(ae_journal *base) {
+    ae_record_begin(&of(base)->record);
+}
+
+/* A forked child has neither the thread nor the lock of the log. */
+static void close_journal(ae_journal *base) {
+    journal *j = of(base);
+    const bool mine = j->owner == getpid();
+    if (mine && j->syncer) {
+        ae_syncer_stop(j->syncer);
+        ae_log_flush(j->log, NULL); /* whoever wants to know has called aether_live_flush() */
+    }
+    ae_log_close(j->log);
+    ae_record_free(&j->record);
+    if (mine)
+        ae_lock_release(j->lock);
+    else
+        close(j->lock);
+    free(j);
+}
+
+static const ae_journal_ops journal_ops = {
+    .begin = begin,
+    .insert = insert,
+    .remove = remove_edges,
+    .add_nodes = add_nodes,
+    .commit = commit,
+    .abort = abort_record,
+    .close = close_journal,
+};
+
+/* ---- opening ---- */
+
+static int check_open(const aether_live *g, const aether_journal_options *options, aether_error *err) {
+    int rc = ae_live_check_writer(g, err);
+    if (!rc && g->journal)
+        rc = ae_error_set(err, AETHER_E_INVALID, "this live graph has a journal already");
+    if (!rc && g->transaction.open)
+        rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun: commit or abort it first");
+    if (!rc && (options->durability < AETHER_SYNC || options->durability > AETHER_UNSYNCED))
+        rc = ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)options->durability,
+                         "durability = %" PRIu32 ": it is AETHER_SYNC, AETHER_BATCH or AETHER_UNSYNCED",
+                         options->durability);
+    return rc;
+}
+
+/* Replay the log; what is committed from then on goes into it. */
+static int open_log(journal *j, aether_live *g, const char *directory, const aether_journal_options *options,
+                    uint64_t from, ae_replay *replay, aether_error *err) {
+    ae_log_options o = {.segment_size = options->segment_size,
+                        .durability = options->durability == AETHER_SYNC ? AE_LOG_SYNC : AE_LOG_NONE};
+    memcpy(o.graph, options->graph, sizeof o.graph);
+    int rc = ae_log_open(directory, &o, from, ae_replay_frame, replay, &j->log, err);
+    ae_replay_end(replay);
+    if (rc)
+        return rc;
+    const uint64_t segment = options->segment_size ? options->segment_size : DEFAULT_SEGMENT;
+    const uint64_t room = segment - AE_LOG_HEADER_BYTES - sizeof(ae_log_frame);
+    ae_record_init(&j->record, j->log, ae_min_u64(room, MOST_PAYLOAD));
+    atomic_store_explicit(&j->lsn, replay->lsn, memory_order_relaxed);
+    if (options->durability == AETHER_BATCH)
+        rc = ae_syncer_start(j->log, options->interval_ms ? options->interval_ms : DEFAULT_INTERVAL_MS,
+                             &j->syncer, err);
+    if (!rc)
+        g->journal = &j->base;
+    return rc;
+}
+
+int aether_live_open_journal(aether_live *g, const char *directory, const aether_journal_options *options,
+                             uint64_t from, aether_note_fn note, void *user, aether_task *task,
+                             aether_error *err) {
+    int rc = check_open(g, options, err);
+    if (rc)
+        return rc;
+    journal *j = calloc(1, sizeof *j);
+    if (!j)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the journal of a live graph");
+    j->base.ops = &journal_ops;
+    j->owner = getpid();
+    rc = ae_lock_take(directory, &j->lock, err);
+    if (rc) {
+        free(j);
+        return rc;
+    }
+    ae_replay replay = {.g = g, .note = note, .user = user, .task = task, .from = from, .lsn = from - 1};
+    ae_task_begin(task, 0);
+    rc = open_log(j, g, directory, options, from, &replay, err);
+    if (rc)
+        close_journal(&j->base);
+    return rc;
+}
+
+/* ---- using ---- */
+
+static int journal_of(const aether_live *g, journal **out, aether_error *err) {
+    const int rc = ae_live_check_writer(g, err);
+    *out = of(g->journal);
+    if (!rc && !*out)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "this live graph has no journal: call aether_live_open_journal()");
+    return rc;
+}
+
+int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t size, aether_error *err) {
+    journal *j;
+    bool own = false;
+    int rc = journal_of(g, &j, err);
+    if (!rc)
+        rc = ae_live_begin_call(g, &own, err);
+    if (rc)
+        return rc;
+    rc = ae_record_note(&j->record, kind, bytes, size, err);
+    return ae_live_end_call(g, own, rc, err);
+}
+
+int aether_live_flush(aether_live *g, aether_error *err) {
+    journal *j;
+    const int rc = journal_of(g, &j, err);
+    return rc ? rc : ae_log_flush(j->log, err);
+}
+
+int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err) {
+    journal *j;
+    const int rc = journal_of(g, &j, err);
+    if (rc)
+        return rc;
+    const uint64_t last = atomic_load_explicit(&j->lsn, memory_order_acquire);
+    if (lsn == 0 || lsn > last + 1)
+        return ae_error_at(err, AETHER_E_RANGE, 0, (int64_t)lsn,
+                           "commits below %" PRIu64 " cannot be given up: the last one is %" PRIu64, lsn,
+                           last);
+    return ae_log_release(j->log, lsn, err);
+}
+
+uint64_t aether_live_lsn(const aether_live *g) {
+    return g->journal ? atomic_load_explicit(&of(g->journal)->lsn, memory_order_acquire) : 0;
+}
