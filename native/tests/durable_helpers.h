@@ -260,11 +260,13 @@ static inline aether_live *world_open(const world *w, const char *dir, const aet
     return NULL;
 }
 
-/* Check that the journal holds `least` to `most` steps, and the graph is what they make. */
-static inline void world_check_journal(uint64_t seed, const char *dir, const aether_journal_options *options,
-                                       uint64_t least, uint64_t most) {
+/* Check that the journal holds `least` to `most` steps, and the graph is what they make. Return how many
+ * they are. */
+static inline uint64_t world_check_journal(uint64_t seed, const char *dir,
+                                           const aether_journal_options *options, uint64_t least,
+                                           uint64_t most) {
     world w = world_make(seed);
-    uint64_t steps;
+    uint64_t steps = 0;
     aether_error err = {0};
     aether_live *g = world_open(&w, dir, options, &steps, &err);
     if (!g) {
@@ -277,6 +279,7 @@ static inline void world_check_journal(uint64_t seed, const char *dir, const aet
         aether_live_close(g);
     }
     world_free(&w);
+    return steps;
 }
 
 #endif

@@ -2,67 +2,15 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "log_helpers.h"
-#include "os/write.h"
+#include "write_faults.h"
 
 enum { SEGMENT = 8 << 10, BEFORE = 5, COMMITS = 40 };
 
 /* ---- a fault at every call ------------------------------------------------------------- */
-
-enum fault { FAIL_EIO, FAIL_ENOSPC, FAIL_SHORT, FAIL_KILL, FAULTS };
-
-static enum fault fault;
-static unsigned calls, fail_at;
-static unsigned syncs_after_failure; /* of the descriptor whose sync failed */
-static int failed_fd = -1;
-
-/* Return whether this call fails; then errno is set, or the process is dead. */
-static bool strike(void) {
-    if (calls++ != fail_at)
-        return false;
-    if (fault == FAIL_KILL)
-        kill(getpid(), SIGKILL);
-    errno = fault == FAIL_EIO ? EIO : ENOSPC;
-    return true;
-}
-
-static int hook_open(int dir, const char *name, int flags, mode_t mode) {
-    return strike() ? -1 : openat(dir, name, flags, mode);
-}
-
-/* A short write is no failure by itself: the rest is written by the next call. A process that is
- * killed, or a disk that fills up, leaves a half. */
-static ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) {
-    bool here = calls == fail_at;
-    if (here && pwrite(fd, data, size / 2, offset) < 0)
-        abort();
-    if (!strike())
-        return pwrite(fd, data, size, offset);
-    return fault == FAIL_SHORT ? (ssize_t)(size / 2) : -1;
-}
-
-static int hook_fdatasync(int fd) {
-    syncs_after_failure += fd == failed_fd;
-    if (!strike())
-        return fdatasync(fd);
-    failed_fd = fd;
-    return -1;
-}
-
-static int hook_fsync(int fd) {
-    return strike() ? -1 : fsync(fd);
-}
-
-static int hook_rename(int dir, const char *from, const char *to) {
-    return strike() ? -1 : renameat(dir, from, dir, to);
-}
-
-static const ae_os_write_hooks faulty = {hook_open, hook_pwrite, hook_fsync, hook_rename, hook_fdatasync};
 
 static int fresh_log(const char *dir) {
     ae_log_options options = log_options(SEGMENT, AE_LOG_NONE);
@@ -153,9 +101,7 @@ TEST(a_fault_at_every_call) {
         bool struck = true;
         for (fail_at = 0; struck; fail_at++) {
             REQUIRE(fresh_log(dir) == 0);
-            calls = syncs_after_failure = 0;
-            failed_fd = -1;
-            ae_os_set_write_hooks(&faulty);
+            faults_begin(fail_at);
             work(dir);
             ae_os_set_write_hooks(NULL);
             struck = calls > fail_at;
@@ -177,8 +123,7 @@ TEST(a_kill_at_every_call) {
     fault = FAIL_KILL;
     for (fail_at = 0; fail_at < 400; fail_at++) {
         REQUIRE(fresh_log(dir) == 0);
-        calls = 0;
-        ae_os_set_write_hooks(&faulty);
+        faults_begin(fail_at);
         run_in_child(dir);
         ae_os_set_write_hooks(NULL);
         check_outcome(dir);
