@@ -11,6 +11,7 @@
  * libc itself are not counted. After a refusal the handles that the call was given are used once
  * more, with memory, and must work.
  */
+#include <dirent.h>
 #include <sys/mman.h>
 
 #include "block_ids.h"
@@ -573,6 +574,53 @@ SWEEP(live_graphs, {
 done:
     aether_snapshot_release(s);
     aether_live_close(other);
+    aether_live_close(g);
+    return rc;
+})
+
+static void remove_files(const char *dir) {
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+SWEEP(journals, {
+    enum { INSERTED = 3000 };
+    static int64_t ids[INSERTED];
+    static uint8_t note[100 << 10];
+    const aether_live_relation relation = {.num_src = NODES,
+                                           .num_dst = NODES,
+                                           .layouts = AETHER_LIVE_CSC,
+                                           .order = AETHER_ORDER_TIME,
+                                           .edge_id_bytes = 4};
+    const aether_live_options o = {.relations = &relation, .num_relations = 1, .arena_bytes = 8 << 20};
+    const aether_journal_options journal = {.segment_size = 64 << 10, .durability = AETHER_BATCH};
+    const aether_live_edges edges = {.src = ids, .dst = ids, .count = INSERTED};
+    char dir[128];
+    aether_live *g = NULL;
+    aether_live_stats stats;
+    uint64_t n;
+    for (int64_t i = 0; i < INSERTED; i++)
+        ids[i] = i % NODES;
+    mkdir(test_path(dir, sizeof dir, "journal"), 0700);
+    remove_files(dir);
+    MAKE(aether_live_create(&o, &g, err));
+    USE(aether_live_open_journal(g, dir, &journal, 1, NULL, NULL, NULL, err));
+    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
+    USE(aether_live_note(g, 1, note, sizeof note, err)); /* segments and frames of them */
+    USE(aether_live_delete(g, 0, ids, ids, NULL, 1, &n, err));
+    MAKE(aether_live_flush(g, err));
+    MAKE(aether_live_release_journal(g, 2, err));
+    aether_live_close(g);
+    g = NULL;
+    MAKE(aether_live_create(&o, &g, err));
+    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
+    MAKE(aether_live_open_journal(g, dir, &journal, 2, NULL, NULL, NULL, err));
+    aether_live_count(g, &stats);
+    CHECK(stats.num_edges < INSERTED);
+done:
     aether_live_close(g);
     return rc;
 })

@@ -214,6 +214,11 @@ static int make_room(ae_log *log, uint64_t bytes, aether_error *err) {
         aether_error error;
         int rc = log->synced < log->next - 1 ? sync_now(log, false, &error) : AETHER_OK;
         rc = rc ? rc : begin_segment(log, &error);
+        if (rc == AETHER_E_NO_MEMORY && !log->sync_failed) { /* the next commit tries again */
+            if (err)
+                *err = error;
+            return rc;
+        }
         if (rc)
             return stop(log, &error, err);
     }
