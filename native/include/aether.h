@@ -496,6 +496,12 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
 int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
                               int64_t *edges, uint64_t capacity, aether_task *task, aether_error *err);
 
+/* Copy the values that a topology keeps itself beside the entries of the lists of n nodes (nodes NULL: of
+ * 0..n-1), as aether_topology_neighbors() copies ids. `which`: AETHER_OWN_WEIGHTS, `out` is double
+ * [capacity]; AETHER_OWN_TIMES: int64_t. AETHER_E_UNSUPPORTED: it keeps none. `task` counts entries. */
+int aether_topology_own_values(const aether_topology *t, uint32_t which, const int64_t *nodes, uint64_t n,
+                               void *out, uint64_t capacity, aether_task *task, aether_error *err);
+
 /* Find the positions of edges by their ends: where the list of major[i] holds minor[i], for n
  * pairs in ascending order of (major, minor); pairs may repeat. Hit h is pairs[h] at
  * positions[h]; hits are ordered by major, then by position. num_hits counts all of them, but at
@@ -625,6 +631,9 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
  * pair. Fails as aether_live_insert() does. */
 int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
                        const int64_t *edge_ids, uint64_t n, uint64_t *deleted, aether_error *err);
+/* Give up the next `count` edge ids of a relation, as if that many edges had been inserted and deleted: to
+ * build a graph again whose edges keep their ids. AETHER_E_UNSUPPORTED: the graph has a journal. */
+int aether_live_skip_edge_ids(aether_live *g, uint32_t relation, uint64_t count, aether_error *err);
 /* Add nodes without edges behind the last, at either end of a relation. */
 int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, uint64_t num_dst,
                           aether_error *err);
@@ -697,10 +706,12 @@ int aether_live_count_relation(const aether_live *g, uint32_t relation, aether_l
 
 /* ---- Journals of live graphs (experimental) ------------------------------- */
 
-#define AETHER_SYNC     1 /* a commit is on disk before readers see it and the call returns */
-#define AETHER_BATCH    2 /* readers see a commit at once; it is on disk some milliseconds later */
-#define AETHER_UNSYNCED 3 /* on disk after a flush, or when the system writes it: a crash of the process
-                             loses nothing, one of the machine may */
+/* AETHER_SYNC: a commit is on disk before readers see it and the call returns. AETHER_BATCH: readers see it
+ * at once; it is on disk some milliseconds later. AETHER_UNSYNCED: it is on disk after a flush, or when the
+ * system writes it; a crash of the process loses nothing, one of the machine may. */
+#define AETHER_SYNC     1
+#define AETHER_BATCH    2
+#define AETHER_UNSYNCED 3
 
 typedef struct aether_journal_options {
     uint8_t graph[16];     /* uuid of the graph; the log of another one is refused */

@@ -226,6 +226,64 @@ TEST(nodes_are_added_up_to_the_room) {
     aether_live_close(g);
 }
 
+TEST(edge_ids_can_be_skipped) {
+    live_spec o = plain;
+    o.relation.edge_id_bytes = 4;
+    aether_live *g = live_make(o);
+    aether_error err = {0};
+    int64_t id = -1;
+    CHECK_OK(aether_live_skip_edge_ids(g, 0, 5, &err), err);
+    CHECK_OK(aether_live_insert_one(g, 0, 1, 2, 0, 0, &id, NULL, &err), err);
+    CHECK_EQ(id, 5);
+    CHECK_OK(aether_live_begin(g, &err), err);
+    CHECK_OK(aether_live_skip_edge_ids(g, 0, 10, &err), err);
+    CHECK_OK(aether_live_abort(g, &err), err);
+    CHECK_CODE(aether_live_skip_edge_ids(g, 0, UINT32_MAX, &err), AETHER_E_LIMIT);
+    CHECK_CODE(aether_live_skip_edge_ids(g, 1, 1, &err), AETHER_E_RANGE);
+    CHECK_OK(aether_live_insert_one(g, 0, 1, 3, 0, 0, &id, NULL, &err), err);
+    CHECK_EQ(id, 6);
+    aether_snapshot *s = live_pin(g);
+    aether_live_commit_info info;
+    CHECK_OK(aether_snapshot_describe(s, 0, &info, &err), err);
+    CHECK_EQ(info.num_edges, 2);
+    CHECK_EQ(info.end_edge_ids, 7);
+    aether_snapshot_release(s);
+    aether_live_close(g);
+}
+
+TEST(values_of_lists_are_copied) {
+    live_spec o = plain;
+    o.relation.order = AETHER_ORDER_TIME;
+    o.relation.columns = AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS;
+    aether_live *g = live_make(o);
+    aether_error err = {0};
+    for (int64_t i = 0; i < 1000; i++) /* latest first, so that order is by time */
+        CHECK_OK(aether_live_insert_one(g, 0, i % 7, 3, 1000 - i, (float)(1000 - i) / 2, NULL, NULL, &err),
+                 err);
+    CHECK_OK(aether_live_insert_one(g, 0, 1, 5, -9, 0.25F, NULL, NULL, &err), err);
+    aether_snapshot *s = live_pin(g);
+    const int64_t nodes[] = {5, 4, 3};
+    int64_t times[1001] = {0};
+    double weights[1001] = {0};
+    CHECK_OK(aether_topology_own_values(live_lists(s), AETHER_OWN_TIMES, nodes, 3, times, 1001, NULL, &err),
+             err);
+    CHECK_OK(
+        aether_topology_own_values(live_lists(s), AETHER_OWN_WEIGHTS, nodes, 3, weights, 1001, NULL, &err),
+        err);
+    CHECK_EQ(times[0], -9);
+    CHECK_EQ((int64_t)(weights[0] * 4), 1);
+    for (int64_t i = 1; i < 1001; i++) {
+        CHECK_EQ(times[i], i);
+        CHECK_EQ((int64_t)(weights[i] * 2), i);
+    }
+    CHECK_CODE(aether_topology_own_values(live_lists(s), AETHER_OWN_TIMES, nodes, 3, times, 1000, NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_topology_own_values(live_lists(s), 7, nodes, 3, times, 1001, NULL, &err),
+               AETHER_E_UNSUPPORTED);
+    aether_snapshot_release(s);
+    aether_live_close(g);
+}
+
 /* ---- memory that runs out ---- */
 
 enum { MANY = 200000 };

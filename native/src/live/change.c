@@ -412,6 +412,28 @@ static int check_room(const char *end, uint64_t count, uint64_t more, uint64_t m
                        more, end, count, end, room);
 }
 
+int aether_live_skip_edge_ids(aether_live *g, uint32_t relation, uint64_t count, aether_error *err) {
+    bool own = false;
+    int rc = check_relation(g, relation, err);
+    if (!rc && g->journal)
+        rc =
+            ae_error_set(err, AETHER_E_UNSUPPORTED,
+                         "edge ids are skipped before a live graph gets its journal, which does not note it");
+    if (rc)
+        return rc;
+    const aether_live_relation *r = ae_control_relation(&g->graph.control, relation);
+    const uint64_t next = g->transaction.relations[relation].counts.next_edge_id;
+    const uint64_t end = r->edge_id_bytes == 8 ? (uint64_t)INT64_MAX : UINT32_MAX;
+    if (count > end - next)
+        return ae_error_at(err, AETHER_E_LIMIT, 0, (int64_t)count,
+                           "%" PRIu64 " edge ids after %" PRIu64 " are more than there are", count, next);
+    rc = ae_live_begin_call(g, &own, err);
+    if (rc)
+        return rc;
+    ae_transaction_open(&g->transaction, relation)->counts.next_edge_id += count;
+    return ae_live_end_call(g, own, AETHER_OK, err);
+}
+
 int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, uint64_t num_dst,
                           aether_error *err) {
     bool own = false;

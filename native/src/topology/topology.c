@@ -1,6 +1,7 @@
 #include "topology/topology.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 
 #include "core/error.h"
 #include "core/task.h"
@@ -122,6 +123,51 @@ int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, ui
             return ae_error_set(err, AETHER_E_INVALID, "the lists hold more than %" PRIu64 " entries",
                                 capacity);
         rc = copy_list(t, list, neighbors ? neighbors + used : NULL, edges ? edges + used : NULL, task, err);
+        if (rc)
+            return rc;
+        used += list.degree;
+        ae_task_add(task, list.degree);
+    }
+    return AETHER_OK;
+}
+
+static int copy_values(const aether_topology *t, uint32_t which, ae_list list, uint64_t *out,
+                       aether_task *task, aether_error *err) {
+    uint64_t positions[COPY_BLOCK];
+    for (uint64_t done = 0; done < list.degree;) {
+        const uint64_t n = list.degree - done < COPY_BLOCK ? list.degree - done : COPY_BLOCK;
+        for (uint64_t i = 0; i < n; i++)
+            positions[i] = list.start + done + i;
+        int rc = ae_task_check(task, "reading lists", err);
+        if (!rc)
+            rc = which == AETHER_OWN_WEIGHTS
+                     ? t->ops->weights(t, positions, n, (double *)(void *)(out + done), err)
+                     : t->ops->times(t, positions, n, (int64_t *)(out + done), err);
+        if (rc)
+            return rc;
+        done += n;
+    }
+    return AETHER_OK;
+}
+
+int aether_topology_own_values(const aether_topology *t, uint32_t which, const int64_t *nodes, uint64_t n,
+                               void *out, uint64_t capacity, aether_task *task, aether_error *err) {
+    uint64_t used = 0;
+    const bool weights = which == AETHER_OWN_WEIGHTS;
+    const bool there = weights ? t->ops->weights != NULL : which == AETHER_OWN_TIMES && t->ops->times;
+    if (!there)
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "this topology keeps no %s itself",
+                            weights ? "weights" : "times");
+    ae_task_begin(task, capacity);
+    for (uint64_t i = 0; i < n; i++) {
+        ae_list list;
+        int rc = list_of(t, nodes, i, &list, err);
+        if (rc)
+            return rc;
+        if (list.degree > capacity - used)
+            return ae_error_set(err, AETHER_E_INVALID, "the lists hold more than %" PRIu64 " entries",
+                                capacity);
+        rc = copy_values(t, which, list, (uint64_t *)out + used, task, err);
         if (rc)
             return rc;
         used += list.degree;
