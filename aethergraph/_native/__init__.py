@@ -75,6 +75,7 @@ from aethergraph._native.lists import (
     id_dtype,
 )
 from aethergraph._native.live import (
+    DURABILITY,
     LIVE_HUGE,
     LIVE_LOCKED,
     LIVE_TIMES,
@@ -261,6 +262,7 @@ __all__ = [
     "view_memory",
     "without_read_only",
     "working_for",
+    "DURABILITY",
     "LIVE_HUGE",
     "LIVE_LOCKED",
     "LIVE_TIMES",

@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
-from aethergraph._native.tasks import Task
+from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
 
 ORDER_TIME: Final[int] = lib.AETHER_ORDER_TIME
@@ -30,6 +31,13 @@ LIVE_TIMES: Final[int] = lib.AETHER_LIVE_TIMES
 LIVE_WEIGHTS: Final[int] = lib.AETHER_LIVE_WEIGHTS
 LIVE_LOCKED: Final[int] = lib.AETHER_LIVE_LOCKED
 LIVE_HUGE: Final[int] = lib.AETHER_LIVE_HUGE
+
+#: Durability of commits -> the number of the core.
+DURABILITY: Final[dict[str, int]] = {
+    "sync": lib.AETHER_SYNC,
+    "batch": lib.AETHER_BATCH,
+    "none": lib.AETHER_UNSYNCED,
+}
 
 #: Layout -> the bit of the core.
 LIVE_LAYOUTS: Final[dict[str, int]] = {
@@ -225,6 +233,63 @@ class NativeLive:
         """Add nodes without edges behind the last, at either end."""
         self._check(lib.aether_live_add_nodes(self._handle, relation, num_src, num_dst, self._err))
 
+    def skip_edge_ids(self, relation: int, count: int) -> None:
+        """Give up the next ``count`` edge ids."""
+        self._check(lib.aether_live_skip_edge_ids(self._handle, relation, count, self._err))
+
+    # ---- log ---------------------------------------------------------------------------------
+
+    def open_journal(
+        self,
+        directory: str,
+        graph: bytes,
+        durability: int,
+        interval_ms: int,
+        begin: int,
+        on_note: Callable[[int, int, bytes], None],
+        task: Task | None = None,
+    ) -> None:
+        """Do the commits from number ``begin`` on again, then log those to come.
+
+        ``on_note`` gets the number of the commit, the kind and the bytes of each note.
+        """
+        options = ffi.new("aether_journal_options *")
+        options.graph = graph
+        options.durability, options.interval_ms = durability, interval_ms
+        notes = _Notes(on_note)
+        user = ffi.new_handle(notes)
+        code = lib.aether_live_open_journal(
+            self._handle, os.fsencode(directory), options, begin, lib.aether_python_note, user,
+            lend(task, 1), self._err,
+        )  # fmt: skip
+        if notes.error is not None:
+            raise notes.error
+        self._check(code)
+
+    def note(self, kind: int, content: bytes) -> None:
+        """Write bytes into the log, with the open transaction."""
+        self._check(
+            lib.aether_live_note(
+                self._handle, kind, ffi.from_buffer(content), len(content), self._err
+            )
+        )
+
+    def flush(self) -> None:
+        """Wait until all commits so far are on disk."""
+        err = new_error()
+        code = lib.aether_live_flush(self._handle, err)
+        if code:
+            raise_error(code, err)
+
+    def release_journal(self, lsn: int) -> None:
+        """Give up the commits below ``lsn``."""
+        self._check(lib.aether_live_release_journal(self._handle, lsn, self._err))
+
+    @property
+    def lsn(self) -> int:
+        """Number of the last commit in the log; 0: there is none."""
+        return int(lib.aether_live_lsn(self._handle))
+
     def reclaim(self) -> None:
         """Reuse what no snapshot needs any more, and let overdue snapshots expire."""
         self._check(lib.aether_live_reclaim(self._handle, self._err))
@@ -262,6 +327,25 @@ class NativeLive:
             out.retired_bytes, out.snapshots, out.oldest_epoch, out.oldest_age * 1e-9,
             out.oldest_pid or None,
         )  # fmt: skip
+
+
+class _Notes:
+    """Taker of the notes of a replay, and the exception that it raised."""
+
+    def __init__(self, take: Callable[[int, int, bytes], None]) -> None:
+        self.take = take
+        self.error: BaseException | None = None
+
+
+@ffi.def_extern(name="aether_python_note", error=1)  # type: ignore[untyped-decorator]
+def _note(user: Any, lsn: int, kind: int, content: Any, size: int) -> int:
+    notes: _Notes = ffi.from_handle(user)
+    try:
+        notes.take(lsn, kind, bytes(ffi.buffer(content, size)))
+    except BaseException as error:
+        notes.error = error
+        return 1
+    return 0
 
 
 class NativeSnapshot:

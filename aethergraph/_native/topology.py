@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -316,6 +316,29 @@ class NativeTopology:
         )
         end_read(code, err, self.guard, self.path)
         return neighbors, edges
+
+    def kept_values(self, which: Literal["weights", "times"], nodes: Ids) -> NDArray[Any]:
+        """Return the values that the topology keeps beside the lists of ``nodes``, in their order.
+
+        Weights are float64, times int64.
+        """
+        capacity = int(self.degrees(nodes).sum())
+        weights = which == "weights"
+        out = empty(capacity, np.float64 if weights else np.int64, f"{capacity} {which}")
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_own_values(
+            self.handle,
+            lib.AETHER_OWN_WEIGHTS if weights else lib.AETHER_OWN_TIMES,
+            ffi.from_buffer("int64_t[]", nodes),
+            len(nodes),
+            ffi.from_buffer(out),
+            capacity,
+            lend(None, out.nbytes),
+            err,
+        )
+        end_read(code, err, self.guard, self.path)
+        return out
 
     def ids(
         self, begin: int, count: int, dtype: np.dtype[Any], task: Task | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError
@@ -29,7 +30,7 @@ Ids = NDArray[np.int64]
 _KIND = ("node", "to", "node")
 
 
-class DynamicGraph(StoredGraph):
+class DynamicGraph(LiveGraph, StoredGraph):
     """Directed graph that changes: one process writes, any number of readers sample meanwhile.
 
     ::
@@ -77,8 +78,6 @@ class DynamicGraph(StoredGraph):
     """
 
     _ATTACH = ".node_attrs[{0!r}] = ... or edge_attrs= when the graph is made"
-    #: True: :meth:`snapshot` gives the graph as it is at one moment.
-    is_live = True
 
     def __init__(
         self,
@@ -95,24 +94,125 @@ class DynamicGraph(StoredGraph):
         huge_pages: bool = True,
         mlock: bool = False,
     ) -> None:
-        nodes = as_count(num_vertices, "num_vertices")
-        megabytes = as_count(arena_mb, "arena_mb")
-        if not 0 < megabytes <= 32 << 10:
-            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
-        if max_nodes is not None and as_count(max_nodes, "max_nodes") < max(1, nodes):
-            raise InvalidArgumentError(f"max_nodes = {max_nodes} is below num_vertices = {nodes}")
-        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
-        if age is not None and not 0 < age < 1e9:
-            raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
         form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs)
-        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
-        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
         self._set_store(
-            LiveStore(
-                {"node": nodes}, {_KIND: form}, arena_bytes=megabytes << 20, max_snapshot_age=age,
-                max_nodes=max_nodes, flags=flags,
+            _make_store(
+                num_vertices, arena_mb, form, max_snapshot_age, max_nodes, huge_pages, mlock
             )
-        )  # fmt: skip
+        )
+
+    @classmethod
+    def open(
+        cls,
+        path: native.Path,
+        num_vertices: int | None = None,
+        arena_mb: int = 1024,
+        *,
+        durability: Durability = "batch",
+        interval_ms: int = 10,
+        layout: Layout | None = None,
+        order: Literal["id", "time"] | None = None,
+        edge_time: DTypeLike | None = None,
+        edge_weight: DTypeLike | None = None,
+        edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        max_snapshot_age: float | None = None,
+        max_nodes: int | None = None,
+        huge_pages: bool = True,
+        mlock: bool = False,
+        progress: native.Progress | None = None,
+    ) -> DynamicGraph:
+        """Open the live graph in a directory, to write it; make one if there is none.
+
+        ::
+
+            graph = DynamicGraph.open("g.aegd", num_vertices=1000)   # the first time
+            graph.insert_edges(src, dst)
+            graph.close()
+            graph = DynamicGraph.open("g.aegd")                      # all is there again
+
+        What is committed goes into a log before readers see it, and comes back after a crash:
+        wholly or not at all, in order. :meth:`merge` writes a new base and shortens the log.
+        Opening reads the base and the log into memory.
+
+        Args:
+            path: the directory.
+            num_vertices: nodes of a graph that is made; of one that is there, None.
+            arena_mb: as in the constructor; it may change from time to time.
+            durability: ``"sync"``: a change returns when it is on disk, and only then readers see
+                it. ``"batch"``: it is on disk within ``interval_ms``; :meth:`flush` waits for it.
+                ``"none"``: it is on disk when the system writes it. Killing the process loses
+                nothing with any of them; a crash of the system may lose the last changes with
+                the last two.
+            interval_ms: milliseconds from a change to its place on disk, of ``"batch"``.
+            layout: as in the constructor; of a graph that is there, None or what it was made with.
+            order: as ``layout``.
+            edge_time: as ``layout``.
+            edge_weight: as ``layout``.
+            edge_attrs: as ``layout``.
+            max_snapshot_age: as in the constructor.
+            max_nodes: as in the constructor.
+            huge_pages: as in the constructor.
+            mlock: as in the constructor.
+            progress: called with (done, total).
+
+        Raises:
+            UnsupportedError: another process writes it; names its pid.
+            InvalidArgumentError: it was made with other options; or there is none, and
+                ``num_vertices`` is missing.
+            CorruptFileError: base or log are damaged; nothing was changed.
+            StorageError: the directory cannot be read or written.
+        """
+
+        def make(
+            found: dict[str, Any] | None, counts: dict[str, int] | None
+        ) -> tuple[LiveStore, dict[str, Any]]:
+            given = (layout, order, edge_time, edge_weight, edge_attrs)
+            if found is None:
+                if num_vertices is None:
+                    raise InvalidArgumentError(
+                        f"there is no live graph in {LiveDirectory(path).path}: give num_vertices= "
+                        "to make one"
+                    )
+                form = EdgeForm.read(layout or "both", order or "id", *given[2:])
+                nodes = as_count(num_vertices, "num_vertices")
+                found = {
+                    "num_nodes": {"node": nodes},
+                    "edge_types": [[list(_KIND), form.to_json()]],
+                    "max_nodes": max_nodes,
+                }
+            else:
+                if list(found["num_nodes"]) != ["node"]:
+                    raise InvalidArgumentError(
+                        f"{LiveDirectory(path).path} holds a graph of many types: open it with "
+                        "DynamicHeteroGraph.open(path)"
+                    )
+                form = EdgeForm.from_json(found["edge_types"][0][1])
+                if any(value is not None for value in given):
+                    form.check_given(*given)
+            nodes = (counts or found["num_nodes"])["node"]
+            return _make_store(
+                nodes, arena_mb, form, max_snapshot_age, found["max_nodes"], huge_pages, mlock
+            ), found
+
+        graph: DynamicGraph = open_store(path, durability, interval_ms, make, _wrap, progress)
+        return graph
+
+    @classmethod
+    def attach(cls, path: native.Path) -> DynamicGraph:
+        """Open the live graph that another process of this user has open, to read it as it changes.
+
+        Nothing is copied. The memory stays until the last process has closed it.
+
+        Raises:
+            ClosedError: nobody has it open.
+        """
+        store: LiveStore = LiveDirectory(path).attach()
+        if list(store.kinds) != [_KIND]:
+            raise InvalidArgumentError(
+                f"{LiveDirectory(path).path} holds a graph of many types: attach it with "
+                "DynamicHeteroGraph.attach(path)"
+            )
+        return _wrap(store)
 
     def _set_store(self, store: LiveStore) -> None:
         self._store = store
@@ -270,13 +370,6 @@ class DynamicGraph(StoredGraph):
 
     # ---- commits -----------------------------------------------------------------------------
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make all changes of a ``with`` block one commit, or, after an exception, none of them.
-
-        Other threads that write wait for the end of the block.
-        """
-        return self._store.transaction()
-
     def snapshot(self) -> Snapshot:
         """Take a snapshot of the last commit: a graph that does not change."""
         return Snapshot(self._store)
@@ -303,26 +396,9 @@ class DynamicGraph(StoredGraph):
         with self._store.live.reading(now.native_snapshot):
             yield now
 
-    @property
-    def commit(self) -> int:
-        """Number of the last commit."""
-        return self._store.live.take().commit
-
-    def stats(self) -> native.LiveStats:
-        """Return the numbers of edges, bytes and readers, as of the last commit."""
-        return self._store.live.count()
-
-    def reclaim(self) -> None:
-        """Free now what no snapshot needs any more, which otherwise happens when there is need."""
-        self._store.live.reclaim()
-
     def to_graph(self, layout: Layout | None = None) -> Graph:
         """Copy the last commit into a static graph; see :meth:`Snapshot.to_graph`."""
         return self.snapshot().to_graph(layout)
-
-    def close(self) -> None:
-        """Drop the graph's references; using the graph afterwards raises ClosedError."""
-        self._store.close()
 
     def __enter__(self) -> DynamicGraph:
         self._store.check_open()
@@ -434,7 +510,7 @@ class DynamicGraph(StoredGraph):
         return live_values(self._store, self._kind) if of == "edge" else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attached, (self._store,)
+        return _wrap, (self._store,)
 
     def __repr__(self) -> str:
         if self.closed:
@@ -446,8 +522,24 @@ class DynamicGraph(StoredGraph):
         )
 
 
-def _attached(store: LiveStore) -> DynamicGraph:
-    """Return a graph that reads a store of another process."""
+def _make_store(
+    num_vertices: Any,
+    arena_mb: Any,
+    form: EdgeForm,
+    max_snapshot_age: Any,
+    max_nodes: Any,
+    huge_pages: Any,
+    mlock: Any,
+) -> LiveStore:
+    nodes = as_count(num_vertices, "num_vertices")
+    return LiveStore.make(
+        {"node": nodes}, {_KIND: form}, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
+        max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
+    )  # fmt: skip
+
+
+def _wrap(store: LiveStore) -> DynamicGraph:
+    """Return the graph of a store, perhaps one of another process."""
     graph = DynamicGraph.__new__(DynamicGraph)
     graph._set_store(store)
     return graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, as_items, as_number, is_hashable, is_name, shown
+from aethergraph._checks.options import as_items, is_hashable, is_name, shown
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
-from aethergraph.dynamic.snapshot import edge_list, edge_values, fill_edges, fill_nodes
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.live import Durability, LiveGraph, open_store
+from aethergraph.dynamic.snapshot import edge_list, edge_rows, edge_values, fill_edges, fill_nodes
 from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
 from aethergraph.errors import ClosedError, InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
@@ -29,8 +31,8 @@ Ids = NDArray[np.int64]
 class HeteroSnapshot(HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
-    def __init__(self, store: LiveStore) -> None:
-        taken = store.live.take()
+    def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
+        taken = store.live.take() if snapshot is None else snapshot
         self._store, self._taken = store, taken
         self._commit = taken.commit
         nodes = {name: NodeParts(store.count_nodes(name, taken)) for name in store.node_rows}
@@ -77,6 +79,9 @@ class HeteroSnapshot(HeteroGraph):
         """Return weights and times of an edge type, if it has any, as rows to gather from."""
         return edge_values(self._store.kinds[name], self.native_snapshot)
 
+    def _end_edge_ids(self, kind: EdgeType) -> int:
+        return self.native_snapshot.describe(self._store.kinds[kind].number).end_edge_ids
+
     def to_graph(self) -> HeteroGraph:
         """Copy the snapshot into a static typed graph; see :meth:`Snapshot.to_graph`."""
         orders = {kind.form.order for kind in self._store.kinds.values()}
@@ -104,18 +109,13 @@ class HeteroSnapshot(HeteroGraph):
             edge_weight=weights,
             edge_time=times,
             edge_attrs={
-                kind: {
-                    name: rows.gather(ids) for name, rows in self._edges[kind].edge_attrs.items()
-                }
-                for kind, (_, _, ids) in lists.items()
+                kind: edge_rows(self._edges[kind], found[2], self._end_edge_ids(kind))
+                for kind, found in lists.items()
             },
             layout=layout,
             keep_order=True,
             sort_neighbors=order == "id",
         )
-        for kind, (_, _, ids) in lists.items():
-            part = graph.edge_parts(kind)
-            part.edge_order = ids if part.edge_order is None else ids[part.edge_order]
         for name, part_of in self._nodes.items():
             for attr, rows in part_of.node_attrs.items():
                 graph[name].attrs[attr] = rows.read(0, part_of.num_nodes)
@@ -219,7 +219,7 @@ class LiveEdges(EdgeView):
         return self._graph.store.delete(self._kind, src, dst, edge_ids)
 
 
-class DynamicHeteroGraph(HeteroGraph):
+class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     """Typed graph that changes: :class:`DynamicGraph` of many types of nodes and edges.
 
     ::
@@ -245,9 +245,6 @@ class DynamicHeteroGraph(HeteroGraph):
         max_snapshot_age, max_nodes, huge_pages, mlock: as in :class:`DynamicGraph`.
     """
 
-    #: True: edges come and go.
-    is_live = True
-
     def __init__(
         self,
         num_nodes: Mapping[str, int],
@@ -264,48 +261,79 @@ class DynamicHeteroGraph(HeteroGraph):
         huge_pages: bool = True,
         mlock: bool = False,
     ) -> None:
-        nodes = {}
-        for name, count in as_items(num_nodes, "num_nodes", "counts"):
-            if not is_name(name):
-                raise InvalidArgumentError(f"num_nodes: {shown(name)} is no name of a node type")
-            nodes[name] = as_count(count, f"num_nodes[{name!r}]")
-        megabytes = as_count(arena_mb, "arena_mb")
-        if not 0 < megabytes <= 32 << 10:
-            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
-        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
-        every = {
-            "layout": layout, "order": order, "edge_time": edge_time, "edge_weight": edge_weight,
-            "edge_attrs": edge_attrs,
-        }  # fmt: skip
-        forms = {}
-        own = edge_types if isinstance(edge_types, Mapping) else {kind: {} for kind in edge_types}
-        for kind, differing in own.items():
-            if not (isinstance(kind, tuple) and len(kind) == 3 and all(map(is_name, kind))):
-                raise InvalidArgumentError(
-                    f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
-                )
-            for end in (kind[0], kind[2]):
-                if end not in nodes:
-                    raise unknown_type("num_nodes", end, nodes)
-            options = {**every, **differing}
-            if len(options) > len(every):
-                raise InvalidArgumentError(
-                    f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
-                )
-            forms[kind] = EdgeForm.read(**options)
-        if not forms:
-            raise InvalidArgumentError("edge_types: give at least one edge type")
-        units = {form.time_unit for form in forms.values() if form.has_time}
-        if len(units) > 1:
-            raise InvalidArgumentError(f"edge_time has units {units}: give all times in one")
-        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
-        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
+        nodes, forms = _read_types(
+            num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
+            edge_weight=edge_weight, edge_attrs=edge_attrs,
+        )  # fmt: skip
         self._set_store(
-            LiveStore(
-                nodes, forms, arena_bytes=megabytes << 20, max_snapshot_age=age,
-                max_nodes=max_nodes, flags=flags,
+            LiveStore.make(
+                nodes, forms, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
+                max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
             )
         )  # fmt: skip
+
+    @classmethod
+    def open(
+        cls,
+        path: native.Path,
+        num_nodes: Mapping[str, int] | None = None,
+        edge_types: Any = None,
+        arena_mb: int = 1024,
+        *,
+        durability: Durability = "batch",
+        interval_ms: int = 10,
+        layout: Layout = "both",
+        order: Literal["id", "time"] = "id",
+        edge_time: DTypeLike | None = None,
+        edge_weight: DTypeLike | None = None,
+        edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        max_snapshot_age: float | None = None,
+        max_nodes: int | None = None,
+        huge_pages: bool = True,
+        mlock: bool = False,
+        progress: native.Progress | None = None,
+    ) -> DynamicHeteroGraph:
+        """Open the live graph in a directory, to write it; make one if there is none.
+
+        See :meth:`DynamicGraph.open`. ``num_nodes``, ``edge_types`` and what is kept of edges are
+        for a graph that is made; one that is there has its own.
+        """
+
+        def make(
+            found: dict[str, Any] | None, counts: dict[str, int] | None
+        ) -> tuple[LiveStore, dict[str, Any]]:
+            if found is None:
+                if num_nodes is None or edge_types is None:
+                    raise InvalidArgumentError(
+                        f"there is no live graph in {LiveDirectory(path).path}: give num_nodes= "
+                        "and edge_types= to make one"
+                    )
+                nodes, forms = _read_types(
+                    num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
+                    edge_weight=edge_weight, edge_attrs=edge_attrs,
+                )  # fmt: skip
+                found = {
+                    "num_nodes": nodes,
+                    "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
+                    "max_nodes": max_nodes,
+                }
+            forms = {
+                (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
+                for kind, form in found["edge_types"]
+            }
+            return LiveStore.make(
+                counts or found["num_nodes"], forms, arena_mb=arena_mb,
+                max_snapshot_age=max_snapshot_age, max_nodes=found["max_nodes"],
+                huge_pages=huge_pages, mlock=mlock,
+            ), found  # fmt: skip
+
+        graph: DynamicHeteroGraph = open_store(path, durability, interval_ms, make, _wrap, progress)
+        return graph
+
+    @classmethod
+    def attach(cls, path: native.Path) -> DynamicHeteroGraph:
+        """Open the live graph that another process has open; see :meth:`DynamicGraph.attach`."""
+        return _wrap(LiveDirectory(path).attach())
 
     def _set_store(self, store: LiveStore) -> None:
         self._store = store
@@ -318,10 +346,6 @@ class DynamicHeteroGraph(HeteroGraph):
         return self._store
 
     # ---- commits -----------------------------------------------------------------------------
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make all changes of a ``with`` block one commit, or, after an exception, none of them."""
-        return self.store.transaction()
 
     def snapshot(self) -> HeteroSnapshot:
         """Take a snapshot of the last commit: a graph that does not change."""
@@ -349,26 +373,9 @@ class DynamicHeteroGraph(HeteroGraph):
         with self.store.live.reading(now.native_snapshot):
             yield now
 
-    @property
-    def commit(self) -> int:
-        """Number of the last commit."""
-        return self.store.live.take().commit
-
-    def stats(self) -> native.LiveStats:
-        """Return the numbers of edges, bytes and readers, as of the last commit."""
-        return self.store.live.count()
-
-    def reclaim(self) -> None:
-        """Free now what no snapshot needs any more, which otherwise happens when there is need."""
-        self.store.live.reclaim()
-
     def to_graph(self) -> HeteroGraph:
         """Copy the last commit into a static typed graph."""
         return self.snapshot().to_graph()
-
-    def close(self) -> None:
-        """Drop the graph's references; using the graph afterwards raises ClosedError."""
-        self._store.close()
 
     # ---- the graph as it is ------------------------------------------------------------------
 
@@ -415,11 +422,44 @@ class DynamicHeteroGraph(HeteroGraph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attached, (self._store,)
+        return _wrap, (self._store,)
 
 
-def _attached(store: LiveStore) -> DynamicHeteroGraph:
-    """Return a graph that reads a store of another process."""
+def _wrap(store: LiveStore) -> DynamicHeteroGraph:
+    """Return the graph of a store, perhaps one of another process."""
     graph = DynamicHeteroGraph.__new__(DynamicHeteroGraph)
     graph._set_store(store)
     return graph
+
+
+def _read_types(
+    num_nodes: Any, edge_types: Any, **every: Any
+) -> tuple[dict[str, int], dict[EdgeType, EdgeForm]]:
+    """Return the numbers of nodes by type, and what is kept of each edge type, checked."""
+    nodes = {}
+    for name, count in as_items(num_nodes, "num_nodes", "counts"):
+        if not is_name(name):
+            raise InvalidArgumentError(f"num_nodes: {shown(name)} is no name of a node type")
+        nodes[name] = as_count(count, f"num_nodes[{name!r}]")
+    forms = {}
+    own = edge_types if isinstance(edge_types, Mapping) else {kind: {} for kind in edge_types}
+    for kind, differing in own.items():
+        if not (isinstance(kind, tuple) and len(kind) == 3 and all(map(is_name, kind))):
+            raise InvalidArgumentError(
+                f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
+            )
+        for end in (kind[0], kind[2]):
+            if end not in nodes:
+                raise unknown_type("num_nodes", end, nodes)
+        options = {**every, **differing}
+        if len(options) > len(every):
+            raise InvalidArgumentError(
+                f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
+            )
+        forms[kind] = EdgeForm.read(**options)
+    if not forms:
+        raise InvalidArgumentError("edge_types: give at least one edge type")
+    units = {form.time_unit for form in forms.values() if form.has_time}
+    if len(units) > 1:
+        raise InvalidArgumentError(f"edge_time has units {units}: give all times in one")
+    return nodes, forms

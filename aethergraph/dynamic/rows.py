@@ -134,6 +134,10 @@ class GrowingRows:
             )
         self._added[begin - self.num_base : end - self.num_base] = rows
 
+    def put_at(self, ids: Ids, rows: NDArray[Any]) -> None:
+        """Write rows that no reader asks for yet, each at its place."""
+        self._added[ids - self.num_base] = rows
+
     def change(self, ids: Ids, rows: NDArray[Any], commit: int) -> None:
         """Link new versions of the rows ``ids``, distinct, which readers of ``commit`` will see.
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import read_only
 from aethergraph.dynamic.attrs import SnapshotRows
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore
 from aethergraph.errors import UnsupportedError
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
@@ -19,7 +18,14 @@ from aethergraph.graph.parts import AttributeTable, EdgeParts, GraphParts, Lists
 from aethergraph.protocols import RowSource
 from aethergraph.storage.meta import Owner
 
-__all__ = ["Snapshot", "edge_list", "fill_edges", "fill_nodes"]
+__all__ = [
+    "Snapshot",
+    "edge_list",
+    "edge_rows",
+    "edge_values",
+    "fill_edges",
+    "fill_nodes",
+]
 
 Ids = NDArray[np.int64]
 P = TypeVar("P", bound=EdgeParts)
@@ -64,6 +70,14 @@ def edge_list(parts: EdgeParts) -> tuple[Ids, Ids, Ids]:
     order = np.argsort(ids, kind="stable")
     ends = (minor[order], major[order]) if lists is parts.csc else (major[order], minor[order])
     return *ends, ids[order]
+
+
+def edge_rows(parts: EdgeParts, ids: Ids, end: int) -> dict[str, NDArray[Any]]:
+    """Return the attributes of the edges ``ids``, and, if ids below ``end`` are missing, these."""
+    rows = {name: one.gather(ids) for name, one in parts.edge_attrs.items()}
+    if len(ids) != end:
+        rows[EDGE_ID] = ids
+    return rows
 
 
 class Snapshot(StoredGraph):
@@ -154,7 +168,9 @@ class Snapshot(StoredGraph):
         """Copy the snapshot into a static graph, to save, say, or to compress.
 
         The lists are in the same order, so the same key draws the same neighbours.
-        ``graph.edge_order`` has the id that each edge has here. Attributes come along.
+        ``graph.edge_order`` has the place of each edge among those that there are, by id; that is
+        its id here, unless edges were deleted: then ``graph.edge_attrs["edge_id"]`` has the ids.
+        Attributes come along.
 
         Args:
             layout: ``"csc"``, ``"csr"`` or ``"both"``; None: as here.
@@ -168,12 +184,10 @@ class Snapshot(StoredGraph):
         graph = Graph.from_edges(
             self._num_nodes, src, dst,
             edge_weight=values.get("edge_weight"), edge_time=times,
-            edge_attrs={name: rows.gather(ids) for name, rows in parts.edge_attrs.items()},
+            edge_attrs=edge_rows(parts, ids, self._end_edge_ids),
             layout=parts.layout if layout is None else layout,
             keep_order=True, sort_neighbors=self._kind.form.order == "id",
         )  # fmt: skip
-        own, order = graph._live(), graph.edge_order
-        own.edge_order = read_only(ids if order is None else ids[order])
         for name, rows in parts.node_attrs.items():
             graph.node_attrs[name] = rows.read(0, self._num_nodes)
         return graph

@@ -15,10 +15,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +33,7 @@ from aethergraph._checks.arrays import (
     describe_range,
     to_array,
 )
-from aethergraph._checks.options import as_choice, is_name, shown
+from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
 from aethergraph._checks.times import as_times, convert_times, unit_of
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner, open_descriptors
@@ -46,7 +47,13 @@ from aethergraph.errors import (
 from aethergraph.features import as_row_source
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 
-__all__ = ["EdgeForm", "EdgeKind", "LiveStore", "RowForm"]
+if TYPE_CHECKING:
+    from aethergraph.dynamic.journal import Journal
+
+#: Name of the ids of edges in a static copy, where edges were deleted.
+EDGE_ID = "edge_id"
+
+__all__ = ["EDGE_ID", "EdgeForm", "EdgeKind", "LiveStore", "RowForm", "rows_room"]
 
 Ids = NDArray[np.int64]
 EdgeType: TypeAlias = tuple[str, str, str]
@@ -114,6 +121,50 @@ class EdgeForm:
             _read_forms(edge_attrs),
         )  # fmt: skip
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the form for ``graph.json``."""
+        return {
+            "layout": self.layout, "order": self.order, "has_time": self.has_time,
+            "time_unit": self.time_unit, "has_weight": self.has_weight,
+            "attrs": {n: [list(f.row_shape), f.dtype_name] for n, f in self.attrs.items()},
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> EdgeForm:
+        """Return the form that :meth:`to_json` described."""
+        attrs = {n: RowForm(tuple(shape), dtype) for n, (shape, dtype) in found["attrs"].items()}
+        return cls(
+            found["layout"], found["order"], found["has_time"], found["time_unit"],
+            found["has_weight"], attrs,
+        )  # fmt: skip
+
+    def check_given(
+        self, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
+    ) -> None:
+        """Raise unless options that are not None are those that the graph was made with.
+
+        Raises:
+            InvalidArgumentError: one differs; names it.
+        """
+        wanted = EdgeForm.read(
+            layout or self.layout, order or self.order,
+            edge_time if edge_time is not None else self._time_dtype,
+            edge_weight if edge_weight is not None else (self.has_weight or None) and "float32",
+            edge_attrs if edge_attrs is not None else self.attrs,
+        )  # fmt: skip
+        own, given = self.to_json(), wanted.to_json()
+        for name, value in own.items():
+            if given[name] != value:
+                raise InvalidArgumentError(
+                    f"the graph was made with {name} = {value}, not {given[name]}"
+                )
+
+    @property
+    def _time_dtype(self) -> str | None:
+        if not self.has_time:
+            return None
+        return "int64" if self.time_unit is None else f"datetime64[{self.time_unit}]"
+
     @property
     def columns(self) -> int:
         """Columns of the native lists."""
@@ -152,7 +203,7 @@ def _read_forms(attrs: Any) -> dict[str, RowForm]:
         )
     forms = {}
     for name, form in attrs.items():
-        if not is_name(name) or name in ("edge_weight", "edge_time"):
+        if not is_name(name) or name in ("edge_weight", "edge_time", EDGE_ID):
             raise InvalidArgumentError(f"edge_attrs: {shown(name)} cannot be a name")
         try:
             shape, dtype = form
@@ -198,11 +249,12 @@ class EdgeKind:
 
 
 def _edge_rows(row_shape: tuple[int, ...], dtype_name: str, fd: int | None = None) -> GrowingRows:
-    room = _room(row_shape, dtype_name, 2**32)
+    room = rows_room(row_shape, dtype_name, 2**32)
     return GrowingRows(row_shape, dtype_name, room, can_change=False, fd=fd)
 
 
-def _room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
+def rows_room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
+    """Return the rows of an attribute that there is address space for, at most ``most``."""
     size = native.ARRAY_DTYPES[native.DTYPE_CODES[dtype_name]].itemsize
     return min(most, _MOST_BYTES // max(1, size * int(np.prod(row_shape))))
 
@@ -261,12 +313,53 @@ class LiveStore:
         made = native.NativeLive.create(relations, arena_bytes, age, flags)
         self._set(made, is_writer=True)
 
+    @classmethod
+    def make(
+        cls,
+        num_nodes: Mapping[str, int],
+        edges: Mapping[EdgeType, EdgeForm],
+        *,
+        arena_mb: Any,
+        max_snapshot_age: Any,
+        max_nodes: Any,
+        huge_pages: Any,
+        mlock: Any,
+    ) -> LiveStore:
+        """Make a store of a user's options, which are checked.
+
+        Raises:
+            InvalidArgumentError: one is invalid; names it.
+        """
+        megabytes = as_count(arena_mb, "arena_mb")
+        if not 0 < megabytes <= 32 << 10:
+            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
+        most = max(num_nodes.values(), default=0)
+        if most > _MOST_NODES:
+            raise InvalidArgumentError(f"{most} nodes are more than 2^32 - 1")
+        if max_nodes is not None and as_count(max_nodes, "max_nodes") < max(1, most):
+            raise InvalidArgumentError(f"max_nodes = {max_nodes} is below num_nodes = {most}")
+        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
+        if age is not None and not 0 < age < 1e9:
+            raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
+        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
+        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
+        return cls(
+            num_nodes, edges, arena_bytes=megabytes << 20, max_snapshot_age=age,
+            max_nodes=max_nodes, flags=flags,
+        )  # fmt: skip
+
     def _set(self, live: native.NativeLive, *, is_writer: bool) -> None:
         self._native: native.NativeLive | None = live
         self.is_writer = is_writer
         self._lock = threading.RLock()
-        self._open: list[_Change] | None = None  # of the transaction, to be undone
+        #: What undoes the changes of the open transaction, besides the native graph's.
+        self._open: list[Callable[[], None]] | None = None
+        self._added: dict[str, int] = {}  # nodes by type, in the open transaction
         self._undone: BaseException | None = None
+        #: Log of the changes; None: the graph is in memory only.
+        self.journal: Journal | None = None
+        #: Number of the next record by (source, partition), of streams that edges come from.
+        self.offsets: dict[tuple[str, int], int] = {}
         _stores.add(self)
 
     # ---- other processes ---------------------------------------------------------------------
@@ -342,6 +435,9 @@ class LiveStore:
 
     def close(self) -> None:
         """Drop the store's own references; snapshots keep theirs."""
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
         self._native = None
 
     def relation_of(self, node_type: str) -> tuple[int, bool] | None:
@@ -374,7 +470,7 @@ class LiveStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make the changes inside the block one commit, or, after an exception, none at all."""
-        with self._writing():
+        with self.writing():
             if self._open is not None:
                 raise InvalidArgumentError("a transaction is open in this thread already")
             with self._changing():
@@ -391,18 +487,19 @@ class LiveStore:
             )
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """Keep other threads from writing in a ``with`` block."""
         self._check_writer()
         with self._lock:
             yield
 
     @contextmanager
-    def _changing(self) -> Iterator[list[_Change]]:
+    def _changing(self) -> Iterator[list[Callable[[], None]]]:
         """Begin a commit unless one is open; end it with the block, undo all after an exception."""
         own = self._open is None
         if own:
             self.live.begin()
-            self._open, self._undone = [], None
+            self._open, self._added, self._undone = [], {}, None
         elif self._undone is not None:
             raise InvalidArgumentError(
                 f"the transaction was undone when a change failed: {self._undone}"
@@ -425,8 +522,8 @@ class LiveStore:
         if self._undone is not None:
             return
         self._undone = error
-        for change in reversed(self._open or []):
-            change.rows.undo(change.ids)
+        for undo in reversed(self._open or []):
+            undo()
         with suppress(InvalidArgumentError):  # the failure has undone the native part already
             self.live.abort()
 
@@ -481,7 +578,7 @@ class LiveStore:
             rows["edge_weight"] = weights
         if times is not None:
             rows["edge_time"] = times
-        with self._writing():
+        with self.writing():
             if not rows and self._open is None:  # one native call is a commit of its own
                 return self.live.insert(kind.number, source, target, times, weights)[0]
             with self._changing():
@@ -502,6 +599,9 @@ class LiveStore:
         tables = kind.rows
         for name, values in rows.items():
             tables[name].put(begin, values[first])
+            # Weights and times are in the edges' own operations.
+            if self.journal is not None and name in kind.attrs:
+                self.journal.log_edge_rows(kind, name, begin, values[first])
 
     def delete(
         self, kind: EdgeKind, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None
@@ -514,7 +614,7 @@ class LiveStore:
                 raise InvalidArgumentError(
                     f"src has {len(source)} ids, but {name} has {len(values)}"
                 )
-        with self._writing(), self._changing():
+        with self.writing(), self._changing():
             return self.live.delete(kind.number, source, target, ids)
 
     # ---- nodes -------------------------------------------------------------------------------
@@ -531,10 +631,12 @@ class LiveStore:
         rows = {
             name: _as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
         }
-        with self._writing(), self._changing():
-            begin = self.count_nodes(node_type, self.live.take_last()) + self._added(node_type)
+        with self.writing(), self._changing():
+            begin = self._count_now(node_type)
             for name, values in rows.items():
                 tables[name].put(begin, values)
+                if self.journal is not None:
+                    self.journal.log_node_rows(node_type, name, begin, values)
             found = False
             for kind in self.kinds.values():
                 ends = [number * (end == node_type) for end in (kind.name[0], kind.name[2])]
@@ -545,13 +647,13 @@ class LiveStore:
                 raise UnsupportedError(
                     f"{node_type!r} is at the end of no edge type: such nodes cannot be added"
                 )
-            assert self._open is not None
-            self._open.append(_Change(_NoRows(), np.full(1, number), node_type))
+            self._added[node_type] = self._added.get(node_type, 0) + number
             return np.arange(begin, begin + number)
 
-    def _added(self, node_type: str) -> int:
-        """Return the number of nodes that the open transaction has added."""
-        return sum(int(c.ids[0]) for c in self._open or [] if c.node_type == node_type)
+    def _count_now(self, node_type: str) -> int:
+        """Return the number of nodes of a type, with those of the open transaction."""
+        last = self.count_nodes(node_type, self.live.take_last())
+        return last + self._added.get(node_type, 0)
 
     def update_nodes(self, node_type: str, ids: ArrayLike, attrs: Mapping[str, ArrayLike]) -> None:
         """Change the rows of nodes."""
@@ -561,9 +663,8 @@ class LiveStore:
         last = (
             len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
         )  # of equal ids the last
-        with self._writing(), self._changing() as changes:
-            snapshot = self.live.take_last()
-            count = self.count_nodes(node_type, snapshot) + self._added(node_type)
+        with self.writing(), self._changing() as changes:
+            count = self._count_now(node_type)
             bad = np.flatnonzero((nodes < 0) | (nodes >= count))
             if len(bad):
                 at = int(bad[0])
@@ -571,17 +672,23 @@ class LiveStore:
                     f"ids[{at}] = {nodes[at]} is {describe_range(count)}",
                     position=at, value=int(nodes[at]),
                 )  # fmt: skip
+            commit = self.live.take_last().commit + 1
             for name, values in rows.items():
-                tables[name].change(nodes[last], values[last], snapshot.commit + 1)
-                changes.append(_Change(tables[name], nodes[last]))
+                tables[name].change(nodes[last], values[last], commit)
+                changes.append(partial(tables[name].undo, nodes[last]))
+                if self.journal is not None:
+                    self.journal.log_changed_rows(node_type, name, nodes[last], values[last])
 
     def begin_rows(
         self, node_type: str, name: str, value: FeatureSource | ArrayLike | None
     ) -> None:
         """Begin an attribute of nodes with one row for each that there is; None: end it."""
-        with self._writing():
+        with self.writing():
             if value is None:
+                if self.journal is not None:
+                    self.journal.log_rows_end(node_type, name)
                 del self.node_rows[node_type][name]
+                self._publish()
                 return
             if not is_name(name):
                 raise InvalidArgumentError(
@@ -595,31 +702,43 @@ class LiveStore:
                     f"node_attrs[{name!r}] has {base.num_rows} rows, but num_nodes = {count}"
                 )
             shape, dtype_name = tuple(base.row_shape), base.dtype_name
-            room = _room(shape, dtype_name, self.max_nodes)
+            room = rows_room(shape, dtype_name, self.max_nodes)
             given = base.read(0, count) if base.path is None and base.is_in_memory else None
             rows = GrowingRows(shape, dtype_name, room, base if given is None else None)
             if given is not None:  # in shared memory other processes have it, too
                 rows.put(0, given)
+            if self.journal is not None:
+                self.journal.log_rows_begin(node_type, name, base)
             self.node_rows[node_type][name] = rows
+            self._publish()
+
+    def _publish(self) -> None:
+        """Tell who attaches from now on of the attributes that there are."""
+        if self.journal is not None:
+            self.journal.directory.publish(self)
+
+    # ---- streams -----------------------------------------------------------------------------
+
+    def set_offset(self, source: str, partition: int, following: int) -> None:
+        """Note the number of the next record of a stream, in the commit of those before it."""
+        place, number = (source, partition), as_count(following, "following")
+        with self.writing(), self._changing() as changes:
+            before = self.offsets.get(place)
+            self.offsets[place] = number
+
+            def undo() -> None:
+                if before is None:
+                    del self.offsets[place]
+                else:
+                    self.offsets[place] = before
+
+            changes.append(undo)
+            if self.journal is not None:
+                self.journal.log_offset(source, partition, number)
 
 
 def _attach(*state: Any) -> LiveStore:
     return LiveStore._attached(*state)
-
-
-class _Change(NamedTuple):
-    """Something that a transaction has done besides the native graph's changes."""
-
-    rows: Any
-    ids: Ids
-    node_type: str | None = None
-
-
-class _NoRows:
-    """Rows of nodes that were added, which need no undoing: nobody asks for them."""
-
-    def undo(self, ids: Ids) -> None:
-        """Do nothing."""
 
 
 def _one_id(value: Any, name: str) -> Ids:

@@ -1,0 +1,217 @@
+"""Directory of a live graph that survives its process.
+
+::
+
+    g.aegd/
+      graph.json       what the graph is: types, what is kept of edges, uuid; written once
+      CURRENT          number of the commit that the base holds, and what else belongs to it (JSON)
+      gen-000003.aeg   the base: an ordinary graph file, which Graph.load opens, too
+      wal-1.log ...    the commits since (native/FORMAT.md, "Logs")
+      rows-000001.aef  rows that an attribute of nodes began with
+      LOCK             held by the process that writes, which is named in it
+      LIVE             where readers in other processes find the memory
+
+Each of them appears complete or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import pickle
+import re
+import stat
+import uuid
+from pathlib import Path
+from typing import Any
+
+from aethergraph import _native as native
+from aethergraph._checks.options import shown
+from aethergraph.errors import (
+    ClosedError,
+    CorruptFileError,
+    FormatError,
+    MissingFileError,
+    UnsupportedError,
+    VersionError,
+)
+
+__all__ = ["LiveDirectory", "is_live_directory"]
+
+_VERSION = 1
+_BASE = "gen-{:06}.aeg"
+_OURS = re.compile(r"(gen-\d{6,}\.aeg|rows-\d{6,}\.aef)(\..*)?")
+
+
+def is_live_directory(path: native.Path) -> bool:
+    """Return whether there is a live graph at ``path``."""
+    return (Path(os.fsdecode(path)) / "graph.json").is_file()
+
+
+class LiveDirectory:
+    """Files of a live graph.
+
+    Args:
+        path: the directory; it is made if it does not exist.
+    """
+
+    def __init__(self, path: native.Path) -> None:
+        self.path = Path(os.path.abspath(os.fsdecode(path)))
+        self._lock: int | None = None
+
+    # ---- what the graph is -----------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """True if the directory holds a graph."""
+        return (self.path / "graph.json").is_file()
+
+    def create(self, description: dict[str, Any]) -> dict[str, Any]:
+        """Make the directory of a new graph; return its description with version and uuid."""
+        found = {"version": _VERSION, "uuid": uuid.uuid4().hex, **description}
+        self.write_json("CURRENT", {"lsn": 0, "base": None})
+        self.write_json("graph.json", found)
+        return found
+
+    def description(self) -> dict[str, Any]:
+        """Read what the graph is.
+
+        Raises:
+            VersionError: a later version of AetherGraph made it.
+            CorruptFileError: the file is damaged.
+        """
+        found = self.read_json("graph.json")
+        version = found.get("version")
+        if not isinstance(version, int) or version > _VERSION:
+            raise VersionError(
+                f"{self.path / 'graph.json'} has version {shown(version)}: this build reads "
+                f"versions up to {_VERSION}"
+            )
+        return found
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a file of the directory."""
+        path = self.path / name
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            message = f"{path} does not exist: there is no live graph"
+            raise MissingFileError(errno.ENOENT, message, str(path)) from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise CorruptFileError(f"{path} is damaged: {error}") from None
+        if not isinstance(found, dict):
+            raise CorruptFileError(f"{path} is damaged: it holds no object")
+        return found
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        """Replace a file of the directory, which survives a crash of the system."""
+        self.write(name, json.dumps(value, indent=1).encode())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file of the directory by ``content``, which only this user can read."""
+        fresh = self.path / f"{name}.new"
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, self.path / name)
+        self.sync()
+
+    def sync(self) -> None:
+        """Wait until the names of the files are on disk."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    # ---- one writer ------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Make this process the one that writes.
+
+        Raises:
+            UnsupportedError: another one does; names it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "?"
+            os.close(descriptor)
+            raise UnsupportedError(
+                f"{self.path} is being written by process {holder}: a live graph has one writer; "
+                "DynamicGraph.attach(path) reads it"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        """Let another process write."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # ---- readers ---------------------------------------------------------------------------
+
+    def publish(self, store: Any) -> None:
+        """Write down where readers of other processes find the memory of a store."""
+        self.write("LIVE", pickle.dumps(store))
+
+    def attach(self) -> Any:
+        """Return the store that the writer has open, for reading.
+
+        Raises:
+            ClosedError: nobody has it open.
+            UnsupportedError: it is somebody else's.
+        """
+        path = self.path / "LIVE"
+        try:
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                    raise UnsupportedError(
+                        f"{path} belongs to another user, or others may write to it: a live graph "
+                        "is attached by its own user"
+                    )
+                return pickle.loads(file.read())
+        except FileNotFoundError:
+            what = "nobody has it open" if self.exists else "there is no live graph"
+            raise ClosedError(f"{self.path}: {what}") from None
+        except (pickle.UnpicklingError, EOFError) as error:
+            raise CorruptFileError(f"{path} is damaged: {error}") from None
+
+    def withdraw(self) -> None:
+        """Undo :meth:`publish`."""
+        (self.path / "LIVE").unlink(missing_ok=True)
+
+    # ---- base and rows ---------------------------------------------------------------------
+
+    def next_base(self) -> str:
+        """Return a name for the next base."""
+        numbers = [int(p.name[4:].split(".")[0]) for p in self.path.glob("gen-*.aeg*")]
+        return _BASE.format(max(numbers, default=0) + 1)
+
+    def next_rows(self) -> str:
+        """Return a name for a file of rows."""
+        numbers = [int(p.name[5:].split(".")[0]) for p in self.path.glob("rows-*.aef*")]
+        return f"rows-{max(numbers, default=0) + 1:06}.aef"
+
+    def remove_others(self, names: set[str]) -> None:
+        """Remove bases and rows that are not among ``names``: older ones, or half written."""
+        for path in self.path.iterdir():
+            if _OURS.fullmatch(path.name) and path.name not in names:
+                path.unlink(missing_ok=True)
+
+    @property
+    def uuid(self) -> bytes:
+        """Identity of the graph, 16 bytes."""
+        text = self.description().get("uuid")
+        try:
+            return uuid.UUID(text).bytes
+        except (TypeError, ValueError, AttributeError):
+            raise FormatError(f"{self.path / 'graph.json'}: uuid = {shown(text)} is none") from None

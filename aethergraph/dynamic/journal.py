@@ -1,0 +1,290 @@
+"""Journal: what a live graph's log has besides edges and nodes, and how a graph is opened again.
+
+The native log keeps edges and numbers of nodes (native/FORMAT.md, "Logs"). Rows, attributes and
+offsets of streams are notes in the same commits: a header in JSON, then the bytes of arrays::
+
+    u32 bytes of the header | header, spaces up to a multiple of 8 | array | array ...
+
+Opening a graph is: the edges of the base under their ids, then the commits since, then weights and
+times by edge id, which come from the lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore, rows_room
+from aethergraph.errors import CorruptFileError, UnsupportedError
+from aethergraph.features import FeatureStore
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.protocols import RowSource
+
+__all__ = ["Journal"]
+
+Ids = NDArray[np.int64]
+
+_NODE_ROWS, _CHANGED_ROWS, _ROWS_BEGIN, _ROWS_END, _EDGE_ROWS, _OFFSET = range(1, 7)
+_HEADER_BYTES = 4
+#: Nodes whose lists are read at once when weights and times are collected.
+_NODES_AT_ONCE = 1 << 18
+
+
+def _pack(header: dict[str, Any], *arrays: NDArray[Any]) -> bytes:
+    text = json.dumps(header).encode()
+    text += b" " * (-(_HEADER_BYTES + len(text)) % 8)
+    parts = [len(text).to_bytes(_HEADER_BYTES, "little"), text]
+    for array in arrays:
+        content = np.ascontiguousarray(array).tobytes()
+        parts += [content, bytes(-len(content) % 8)]
+    return b"".join(parts)
+
+
+def _unpack(content: bytes) -> tuple[dict[str, Any], int]:
+    size = int.from_bytes(content[:_HEADER_BYTES], "little")
+    header: dict[str, Any] = json.loads(content[_HEADER_BYTES : _HEADER_BYTES + size])
+    return header, _HEADER_BYTES + size
+
+
+class Journal:
+    """Log of the changes of a live graph, in its directory.
+
+    Args:
+        store: the graph, new and empty.
+        directory: its directory, which this process writes.
+        durability: ``"sync"``, ``"batch"`` or ``"none"``.
+        interval_ms: of ``"batch"``, the time from a commit to its place on disk.
+        progress: called with (done, total).
+    """
+
+    def __init__(
+        self,
+        store: LiveStore,
+        directory: LiveDirectory,
+        durability: str,
+        interval_ms: int,
+        progress: native.Progress | None = None,
+    ) -> None:
+        self._store, self.directory = store, directory
+        current = directory.read_json("CURRENT")
+        self.base: str | None = current.get("base")
+        #: Files of rows that the log names, by node type and attribute.
+        self._row_files: dict[str, str] = {}
+        if self.base is not None:
+            self._restore(current)
+        lsn = int(current["lsn"])
+        native.run_task(
+            lambda task: store.live.open_journal(
+                str(directory.path), directory.uuid, native.DURABILITY[durability], interval_ms,
+                lsn + 1, self._take_note, task,
+            ),
+            progress,
+            1,
+        )  # fmt: skip
+        for kind in store.kinds.values():
+            _collect_values(store, kind)
+        directory.remove_others({self.base or "", *self._row_files.values()})
+        store.journal = self
+
+    def close(self) -> None:
+        """Wait until all commits are on disk, and let another process write."""
+        try:
+            self._store.live.flush()
+        finally:
+            self.directory.withdraw()
+            self.directory.unlock()
+
+    # ---- writing -----------------------------------------------------------------------------
+
+    def log_node_rows(self, node_type: str, name: str, begin: int, rows: NDArray[Any]) -> None:
+        """Log rows of nodes that are added."""
+        self._note(_NODE_ROWS, {"type": node_type, "name": name, "begin": begin}, rows)
+
+    def log_changed_rows(self, node_type: str, name: str, ids: Ids, rows: NDArray[Any]) -> None:
+        """Log new rows of nodes that there are."""
+        header = {"type": node_type, "name": name, "count": len(ids)}
+        self._note(_CHANGED_ROWS, header, ids, rows)
+
+    def log_edge_rows(self, kind: EdgeKind, name: str, begin: int, rows: NDArray[Any]) -> None:
+        """Log attributes of edges that are inserted."""
+        self._note(_EDGE_ROWS, {"kind": kind.number, "name": name, "begin": begin}, rows)
+
+    def log_rows_begin(self, node_type: str, name: str, base: RowSource) -> None:
+        """Save the rows that an attribute begins with, and log that it does."""
+        if not isinstance(base, FeatureStore):
+            if base.dtype_name == "bfloat16":
+                raise UnsupportedError("bfloat16 rows of a foreign source: give a FeatureStore")
+            base = FeatureStore.from_array(base.read(0, base.num_rows))
+        file = self.directory.next_rows()
+        base.save(self.directory.path / file)
+        self.directory.sync()
+        self._note(_ROWS_BEGIN, {"type": node_type, "name": name, "file": file})
+        self._row_files[f"{node_type}/{name}"] = file
+
+    def log_rows_end(self, node_type: str, name: str) -> None:
+        """Log that an attribute ends."""
+        self._note(_ROWS_END, {"type": node_type, "name": name})
+
+    def log_offset(self, source: str, partition: int, following: int) -> None:
+        """Log the number of the next record of a stream."""
+        self._note(_OFFSET, {"source": source, "partition": partition, "next": following})
+
+    def _note(self, kind: int, header: dict[str, Any], *arrays: NDArray[Any]) -> None:
+        self._store.live.note(kind, _pack(header, *arrays))
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    def _take_note(self, lsn: int, kind: int, content: bytes) -> None:
+        try:
+            header, at = _unpack(content)
+            self._apply(kind, header, content, at)
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptFileError(
+                f"{self.directory.path}: commit {lsn} of the log has a note of kind {kind} that "
+                f"cannot be read: {error!r}"
+            ) from error
+
+    def _apply(self, kind: int, header: dict[str, Any], content: bytes, at: int) -> None:
+        store = self._store
+        if kind == _OFFSET:
+            store.offsets[header["source"], header["partition"]] = header["next"]
+        elif kind == _EDGE_ROWS:
+            table = list(store.kinds.values())[header["kind"]].attrs[header["name"]]
+            table.put(header["begin"], _rows_in(content, at, table))
+        elif kind == _ROWS_BEGIN:
+            path = self.directory.path / header["file"]
+            self._begin(header["type"], header["name"], FeatureStore.load(path))
+            self._row_files[f"{header['type']}/{header['name']}"] = header["file"]
+        elif kind == _ROWS_END:
+            del store.node_rows[header["type"]][header["name"]]
+        else:
+            table = store.node_rows[header["type"]][header["name"]]
+            if kind == _NODE_ROWS:
+                table.put(header["begin"], _rows_in(content, at, table))
+            elif kind == _CHANGED_ROWS:
+                count = header["count"]
+                ids = np.frombuffer(content, np.int64, count, at)
+                table.change(ids, _rows_in(content, at + 8 * count, table, count), 0)
+            else:
+                raise ValueError(f"kind {kind}")
+
+    def _begin(self, node_type: str, name: str, base: RowSource) -> None:
+        room = rows_room(base.row_shape, base.dtype_name, self._store.max_nodes)
+        rows = GrowingRows(base.row_shape, base.dtype_name, room, base)
+        self._store.node_rows[node_type][name] = rows
+
+    # ---- base --------------------------------------------------------------------------------
+
+    def _restore(self, current: Mapping[str, Any]) -> None:
+        """Insert the edges of the base under their ids, and begin its attributes."""
+        store = self._store
+        assert self.base is not None
+        graph = HeteroGraph.load(self.directory.path / self.base)
+        for kind, own in zip(store.kinds.values(), graph.edge_types, strict=True):
+            _insert_edges(store, kind, graph, own, int(current["edge_ids"][kind.number]))
+        for place, following in current.get("offsets", []):
+            store.offsets[place[0], place[1]] = following
+        for name, own_name in zip(store.node_rows, graph.node_types, strict=True):
+            view = graph[own_name]
+            for attr, rows in view.attrs.items():
+                self._begin(name, attr, rows)
+
+    def checkpoint(self, progress: native.Progress | None = None) -> str:
+        """Write the graph as of now to a new base, and give up the log before; return its path.
+
+        Changes go on meanwhile.
+        """
+        from aethergraph.dynamic.hetero import HeteroSnapshot
+        from aethergraph.dynamic.snapshot import Snapshot
+
+        store = self._store
+        with store.writing():
+            native_snapshot, lsn = store.live.take_last(), store.live.lsn
+            offsets = [[list(place), number] for place, number in store.offsets.items()]
+        one = list(store.kinds) == [("node", "to", "node")]
+        snapshot: Any = (
+            Snapshot(store, native_snapshot) if one else HeteroSnapshot(store, native_snapshot)
+        )
+        counts = {name: store.count_nodes(name, native_snapshot) for name in store.node_rows}
+        ends = [native_snapshot.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
+        base = self.directory.next_base()
+        graph: Graph | HeteroGraph = snapshot.to_graph()
+        graph.save(self.directory.path / base, progress=progress)
+        self.directory.sync()
+        self.directory.write_json(
+            "CURRENT",
+            {"lsn": lsn, "base": base, "nodes": counts, "edge_ids": ends, "offsets": offsets},
+        )
+        with store.writing():
+            store.live.release_journal(lsn + 1)
+        # Older files may be mapped by this graph and its readers: they go when it is opened again.
+        self.base = base
+        return str(self.directory.path / base)
+
+
+def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = None) -> NDArray[Any]:
+    size = int(np.prod(table.row_shape)) * table.dtype.itemsize
+    if count is None:
+        count = (len(content) - at) // size
+    found = np.frombuffer(content, table.dtype, count * size // table.dtype.itemsize, at)
+    return found.reshape(count, *table.row_shape)
+
+
+def _insert_edges(store: LiveStore, kind: EdgeKind, graph: HeteroGraph, own: Any, end: int) -> None:
+    """Insert the edges of a base in the order of their ids, which they keep."""
+    view = graph[own]
+    src, dst = view.edge_index()
+    if EDGE_ID in view.attrs:
+        ids = view.attrs[EDGE_ID].read(0, len(src))
+    else:
+        order = view.edge_order
+        ids = np.arange(len(src)) if order is None else order.astype(np.int64)
+    by_id = np.argsort(ids, kind="stable")
+    src, dst, ids = src[by_id], dst[by_id], ids[by_id]
+    times, weights = view.edge_time, view.edge_weight
+    times = None if times is None else np.ascontiguousarray(times[by_id])
+    weights = None if weights is None else np.ascontiguousarray(weights[by_id], np.float32)
+    live, number = store.live, kind.number
+    live.begin()
+    following = 0
+    # Runs of ids that follow each other.
+    bounds = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)] if len(ids) else []
+    for begin, stop in pairwise(bounds):
+        if ids[begin] > following:
+            live.skip_edge_ids(number, int(ids[begin]) - following)
+        some = slice(begin, stop)
+        live.insert(
+            number, src[some], dst[some], None if times is None else times[some],
+            None if weights is None else weights[some],
+        )  # fmt: skip
+        following = int(ids[begin]) + stop - begin
+    if end > following:
+        live.skip_edge_ids(number, end - following)
+    live.commit()
+    for name, table in kind.attrs.items():
+        table.put_at(ids, view.attrs[name].gather(by_id))
+
+
+def _collect_values(store: LiveStore, kind: EdgeKind) -> None:
+    """Fill the weights and times by edge id with those that the lists have."""
+    if not kind.values:
+        return
+    layout: Any = "csr" if kind.form.layout == "csr" else "csc"
+    topology = store.live.take_last().topology(kind.number, layout)
+    for begin in range(0, topology.num_major, _NODES_AT_ONCE):
+        nodes = np.arange(begin, min(begin + _NODES_AT_ONCE, topology.num_major))
+        edges = topology.neighbors(nodes, with_edges=True)[1]
+        if edges is None or not len(edges):
+            continue
+        for name, table in kind.values.items():
+            which: Any = "times" if name == "edge_time" else "weights"
+            table.put_at(edges, topology.kept_values(which, nodes).astype(table.dtype))

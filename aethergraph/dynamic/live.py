@@ -1,0 +1,160 @@
+"""What live graphs of one type and of many have in common: commits, their log, their numbers."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.options import as_choice, as_text
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.journal import Journal
+from aethergraph.dynamic.store import LiveStore
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Durability", "LiveGraph", "open_store"]
+
+Durability = Literal["sync", "batch", "none"]
+#: (description that is there, nodes by type in the base) -> (empty store, its description)
+MakeStore: TypeAlias = "Callable[[dict[str, Any] | None, dict[str, int] | None], Made]"
+Made: TypeAlias = tuple[LiveStore, dict[str, Any]]
+
+
+class LiveGraph:
+    """Transactions and commits of a live graph; base of those of one type and of many."""
+
+    _store: LiveStore
+    #: True: edges come and go.
+    is_live = True
+
+    # ---- commits -----------------------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make all changes of a ``with`` block one commit, or, after an exception, none of them.
+
+        Other threads that write wait for the end of the block.
+        """
+        return self._store.transaction()
+
+    @property
+    def commit(self) -> int:
+        """Number of the last commit, counted since the graph was made or opened."""
+        return self._store.live.take().commit
+
+    def stats(self) -> native.LiveStats:
+        """Return the numbers of edges, bytes and readers, as of the last commit."""
+        return self._store.live.count()
+
+    def reclaim(self) -> None:
+        """Free now what no snapshot needs any more, which otherwise happens when there is need."""
+        with self._store.writing():
+            self._store.live.reclaim()
+
+    # ---- log ---------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str | None:
+        """Directory that the graph survives in; None: it is in memory only."""
+        journal = self._store.journal
+        return None if journal is None else str(journal.directory.path)
+
+    @property
+    def lsn(self) -> int:
+        """Number of the last commit in the log (log sequence number); 0: there is none."""
+        return self._store.live.lsn
+
+    def flush(self) -> None:
+        """Wait until all commits so far are on disk. Does nothing for a graph in memory."""
+        if self._store.journal is not None:
+            self._store.live.flush()
+
+    def merge(self, progress: native.Progress | None = None) -> str:
+        """Write the graph as of now to the next base, an ordinary graph file; return its path.
+
+        The log before it is given up. Reads and writes go on meanwhile. The copy that is written
+        takes memory for all edges and rows. A crash leaves the base before, and the whole log.
+
+        Args:
+            progress: called with (done, total).
+
+        Raises:
+            UnsupportedError: the graph has no directory.
+        """
+        if self._store.journal is None:
+            raise UnsupportedError(
+                "this live graph is in memory only: open(path) keeps one in a directory, and "
+                "to_graph().save(path) writes a copy"
+            )
+        return self._store.journal.checkpoint(progress)
+
+    def set_offset(self, source: str, partition: int, following: int) -> None:
+        """Keep the number of the next record of a stream, in the same commit as its edges.
+
+        ::
+
+            with graph.transaction():
+                graph.insert_edges(src, dst)
+                graph.set_offset("clicks", 0, last + 1)
+
+        After a crash, what was read up to :meth:`offsets` is in the graph, and nothing after it.
+        """
+        name = as_text(source, "source")
+        if name is None:
+            raise InvalidArgumentError("source must be the name of a stream")
+        self._store.set_offset(name, as_integer(partition, "partition"), following)
+
+    def offsets(self, source: str) -> dict[int, int]:
+        """Return the number of the next record of each partition of a stream."""
+        kept = self._store.offsets.items()
+        return {partition: number for (name, partition), number in kept if name == source}
+
+    def close(self) -> None:
+        """Wait until all commits are on disk, and drop the graph's references.
+
+        Using the graph afterwards raises ClosedError.
+        """
+        self._store.close()
+
+
+def open_store(
+    path: native.Path,
+    durability: Any,
+    interval_ms: Any,
+    make: MakeStore,
+    wrap: Callable[[LiveStore], Any],
+    progress: native.Progress | None,
+) -> Any:
+    """Open the live graph in a directory, or make one there; return it.
+
+    Args:
+        path: the directory.
+        durability: ``"sync"``, ``"batch"`` or ``"none"``.
+        interval_ms: of ``"batch"``.
+        make: returns an empty store and its description, given the description that is there and
+            the numbers of nodes of the base, or None for both.
+        wrap: makes the graph of a store.
+        progress: called with (done, total).
+    """
+    durability = as_choice(durability, tuple(native.DURABILITY), "durability")
+    if not 0 < as_count(interval_ms, "interval_ms") <= 60_000:
+        raise InvalidArgumentError(f"interval_ms = {interval_ms} is not in 1..60000")
+    directory = LiveDirectory(path)
+    directory.lock()
+    try:
+        counts = None
+        found = directory.description() if directory.exists else None
+        if found is not None:
+            counts = directory.read_json("CURRENT").get("nodes")
+        store, description = make(found, counts)
+        if found is None:
+            directory.create(description)
+        Journal(store, directory, durability, interval_ms, progress)
+    except BaseException:
+        directory.unlock()
+        raise
+    directory.publish(store)
+    return wrap(store)

@@ -1,0 +1,327 @@
+"""Live graphs in a directory: commits come back, in another process and after kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
+
+NODES = 6
+
+
+def lists_of(graph: Any) -> dict[str, Any]:
+    """Everything that a graph shows, as plain lists."""
+    now = graph.pinned()
+    nodes = np.arange(now.num_nodes)
+    edges = np.sort(np.concatenate([now.in_edges(v) for v in nodes])) if len(nodes) else nodes
+    rows = {**now.value_stores("edge"), **now.edge_attrs}
+    return {
+        "lists": [(now.in_neighbors(v).tolist(), now.in_edges(v).tolist()) for v in nodes],
+        "end": now.end_edge_ids,
+        "nodes": {name: r.gather(nodes).tolist() for name, r in now.node_attrs.items()},
+        "edges": {name: r.gather(edges).tolist() for name, r in rows.items()},
+    }
+
+
+def make(path: Path, **options: Any) -> DynamicGraph:
+    return DynamicGraph.open(path, NODES, 16, huge_pages=False, **options)
+
+
+FULL: dict[str, Any] = {
+    "order": "time",
+    "edge_time": "int64",
+    "edge_weight": "float32",
+    "edge_attrs": {"m": ((2,), "float32")},
+}
+
+# What one commit does: edges, pairs to delete, nodes to add, rows to change, and a merge after it.
+commits = st.lists(
+    st.fixed_dictionaries(
+        {
+            "edges": st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6),
+            "delete": st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=3),
+            "add": st.integers(0, 2),
+            "change": st.lists(st.integers(0, 5), max_size=3),
+            "fails": st.booleans(),
+            "then": st.sampled_from(["", "", "merge", "reopen"]),
+        }
+    ),
+    max_size=8,
+)
+
+
+class _Failure(Exception):
+    pass
+
+
+def apply(graph: DynamicGraph, one: dict[str, Any], number: int, *, full: bool) -> None:
+    src, dst = [e[0] for e in one["edges"]], [e[1] for e in one["edges"]]
+    count = len(src)
+    values: dict[str, Any] = {}
+    if full:
+        values = {
+            "time": np.arange(count)[::-1] * 7 % 5,
+            "weight": np.arange(count) / 4 + number,
+            "edge_attrs": {"m": np.full((count, 2), number, np.float32)},
+        }
+    try:
+        with graph.transaction():
+            graph.insert_edges(src, dst, **values)
+            if one["delete"]:
+                graph.delete_edges(*np.transpose(one["delete"]))
+            if one["add"]:
+                graph.add_nodes(one["add"], x=np.full((one["add"], 2), number))
+            if one["change"]:
+                graph.update_nodes(one["change"], x=np.full((len(one["change"]), 2), -number))
+            graph.set_offset("clicks", 3, number)
+            if one["fails"]:
+                raise _Failure
+    except _Failure:
+        pass
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "csc"}, FULL], ids=["plain", "csc", "full"])
+@settings(deadline=None, max_examples=25)
+@given(plan=commits)
+def test_it_is_what_the_same_graph_in_memory_is(
+    tmp_path_factory: pytest.TempPathFactory, options: dict[str, Any], plan: list[Any]
+) -> None:
+    path = tmp_path_factory.mktemp("live") / "g.aegd"
+    twin = DynamicGraph(NODES, 16, huge_pages=False, **options)
+    twin.features = np.zeros((NODES, 2))
+    graph = make(path, **options)
+    graph.features = np.zeros((NODES, 2))
+    for number, one in enumerate(plan, 1):
+        for each in (twin, graph):
+            apply(each, one, number, full=options is FULL)
+        if one["then"] == "merge":
+            graph.merge()
+        elif one["then"] == "reopen":
+            graph.close()
+            graph = DynamicGraph.open(path, arena_mb=16)
+        assert lists_of(graph) == lists_of(twin)
+        assert graph.offsets("clicks") == twin.offsets("clicks")
+    graph.close()
+    again = DynamicGraph.open(path, arena_mb=16)
+    assert lists_of(again) == lists_of(twin)
+    assert again.offsets("clicks") == twin.offsets("clicks")
+    again.close()
+
+
+def test_the_base_is_an_ordinary_graph_file(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g", **FULL)
+    apply(graph, {"edges": [(0, 1), (2, 1), (1, 1)], "delete": [(2, 1)], "add": 0, "change": [],
+                  "fails": False}, 1, full=True)  # fmt: skip
+    found = Graph.load(graph.merge())
+    found.verify()
+    assert found.num_edges == 2
+    assert found.edge_attrs["edge_id"].gather([0, 1]).tolist() == graph.in_edges(1).tolist()
+    assert found.in_neighbors(1).tolist() == graph.in_neighbors(1).tolist()
+    graph.close()
+
+
+def test_a_merge_shortens_the_log(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        graph.insert_edges(*rng.integers(0, NODES, (2, 5)))
+        graph.merge()
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert sorted(p.name for p in (tmp_path / "g").glob("gen-*")) == ["gen-000003.aeg"]
+    assert graph.num_edges > 0
+    graph.close()
+
+
+def test_a_merge_that_was_killed_leaves_the_base_before(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.insert_edges([0, 1], [1, 2])
+    graph.merge()
+    graph.insert_edge(3, 4)
+    graph.close()
+    (tmp_path / "g" / "gen-000002.aeg").write_bytes(b"half of it")  # CURRENT still names the first
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert graph.num_edges == 3
+    assert not (tmp_path / "g" / "gen-000002.aeg").exists()
+    assert graph.merge().endswith("gen-000002.aeg")
+    graph.close()
+
+
+def test_typed_graphs(tmp_path: Path) -> None:
+    kinds = [("u", "v", "p"), ("p", "r", "u")]
+    graph = DynamicHeteroGraph.open(tmp_path / "g", {"u": 3, "p": 2}, kinds, 16, order="time")
+    graph["u"].attrs["x"] = np.eye(3)
+    with graph.transaction():
+        new = graph["p"].add(2)
+        graph[kinds[0]].insert([0, 1], new)
+        graph[kinds[1]].insert(new, [0, 1])
+    graph.merge()
+    graph[kinds[0]].insert([2, 2], [0, 0])
+    graph["u"].update([1], x=np.ones((1, 3)))
+    graph.close()
+    again = DynamicHeteroGraph.open(tmp_path / "g", arena_mb=16)
+    assert again.num_nodes == {"u": 3, "p": 4}
+    assert again[kinds[0]].in_neighbors(0).tolist() == [2, 2]
+    assert again[kinds[0]].in_edges(0).tolist() == [2, 3]
+    assert again[kinds[1]].in_neighbors(1).tolist() == [3]
+    assert again["u"].attrs["x"].gather([1, 2]).tolist() == [[1, 1, 1], [0, 0, 1]]
+    again.close()
+    with pytest.raises(errors.InvalidArgumentError, match="many types"):
+        DynamicGraph.open(tmp_path / "g")
+
+
+# ---- other processes --------------------------------------------------------------------------
+
+READER = """
+import sys
+from aethergraph import DynamicGraph
+graph = DynamicGraph.attach(sys.argv[1])
+print(graph.num_edges, graph.features.gather([1]).tolist(), flush=True)
+sys.stdin.readline()
+print(graph.num_edges, graph.features.gather([1]).tolist(), flush=True)
+try:
+    graph.insert_edge(0, 1)
+except NotImplementedError as error:
+    print(error, flush=True)
+"""
+
+
+def test_strangers_read_it_as_it_changes(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.features = np.eye(NODES, 2)
+    graph.insert_edge(0, 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, str(tmp_path / "g")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdout is not None and reader.stdin is not None
+        assert reader.stdout.readline() == "1 [[0.0, 1.0]]\n"
+        with graph.transaction():
+            graph.insert_edges([1, 2], [2, 3])
+            graph.update_nodes([1], x=[[5, 6]])
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        assert reader.stdout.readline() == "3 [[5.0, 6.0]]\n"
+        assert "can only read" in reader.stdout.readline()
+    graph.close()
+    with pytest.raises(errors.ClosedError, match="nobody has it open"):
+        DynamicGraph.attach(tmp_path / "g")
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    with pytest.raises(errors.UnsupportedError, match=f"process {os.getpid()}.*attach"):
+        DynamicGraph.open(tmp_path / "g")
+    graph.close()
+    DynamicGraph.open(tmp_path / "g").close()
+
+
+WRITER = """
+import sys
+from aethergraph import DynamicGraph
+graph = DynamicGraph.open(sys.argv[1], 1000, 64, order="time", layout="csc",
+                          durability=sys.argv[2], huge_pages=False)
+number = graph.num_edges // 2
+while True:
+    graph.insert_edges([number % 1000, (number + 1) % 1000], [number * 7 % 1000, number % 10])
+    number += 1
+    sys.stdout.write(f"{number}\\n")
+    sys.stdout.flush()
+    if number % 150 == 0:
+        graph.merge()
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "batch", "none"])
+def test_killed_writers_lose_nothing(tmp_path: Path, durability: str) -> None:
+    rng = np.random.default_rng(7)
+    path = tmp_path / "g"
+    for _ in range(int(os.environ.get("AETHERGRAPH_KILLS", "12")) // 3):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), durability], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout is not None
+            last = int(writer.stdout.readline())
+            for _ in range(int(rng.integers(1, 400))):
+                last = int(writer.stdout.readline())
+            writer.send_signal(signal.SIGKILL)
+            rest = [line for line in writer.stdout if line.endswith("\n")]
+        acknowledged = int(rest[-1]) if rest else last
+        graph = DynamicGraph.open(path, arena_mb=64, huge_pages=False)
+        edges = graph.num_edges
+        assert edges % 2 == 0  # a commit is there wholly or not at all
+        assert 0 <= edges // 2 - acknowledged <= 1  # none lost; one may not have been told of
+        numbers = np.arange(edges // 2)
+        src, dst = graph.edge_index()
+        assert (src == np.stack((numbers % 1000, (numbers + 1) % 1000), 1).ravel()).all()
+        assert (dst == np.stack((numbers * 7 % 1000, numbers % 10), 1).ravel()).all()
+        graph.close()
+
+
+# ---- bad input --------------------------------------------------------------------------------
+
+
+def test_options_must_be_those_of_the_graph(tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="give num_vertices="):
+        DynamicGraph.open(tmp_path / "g")
+    make(tmp_path / "g", **FULL).close()
+    DynamicGraph.open(tmp_path / "g", edge_time="int64", order="time").close()
+    for wrong in ({"layout": "csc"}, {"edge_time": "datetime64[s]"}, {"edge_attrs": {}}):
+        with pytest.raises(errors.InvalidArgumentError, match="was made with"):
+            DynamicGraph.open(tmp_path / "g", **wrong)  # type: ignore[arg-type]
+    for options in ({"durability": "maybe"}, {"interval_ms": 0}, {"arena_mb": 0}):
+        with pytest.raises(errors.InvalidArgumentError):
+            DynamicGraph.open(tmp_path / "g", **options)  # type: ignore[arg-type]
+    DynamicGraph.open(tmp_path / "g").close()  # nobody has kept the lock
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.insert_edges([0] * 50, np.arange(50) % NODES)
+    graph.close()
+    (log,) = (tmp_path / "g").glob("wal-*.log")
+    whole = log.read_bytes()
+    changed = bytearray(whole)
+    changed[4096 + 60] ^= 1
+    log.write_bytes(changed)
+    try:
+        graph = DynamicGraph.open(tmp_path / "g")
+        assert graph.num_edges == 0  # the only commit, which nothing says was on disk
+        graph.close()
+    except errors.CorruptFileError as error:
+        assert "wal-" in str(error)
+    text = tmp_path / "g" / "graph.json"
+    text.write_text(text.read_text().replace('"version": 1', '"version": 9'))
+    with pytest.raises(errors.VersionError, match="version 9"):
+        DynamicGraph.open(tmp_path / "g")
+    text.write_text("{")
+    with pytest.raises(errors.CorruptFileError, match=r"graph\.json is damaged"):
+        DynamicGraph.open(tmp_path / "g")
+
+
+def test_a_graph_in_memory_has_no_directory() -> None:
+    graph = DynamicGraph(3, 16)
+    graph.flush()
+    assert graph.directory is None
+    assert graph.lsn == 0
+    with pytest.raises(errors.UnsupportedError, match="in memory only"):
+        graph.merge()
+
+
+def test_a_closed_graph_says_so(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.close()
+    graph.close()
+    for call in (lambda: graph.insert_edge(0, 1), lambda: graph.num_edges, graph.snapshot):
+        with pytest.raises(errors.ClosedError):
+            call()
