@@ -25,6 +25,7 @@ __all__ = [
     "allocate",
     "as_device",
     "as_numpy",
+    "as_tensors",
     "is_shared",
     "read_array",
     "read_ids",
@@ -41,6 +42,7 @@ _SHARED = frozenset(
         torch.float16, torch.float32, torch.float64,
     }
 )  # fmt: skip
+_CPU = torch.device("cpu")
 _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -100,6 +102,24 @@ def is_shared(tensor: Tensor) -> bool:
     return bool(ask())
 
 
+def as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
+    """Return tensors over ``vectors``, in one storage if they are the rows of one array.
+
+    One storage makes ``row`` over ``col`` an ``edge_index`` without a copy, and lets all of them
+    go to another process in one piece.
+    """
+    table = vectors[0].base
+    if (
+        isinstance(table, np.ndarray)
+        and table.shape == (len(vectors), len(vectors[0]))
+        and all(vector.base is table and vector.flags.c_contiguous for vector in vectors)
+        and table.size
+    ):
+        rows = {row.data_ptr(): row for row in torch.from_numpy(table).unbind()}
+        return tuple(rows[vector.__array_interface__["data"][0]] for vector in vectors)
+    return tuple(torch.from_numpy(vector) for vector in vectors)
+
+
 def stack_rows(row: Tensor, col: Tensor) -> Tensor:
     """Return ``torch.stack([row, col])``; a view if the two lie one after the other."""
     count = row.numel()
@@ -112,6 +132,10 @@ def stack_rows(row: Tensor, col: Tensor) -> Tensor:
         and col.numel() == count
     ):
         return row.as_strided((2, count), (count, 1))
+    if row.dtype == col.dtype == torch.int64 and row.device == col.device == _CPU:
+        # Torch copies in threads, and spins until they are done: on cores that a loader's threads
+        # keep busy, for many times as long as one thread takes.
+        return torch.from_numpy(np.stack((row.numpy(), col.numpy())))
     return torch.stack([row, col])
 
 

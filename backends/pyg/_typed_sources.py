@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import torch
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data import HeteroData
 
 from aethergraph._checks.arrays import check_length
+from aethergraph._torch.tensors import as_tensors
 from aethergraph.errors import UnsupportedError
 from aethergraph.features import store as core
 from aethergraph.graph import HeteroGraph
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aethergraph.graph import EdgeType
+    from aethergraph.sampling.hetero import HeteroSubgraph
 
 __all__ = ["TypedSource", "typed_source"]
 
 Stores = Sequence[_PyGFeatureStore]
 Rows = dict[str, RowSource]
+ByKind: TypeAlias = "dict[EdgeType, Tensor]"
 
 
 class TypedSource(NamedTuple):
@@ -41,10 +43,20 @@ class TypedSource(NamedTuple):
     #: True if its lists were sorted here by the times to draw by.
     is_sorted: bool
 
-    def store_ids(self, kind: EdgeType, edges: NDArray[Any]) -> Tensor:
-        """Return the data's ids of edges of one type, int64."""
-        order = self.edge_ids.get(kind)
-        return torch.from_numpy(edges if order is None else order[edges].astype("int64"))
+    def edge_tensors(self, found: HeteroSubgraph) -> tuple[ByKind, ByKind, ByKind]:
+        """Return ``row``, ``col`` and the data's edge ids of a sample, by edge type.
+
+        They share the memory of ``found``, whose edge ids become the data's.
+        """
+        rows: ByKind = {}
+        cols: ByKind = {}
+        edges: ByKind = {}
+        for kind, edge in found.edge.items():
+            order = self.edge_ids.get(kind)
+            if order is not None:
+                edge[:] = order[edge]
+            rows[kind], cols[kind], edges[kind] = as_tensors(found.row[kind], found.col[kind], edge)
+        return rows, cols, edges
 
 
 def typed_source(

@@ -406,11 +406,12 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         def tensors(arrays: dict[Any, Ids]) -> dict[Any, Tensor]:
             return {name: torch.from_numpy(ids) for name, ids in arrays.items()}
 
+        row, col, edge = self._source.edge_tensors(found)
         return HeteroSamplerOutput(
             node=tensors(found.node),
-            row=tensors(found.row),
-            col=tensors(found.col),
-            edge={kind: self._source.store_ids(kind, ids) for kind, ids in found.edge.items()},
+            row=row,
+            col=col,
+            edge=edge,
             batch=None if found.batch is None else tensors(found.batch),
             num_sampled_nodes=found.num_sampled_nodes if self._is_counted else None,
             num_sampled_edges=found.num_sampled_edges if self._is_counted else None,

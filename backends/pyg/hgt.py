@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch_geometric.loader as pyg_loader
-from torch import Tensor
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     HeteroSamplerOutput,
@@ -111,15 +110,12 @@ class HGTSampler(KeyedSampler):
         seeds = seed_ids(index.node, "input_nodes")
         key = self._batch_key(loader_key, hash_name(name), hash_ids(seeds))
         found = self._sampler.sample({name: seeds}, key)
-
-        def tensors(arrays: dict[Any, Any]) -> dict[Any, Tensor]:
-            return {kind: torch.from_numpy(ids) for kind, ids in arrays.items()}
-
+        row, col, edge = self._source.edge_tensors(found)
         return HeteroSamplerOutput(
-            node=tensors(found.node),
-            row=tensors(found.row),
-            col=tensors(found.col),
-            edge={kind: self._source.store_ids(kind, e) for kind, e in found.edge.items()},
+            node={name: torch.from_numpy(ids) for name, ids in found.node.items()},
+            row=row,
+            col=col,
+            edge=edge,
             batch=None,
             metadata=(index.input_id, index.time),
         )

@@ -24,7 +24,7 @@ from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_list
 from aethergraph._torch.random_seeds import make_generator
-from aethergraph._torch.tensors import seed_ids
+from aethergraph._torch.tensors import as_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._engine import Excluded, Walk, Walker, make_walk
 from aethergraph.pyg._links import Links, check_exclude
@@ -361,7 +361,7 @@ class NeighborSampler(NeighborSamplerBase):
         walker = self._current_walker()
         sample = walker.finish((yield walker.prepare(seeds, key, times, exclude)))
         node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
-        sources, targets, edges = _as_tensors(sample.row[0], sample.col[0], sample.edge[0])
+        sources, targets, edges = as_tensors(sample.row[0], sample.col[0], sample.edge[0])
         if self._sample_direction == "backward":
             sources, targets = targets, sources
         return SamplerOutput(
@@ -459,22 +459,6 @@ class NeighborSampler(NeighborSamplerBase):
         state["_walk"] = state["_made"] = state["_negatives"] = None
         state["_is_sorted"] = True  # it was checked, or promised
         return state
-
-
-def _as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
-    """Return tensors over ``vectors``, in one storage if they are the rows of one array.
-
-    One storage makes ``row`` over ``col`` an ``edge_index`` without a copy, and lets all of them
-    go to another process in one piece.
-    """
-    table = vectors[0].base
-    if (
-        isinstance(table, np.ndarray)
-        and table.shape == (len(vectors), len(vectors[0]))
-        and all(vector.base is table for vector in vectors)
-    ):
-        return torch.from_numpy(table).unbind()
-    return tuple(torch.from_numpy(vector) for vector in vectors)
 
 
 def _reject_typed(input_type: Any) -> None:
