@@ -1,4 +1,4 @@
-"""BufferPool: arrays over recycled memory, already faulted in and in huge pages.
+"""BufferPool: arrays over recycled memory, already faulted in and in huge pages; one per graph.
 
 A batch of features is tens of megabytes. Fresh memory of that size costs a page fault for every
 4 KiB, often more than the gather that fills it. The pool keeps blocks that have been touched. An
@@ -6,6 +6,9 @@ array from the pool gives its block back by itself when nothing references the a
 view, no tensor made of it.
 
     empty() --> ndarray --base--> MemoryView --> lease --(when it dies)--> idle blocks --> empty()
+
+Loaders come and go, one per epoch or per evaluation. The pool therefore belongs to the graph
+(:func:`pool_of`): the first batches of a loader find the memory of the loader before.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from typing import Any, SupportsIndex
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,7 +27,7 @@ from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.memory import parse_size
 
-__all__ = ["BufferPool"]
+__all__ = ["BufferPool", "pool_of"]
 
 #: Below this size the C library's allocator recycles memory by itself.
 SMALL_BYTES = 128 << 10
@@ -154,6 +158,20 @@ class BufferPool:
         for blocks in self._idle.values():
             blocks.clear()
         self._most_lent = self._lent
+
+
+_pools: WeakKeyDictionary[Any, BufferPool] = WeakKeyDictionary()
+
+
+def pool_of(graph: Any) -> BufferPool:
+    """Return the pool of everything that gathers from ``graph``, which goes with the graph.
+
+    A graph that no weak reference can be made to, or that has no hash, shares no pool.
+    """
+    try:
+        return _pools.setdefault(graph, BufferPool())
+    except TypeError:
+        return BufferPool()
 
 
 def _as_dtype(dtype: DTypeLike) -> np.dtype[Any]:

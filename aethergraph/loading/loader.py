@@ -15,7 +15,7 @@ from aethergraph._checks.options import as_choice, as_flag, as_list, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
-from aethergraph.loading.buffers import BufferPool
+from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
 from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
@@ -110,7 +110,8 @@ class SubgraphLoader:
             ``storage="uring"`` there are two, one that reads and one that completes batches, or
             none.
         prefetch: number of batches computed ahead.
-        buffers: pool for the memory of the attributes; None makes one.
+        buffers: pool for the memory of the attributes; None: the one that all loaders of the graph
+            share, and that goes with the graph.
         sampler: what samples, instead of a :class:`NeighborSampler` of ``fanouts``: one with
             weights, times or threads, or any other :class:`aethergraph.protocols.Sampler` of the
             graph's nodes. It is called as ``sample(seeds, key)``, from background threads unless
@@ -178,7 +179,7 @@ class SubgraphLoader:
             raise InvalidArgumentError(
                 f"buffers must be a BufferPool, got {type(buffers).__name__}"
             )
-        self.buffers = BufferPool() if buffers is None else buffers
+        self.buffers = pool_of(graph) if buffers is None else buffers
         self._node_stores = _pick(graph.node_attrs, node_attrs, "node_attrs")
         self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
         self._epoch = 0

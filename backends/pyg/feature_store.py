@@ -35,7 +35,7 @@ from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.graph.parts import check_ids
-from aethergraph.loading.buffers import BufferPool
+from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._tensor_rows import Fetched, Key, Names, TensorSource, TypedFetched
@@ -117,7 +117,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     Args:
         recycle: gather large results in the main process into memory that is reused once no tensor
             and no view refers to it any more. Saves the page faults of fresh memory, which cost
-            more than the gather; keeps up to 512 MiB for later.
+            more than the gather; keeps for later what was in use at once, 2 GiB at most. Stores
+            over one graph share the memory, which goes with the graph.
 
     Raises (on use):
         KeyError: the tensor is not in the store.
@@ -142,7 +143,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         self._values: dict[Key, RowSource] = {}
         self._hidden: set[Key] = set()
         self._recycle = as_flag(recycle, "recycle")
-        self._pool: BufferPool | None = BufferPool() if self._recycle else None
+        self._pool = self._choose_pool()
         #: Values that belong to the graph as a whole (see :func:`aethergraph.pyg.from_data`).
         self.graph_attrs: dict[str, Any] = {}
         #: Values of a ``HeteroData``, by type, that are not one row per node or edge.
@@ -162,6 +163,11 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         )
 
     from_array = load
+
+    def _choose_pool(self) -> BufferPool | None:
+        if not self._recycle:
+            return None
+        return BufferPool() if self._graph is None else pool_of(self._graph)
 
     @property
     def pool(self) -> BufferPool | None:
@@ -192,6 +198,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
             )
         store = cls(recycle=recycle)
         store._graph = graph
+        store._pool = store._choose_pool()
         store._values = _graph_values(graph)
         return store
 
@@ -513,7 +520,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         self._own = set()  # torch may share the memory with the process that the tensors came from
         if self._graph is not None:
             self._values = _graph_values(self._graph)
-        self._pool = BufferPool() if self._recycle else None
+        self._pool = self._choose_pool()
 
     def _share_tensors(self) -> None:
         """Move tensors to copies in shared memory before a worker process gets them.

@@ -20,7 +20,14 @@ from torch_geometric.loader import NodeLoader
 
 from aethergraph import FeatureStore as Rows
 from aethergraph import errors
-from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NeighborSampler,
+    as_stores,
+)
 
 pytestmark = pytest.mark.pyg
 
@@ -319,6 +326,25 @@ def test_results_are_memory_of_their_own() -> None:
     for _ in range(3):
         store["g", "x", torch.zeros(5000, dtype=torch.int64)]
     assert torch.equal(view, wanted)
+
+
+def test_stores_over_one_graph_share_memory() -> None:
+    graph = make_graph()
+    graph.features = np.random.default_rng(0).random((graph.num_nodes, 2000), dtype=np.float32)
+    stores = as_stores(graph)
+    assert stores[0].pool is FeatureStore.from_graph(graph).pool is not None
+    assert stores[0].pool is not FeatureStore.from_graph(make_graph()).pool
+    assert FeatureStore.from_graph(graph, recycle=False).pool is None
+    assert FeatureStore().pool is not FeatureStore().pool
+
+    def places() -> set[int]:
+        links = torch.arange(60).view(2, 30)
+        loader = LinkNeighborLoader(graph, [0], links, batch_size=10, prefetch_batches=0)
+        return {batch.x.data_ptr() for batch in loader}
+
+    first = places()
+    assert len(first) == 2  # one in use while the next is made
+    assert places() <= first  # though loader and stores are new ones
 
 
 def test_copies_and_pickles() -> None:

@@ -18,8 +18,8 @@ from core.strategies import assert_same_subgraph
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph._parallel.prefetch import prefetch_iter
-from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
-from aethergraph.loading.buffers import SMALL_BYTES, size_class
+from aethergraph.loading import BufferPool, SubgraphLoader, buffers, prefetch_map
+from aethergraph.loading.buffers import SMALL_BYTES, pool_of, size_class
 from aethergraph.sampling.keys import mix_key
 
 THREADS = [0, 1, 2, 5]
@@ -571,3 +571,52 @@ def test_loaders_pickle_by_their_parts(attributed: Graph) -> None:
     for batch, other in zip(copied, loader, strict=True):
         assert_same_subgraph(batch.subgraph, other.subgraph)
         np.testing.assert_array_equal(batch.x, other.x)
+
+
+def make_wide_graph() -> Graph:
+    """A graph whose batches have rows of more bytes than the C library recycles by itself."""
+    ids = np.arange(2000)
+    graph = Graph.from_edges(2000, ids, np.roll(ids, 1))
+    graph.features = np.arange(2000 * 128, dtype=np.float32).reshape(2000, 128)
+    return graph
+
+
+def test_loaders_of_a_graph_share_buffers() -> None:
+    graph = make_wide_graph()
+    places: list[set[int]] = []
+    for _ in range(3):
+        used = set()
+        for batch in SubgraphLoader(graph, [1], batch_size=500, num_threads=0):
+            assert batch.x is not None
+            assert (batch.x == graph.features.gather(batch.subgraph.node)).all()  # type: ignore[union-attr]
+            used.add(address(batch.x))
+        places.append(used)
+    del batch
+    assert len(places[0]) == 2  # one in use while the next is made
+    assert places[1] <= places[0] and places[2] <= places[0]
+    own = BufferPool()
+    assert SubgraphLoader(graph, [1], buffers=own).buffers is own is not pool_of(graph)
+
+
+def test_buffers_go_with_their_graph() -> None:
+    graph, other = make_wide_graph(), make_wide_graph()
+    assert pool_of(graph) is pool_of(graph) is not pool_of(other)
+    list(SubgraphLoader(graph, [1], batch_size=500))
+    gc.collect()
+    assert pool_of(graph).idle_bytes > 0 == pool_of(other).idle_bytes
+    count = len(buffers._pools)
+    del graph
+    gc.collect()
+    assert len(buffers._pools) == count - 1
+
+
+def test_a_graph_that_cannot_be_remembered_shares_no_buffers() -> None:
+    class Slotted:
+        __slots__ = ()
+
+    class Equal:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    for graph in (Slotted(), Equal()):
+        assert pool_of(graph) is not pool_of(graph)
