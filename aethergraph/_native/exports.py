@@ -66,7 +66,9 @@ def export_sample(
     """Return the arrays of a native sampler's sample; ``fail`` raises the error of a code."""
     types, _, _, with_batch = shape
     counts, hop_nodes, hop_edges = _unpack(shape, numbers)
-    node, batch = list[Ids](), list[Ids]()
+    # Annotated, since list[Ids]() takes ten times as long as [].
+    node: list[Ids] = []
+    batch: list[Ids] = []
     for number, count in enumerate(counts[:types]):
         ids = empty(count, np.int64, f"{count} nodes")
         trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
@@ -79,24 +81,21 @@ def export_sample(
         node.append(ids)
         if trees is not None:
             batch.append(trees)
-    links = []
+    row: list[Ids] = []
+    col: list[Ids] = []
+    edge: list[Ids] = []
     for number, count in enumerate(counts[types:]):
+        # Rows of one array, of which adapters make an edge_index without a copy.
         link = empty((3, count), np.int64, f"{count} edges")
-        code = lib.aether_sample_export_edges(
-            handle, number, 8, count, *map(ffi.from_buffer, link), err
-        )
+        sources, targets, ids = link[0], link[1], link[2]
+        lent = map(ffi.from_buffer, (sources, targets, ids))
+        code = lib.aether_sample_export_edges(handle, number, 8, count, *lent, err)
         if code:
             fail(code)
-        links.append(link)
-    return NativeSample(
-        node,
-        batch if with_batch else None,
-        [link[0] for link in links],
-        [link[1] for link in links],
-        [link[2] for link in links],
-        hop_nodes,
-        hop_edges,
-    )
+        row.append(sources)
+        col.append(targets)
+        edge.append(ids)
+    return NativeSample(node, batch if with_batch else None, row, col, edge, hop_nodes, hop_edges)
 
 
 def export_layers(
@@ -124,7 +123,10 @@ def export_layers(
         at += count
         return out[at - count : at]
 
-    node, row, edge, offsets = list[Ids](), list[Ids](), list[Ids](), list[list[Ids]]()
+    node: list[Ids] = []
+    row: list[Ids] = []
+    edge: list[Ids] = []
+    offsets: list[list[Ids]] = []
     for count in counts[:types]:
         node.append(take(count))
     for count, source in zip(counts[types:], sources, strict=True):

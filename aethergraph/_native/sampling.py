@@ -21,6 +21,7 @@ from aethergraph._native.files import FileGuard
 from aethergraph._native.guards import begin_read, raise_named
 from aethergraph._native.memory import address_of
 from aethergraph._native.paged_values import NativeValues
+from aethergraph._native.signals import thread_task
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
 from aethergraph._native.weight_sums import NativeSums
@@ -159,12 +160,10 @@ class NativeSampler:
         "_fanouts",
         "_guards",
         "_handle",
-        "_hop_edges",
-        "_hop_nodes",
-        "_num_hops",
+        "_numbers",
         "_options",
         "_seeds",
-        "_with_batch",
+        "_shape",
         "num_types",
         "relations",
     )
@@ -181,18 +180,23 @@ class NativeSampler:
         self.relations = tuple(relations)
         self.num_types = len(num_nodes)
         self._guards = guards_of(relations)
-        self._num_hops = len(fanouts[0]) if fanouts else 0
-        self._with_batch = bool(flags & SAMPLE_DISJOINT)
+        hops = len(fanouts[0]) if fanouts else 0
+        self._shape = SampleShape(
+            self.num_types, len(relations), hops, bool(flags & SAMPLE_DISJOINT)
+        )
         self._fanouts = ffi.new("int64_t[]", [k for row in fanouts for k in row])
         self._options = ffi.new("aether_sample_options *")
         self._options.fanouts = self._fanouts
-        self._options.num_hops = self._num_hops
+        self._options.num_hops = hops
         self._options.flags = flags
         self._options.num_threads = num_threads
         self._seeds = ffi.new("aether_seeds[]", self.num_types)
-        self._hop_nodes = ffi.new("uint64_t[]", self.num_types * (self._num_hops + 1))
-        self._hop_edges = ffi.new("uint64_t[]", max(1, len(relations) * self._num_hops))
         self._counts = ffi.new("uint64_t[]", self.num_types + len(relations))
+        self._numbers = SampleNumbers(
+            self._counts,
+            ffi.new("uint64_t[]", self.num_types * (hops + 1)),
+            ffi.new("uint64_t[]", max(1, len(relations) * hops)),
+        )
         self._err = new_error()
         rows = describe_relations(relations)
         out = ffi.new("aether_sampler **")
@@ -253,9 +257,10 @@ class NativeSampler:
     ) -> NativeLayers:
         """Sample in compressed form, for ``SAMPLE_LAYERED``; the arguments are :meth:`sample`'s."""
         self._sample(seeds, key, since, until, exclude)
-        shape = SampleShape(self.num_types, len(self.relations), self._num_hops, False)
         sources = [relation.source for relation in self.relations]
-        layers = export_layers(self._handle, shape, self._numbers(), sources, self._err, self._end)
+        layers = export_layers(
+            self._handle, self._shape, self._numbers, sources, self._err, self._end
+        )
         self._end(0)
         return layers
 
@@ -267,20 +272,21 @@ class NativeSampler:
         until: Sequence[Ids | None] | None,
         exclude: Sequence[Ids | None] | None,
     ) -> None:
-        self._options.key = key
+        options, err = self._options, self._err
+        options.key = key
+        options.task = thread_task()
         lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
-        lent.append(lend_excluded(self._options, exclude))
-        self._options.task = lend(None, 0)
-        err = self._err
+        lent.append(lend_excluded(options, exclude))
+        counts, hop_nodes, hop_edges = self._numbers
         self._begin()
         code = lib.aether_sample_typed(
             self._handle,
             self._seeds,
-            self._options,
-            self._hop_nodes,
-            self._hop_edges,
-            self._counts,
-            self._counts + self.num_types,
+            options,
+            hop_nodes,
+            hop_edges,
+            counts,
+            counts + self.num_types,
             err,
         )
         del lent
@@ -297,7 +303,7 @@ class NativeSampler:
         """
         hops = len(num_samples[0]) if num_samples else 0
         counts = ffi.new("int64_t[]", [k for row in num_samples for k in row])
-        options = ffi.new("aether_hgt_options *", (key, counts, hops, limit, lend(None, 0)))
+        options = ffi.new("aether_hgt_options *", (key, counts, hops, limit, thread_task()))
         hop_nodes = ffi.new("uint64_t[]", self.num_types * (hops + 1))
         lent = [lend_seeds(self._seeds[t], t, seeds, None, None) for t in range(self.num_types)]
         self._begin()
@@ -329,11 +335,7 @@ class NativeSampler:
             raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
 
     def _export(self) -> NativeSample:
-        shape = SampleShape(self.num_types, len(self.relations), self._num_hops, self._with_batch)
-        return export_sample(self._handle, shape, self._numbers(), self._err, self._end)
-
-    def _numbers(self) -> SampleNumbers:
-        return SampleNumbers(self._counts, self._hop_nodes, self._hop_edges)
+        return export_sample(self._handle, self._shape, self._numbers, self._err, self._end)
 
 
 def lend_seeds(
@@ -342,20 +344,22 @@ def lend_seeds(
     seeds: Sequence[Ids],
     since: Sequence[Ids | None] | None,
     until: Sequence[Ids | None] | None,
-) -> list[Any]:
+) -> tuple[Any, ...]:
     """Fill the ``aether_seeds`` of a type; hold the result during the call, it keeps the arrays."""
-    out.ids = ids = ffi.from_buffer("int64_t[]", seeds[number])
-    out.count = len(seeds[number])
-    kept = [ids]
-    for name, bounds in (("since", since), ("until", until)):
-        values = None if bounds is None else bounds[number]
-        if values is None:
-            setattr(out, name, ffi.NULL)
-        else:
-            assert len(values) == len(seeds[number])
-            kept.append(ffi.from_buffer("int64_t[]", values))
-            setattr(out, name, kept[-1])
-    return kept
+    ids = seeds[number]
+    out.count = len(ids)
+    out.ids = kept_ids = ffi.from_buffer("int64_t[]", ids)
+    out.since = kept_since = _lend_bounds(since, number, len(ids))
+    out.until = kept_until = _lend_bounds(until, number, len(ids))
+    return kept_ids, kept_since, kept_until
+
+
+def _lend_bounds(bounds: Sequence[Ids | None] | None, number: int, count: int) -> Any:
+    values = None if bounds is None else bounds[number]
+    if values is None:
+        return ffi.NULL
+    assert len(values) == count
+    return ffi.from_buffer("int64_t[]", values)
 
 
 def lend_excluded(options: Any, exclude: Sequence[Ids | None] | None) -> Any:

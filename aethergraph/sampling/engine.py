@@ -187,7 +187,8 @@ class NativeEngine(SampleEngine[S]):
         self._form = form
         self._fanouts = fanouts
         own = native.NativeSampler
-        self._sample: Any = own.sample_layers if form is native.NativeLayers else own.sample
+        sample: Any = own.sample_layers if form is native.NativeLayers else own.sample
+        self._sample: Callable[..., S] = sample
         # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
         self._idle: deque[native.NativeSampler] = deque()
         self.groups: SampleGroups[S] | None = None
@@ -227,8 +228,7 @@ class NativeEngine(SampleEngine[S]):
         """
         sampler = self._take(batch.at)
         try:
-            sample: S = self._sample(sampler, *batch[:5])
-            return sample
+            return self._sample(sampler, *batch[:5])
         finally:
             self._give_back(sampler)
 
