@@ -81,6 +81,8 @@ def refuse_masked(values: Any, name: str) -> None:
             return
         place = tuple(int(i) for i in np.argwhere(mask)[0])
     elif isinstance(values, list | tuple):
+        if not any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, values))):
+            return
         masked = (i for i, one in enumerate(values) if isinstance(one, np.ma.MaskedArray))
         first = next((i for i in masked if np.ma.getmaskarray(values[i]).any()), None)
         if first is None:
@@ -146,6 +148,8 @@ def as_vector(array: NDArray[Any], dtype: DTypeLike, what: str) -> NDArray[Any]:
 
 def as_count(value: Any, name: str) -> int:
     """Return any integer-like value as a non-negative Python int; raise for all others."""
+    if type(value) is int and 0 <= value <= _INT64_MAX:
+        return value  # of batches: short of the general way
     if isinstance(value, (bool, np.bool_)):
         raise InvalidArgumentError(f"{name} must be an integer, got a bool")
     try:
