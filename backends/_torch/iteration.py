@@ -38,15 +38,18 @@ __all__ = ["current_iteration", "iteration_key", "next_iteration_key"]
 _MASK = (1 << 64) - 1
 
 
-def _codes() -> tuple[frozenset[CodeType], CodeType, CodeType] | None:
-    """Return the code that fetches a batch, and its callers without and with workers."""
+def _codes() -> tuple[CodeType, CodeType, CodeType, CodeType] | None:
+    """Return the code that fetches a batch, by kind of dataset, and its callers.
+
+    The callers are that without and that with workers.
+    """
     try:
         from torch.utils.data import dataloader
         from torch.utils.data._utils import fetch, worker
 
-        fetchers = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
         return (
-            frozenset(kind.fetch.__code__ for kind in fetchers),
+            fetch._MapDatasetFetcher.fetch.__code__,
+            fetch._IterableDatasetFetcher.fetch.__code__,
             dataloader._BaseDataLoaderIter.__next__.__code__,
             worker._worker_loop.__code__,
         )
@@ -55,6 +58,8 @@ def _codes() -> tuple[frozenset[CodeType], CodeType, CodeType] | None:
 
 
 _CODES = _codes()
+#: Names of what :func:`_find_place` looks for among the callers; most frames have others.
+_NAMES = {code.co_name for code in _CODES or ()} | {"thread_worker"}
 
 #: Fetcher of this worker process, and the number of fetchers before it.
 _fetcher: weakref.ref[Any] | None = None
@@ -131,12 +136,14 @@ _NOWHERE = _Place(None, None)
 def _find_place(frame: FrameType | None) -> _Place | None:
     """Find the iteration that a call is made for."""
     assert _CODES is not None
-    fetches, next_batch, work = _CODES
+    fetch, fetch_iterable, next_batch, work = _CODES
     fetcher = None
     while frame is not None:
-        code = frame.f_code
-        if fetcher is None and code in fetches:
-            fetcher = frame.f_locals["self"]
+        code = frame.f_code  # compared by identity: a code object is hashed anew each time
+        if code.co_name not in _NAMES:
+            pass
+        elif code is fetch or code is fetch_iterable:
+            fetcher = fetcher or frame.f_locals["self"]
         elif code is next_batch:
             return _Place(fetcher, frame.f_locals["self"])
         elif code is work:  # a forked worker has its parent's frames below

@@ -160,7 +160,8 @@ def read_array(values: Any, name: str) -> NDArray[Any]:
     if not isinstance(values, Tensor):
         return to_array(values, name)
     try:
-        return np.asarray(values.detach().cpu().resolve_conj().resolve_neg().numpy())
+        array: NDArray[Any] = values.numpy(force=True)
+        return array
     except (TypeError, RuntimeError) as error:
         raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from None
 

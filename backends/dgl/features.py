@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.dgl._schema import EdgeNumbers
-    from aethergraph.protocols import FeatureSource
+    from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["BUFFERS", "EdgeFeatureStorage", "FeatureStorage", "Fetch"]
 
@@ -94,6 +94,11 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
             self._column = Column.of_tensor(rows)
         else:
             self._column = Column(as_row_source(rows, "rows"), None)
+
+    @property
+    def rows(self) -> RowSource:
+        """Source that the rows are read from."""
+        return self._column.rows
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -133,6 +133,7 @@ class GraphStorage(Keyed, Queries):
         self.etypes = [kind[1] for kind in self.canonical_etypes]
         self.srctypes = self.dsttypes = self.ntypes
         self._blocks: BlockMaker | None = None
+        self._node_storages: dict[tuple[str, str], FeatureStorage] = {}
         self._walks = Walks(self._schema)
         self._repeats, self._calls = Repeats(), Calls()
         self._set_seed(seed)
@@ -147,7 +148,7 @@ class GraphStorage(Keyed, Queries):
         raise AttributeError(f"GraphStorage has no {name!r}: {hint}")
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_blocks": None, "_walks": None}
+        state = {**self.__dict__, "_blocks": None, "_walks": None, "_node_storages": {}}
         state |= {"_schema": self.graph, "_repeats": Repeats(), "_calls": Calls()}
         return state
 
@@ -184,8 +185,12 @@ class GraphStorage(Keyed, Queries):
 
     def get_node_storage(self, key: str, ntype: str | None = None) -> FeatureStorage:
         """Return the storage of node data called by a name."""
-        rows = self._schema.node_rows(self._schema.ntype(ntype))
-        return FeatureStorage(_named(rows, key, f"node data of {ntype!r}"))
+        own = self._schema.ntype(ntype)
+        rows = _named(self._schema.node_rows(own), key, f"node data of {ntype!r}")
+        storage = self._node_storages.get((own, key))
+        if storage is None or storage.rows is not rows:  # the graph has another attribute there now
+            storage = self._node_storages[own, key] = FeatureStorage(rows)
+        return storage
 
     def get_edge_storage(self, key: str, etype: Any = None) -> EdgeFeatureStorage:
         """Return the storage of edge data called by a name."""

@@ -220,18 +220,30 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         Raises:
             InvalidArgumentError: one name for a node and an edge tensor, or in several groups.
         """
-        items = list(self.columns())
-        nodes = [(key[1], column) for key, column in items if not isinstance(key[0], tuple)]
-        edges = [(key[1], column) for key, column in items if key[0] == EDGE_GROUP]
-        for name in {name for name, _ in nodes} & {name for name, _ in edges}:
-            raise InvalidArgumentError(
-                f"{name!r} is both a node and an edge attribute, and a homogeneous batch has one "
-                "place for it: give one of them another name"
-            )
-        if len({name for name, _ in nodes}) < len(nodes):
-            for name, _ in nodes:
-                self.find_node_column(name)  # raises if several groups have the name
+        nodes: list[tuple[str, Column]] = []
+        edges: list[tuple[str, Column]] = []
+        for (group, name), column in self.columns():
+            if group == EDGE_GROUP:
+                edges.append((name, column))
+            elif not isinstance(group, tuple):
+                nodes.append((name, column))
+        names = {name for name, _ in nodes + edges}
+        if len(names) < len(nodes) + len(edges):
+            self._refuse_shared_name(nodes, edges)
         return nodes, edges
+
+    def _refuse_shared_name(
+        self, nodes: list[tuple[str, Column]], edges: list[tuple[str, Column]]
+    ) -> None:
+        """Raise for the first name that two tensors of a homogeneous batch have."""
+        of_edges = {name for name, _ in edges}
+        for name, _ in nodes:
+            if name in of_edges:
+                raise InvalidArgumentError(
+                    f"{name!r} is both a node and an edge attribute, and a homogeneous batch has "
+                    "one place for it: give one of them another name"
+                )
+            self.find_node_column(name)  # raises if several groups have the name
 
     def find_node_column(self, name: str) -> Column | None:
         """Find the node tensor of a homogeneous graph, whatever its group is called.
