@@ -26,7 +26,7 @@ STAGES=(
     "lint|ruff, mypy --strict, clang-format, clang-tidy, shellcheck"
     "c-tests|unit tests of the C core; its examples, compiled as users do"
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
-    "c-tsan|the same under ThreadSanitizer"
+    "c-tsan|those that start threads under ThreadSanitizer"
     "c-no-uring|unit tests of reading in a build without liburing"
     "c-fuzz|libFuzzer on the decoders of the C core"
     "python|Python tests on the compiled build"
@@ -54,6 +54,9 @@ PY=$VENV/bin/python
 TESTS=$ROOT/tests
 # The same work for every developer: no user's settings, no stray plugins' caches.
 export PYTHONDONTWRITEBYTECODE=1 RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
+# The wheels of all Python versions hold the same C sources, which ccache, if it is there, compiles
+# once: by content, wherever pip unpacks them.
+export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$BASE/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1
 
 # ---- stages ------------------------------------------------------------------
 
@@ -77,6 +80,8 @@ stage_system() {
         clang_can_fuzz || die "clang cannot link with -fsanitize=fuzzer,address"
     fi
     note "clang:    $(clang --version | head -n 1)"
+    # It only saves time.
+    has ccache || { has apt-get && apt_install ccache; } || note "ccache is not there: builds take longer"
 }
 
 clang_can_fuzz() {
@@ -274,27 +279,38 @@ stage_docs() {
 }
 
 stage_versions() {
-    local version python fresh tests found=0
+    local i version python tests found=() started=()
+    "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
     for version in 3.10 3.11 3.12 3.13; do
         [ "$version" != "$(python_version "$PY")" ] || continue
         python=$(find_python "$version") || { note "Python $version: not found here, skipped"; continue; }
-        found=1
         note "Python $version: $python"
-        fresh=$BASE/py$version
-        [ -x "$fresh/bin/python" ] || run "$python" -m venv "$fresh" || return 1
-        run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy || return 1
-        "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
-        run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-core.txt" || return 1
-        build_wheel "$fresh/bin/python" "py$version" || return 1
-        install_wheel "$fresh/bin/python" "py$version" || return 1
+        prepare_version "$version" "$python" >"$LOGS/py$version.log" 2>&1 &
+        found+=("$version") started+=("$!")
+    done
+    [ ${#found[@]} != 0 ] || note "no other CPython version on this machine"
+    for i in "${!found[@]}"; do
+        version=${found[i]}
+        wait "${started[i]}" || { tail -n 40 "$LOGS/py$version.log"; die "Python $version: no installation"; }
+    done
+    for version in "${found[@]}"; do
         # What works on the oldest and on the newest works between, if it builds and can be imported.
         tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging")
         case $version in 3.10 | 3.13) ;; *) tests=("$TESTS/core/test_imports.py" "$TESTS/packaging") ;; esac
         # What varies data or damages files is the same work on every version.
-        run_pytest "$fresh" compiled "${tests[@]}" \
-            -m "not pyg and not slow and not hypothesis and not any_python" || return 1
+        run_pytest "$BASE/py$version" compiled "${tests[@]}" \
+            -m "not pyg and not slow and not hypothesis and not any_python"
     done
-    [ "$found" = 1 ] || note "no other CPython version on this machine"
+}
+
+# prepare_version VERSION PYTHON: the package and what its tests need, installed in $BASE/pyVERSION.
+prepare_version() {
+    local fresh=$BASE/py$1
+    [ -x "$fresh/bin/python" ] || run "$2" -m venv "$fresh"
+    run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy \
+        -r "$BASE/requirements-core.txt"
+    build_wheel "$fresh/bin/python" "py$1"
+    install_wheel "$fresh/bin/python" "py$1"
 }
 
 # find_python VERSION: on PATH or under pyenv, working and with headers.

@@ -189,14 +189,15 @@ TEST(a_group_makes_the_samples_that_each_makes_alone) {
                                      AETHER_SAMPLE_LAYERED | AETHER_SAMPLE_DISJOINT};
     graph g = make_graph();
     static batches b;
-    for (uint32_t threads = 1; threads <= 3; threads += 2)
+    for (uint32_t threads = TEST_ONLY_RACES ? 3 : 1; threads <= 3; threads += 2)
         for (int where = 0; where < 2; where++) {
             aether_group *group = make_group(where ? g.paged : g.ram, threads);
             aether_sampler *alone = make_sampler(g.ram), *paged = make_sampler(g.paged);
             for (uint32_t i = 0; i < 6; i++) {
                 fill(&b, flags[i], i * 17);
                 check_group(group, alone, &b);
-                check_group(group, paged, &b);
+                if (!TEST_ONLY_RACES)
+                    check_group(group, paged, &b);
             }
             aether_group_destroy(group);
             aether_sampler_destroy(alone);
