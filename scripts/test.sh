@@ -349,7 +349,10 @@ stage_dgl() {
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
     run "$fresh/bin/python" -m pip check
     run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
-    run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis"
+    # With PyG 2.5 and torch 2.2: all but what lies below them, the core's files, caches and lists.
+    local below=(test_{compressed,foreign_graphs,killed_training,out_of_core,packing,planned_loading,row_sources}.py)
+    run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis" \
+        "${below[@]/#/--ignore=$TESTS/pyg/}"
 }
 
 # ---- running them --------------------------------------------------------------
