@@ -297,24 +297,27 @@ TEST(a_full_arena_undoes_all_relations) {
     static float weights[60];
     aether_live *g = make(relations, RELATIONS, 1 << 20, 0);
     typed_model shows = make_model();
-    uint64_t state = 4, failures = 0, n;
+    uint64_t state = 4, failures = 0, late = 0, n;
     aether_error err = {0};
     for (int step = 0; step < 3000 && failures < 150; step++) {
         typed_model next = copy_model(&shows);
         int rc = aether_live_begin(g, &err);
-        for (uint32_t r = 0; !rc && r < RELATIONS; r++) {
+        const uint32_t first = (uint32_t)(test_random(&state) % RELATIONS);
+        for (uint32_t i = 0; !rc && i < RELATIONS; i++) {
+            const uint32_t r = (first + i) % RELATIONS;
             const aether_live_edges edges = {.src = src,
                                              .dst = dst,
                                              .times = relations[r].columns & AETHER_LIVE_TIMES ? times : NULL,
                                              .weights =
                                                  relations[r].columns & AETHER_LIVE_WEIGHTS ? weights : NULL,
                                              .count = 60};
-            for (int i = 0; i < 60; i++) {
-                src[i] = (int64_t)(test_random(&state) % relations[r].num_src);
-                dst[i] = (int64_t)(test_random(&state) % relations[r].num_dst);
-                insert_into_model(&next, r, src[i], dst[i], 0, 0);
+            for (int k = 0; k < 60; k++) {
+                src[k] = (int64_t)(test_random(&state) % relations[r].num_src);
+                dst[k] = (int64_t)(test_random(&state) % relations[r].num_dst);
+                insert_into_model(&next, r, src[k], dst[k], 0, 0);
             }
             rc = aether_live_insert(g, r, &edges, NULL, &n, &err);
+            late += rc && i > 0;
         }
         if (!rc)
             rc = aether_live_commit(g, &err);
@@ -332,6 +335,7 @@ TEST(a_full_arena_undoes_all_relations) {
         }
     }
     CHECK_EQ(failures, 150);
+    CHECK(late > 20);
     free_model(&shows);
     aether_live_close(g);
 }
