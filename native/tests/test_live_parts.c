@@ -10,6 +10,7 @@ enum { ARENA = 4 << 20, UNITS = ARENA / AE_UNIT, BLOCKS = 4000 };
 typedef struct block {
     ae_ref ref;
     uint32_t units;
+    bool brief;
 } block;
 
 /* Mark the units of a block; each must have been unmarked (or marked, to unmark it). */
@@ -20,6 +21,13 @@ static void mark(uint8_t *map, block b, uint8_t as) {
         map[b.ref + i] = as;
     }
     CHECK_EQ(wrong, 0);
+}
+
+static void release(ae_arena *a, block b) {
+    if (b.brief)
+        ae_arena_free_brief(a, b.ref);
+    else
+        ae_arena_free(a, b.ref, b.units);
 }
 
 static void swap_last(block *blocks, uint64_t *n, uint64_t i) {
@@ -37,7 +45,9 @@ TEST(blocks_do_not_overlap) {
         const bool large = test_random(&state) % 16 == 0;
         if (n < BLOCKS && test_random(&state) % 16 < (step / 6000 % 2 ? 6 : 10)) {
             block b = {.units = 1 + (uint32_t)(test_random(&state) % (large ? 5000 : 80))};
-            b.ref = ae_arena_alloc(&a, b.units);
+            b.brief = test_random(&state) % 4 == 0;
+            b.units = b.brief ? 1 : b.units;
+            b.ref = b.brief ? ae_arena_alloc_brief(&a) : ae_arena_alloc(&a, b.units);
             refused += !b.ref;
             if (!b.ref)
                 continue;
@@ -47,15 +57,14 @@ TEST(blocks_do_not_overlap) {
         } else if (n) {
             const uint64_t i = test_random(&state) % n;
             mark(map, blocks[i], 0);
-            ae_arena_free(&a, blocks[i].ref, blocks[i].units);
+            release(&a, blocks[i]);
             swap_last(blocks, &n, i);
         }
     }
     CHECK(refused > 10);
     while (n) {
         mark(map, blocks[n - 1], 0);
-        ae_arena_free(&a, blocks[n - 1].ref, blocks[n - 1].units);
-        n--;
+        release(&a, blocks[--n]);
     }
     CHECK_EQ(a.used, 0);
     /* All of it is free, so neighbours are joined where a block finds no other room. */

@@ -6,6 +6,8 @@
 
 #define MAGIC        UINT64_C(0x414E455241454741) /* "AGEARENA" */
 #define PER_DOUBLING 8
+#define BRIEF        AE_ARENA_CLASSES      /* its class, by itself */
+#define LISTS        (AE_ARENA_CLASSES + 1)
 #define SLAB_UNITS   256                   /* 4 KiB */
 #define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */
 #define FIRST_BYTES  ((uint64_t)16 << 10)  /* taken from the system first; then as much again, */
@@ -25,6 +27,8 @@ static uint32_t class_above(uint32_t units) {
 
 static uint32_t units_of(uint32_t class) {
     const uint32_t doublings = class / PER_DOUBLING;
+    if (class == BRIEF)
+        return 1;
     if (doublings == 0)
         return class + 1;
     return (PER_DOUBLING + class % PER_DOUBLING + 1) << (doublings - 1);
@@ -45,8 +49,10 @@ static void push(ae_arena *a, uint32_t class, ae_ref ref) {
 
 static ae_ref pop(ae_arena *a, uint32_t class) {
     const ae_ref ref = a->free[class];
-    if (ref)
+    if (ref) {
         a->free[class] = *(const ae_ref *)ae_arena_at(a, ref);
+        __builtin_prefetch(ae_arena_at(a, a->free[class]), 1); /* for the next one to come */
+    }
     return ref;
 }
 
@@ -86,7 +92,7 @@ static int by_ref(const void *a, const void *b) {
 
 static uint64_t count_free(const ae_arena *a) {
     uint64_t n = 0;
-    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
+    for (uint32_t class = 0; class < LISTS; class ++)
         for (ae_ref ref = a->free[class]; ref; ref = *(const ae_ref *)ae_arena_at(a, ref))
             n++;
     return n;
@@ -94,7 +100,7 @@ static uint64_t count_free(const ae_arena *a) {
 
 /* Make one block of free neighbours, everywhere; what is left of slabs is free, too. */
 static void join(ae_arena *a) {
-    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++) {
+    for (uint32_t class = 0; class < LISTS; class ++) {
         push_rest(a, a->slabs[class].next, a->slabs[class].end - a->slabs[class].next);
         a->slabs[class] = (ae_slab){0};
     }
@@ -104,7 +110,7 @@ static void join(ae_arena *a) {
     a->worn = false;
     if (!all)
         return;
-    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
+    for (uint32_t class = 0; class < LISTS; class ++)
         for (ae_ref ref; (ref = pop(a, class));)
             all[end++] = (stretch){ref, units_of(class)};
     qsort(all, n, sizeof *all, by_ref);
@@ -217,4 +223,20 @@ void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units) {
     a->used -= units_of(class);
     a->worn = true;
     push(a, class, ref);
+}
+
+ae_ref ae_arena_alloc_brief(ae_arena *a) {
+    ae_ref ref = pop(a, BRIEF);
+    if (!ref)
+        ref = carve_from_slab(a, BRIEF);
+    if (!ref)
+        return ae_arena_alloc(a, 1);
+    a->used++;
+    return ref;
+}
+
+void ae_arena_free_brief(ae_arena *a, ae_ref ref) {
+    a->used--;
+    a->worn = true;
+    push(a, BRIEF, ref);
 }

@@ -5,10 +5,13 @@
  *   ref    0               256                                         up to 2^31 - 1 units
  *                                                           ^ next                 size ^
  *   free[class] -> ref -> ref -> 0      the first 4 bytes of a free block name the next
+ *   free[brief] -> ref -> ref -> 0      blocks of one unit that are soon free again
  *
  * Blocks are measured in units of 16 bytes. Sizes are rounded up to classes: every unit up to 8,
  * then 8 classes per doubling. Blocks of a class up to 1 KiB are carved from slabs of 4 KiB, so
- * that those of a power of two never straddle more cache lines than they must. No pointer lies in
+ * that those of a power of two never straddle more cache lines than they must. Brief blocks have slabs
+ * and a free list of their own: the same ones are used again and again, close together, where most of
+ * what an insert costs is finding pages that were not used for long. No pointer lies in
  * the arena: every process maps it where it likes.
  *
  * Memory is taken from the system piece by piece, and counts against a budget that the arenas of a
@@ -42,8 +45,8 @@ typedef struct ae_arena {
     bool locked;        /* what is taken stays in RAM */
     uint64_t used;      /* units in blocks that are handed out */
     bool worn;          /* blocks were freed since free neighbours were joined */
-    ae_ref free[AE_ARENA_CLASSES];
-    ae_slab slabs[AE_ARENA_CLASSES];
+    ae_ref free[AE_ARENA_CLASSES + 1]; /* brief blocks come last */
+    ae_slab slabs[AE_ARENA_CLASSES + 1];
 } ae_arena;
 
 /* Create an arena of `size` bytes, a multiple of 4096, of which as many are used as the budget allows.
@@ -67,5 +70,8 @@ static inline uint32_t ae_arena_units(uint64_t bytes) {
 ae_ref ae_arena_alloc(ae_arena *a, uint32_t units);
 /* Free a block of ae_arena_alloc() of as many units. */
 void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units);
+/* The same for a brief block, of one unit. */
+ae_ref ae_arena_alloc_brief(ae_arena *a);
+void ae_arena_free_brief(ae_arena *a, ae_ref ref);
 
 #endif

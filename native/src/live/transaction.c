@@ -96,7 +96,7 @@ static void undo_lists(ae_writer *w) {
         ae_edit_discard(w, atomic_load_explicit(&root->head, memory_order_relaxed), saved);
         atomic_store_explicit(&root->head, saved, memory_order_release);
         if (history)
-            ae_writer_drop(w, history, sizeof(ae_history), false);
+            ae_writer_drop_history(w, history);
     }
 }
 

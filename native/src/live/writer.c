@@ -76,10 +76,23 @@ static int reserve_retired(ae_writer *w, uint64_t more, aether_error *err) {
 
 /* ---- blocks ---- */
 
+#define HISTORY 0 /* in place of units */
+
+_Static_assert(sizeof(ae_history) == AE_UNIT, "a history is a brief block");
+
+static uint32_t units_of(const ae_retired *r) {
+    return r->units == HISTORY ? 1 : r->units;
+}
+
 static void retire(ae_writer *w, ae_ref ref, uint32_t units) {
-    w->retired[w->end_retired++] = (ae_retired){ref, units, w->epoch};
-    w->retired_units += units;
-    w->all->retired_units += units;
+    const ae_retired r = {ref, units, w->epoch};
+    w->retired[w->end_retired++] = r;
+    w->retired_units += units_of(&r);
+    w->all->retired_units += units_of(&r);
+}
+
+void ae_writer_drop_history(ae_writer *w, ae_ref ref) {
+    retire(w, ref, HISTORY);
 }
 
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
@@ -91,18 +104,25 @@ void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
 
 void ae_writer_unretire(ae_writer *w) {
     while (w->end_retired > w->mark) {
-        const uint32_t units = w->retired[--w->end_retired].units;
+        const uint32_t units = units_of(&w->retired[--w->end_retired]);
         w->retired_units -= units;
         w->all->retired_units -= units;
     }
 }
 
+#define AHEAD 16 /* blocks to prefetch: freeing one writes into it */
+
 static void reclaim_lists(ae_writer *w, uint64_t oldest) {
     while (w->first_retired < w->end_retired && w->retired[w->first_retired].epoch <= oldest) {
         const ae_retired r = w->retired[w->first_retired++];
-        ae_arena_free(w->arena, r.ref, r.units);
-        w->retired_units -= r.units;
-        w->all->retired_units -= r.units;
+        if (w->first_retired + AHEAD < w->end_retired)
+            __builtin_prefetch(ae_arena_at(w->arena, w->retired[w->first_retired + AHEAD].ref), 1);
+        if (r.units == HISTORY)
+            ae_arena_free_brief(w->arena, r.ref);
+        else
+            ae_arena_free(w->arena, r.ref, r.units);
+        w->retired_units -= units_of(&r);
+        w->all->retired_units -= units_of(&r);
     }
     w->mark = w->mark < w->first_retired ? w->first_retired : w->mark;
 }
@@ -159,6 +179,11 @@ ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err) {
     return ref;
 }
 
+static ae_ref alloc_history(ae_writer *w, aether_error *err) {
+    const ae_ref ref = ae_arena_alloc_brief(w->arena);
+    return ref ? ref : ae_writer_alloc(w, sizeof(ae_history), err);
+}
+
 /* ---- versions ---- */
 
 static uint32_t epoch_of(uint64_t past) {
@@ -186,14 +211,14 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
         return rc;
     ae_ref ref = 0; /* no history: the list was empty before */
     if (past) {
-        ref = ae_writer_alloc(w, sizeof(ae_history), err);
+        ref = alloc_history(w, err);
         if (!ref)
             return AETHER_E_NO_MEMORY;
         *(ae_history *)ae_arena_at(w->arena, ref) =
             (ae_history){.head = atomic_load_explicit(&root->head, memory_order_relaxed),
                          .epoch = epoch_of(past),
                          .next = (ae_ref)(past >> 32)};
-        retire(w, ref, ae_arena_units(sizeof(ae_history)));
+        retire(w, ref, HISTORY);
     } else {
         w->touched_nodes++;
     }

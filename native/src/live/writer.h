@@ -24,7 +24,7 @@
 /* A block that only older versions have. */
 typedef struct ae_retired {
     ae_ref ref;
-    uint32_t units;
+    uint32_t units; /* 0: a history */
     uint32_t epoch; /* the commit that did without it */
 } ae_retired;
 
@@ -76,6 +76,8 @@ uint64_t ae_writer_saved(const ae_writer *w, const ae_root *root);
 ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err);
 /* Let go of a block: `own` if this transaction made it, else an older version has it. */
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own);
+/* Let go of the history of a root that this transaction has touched; no other drop is needed. */
+void ae_writer_drop_history(ae_writer *w, ae_ref ref);
 /* Take back what this transaction has retired. */
 void ae_writer_unretire(ae_writer *w);
 /* Reuse what no reader can see any more. `hard`: look for readers that are dead or overdue. */
