@@ -6,7 +6,7 @@
 
 #define MAGIC        UINT64_C(0x414E455241454741) /* "AGEARENA" */
 #define PER_DOUBLING 8
-#define BRIEF        AE_ARENA_CLASSES      /* its class, by itself */
+#define BRIEF        AE_ARENA_CLASSES /* its class, by itself */
 #define LISTS        (AE_ARENA_CLASSES + 1)
 #define SLAB_UNITS   256                   /* 4 KiB */
 #define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */

@@ -39,12 +39,12 @@ typedef struct ae_slab {
 
 typedef struct ae_arena {
     ae_shared memory;
-    uint64_t next;      /* units that were carved */
-    uint64_t committed; /* bytes that the system has given */
-    uint64_t *budget;   /* bytes that it and others may still take */
-    bool locked;        /* what is taken stays in RAM */
-    uint64_t used;      /* units in blocks that are handed out */
-    bool worn;          /* blocks were freed since free neighbours were joined */
+    uint64_t next;                     /* units that were carved */
+    uint64_t committed;                /* bytes that the system has given */
+    uint64_t *budget;                  /* bytes that it and others may still take */
+    bool locked;                       /* what is taken stays in RAM */
+    uint64_t used;                     /* units in blocks that are handed out */
+    bool worn;                         /* blocks were freed since free neighbours were joined */
     ae_ref free[AE_ARENA_CLASSES + 1]; /* brief blocks come last */
     ae_slab slabs[AE_ARENA_CLASSES + 1];
 } ae_arena;
