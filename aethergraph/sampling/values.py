@@ -220,7 +220,8 @@ def _find_sums(
 ) -> native.NativeSums | None:
     """Return the graph's cached sums for its own weights; sum others anew, as they may change.
 
-    None where sums, which go by position, cannot be: draws then read whole lists.
+    None where sums, which go by position, cannot be: draws then read whole lists. By weights that
+    the topology has itself they draw the same as with sums.
     """
     topology = graph.topology(layout)
     if weights.in_topology or not topology.is_dense:

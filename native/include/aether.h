@@ -824,7 +824,8 @@ typedef struct aether_weight_sums aether_weight_sums;
  * threads, except while aether_values_share_pages() runs. */
 typedef struct aether_values aether_values;
 
-/* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. */
+/* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. Draws by weights of
+ * its own are those of the same edges in arrays with sums. */
 #define AETHER_OWN_WEIGHTS 1
 #define AETHER_OWN_TIMES   2
 

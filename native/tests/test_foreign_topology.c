@@ -189,13 +189,17 @@ static aether_topology *make_twin(void) {
 
 typedef struct pair {
     aether_topology *own, *twin;
+    aether_weight_sums *sums; /* of the twin */
 } pair;
 
 static pair make_pair(const ae_topology_ops *ops) {
-    return (pair){make_circle(ops), make_twin()};
+    pair p = {make_circle(ops), make_twin(), NULL};
+    CHECK_CODE(aether_weight_sums_create(p.twin, twin_weights, AETHER_F64, &p.sums, NULL, NULL), AETHER_OK);
+    return p;
 }
 
 static void free_pair(pair p) {
+    aether_weight_sums_destroy(p.sums);
     aether_topology_destroy(p.own);
     aether_topology_destroy(p.twin);
 }
@@ -210,6 +214,7 @@ static aether_relation twin_relation(pair p, bool weighted, bool timed) {
     return (aether_relation){.topology = p.twin,
                              .weights = weighted ? twin_weights : NULL,
                              .weight_dtype = AETHER_F64,
+                             .sums = weighted ? p.sums : NULL,
                              .times = timed ? twin_times : NULL,
                              .time_dtype = AETHER_I64,
                              .times_of = AETHER_TIMES_OF_EDGES};
@@ -627,7 +632,7 @@ TEST(values_are_arrays_or_the_topologys_own) {
 TEST(tables_by_position_are_refused) {
     pair p = make_pair(&circle_ops);
     static uint64_t table[EDGES];
-    aether_weight_sums *sums = NULL, *of_twin = NULL;
+    aether_weight_sums *sums = NULL;
     aether_error err = {0};
     CHECK_CODE(aether_weight_sums_create(p.own, twin_weights, AETHER_F64, &sums, NULL, &err),
                AETHER_E_UNSUPPORTED);
@@ -635,13 +640,12 @@ TEST(tables_by_position_are_refused) {
     CHECK_CODE(aether_alias_build(p.own, twin_weights, AETHER_F64, table, EDGES, NULL, &err),
                AETHER_E_UNSUPPORTED);
     CHECK_CODE(aether_members_build(p.own, table, EDGES, NULL, &err), AETHER_E_UNSUPPORTED);
-    CHECK_OK(aether_weight_sums_create(p.twin, twin_weights, AETHER_F64, &of_twin, NULL, &err), err);
     aether_relation r = twin_relation(p, true, false);
     r.topology = p.own; /* arrays by edge id go with any topology, sums do not */
+    r.sums = NULL;
     aether_sampler_destroy(make_sampler(r));
-    r.sums = of_twin;
+    r.sums = p.sums;
     check_refused(r, AETHER_E_UNSUPPORTED);
-    aether_weight_sums_destroy(of_twin);
     free_pair(p);
 }
 

@@ -12,6 +12,7 @@ typedef struct twin {
     float *weights; /* by edge id */
     int64_t *times;
     aether_topology *topology;
+    aether_weight_sums *sums;
 } twin;
 
 typedef struct pair {
@@ -91,6 +92,7 @@ static twin make_twin(const model *m) {
     CHECK_CODE(aether_topology_create(&lists, &w.topology, NULL), AETHER_OK);
     /* Arrays by edge id have room for deleted edges, too. */
     w.topology->end_edge_ids = m->next_edge_id;
+    CHECK_CODE(aether_weight_sums_create(w.topology, w.weights, AETHER_F32, &w.sums, NULL, NULL), AETHER_OK);
     return w;
 }
 
@@ -122,6 +124,7 @@ static pair make_pair(uint32_t order, uint32_t columns) {
 
 static void free_pair(pair *p) {
     aether_snapshot_release(p->snapshot);
+    aether_weight_sums_destroy(p->twin.sums);
     aether_topology_destroy(p->twin.topology);
     aether_live_close(p->g);
     model_free(&p->shows);
@@ -140,6 +143,7 @@ static aether_relation relation(const pair *p, bool own, bool weighted, bool tim
     return (aether_relation){.topology = p->twin.topology,
                              .weights = weighted ? p->twin.weights : NULL,
                              .weight_dtype = AETHER_F32,
+                             .sums = weighted ? p->twin.sums : NULL,
                              .times = timed ? p->twin.times : NULL,
                              .time_dtype = AETHER_I64,
                              .times_of = AETHER_TIMES_OF_EDGES};

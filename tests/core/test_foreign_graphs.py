@@ -204,8 +204,9 @@ def test_values_of_a_source() -> None:
 
 def test_values_that_a_topology_keeps() -> None:
     time = np.sort(RNG.integers(0, 40, E))  # input order is order of time in every list
-    graph = as_graph(InC(N, SRC, DST, WEIGHT, time))
-    own = Graph.from_edges(N, SRC, DST, edge_weight=WEIGHT, edge_time=time)
+    dst = np.where(np.arange(E) % 2, DST, 7)  # a long list: the other graph has sums
+    graph = as_graph(InC(N, SRC, dst, WEIGHT, time))
+    own = Graph.from_edges(N, SRC, dst, edge_weight=WEIGHT, edge_time=time)
     seeds, until = np.arange(20), np.full(20, 25)
     for options in (
         {"weight_attr": "edge_weight"},

@@ -109,7 +109,7 @@ static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_f
                    aether_error *err) {
     int rc = ae_scratch_reserve(&s->lists, count * sizeof(ae_list), 0, err);
     f->lists = s->lists.data;
-    if (!rc && r->weights.sums && ae_times_given(&r->times) && s->has_bounds) {
+    if (!rc && (r->weights.sums || r->weights.own) && ae_times_given(&r->times) && s->has_bounds) {
         rc = ae_scratch_reserve(&s->wholes, count * sizeof(ae_list), 0, err);
         f->wholes = s->wholes.data;
     }

@@ -18,12 +18,18 @@ typedef struct ae_position_set {
     uint64_t *slots, mask;
 } ae_position_set;
 
-/* Start an empty set for `count` numbers. */
-static inline int ae_position_set_start(ae_position_set *s, uint64_t count, ae_scratch *scratch,
-                                        aether_error *err) {
+/* Return the slots of a set for `count` numbers. */
+static inline uint64_t ae_position_set_slots(uint64_t count) {
     uint64_t slots = 1;
     while (slots < 2 * count)
         slots *= 2;
+    return slots;
+}
+
+/* Start an empty set for `count` numbers, at the beginning of the scratch memory. */
+static inline int ae_position_set_start(ae_position_set *s, uint64_t count, ae_scratch *scratch,
+                                        aether_error *err) {
+    const uint64_t slots = ae_position_set_slots(count);
     int rc = ae_scratch_reserve(scratch, slots * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;

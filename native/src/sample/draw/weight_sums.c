@@ -14,17 +14,12 @@ typedef struct job {
     aether_weight_sums *sums;
 } job;
 
-/* Write the block sums of a long list; note for every list whether it has a weight of 0. */
-static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list,
-                    ae_scratch *scratch, aether_error *err) {
-    (void)node;
-    (void)scratch;
-    const job *j = ctx;
-    const uint64_t last = list.degree / BLOCK - 1;
-    ae_weight_sum *out = j->sums->table + list.start / BLOCK, sum = {0, 0};
+int ae_weight_sums_make(const ae_weights *weights, const aether_topology *t, ae_list list, ae_weight_sum *out,
+                        ae_weight_sum *total, aether_error *err) {
+    ae_weight_sum sum = {0, 0};
     ae_weight_reader r;
     int rc;
-    ae_weights_open(&r, &j->weights, t, list, (ae_exclusions){0}, (ae_exclusions){0});
+    ae_weights_open(&r, weights, t, list, (ae_exclusions){0}, (ae_exclusions){0});
     while (!(rc = ae_weights_next(&r, err)) && r.n)
         for (uint64_t i = 0; i < r.n; i++) {
             sum.weight += r.block[i];
@@ -33,8 +28,20 @@ static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae
                 out[(r.at + i) / BLOCK] = sum;
         }
     if (list.degree >= AE_WEIGHT_SUMS_LONG)
-        out[last] = sum;
-    if (sum.drawable < list.degree)
+        out[ae_weight_sums_blocks(list) - 1] = sum;
+    *total = sum;
+    return rc;
+}
+
+/* Write the block sums of a long list; note for every list whether it has a weight of 0. */
+static int sum_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list,
+                    ae_scratch *scratch, aether_error *err) {
+    (void)node;
+    (void)scratch;
+    const job *j = ctx;
+    ae_weight_sum total;
+    int rc = ae_weight_sums_make(&j->weights, t, list, j->sums->table + list.start / BLOCK, &total, err);
+    if (total.drawable < list.degree)
         __atomic_store_n(&j->sums->has_zeros, true, __ATOMIC_RELAXED);
     return rc;
 }
@@ -81,12 +88,11 @@ uint64_t aether_weight_sums_memory(const aether_weight_sums *s) {
 
 /* All blocks are full; the last one also has the rest of the list. */
 static uint64_t last_block(ae_list list) {
-    return list.degree / BLOCK - 1;
+    return ae_weight_sums_blocks(list) - 1;
 }
 
-int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n,
-                          ae_weight_sum *out, aether_error *err) {
-    const ae_weight_sum *sums = ae_weight_sums_of(weights->sums, list);
+int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
+                          ae_list list, uint64_t n, ae_weight_sum *out, aether_error *err) {
     uint64_t block = n / BLOCK < last_block(list) ? n / BLOCK : last_block(list);
     *out = n == list.degree ? sums[block] : block ? sums[block - 1] : (ae_weight_sum){0, 0};
     if (n == list.degree || n == block * BLOCK)
@@ -137,9 +143,8 @@ static int pass(const ae_weights *weights, const aether_topology *t, ae_list par
     return rc;
 }
 
-int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x,
-                        uint64_t *entry, aether_error *err) {
-    const ae_weight_sum *sums = ae_weight_sums_of(weights->sums, list);
+int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
+                        ae_list list, double x, uint64_t *entry, aether_error *err) {
     uint64_t low = 0, n = last_block(list);
     while (n) { /* the first block whose sum is above x, or the last */
         uint64_t half = n / 2;

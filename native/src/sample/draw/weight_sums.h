@@ -14,6 +14,9 @@
  * the sums for the block in which the running sum passes x, and adds up from there:
  * the same additions in the same order as over the whole list.
  *
+ * Where the topology has the weights itself there is no table: the sums of a list are made for the draws
+ * of one node, in its scratch memory. That reads the list, and draws what a table would draw.
+ *
  * Caveats: 16 bytes per 64 edges. Lists shorter than AE_WEIGHT_SUMS_LONG have no sums. A sum may be
  * infinite. Weights in a file may have changed since the sums were made: look-ups stay within the
  * list whatever the weights are.
@@ -42,13 +45,23 @@ static inline const ae_weight_sum *ae_weight_sums_of(const aether_weight_sums *s
     return s->table + list.start / AE_WEIGHT_SUMS_BLOCK;
 }
 
-/* Compute the sum of the first n entries of a long list. */
-int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, ae_list list, uint64_t n,
-                          ae_weight_sum *out, aether_error *err);
+/* Return the number of blocks, and so of sums, of such a list. */
+static inline uint64_t ae_weight_sums_blocks(ae_list list) {
+    return list.degree / AE_WEIGHT_SUMS_BLOCK;
+}
+
+/* Read a list and write its sums to `out`; of a short list there are none (`out` may be NULL). Returns by
+ * `total` what the whole list adds up to. */
+int ae_weight_sums_make(const ae_weights *weights, const aether_topology *t, ae_list list, ae_weight_sum *out,
+                        ae_weight_sum *total, aether_error *err);
+
+/* Compute the sum of the first n entries of a long list, by its sums. */
+int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
+                          ae_list list, uint64_t n, ae_weight_sum *out, aether_error *err);
 
 /* Find the first entry of a long list at which the running sum of weights passes x, or list.degree
  * if none does. */
-int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, ae_list list, double x,
-                        uint64_t *entry, aether_error *err);
+int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
+                        ae_list list, double x, uint64_t *entry, aether_error *err);
 
 #endif

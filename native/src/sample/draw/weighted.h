@@ -6,7 +6,8 @@
  *                         keys win (Efraimidis and Spirakis, "Weighted random
  *                         sampling with a reservoir", IPL 97, 2006): the same
  *                         distribution as k draws one after the other
- *   few of a long list    draws of the inverse of the cumulative weights of
+ *   few of a long list    where there are sums, or the topology has the weights itself:
+ *                         draws of the inverse of the cumulative weights of
  *                         sample/draw/weight_sums.h; entries that are excluded, or were drawn
  *                         before without replacement, are refused. After 4 k + 16 draws
  *                         one of the two ways above draws the rest, from what is left.
@@ -18,7 +19,9 @@
  * A weight that is not above 0 is never drawn, not even when that leaves fewer
  * than k, or when all are asked for.
  *
- * Caveats: reads every weight of the list, except of a long list with sums. A weight that
+ * So a topology with weights of its own draws what the same edges draw in arrays with sums.
+ *
+ * Caveats: reads every weight of the list, except of a long list with a table of sums. A weight that
  * is negative, infinite or NaN is AETHER_E_INVALID when it is read.
  */
 #ifndef AE_SAMPLE_DRAW_WEIGHTED_H
