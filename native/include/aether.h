@@ -550,8 +550,11 @@ int aether_topology_describe(const aether_topology *t, aether_topology_facts *ou
 #define AETHER_LIVE_CSC 1 /* lists of in-edges: by destination, of sources */
 #define AETHER_LIVE_CSR 2 /* lists of out-edges: by source, of destinations */
 
-#define AETHER_LIVE_LOCKED 1 /* edges stay in RAM (mlock); RLIMIT_MEMLOCK must allow it */
-#define AETHER_LIVE_HUGE   2 /* huge pages, where the system has them for shared memory */
+/* What is stored stays in RAM (mlock). RLIMIT_MEMLOCK must allow arena_bytes and 16 bytes for each node
+ * that there is room for: set max_src and max_dst. */
+#define AETHER_LIVE_LOCKED 1
+/* Huge pages, where the system has them for shared memory. Nodes far apart then take 2 MiB each. */
+#define AETHER_LIVE_HUGE 2
 
 /* Edges of one kind, between two kinds of nodes. */
 typedef struct aether_live_relation {

@@ -91,6 +91,8 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
     if (!rc && huge)
         ae_shared_want_huge(&l->arena.memory);
     l->arena.locked = o->flags & AETHER_LIVE_LOCKED;
+    if (!rc && l->arena.locked)
+        rc = ae_shared_lock(&l->table.memory, 0, l->table.memory.size, err);
     if (!rc)
         rc = ae_shared_seal(&l->table.memory, false, err);
     return rc ? rc : ae_shared_seal(&l->arena.memory, false, err);

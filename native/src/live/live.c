@@ -171,8 +171,11 @@ int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_err
 }
 
 int ae_live_check_ids(const char *name, const int64_t *ids, uint64_t n, uint64_t count, aether_error *err) {
+    bool bad = false;
     for (uint64_t i = 0; i < n; i++)
-        if (ids[i] < 0 || (uint64_t)ids[i] >= count)
+        bad |= (uint64_t)ids[i] >= count;
+    for (uint64_t i = 0; bad && i < n; i++)
+        if ((uint64_t)ids[i] >= count)
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, ids[i],
                                "%s[%" PRIu64 "] = %" PRId64 " is not in 0..%" PRId64, name, i, ids[i],
                                (int64_t)count - 1);

@@ -89,7 +89,7 @@ void ae_shared_want_huge(const ae_shared *s) {
 }
 
 int ae_shared_lock(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err) {
-    if (mlock(s->data + offset, size) == 0)
+    if (mlock2(s->data + offset, size, MLOCK_ONFAULT) == 0)
         return AETHER_OK;
     return ae_error_os(err, errno,
                        "cannot lock %" PRIu64 " bytes of shared memory in RAM: raise the limit (ulimit -l)",

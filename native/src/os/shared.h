@@ -46,7 +46,8 @@ void ae_shared_want_huge(const ae_shared *s);
  * it has none. */
 int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err);
 
-/* Keep whole pages [offset, offset + size) in RAM. AETHER_E_IO: the system's limit is too low. */
+/* Keep whole pages [offset, offset + size) in RAM once they are written. AETHER_E_IO: the system's limit is
+ * too low. */
 int ae_shared_lock(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err);
 
 /* Set the hooks, for tests; NULL: none. */
