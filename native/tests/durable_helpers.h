@@ -195,12 +195,12 @@ static inline void world_abort(const world *w, aether_live *g, uint64_t *state) 
     static world_change change;
     aether_error err = {0};
     REQUIRE_OK(aether_live_begin(g, &err), err);
+    CHECK_OK(aether_live_note(g, WORLD_NOTE, state, 8, &err), err);
     for (int i = 0; i < 3; i++) {
         world_plan(w, &change, state);
         if (change.kind != CHANGE_NODES)
             CHECK_OK(world_change_graph(g, w, &change, &err), err);
     }
-    CHECK_OK(aether_live_note(g, WORLD_NOTE, state, 8, &err), err);
     CHECK_OK(aether_live_abort(g, &err), err);
 }
 

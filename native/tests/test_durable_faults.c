@@ -37,7 +37,7 @@ static void work(const char *dir) {
         CHECK(!rc == !failures); /* one failure, and none works any more */
         *acknowledged = w.steps;
     }
-    CHECK(!failures || aether_live_note(g, 1, "x", 1, &err));
+    CHECK(!failures || (aether_live_note(g, 1, "x", 1, &err) && aether_live_begin(g, &err)));
     CHECK_EQ(syncs_after_failure, 0);
     world_check(&w, g);
     aether_live_close(g);
@@ -66,7 +66,6 @@ TEST(a_fault_at_every_call) {
             ae_os_set_write_hooks(NULL);
             struck = calls > at;
             CHECK(struck || here == STEPS);
-            CHECK(fault != FAIL_SHORT || here == STEPS || calls <= at + 20);
             check_outcome(dir);
         }
         CHECK(at > MANY_CALLS);

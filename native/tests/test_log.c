@@ -482,6 +482,48 @@ static void golden_uuid(uint8_t out[16]) {
     memcpy(out, "a golden segment", 16);
 }
 
+static _Atomic uint64_t bytes_written;
+
+static ssize_t count_bytes(int fd, const void *data, size_t size, off_t offset) {
+    atomic_fetch_add(&bytes_written, size);
+    return pwrite(fd, data, size, offset);
+}
+
+/* The commit that begins a segment then writes its header and itself, and no zeros. */
+TEST(a_spare_segment_is_taken) {
+    enum { SIZE = 256 << 10 };
+    static const ae_os_write_hooks hooks = {.pwrite = count_bytes};
+    static uint8_t payload[16 << 10];
+    char dir[128];
+    uint64_t next, lsn;
+    aether_error err;
+    ae_log *log;
+    const ae_log_options options = log_options(SIZE, AE_LOG_NONE);
+    log_dir(dir, sizeof dir, "spare");
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    CHECK(!ae_log_wants_spare(log));
+    ae_os_set_write_hooks(&hooks);
+    for (int round = 0; round < 3; round++) {
+        while (!ae_log_wants_spare(log))
+            CHECK_OK(ae_log_put(log, payload, sizeof payload, 1, &lsn, &err), err);
+        CHECK_EQ(log_count_files(dir, ".free"), 0);
+        ae_log_fill_spare(log);
+        CHECK(!ae_log_wants_spare(log));
+        ae_log_fill_spare(log); /* there is one */
+        CHECK_EQ(log_count_files(dir, ".free"), 1);
+        CHECK_EQ(log_count_files(dir, ".spare"), 0);
+        const unsigned segments = log_count_files(dir, ".log");
+        while (log_count_files(dir, ".log") == segments) {
+            atomic_store(&bytes_written, 0);
+            CHECK_OK(ae_log_put(log, payload, sizeof payload, 1, &lsn, &err), err);
+        }
+        CHECK(atomic_load(&bytes_written) < SIZE / 4);
+        CHECK_EQ(log_count_files(dir, ".free"), 0);
+    }
+    ae_os_set_write_hooks(NULL);
+    ae_log_close(log);
+}
+
 /* The bytes of a log never change: after a deliberate change of the format there is a new version
  * and a new golden file (AETHER_WRITE_GOLDEN=1 writes it), and the old one goes on being read. */
 TEST(golden_file_of_version_1) {

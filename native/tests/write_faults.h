@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,17 +23,22 @@
 enum fault { FAIL_EIO, FAIL_ENOSPC, FAIL_SHORT, FAIL_KILL, FAULTS };
 
 static enum fault fault;
-static unsigned calls, fail_at;
+static _Atomic unsigned calls; /* the thread of a journal makes some, too */
+static unsigned fail_at;
 static unsigned syncs_after_failure; /* of the descriptor whose sync failed */
 static int failed_fd = -1;
 
-/* Return whether this call fails; then errno is set, or the process is dead. */
-static inline bool strike(void) {
-    if (calls++ != fail_at)
-        return false;
+static inline void fail(void) {
     if (fault == FAIL_KILL)
         kill(getpid(), SIGKILL);
     errno = fault == FAIL_EIO ? EIO : ENOSPC;
+}
+
+/* Return whether this call is the one; then errno is set, or the process is dead. */
+static inline bool strike(void) {
+    if (atomic_fetch_add(&calls, 1) != fail_at)
+        return false;
+    fail();
     return true;
 }
 
@@ -42,12 +49,11 @@ static inline int hook_open(int dir, const char *name, int flags, mode_t mode) {
 /* A short write is no failure by itself: the rest is written by the next call. A process that is
  * killed, or a disk that fills up, leaves a half. */
 static inline ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) {
-    bool here = calls == fail_at;
-    if (here && pwrite(fd, data, size / 2, offset) < 0)
-        abort();
-    if (!strike())
+    if (atomic_fetch_add(&calls, 1) != fail_at)
         return pwrite(fd, data, size, offset);
-    return fault == FAIL_SHORT ? (ssize_t)(size / 2) : -1;
+    const ssize_t half = pwrite(fd, data, size / 2, offset);
+    fail();
+    return fault == FAIL_SHORT ? half : -1;
 }
 
 /* What is in the page cache survives the process: nothing has to reach the disk. */
@@ -74,7 +80,8 @@ static const ae_os_write_hooks write_faults = {hook_open, hook_pwrite, hook_fsyn
 /* Begin a run in which call `at` fails. */
 static inline void faults_begin(unsigned at) {
     fail_at = at;
-    calls = syncs_after_failure = 0;
+    atomic_store(&calls, 0);
+    syncs_after_failure = 0;
     failed_fd = -1;
     ae_os_set_write_hooks(&write_faults);
 }

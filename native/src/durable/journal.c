@@ -12,10 +12,10 @@
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/task.h"
+#include "durable/keeper.h"
 #include "durable/lock.h"
 #include "durable/record.h"
 #include "durable/replay.h"
-#include "durable/syncer.h"
 #include "live/handle.h"
 #include "log/segment.h"
 
@@ -27,7 +27,8 @@ typedef struct journal {
     ae_journal base;
     ae_log *log;
     ae_record record;
-    ae_syncer *syncer; /* NULL: not AETHER_BATCH */
+    ae_keeper *keeper;
+    bool batches; /* AETHER_BATCH */
     _Atomic uint64_t lsn;
     int lock;
     pid_t owner;
@@ -74,22 +75,18 @@ static int commit(ae_journal *base, aether_error *err) {
     if (rc || !lsn)
         return rc;
     atomic_store_explicit(&j->lsn, lsn, memory_order_release);
-    if (j->syncer)
-        ae_syncer_wake(j->syncer);
+    ae_keeper_tell(j->keeper);
     return AETHER_OK;
-}
-
-static void abort_record(ae_journal *base) {
-    ae_record_begin(&of(base)->record);
 }
 
 /* A forked child has neither the thread nor the lock of the log. */
 static void close_journal(ae_journal *base) {
     journal *j = of(base);
     const bool mine = j->owner == getpid();
-    if (mine && j->syncer) {
-        ae_syncer_stop(j->syncer);
-        ae_log_flush(j->log, NULL); /* whoever wants to know has called aether_live_flush() */
+    if (mine && j->keeper) {
+        ae_keeper_stop(j->keeper);
+        if (j->batches)
+            ae_log_flush(j->log, NULL); /* whoever wants to know has called aether_live_flush() */
     }
     ae_log_close(j->log);
     ae_record_free(&j->record);
@@ -106,7 +103,6 @@ static const ae_journal_ops journal_ops = {
     .remove = remove_edges,
     .add_nodes = add_nodes,
     .commit = commit,
-    .abort = abort_record,
     .close = close_journal,
 };
 
@@ -139,9 +135,9 @@ static int open_log(journal *j, aether_live *g, const char *directory, const aet
     const uint64_t room = segment - AE_LOG_HEADER_BYTES - sizeof(ae_log_frame);
     ae_record_init(&j->record, j->log, ae_min_u64(room, MOST_PAYLOAD));
     atomic_store_explicit(&j->lsn, replay->lsn, memory_order_relaxed);
-    if (options->durability == AETHER_BATCH)
-        rc = ae_syncer_start(j->log, options->interval_ms ? options->interval_ms : DEFAULT_INTERVAL_MS,
-                             &j->syncer, err);
+    j->batches = options->durability == AETHER_BATCH;
+    const uint32_t interval_ms = options->interval_ms ? options->interval_ms : DEFAULT_INTERVAL_MS;
+    rc = ae_keeper_start(j->log, j->batches ? interval_ms : 0, &j->keeper, err);
     if (!rc)
         g->journal = &j->base;
     return rc;

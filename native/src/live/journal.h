@@ -1,10 +1,9 @@
 /*
  * live/journal.h - who is told of every change of a live graph, and decides whether it is committed.
  *
- *   begin                        may the graph be changed at all?
+ *   begin                        may the graph be changed at all? Forget what was not committed
  *   insert, remove, add_nodes    about to be applied; arguments were checked
  *   commit                       keep it; readers see it only if that works
- *   abort                        forget it
  *
  * `durable` keeps one that writes a log; the lists know only this table.
  *
@@ -26,7 +25,6 @@ typedef struct ae_journal_ops {
                   const int64_t *edge_ids, uint64_t n, aether_error *err);
     int (*add_nodes)(ae_journal *j, uint32_t relation, uint64_t num_src, uint64_t num_dst, aether_error *err);
     int (*commit)(ae_journal *j, aether_error *err);
-    void (*abort)(ae_journal *j);
     void (*close)(ae_journal *j); /* with the graph; in a forked child, too */
 } ae_journal_ops;
 

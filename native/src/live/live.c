@@ -98,17 +98,11 @@ static int begin(aether_live *g, aether_error *err) {
     return rc ? rc : ae_transaction_begin(&g->transaction, err);
 }
 
-static void undo(aether_live *g) {
-    ae_transaction_abort(&g->transaction);
-    if (g->journal)
-        g->journal->ops->abort(g->journal);
-}
-
 /* Readers see what is in the journal, and nothing else. */
 static int commit(aether_live *g, aether_error *err) {
     const int rc = g->journal ? g->journal->ops->commit(g->journal, err) : AETHER_OK;
     if (rc)
-        undo(g);
+        ae_transaction_abort(&g->transaction);
     else
         ae_transaction_commit(&g->transaction);
     return rc;
@@ -121,7 +115,7 @@ int ae_live_begin_call(aether_live *g, bool *own, aether_error *err) {
 
 int ae_live_end_call(aether_live *g, bool own, int rc, aether_error *err) {
     if (rc)
-        undo(g);
+        ae_transaction_abort(&g->transaction);
     else if (own)
         rc = commit(g, err);
     return rc;
@@ -149,7 +143,7 @@ int aether_live_commit(aether_live *g, aether_error *err) {
 int aether_live_abort(aether_live *g, aether_error *err) {
     const int rc = check_open(g, err);
     if (!rc)
-        undo(g);
+        ae_transaction_abort(&g->transaction);
     return rc;
 }
 

@@ -19,6 +19,7 @@
 
 #define NAME_ROOM  64
 #define NEW_NAME   "wal.new"
+#define SPARE_NAME "wal.spare" /* while it is filled; then it has the name of no segment */
 #define FILL_CHUNK ((uint64_t)1 << 20)
 
 static void name_of(uint64_t first_lsn, const char *suffix, char name[NAME_ROOM]) {
@@ -159,15 +160,15 @@ static int fill_with_zeros(int fd, uint64_t size) {
 }
 
 /* Return a descriptor, or -1 and an errno; then the space is given back. */
-static int create_filled(const ae_log_directory *dir, uint64_t size) {
-    int fd = ae_os_calls.open(dir->fd, NEW_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+static int create_filled(const ae_log_directory *dir, const char *name, uint64_t size) {
+    int fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return -1;
     int os_errno = fill_with_zeros(fd, size);
     if (!os_errno)
         return fd;
     close(fd);
-    unlinkat(dir->fd, NEW_NAME, 0);
+    unlinkat(dir->fd, name, 0);
     errno = os_errno;
     return -1;
 }
@@ -191,7 +192,7 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
     int fd = take_free(dir, header->size, from);
     if (fd < 0) {
         strcpy(from, NEW_NAME);
-        fd = create_filled(dir, header->size);
+        fd = create_filled(dir, NEW_NAME, header->size);
     }
     int os_errno = fd < 0 ? errno : put_header(dir, fd, header, from, to);
     int rc = os_errno ? ae_error_os(err, os_errno, "cannot begin log segment '%s/%s' of %" PRIu64 " bytes",
@@ -202,6 +203,23 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
     else if (fd >= 0)
         close(fd);
     return rc;
+}
+
+void ae_log_fill_free(const ae_log_directory *dir, uint64_t size) {
+    char name[NAME_ROOM];
+    uint64_t *lsns, count;
+    if (list(dir, "free", &lsns, &count, NULL))
+        return;
+    free(lsns);
+    if (count)
+        return;
+    const int fd = create_filled(dir, SPARE_NAME, size);
+    if (fd < 0)
+        return;
+    close(fd);
+    name_of(INT64_MAX, "free", name);
+    if (ae_os_calls.rename(dir->fd, SPARE_NAME, name) != 0)
+        unlinkat(dir->fd, SPARE_NAME, 0);
 }
 
 /* ---- recycle ----------------------------------------------------------------------- */

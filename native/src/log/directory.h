@@ -3,7 +3,7 @@
  *
  *   wal-<first lsn>.log    a segment; 16 hex digits
  *   wal-<first lsn>.free   one that is no longer needed, to be used again
- *   wal.new                one that is being filled with zeros
+ *   wal.new, wal.spare     one that is being filled with zeros
  *
  *   begin     take a .free, or fill wal.new and sync it; write the header, sync
  *             -> rename to .log -> sync the directory
@@ -36,6 +36,10 @@ int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t 
 /* Begin the segment of a sealed header; *out is open for writing. */
 int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,
                          aether_error *err);
+
+/* Fill a file with zeros, to be taken by a segment that begins later, unless there is one. Beside other
+ * functions, but not beside itself; a failure leaves things as they are. */
+void ae_log_fill_free(const ae_log_directory *dir, uint64_t size);
 
 /* Put a segment aside, to be used again. */
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);

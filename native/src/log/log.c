@@ -37,6 +37,7 @@ struct ae_log {
     uint64_t next;                    /* lsn of the next commit */
     uint64_t synced;                  /* the last lsn on disk */
     uint64_t waiting_since;           /* ns when the first commit after `synced` was appended */
+    bool spared;                      /* a spare was asked for since this segment began */
     bool syncing;                     /* a thread is in fdatasync, without the lock */
     bool sync_failed;                 /* what is after `synced` may be lost */
     int failed;                       /* code of the failure that made the log read-only */
@@ -196,7 +197,22 @@ static int begin_segment(ae_log *log, aether_error *err) {
         close(log->fd);
     log->fd = fd;
     log->end = AE_LOG_HEADER_BYTES;
+    log->spared = false;
     return AETHER_OK;
+}
+
+bool ae_log_wants_spare(ae_log *log) {
+    pthread_mutex_lock(&log->lock);
+    const bool wants = log->fd >= 0 && !log->spared && !log->failed && log->end > log->segment_size / 2;
+    pthread_mutex_unlock(&log->lock);
+    return wants;
+}
+
+void ae_log_fill_spare(ae_log *log) {
+    pthread_mutex_lock(&log->lock);
+    log->spared = true;
+    pthread_mutex_unlock(&log->lock);
+    ae_log_fill_free(&log->dir, log->segment_size);
 }
 
 /* See to it that `bytes` more fit into the segment that is written. The lock is held, and is free

@@ -22,11 +22,13 @@
  *
  * Caveats: one log at a time may be open in a directory, which its owner sees to. The log has no
  * thread: under AE_LOG_BATCH the last commits before a pause wait for the next commit, or a flush. A
- * forked child can only close it. Segments that are filled for the first time hold up the commit
- * that begins them.
+ * forked child can only close it. A segment that is filled for the first time holds up the commit
+ * that begins it, unless somebody fills a spare one in time.
  */
 #ifndef AE_LOG_LOG_H
 #define AE_LOG_LOG_H
+
+#include <stdbool.h>
 
 #include "aether.h"
 
@@ -84,6 +86,12 @@ int ae_log_put(ae_log *log, const void *payload, uint64_t size, uint32_t ops, ui
 /* Give up the commits below `lsn`: later opens ask for `lsn` or more. Whole segments of them are
  * recycled, never the last one. */
 int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err);
+
+/* Return whether the segment that is written is half full and no spare was filled since it began. */
+bool ae_log_wants_spare(ae_log *log);
+/* Fill a file to be the next segment, unless there is one, so that the commit that begins it need not.
+ * From one thread at a time, beside those that commit. Failures are left to that commit. */
+void ae_log_fill_spare(ae_log *log);
 
 /* Fail with what made the log read-only, if anything did. */
 int ae_log_check(ae_log *log, aether_error *err);
