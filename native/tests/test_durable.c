@@ -363,6 +363,8 @@ TEST(a_payload_of_another_kind) {
     ae_op_put_part(payload, 7, true);
     CHECK_CODE(replay_payload(payload, AE_OP_HEADER_BYTES, &err), AETHER_E_CORRUPT);
     CHECK_HAS(err.message, "commit 7, which is not open");
+    ae_op_put_part(payload, 0, true);
+    CHECK_CODE(replay_payload(payload, AE_OP_HEADER_BYTES, &err), AETHER_E_CORRUPT);
     ae_op_put_part(payload, 1, false); /* the log ends before the transaction does */
     CHECK_OK(replay_payload(payload, AE_OP_HEADER_BYTES, &err), err);
 }

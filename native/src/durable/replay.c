@@ -176,7 +176,7 @@ static int enter(ae_replay *r, const ae_log_commit *frame, uint64_t *at, bool *l
         *last = op.flags & AE_OP_LAST;
         if (r->open && op.count == r->first)
             return AETHER_OK;
-        if (op.count < r->from)
+        if (op.count && op.count < r->from)
             return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)r->from,
                                "commit %" PRIu64 " is in the midst of a transaction that begins with %" PRIu64
                                ": replay from there",
