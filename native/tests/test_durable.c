@@ -2,6 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include "durable/ops.h"
@@ -487,6 +488,43 @@ TEST(nothing_but_a_flush_syncs_the_unsynced) {
     CHECK_EQ(atomic_load(&syncs), before + 1);
     aether_live_close(g);
     ae_os_set_write_hooks(NULL);
+}
+
+/* ---- other threads ------------------------------------------------------------------------------ */
+
+static _Atomic bool done_committing;
+
+static void *flush_again_and_again(void *arg) {
+    aether_live *g = arg;
+    uint64_t last = 0;
+    aether_error err = {0};
+    while (!atomic_load(&done_committing)) {
+        const uint64_t lsn = aether_live_lsn(g);
+        CHECK(lsn >= last);
+        last = lsn;
+        CHECK_OK(aether_live_flush(g, &err), err);
+    }
+    return NULL;
+}
+
+/* ... flush and ask for the number of the last commit while the writer goes on. */
+TEST(others_flush_while_one_writes) {
+    const aether_journal_options options = journal_options(64 << 10, AETHER_BATCH);
+    char dir[128];
+    world w = world_make(9);
+    uint64_t steps;
+    pthread_t thread;
+    aether_error err = {0};
+    aether_live *g = world_open(&w, log_dir(dir, sizeof dir, "threads"), &options, &steps, &err);
+    REQUIRE(g != NULL);
+    REQUIRE(pthread_create(&thread, NULL, flush_again_and_again, g) == 0);
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(world_step(&w, g, &err), err);
+    atomic_store(&done_committing, true);
+    pthread_join(thread, NULL);
+    aether_live_close(g);
+    world_check_journal(9, dir, &options, 100, 100);
+    world_free(&w);
 }
 
 /* ---- a forked child ---------------------------------------------------------------------------- */

@@ -2,7 +2,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "durable_helpers.h"
@@ -97,6 +99,57 @@ TEST(a_kill_at_every_call) {
     CHECK_EQ(*acknowledged, STEPS);
     CHECK(at > MANY_CALLS);
     munmap(acknowledged, sizeof *acknowledged);
+}
+
+/* ---- a real full disk ------------------------------------------------------------------------- */
+
+/* On a tmpfs of 1 MiB, in a name space of the child's own: commit until it is full, make room, go on. */
+static int fill_small_disk(const char *dir) {
+    const aether_journal_options options = journal_options(64 << 10, AETHER_BATCH);
+    world w = world_make(SEED);
+    uint64_t steps;
+    aether_error err = {0};
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", dir, "tmpfs", 0, "size=1m") != 0)
+        return 77;
+    aether_live *g = world_open(&w, dir, &options, &steps, &err);
+    if (!g)
+        return 1;
+    while (world_step(&w, g, &err) == AETHER_OK && w.steps < 2000)
+        continue;
+    CHECK_EQ(err.code, AETHER_E_DISK_FULL);
+    CHECK(w.steps > 10);
+    world_check(&w, g);
+    CHECK_CODE(aether_live_begin(g, &err), AETHER_E_DISK_FULL);
+    CHECK_HAS(err.message, "read-only until it is opened again");
+    CHECK_OK(aether_live_flush(g, &err), err); /* what was committed is saved */
+    aether_live_close(g);
+    CHECK(mount("none", dir, "tmpfs", MS_REMOUNT, "size=4m") == 0);
+    g = world_open(&w, dir, &options, &steps, &err);
+    if (!g)
+        return 2;
+    CHECK_EQ(steps, w.steps);
+    world_check(&w, g);
+    CHECK_OK(world_step(&w, g, &err), err);
+    aether_live_close(g);
+    world_check_journal(SEED, dir, &options, w.steps, w.steps);
+    world_free(&w);
+    return atomic_load(&test_failures) ? 3 : 0;
+}
+
+TEST(a_full_disk_is_left_alone_until_there_is_room) {
+    SKIP_FORK_UNDER_SANITIZERS();
+    char dir[128];
+    int status = 0;
+    log_dir(dir, sizeof dir, "full");
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(fill_small_disk(dir));
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("needs the right to mount a tmpfs");
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* ---- a sync that fails while nobody waits for it -------------------------------------------- */
