@@ -55,6 +55,7 @@
  *   7. A graph that changes meanwhile ("Live graphs", experimental): aether_live_create once,
  *      aether_live_insert as edges come; aether_snapshot_take once, then for each batch
  *      aether_snapshot_renew, aether_sampler_retarget, and step 2 on aether_snapshot_topology.
+ *      aether_live_open_journal, before the first insert, keeps all of it through a restart.
  *   8. Writing a container: aether_writer_create; for each section aether_writer_begin, _append,
  *      _end; then aether_writer_commit ("Writing files").
  *

@@ -25,8 +25,8 @@ enum fault { FAIL_EIO, FAIL_ENOSPC, FAIL_SHORT, FAIL_KILL, FAULTS };
 static enum fault fault;
 static _Atomic unsigned calls; /* the thread of a journal makes some, too */
 static unsigned fail_at;
-static unsigned syncs_after_failure; /* of the descriptor whose sync failed */
-static int failed_fd = -1;
+static _Atomic unsigned syncs_after_failure; /* of the descriptor whose sync failed */
+static _Atomic int failed_fd = -1;
 
 static inline void fail(void) {
     if (fault == FAIL_KILL)

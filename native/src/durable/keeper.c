@@ -39,21 +39,23 @@ static bool is_past(struct timespec due) {
     return now.tv_sec > due.tv_sec || (now.tv_sec == due.tv_sec && now.tv_nsec >= due.tv_nsec);
 }
 
-/* Do what there is to do, without the lock; return false if there was nothing. */
+/* Do something of what there is to do, without the lock; return false if there was nothing. */
 static bool work(ae_keeper *k) {
     const bool sync = k->waiting && is_past(k->due), fill = !sync && k->wants_spare;
-    if (sync)
-        k->waiting = false; /* what is appended from here on may miss this sync */
-    if (fill)
-        k->wants_spare = false;
     if (!sync && !fill)
         return false;
+    if (sync)
+        k->waiting = false; /* what is appended from here on may miss this sync */
+    else
+        k->wants_spare = false;
     pthread_mutex_unlock(&k->lock);
+    bool more = false;
     if (sync)
         ae_log_flush(k->log, NULL);
     else
-        ae_log_fill_spare(k->log);
+        more = ae_log_fill_spare(k->log);
     pthread_mutex_lock(&k->lock);
+    k->wants_spare |= more;
     return true;
 }
 

@@ -160,15 +160,15 @@ static int fill_with_zeros(int fd, uint64_t size) {
 }
 
 /* Return a descriptor, or -1 and an errno; then the space is given back. */
-static int create_filled(const ae_log_directory *dir, const char *name, uint64_t size) {
-    int fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+static int create_filled(const ae_log_directory *dir, uint64_t size) {
+    int fd = ae_os_calls.open(dir->fd, NEW_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return -1;
     int os_errno = fill_with_zeros(fd, size);
     if (!os_errno)
         return fd;
     close(fd);
-    unlinkat(dir->fd, name, 0);
+    unlinkat(dir->fd, NEW_NAME, 0);
     errno = os_errno;
     return -1;
 }
@@ -192,7 +192,7 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
     int fd = take_free(dir, header->size, from);
     if (fd < 0) {
         strcpy(from, NEW_NAME);
-        fd = create_filled(dir, NEW_NAME, header->size);
+        fd = create_filled(dir, header->size);
     }
     int os_errno = fd < 0 ? errno : put_header(dir, fd, header, from, to);
     int rc = os_errno ? ae_error_os(err, os_errno, "cannot begin log segment '%s/%s' of %" PRIu64 " bytes",
@@ -205,21 +205,53 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
     return rc;
 }
 
-void ae_log_fill_free(const ae_log_directory *dir, uint64_t size) {
-    char name[NAME_ROOM];
+static bool has_free(const ae_log_directory *dir) {
     uint64_t *lsns, count;
     if (list(dir, "free", &lsns, &count, NULL))
-        return;
+        return true; /* leave it alone */
     free(lsns);
-    if (count)
+    return count > 0;
+}
+
+void ae_log_drop_spare(const ae_log_directory *dir, ae_log_spare *spare) {
+    if (spare->fd < 0)
         return;
-    const int fd = create_filled(dir, SPARE_NAME, size);
-    if (fd < 0)
-        return;
-    close(fd);
+    close(spare->fd);
+    unlinkat(dir->fd, SPARE_NAME, 0);
+    *spare = (ae_log_spare){.fd = -1};
+}
+
+/* The file has its name when all of it is on disk. */
+static void keep_spare(const ae_log_directory *dir, ae_log_spare *spare) {
+    char name[NAME_ROOM];
     name_of(INT64_MAX, "free", name);
-    if (ae_os_calls.rename(dir->fd, SPARE_NAME, name) != 0)
-        unlinkat(dir->fd, SPARE_NAME, 0);
+    if (ae_os_calls.fsync(spare->fd) != 0 || ae_os_calls.rename(dir->fd, SPARE_NAME, name) != 0) {
+        ae_log_drop_spare(dir, spare);
+        return;
+    }
+    close(spare->fd);
+    *spare = (ae_log_spare){.fd = -1};
+}
+
+/* Each piece is synced by itself: a commit that is synced meanwhile waits for one at most. */
+bool ae_log_fill_some(const ae_log_directory *dir, uint64_t size, ae_log_spare *spare) {
+    if (spare->fd < 0) {
+        if (has_free(dir))
+            return false;
+        spare->fd = ae_os_calls.open(dir->fd, SPARE_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        spare->end = 0;
+        return spare->fd >= 0;
+    }
+    const uint64_t n = ae_min_u64(FILL_CHUNK, size - spare->end);
+    void *zeros = calloc(1, FILL_CHUNK);
+    const bool good = zeros && ae_os_write_all(spare->fd, zeros, n, &spare->end) == 0 &&
+                      ae_os_calls.fdatasync(spare->fd) == 0;
+    free(zeros);
+    if (!good)
+        ae_log_drop_spare(dir, spare);
+    else if (spare->end == size)
+        keep_spare(dir, spare);
+    return spare->fd >= 0;
 }
 
 /* ---- recycle ----------------------------------------------------------------------- */

@@ -37,9 +37,18 @@ int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t 
 int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,
                          aether_error *err);
 
-/* Fill a file with zeros, to be taken by a segment that begins later, unless there is one. Beside other
- * functions, but not beside itself; a failure leaves things as they are. */
-void ae_log_fill_free(const ae_log_directory *dir, uint64_t size);
+/* A file that is being filled to be taken by a segment that begins later. */
+typedef struct ae_log_spare {
+    int fd; /* -1: none is */
+    uint64_t end;
+} ae_log_spare;
+
+/* Go on filling a spare file, for some milliseconds; begin one if no free file is there. Return false once
+ * there is nothing left to do: it is there, or it cannot be filled. Beside other functions, but not
+ * beside itself. */
+bool ae_log_fill_some(const ae_log_directory *dir, uint64_t size, ae_log_spare *spare);
+/* Give up a file that is being filled. */
+void ae_log_drop_spare(const ae_log_directory *dir, ae_log_spare *spare);
 
 /* Put a segment aside, to be used again. */
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);

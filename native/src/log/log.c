@@ -43,6 +43,7 @@ struct ae_log {
     int failed;                       /* code of the failure that made the log read-only */
     aether_error failure;             /* the same in full */
     ae_scratch frame;                 /* the frame that is written */
+    ae_log_spare spare;               /* of the thread that fills it; the lock does not protect it */
 };
 
 /* ---- times and uuids --------------------------------------------------------------- */
@@ -208,11 +209,11 @@ bool ae_log_wants_spare(ae_log *log) {
     return wants;
 }
 
-void ae_log_fill_spare(ae_log *log) {
+bool ae_log_fill_spare(ae_log *log) {
     pthread_mutex_lock(&log->lock);
     log->spared = true;
     pthread_mutex_unlock(&log->lock);
-    ae_log_fill_free(&log->dir, log->segment_size);
+    return ae_log_fill_some(&log->dir, log->segment_size, &log->spare);
 }
 
 /* See to it that `bytes` more fit into the segment that is written. The lock is held, and is free
@@ -383,7 +384,7 @@ int ae_log_open(const char *path, const ae_log_options *options, uint64_t from, 
     ae_log *log = calloc(1, sizeof *log);
     if (!log)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening the log in '%s'", path);
-    log->fd = log->dir.fd = -1;
+    log->fd = log->dir.fd = log->spare.fd = -1;
     log->owner = getpid();
     log->segment_size = options->segment_size ? options->segment_size : DEFAULT_SEGMENT;
     log->interval_ns =
@@ -406,6 +407,10 @@ void ae_log_close(ae_log *log) {
         return;
     if (log->fd >= 0)
         close(log->fd);
+    if (log->owner == getpid())
+        ae_log_drop_spare(&log->dir, &log->spare);
+    else if (log->spare.fd >= 0)
+        close(log->spare.fd);
     ae_log_directory_close(&log->dir);
     if (log->owner == getpid()) { /* in a forked child, another thread of the parent may have had them */
         pthread_cond_destroy(&log->sync_ended);

@@ -89,9 +89,10 @@ int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err);
 
 /* Return whether the segment that is written is half full and no spare was filled since it began. */
 bool ae_log_wants_spare(ae_log *log);
-/* Fill a file to be the next segment, unless there is one, so that the commit that begins it need not.
- * From one thread at a time, beside those that commit. Failures are left to that commit. */
-void ae_log_fill_spare(ae_log *log);
+/* Fill a part of a file to be the next segment, unless there is one, so that the commit that begins it
+ * need not; return whether to go on. From one thread at a time, beside those that commit. Failures are
+ * left to that commit. */
+bool ae_log_fill_spare(ae_log *log);
 
 /* Fail with what made the log read-only, if anything did. */
 int ae_log_check(ae_log *log, aether_error *err);
