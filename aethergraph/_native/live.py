@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -348,6 +347,23 @@ def _note(user: Any, lsn: int, kind: int, content: Any, size: int) -> int:
     return 0
 
 
+#: By the address of a snapshot the handle of its graph, which must be closed after it. A member of
+#: the snapshot would not do: the collector takes the objects of a cycle apart in any order.
+_handles: dict[int, Any] = {}
+
+
+def _release(
+    snapshot: Any,
+    handles: dict[int, Any] = _handles,
+    release: Any = lib.aether_snapshot_release,
+    cast: Any = ffi.cast,
+) -> None:
+    """Release a snapshot, then what it keeps of its graph; also when modules are gone already."""
+    handle = handles.pop(int(cast("uintptr_t", snapshot)))
+    release(snapshot)
+    del handle
+
+
 class NativeSnapshot:
     """One commit of a live graph, kept until the last user of this object is gone."""
 
@@ -358,8 +374,9 @@ class NativeSnapshot:
         code = lib.aether_snapshot_take(live._handle, out, err)
         if code:
             raise_error(code, err)
-        self.live, self._handle = live, out[0]
-        _Pin.hold(self, live)
+        self.live = live
+        _handles[int(ffi.cast("uintptr_t", out[0]))] = live._handle
+        self._handle = ffi.gc(out[0], _release)
         self.commit = self.describe(0).commit
 
     def describe(self, relation: int) -> LiveCommit:
@@ -391,33 +408,6 @@ class NativeSnapshot:
         if code:
             raise_error(code, err)
         return out
-
-
-class _Pin(weakref.ref[NativeSnapshot]):
-    """Releases a snapshot when its object is gone, and keeps the live graph until then.
-
-    Not ffi.gc(): where both go at once, at the end of the interpreter say, that may free the live
-    graph first.
-    """
-
-    __slots__ = ("handle", "live")
-
-    handle: Any
-    live: Any
-    held: ClassVar[set[_Pin]] = set()
-
-    @classmethod
-    def hold(cls, snapshot: NativeSnapshot, live: NativeLive) -> None:
-        """Keep ``live`` for as long as ``snapshot``."""
-        self = cls(snapshot, cls.release)
-        self.handle, self.live = snapshot._handle, live._handle
-        cls.held.add(self)
-
-    @staticmethod
-    def release(self: Any) -> None:
-        """Release the snapshot, whose object is gone."""
-        lib.aether_snapshot_release(self.handle)
-        _Pin.held.discard(self)
 
 
 class LiveTopology(NativeTopology):
