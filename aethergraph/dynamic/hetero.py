@@ -15,7 +15,14 @@ from aethergraph._checks.options import as_items, is_hashable, is_name, shown
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
-from aethergraph.dynamic.snapshot import edge_list, edge_rows, edge_values, fill_edges, fill_nodes
+from aethergraph.dynamic.snapshot import (
+    as_store,
+    edge_list,
+    edge_rows,
+    edge_values,
+    fill_edges,
+    fill_nodes,
+)
 from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
 from aethergraph.errors import ClosedError, InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
@@ -118,7 +125,7 @@ class HeteroSnapshot(HeteroGraph):
         )
         for name, part_of in self._nodes.items():
             for attr, rows in part_of.node_attrs.items():
-                graph[name].attrs[attr] = rows.read(0, part_of.num_nodes)
+                graph[name].attrs[attr] = as_store(rows, np.arange(part_of.num_nodes))
         return graph
 
     def __repr__(self) -> str:

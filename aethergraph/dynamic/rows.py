@@ -15,6 +15,8 @@ version of commit e or earlier, and finds the row as it was, whatever the writer
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,16 @@ __all__ = ["GrowingRows"]
 Ids = NDArray[np.int64]
 #: Rows that may have been changed and be read at the same time, of each attribute.
 _MOST_VERSIONS = 1 << 31
+#: Versions beside those, of rows that change while snapshots of former commits are held.
+_SPARE_VERSIONS = 1 << 16
+
+
+@dataclass
+class _Superseded:
+    """Versions that no reader of ``commit`` or later needs."""
+
+    commit: int
+    slots: NDArray[np.uint32]
 
 
 class GrowingRows:
@@ -59,7 +71,8 @@ class GrowingRows:
         self.num_base = 0 if base is None else base.num_rows
         code = native.DTYPE_CODES[dtype_name]
         self.dtype = native.ARRAY_DTYPES[code]
-        versions = min(room, _MOST_VERSIONS) if can_change else 0
+        # Twice the rows: a change of all of them leaves their versions in use until the next.
+        versions = min(2 * room + _SPARE_VERSIONS, _MOST_VERSIONS) if can_change else 0
         self._shared = SharedArrays(
             [
                 Region((max(0, room - self.num_base), *row_shape), self.dtype),
@@ -78,7 +91,7 @@ class GrowingRows:
         self._code = code
         #: Of the writer: slots free to use, and those that readers of older commits may need.
         self._free = deque[int]()
-        self._retired = deque[tuple[int, NDArray[np.uint32]]]()
+        self._superseded = deque[_Superseded]()
 
     @property
     def fd(self) -> int:
@@ -138,8 +151,11 @@ class GrowingRows:
         """Write rows that no reader asks for yet, each at its place."""
         self._added[ids - self.num_base] = rows
 
-    def change(self, ids: Ids, rows: NDArray[Any], commit: int) -> None:
+    def change(self, ids: Ids, rows: NDArray[Any], commit: int) -> Callable[[], None]:
         """Link new versions of the rows ``ids``, distinct, which readers of ``commit`` will see.
+
+        Returns:
+            What takes the change back, as long as there is no such commit; the last change first.
 
         Raises:
             LimitError: too many versions are still being read.
@@ -150,24 +166,29 @@ class GrowingRows:
         before = self._slot[ids]
         self._before[slots] = before
         self._slot[ids] = slots
-        self._retired.append((commit, before[before != 0]))
+        superseded = _Superseded(commit, before[before != 0])
+        self._superseded.append(superseded)
 
-    def undo(self, ids: Ids) -> None:
-        """Take back the last :meth:`change`, which was of ``ids`` and of no commit yet."""
-        commit, _ = self._retired.pop()
-        slots = self._slot[ids]
-        self._slot[ids] = self._before[slots]
-        self._retired.append((commit, slots))  # readers may be on their way through them
+        def undo() -> None:
+            self._slot[ids] = before
+            superseded.slots = slots  # in place of theirs: readers may be on their way through them
+
+        return undo
 
     def reclaim(self, oldest: int) -> None:
         """Use the versions again that no reader of commit ``oldest`` or later needs."""
-        while self._retired and self._retired[0][0] <= oldest:
-            self._free.extend(self._retired.popleft()[1].tolist())
+        while self._superseded and self._superseded[0].commit <= oldest:
+            self._free.extend(self._superseded.popleft().slots.tolist())
 
     @property
     def num_waiting(self) -> int:
         """Number of changes whose former versions may still be read."""
-        return len(self._retired)
+        return len(self._superseded)
+
+    @property
+    def num_free(self) -> int:
+        """Number of rows that :meth:`change` has room for."""
+        return len(self._free) + len(self._rows) - 1 - int(self._count[0])
 
     def _take(self, count: int) -> NDArray[np.uint32]:
         reused = [self._free.popleft() for _ in range(min(count, len(self._free)))]

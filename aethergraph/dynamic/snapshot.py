@@ -12,6 +12,7 @@ from aethergraph import _native as native
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore
 from aethergraph.errors import UnsupportedError
+from aethergraph.features import FeatureStore
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import AttributeTable, EdgeParts, GraphParts, Lists, NodeParts
@@ -20,6 +21,7 @@ from aethergraph.storage.meta import Owner
 
 __all__ = [
     "Snapshot",
+    "as_store",
     "edge_list",
     "edge_rows",
     "edge_values",
@@ -72,12 +74,18 @@ def edge_list(parts: EdgeParts) -> tuple[Ids, Ids, Ids]:
     return *ends, ids[order]
 
 
-def edge_rows(parts: EdgeParts, ids: Ids, end: int) -> dict[str, NDArray[Any]]:
+def edge_rows(parts: EdgeParts, ids: Ids, end: int) -> dict[str, Any]:
     """Return the attributes of the edges ``ids``, and, if ids below ``end`` are missing, these."""
-    rows = {name: one.gather(ids) for name, one in parts.edge_attrs.items()}
+    rows: dict[str, Any] = {name: as_store(one, ids) for name, one in parts.edge_attrs.items()}
     if len(ids) != end:
         rows[EDGE_ID] = ids
     return rows
+
+
+def as_store(rows: RowSource, ids: Ids) -> FeatureStore:
+    """Copy some rows into a store of their dtype."""
+    is_bits = rows.dtype_name == "bfloat16"
+    return FeatureStore.from_array(rows.gather(ids), dtype="bfloat16" if is_bits else None)
 
 
 class Snapshot(StoredGraph):
@@ -189,7 +197,7 @@ class Snapshot(StoredGraph):
             keep_order=True, sort_neighbors=self._kind.form.order == "id",
         )  # fmt: skip
         for name, rows in parts.node_attrs.items():
-            graph.node_attrs[name] = rows.read(0, self._num_nodes)
+            graph.node_attrs[name] = as_store(rows, np.arange(self._num_nodes))
         return graph
 
     def __repr__(self) -> str:

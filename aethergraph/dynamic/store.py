@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -271,6 +271,29 @@ def _forget_writers() -> None:
 os.register_at_fork(after_in_child=_forget_writers)
 
 
+@dataclass
+class _Transaction:
+    """What the open transaction has done besides the native graph's changes."""
+
+    #: Take back each change of rows and offsets.
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    #: Number of nodes that were added, by node type.
+    added: Counter[str] = field(default_factory=Counter)
+    #: Error that has undone it already.
+    failure: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise unless the transaction goes on.
+
+        Raises:
+            InvalidArgumentError: it was undone when a change failed.
+        """
+        if self.failure is not None:
+            raise InvalidArgumentError(
+                f"the transaction was undone when a change failed: {self.failure}"
+            ) from self.failure
+
+
 class LiveStore:
     """Edges and rows of a graph that changes.
 
@@ -352,10 +375,7 @@ class LiveStore:
         self._native: native.NativeLive | None = live
         self.is_writer = is_writer
         self._lock = threading.RLock()
-        #: What undoes the changes of the open transaction, besides the native graph's.
-        self._open: list[Callable[[], None]] | None = None
-        self._added: dict[str, int] = {}  # nodes by type, in the open transaction
-        self._undone: BaseException | None = None
+        self._open: _Transaction | None = None
         #: Log of the changes; None: the graph is in memory only.
         self.journal: Journal | None = None
         #: Number of the next record by (source, partition), of streams that edges come from.
@@ -473,12 +493,9 @@ class LiveStore:
         with self.writing():
             if self._open is not None:
                 raise InvalidArgumentError("a transaction is open in this thread already")
-            with self._changing():
+            with self._changing() as opened:
                 yield
-                if self._undone is not None:
-                    raise InvalidArgumentError(
-                        f"the transaction was undone when a change failed: {self._undone}"
-                    ) from self._undone
+                opened.check()
 
     def _check_writer(self) -> None:
         if not self.is_writer:
@@ -494,37 +511,40 @@ class LiveStore:
             yield
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Callable[[], None]]]:
+    def _changing(self) -> Iterator[_Transaction]:
         """Begin a commit unless one is open; end it with the block, undo all after an exception."""
-        own = self._open is None
-        if own:
-            self.live.begin()
-            self._open, self._added, self._undone = [], {}, None
-        elif self._undone is not None:
-            raise InvalidArgumentError(
-                f"the transaction was undone when a change failed: {self._undone}"
-            )
-        changes = self._open
-        assert changes is not None
-        try:
-            yield changes
-            if own and self._undone is None:
-                self.live.commit()
-        except BaseException as error:
-            self._undo(error)
-            raise
-        finally:
-            if own:
-                self._open = self._undone = None
-                self._reclaim()
-
-    def _undo(self, error: BaseException) -> None:
-        if self._undone is not None:
+        if self._open is not None:
+            self._open.check()
+            with self._undoing(self._open):
+                yield self._open
             return
-        self._undone = error
-        for undo in reversed(self._open or []):
+        self.live.begin()
+        opened = self._open = _Transaction()
+        try:
+            with self._undoing(opened):
+                yield opened
+                self.live.commit()
+        finally:
+            self._open = None
+            self._reclaim()
+
+    @contextmanager
+    def _undoing(self, opened: _Transaction) -> Iterator[None]:
+        """Undo the transaction after an exception, once."""
+        try:
+            yield
+        except BaseException as error:
+            self._undo(opened, error)
+            raise
+
+    def _undo(self, opened: _Transaction, error: BaseException) -> None:
+        # A child that was forked inside of the block leaves its parent's rows alone.
+        if opened.failure is not None or not self.is_writer:
+            return
+        opened.failure = error
+        for undo in reversed(opened.undo):
             undo()
-        with suppress(InvalidArgumentError):  # the failure has undone the native part already
+        with suppress(AetherError):  # the failure has undone the native part already
             self.live.abort()
 
     def _reclaim(self) -> None:
@@ -542,10 +562,17 @@ class LiveStore:
     ) -> int:
         """Insert an edge; return its id, or that of the edge that is there already."""
         plain = kind.is_plain and time is None and weight is None and not attrs
-        if plain and self.is_writer and self._undone is None and self._native is not None:
+        if plain and self.is_writer and self._native is not None:
             try:
                 with self._lock:
-                    return self._native.insert_one(kind.number, src, dst, 0, 0.0)
+                    if self._open is not None:
+                        self._open.check()
+                    try:
+                        return self._native.insert_one(kind.number, src, dst, 0, 0.0)
+                    except AetherError as error:
+                        if self._open is not None:
+                            self._undo(self._open, error)
+                        raise
             except (TypeError, OverflowError) as error:
                 if isinstance(error, AetherError):
                     raise  # else an id that is none, which is named below
@@ -622,6 +649,10 @@ class LiveStore:
     def add_nodes(self, node_type: str, count: int, attrs: Mapping[str, ArrayLike]) -> Ids:
         """Add nodes with their rows; return their ids."""
         number = as_count(count, "count")
+        if self.relation_of(node_type) is None:
+            raise UnsupportedError(
+                f"{node_type!r} is at the end of no edge type: such nodes cannot be added"
+            )
         tables = self.node_rows[node_type]
         for name in tables:
             if name not in attrs:
@@ -631,29 +662,23 @@ class LiveStore:
         rows = {
             name: _as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
         }
-        with self.writing(), self._changing():
+        with self.writing(), self._changing() as opened:
             begin = self._count_now(node_type)
             for name, values in rows.items():
                 tables[name].put(begin, values)
                 if self.journal is not None:
                     self.journal.log_node_rows(node_type, name, begin, values)
-            found = False
             for kind in self.kinds.values():
-                ends = [number * (end == node_type) for end in (kind.name[0], kind.name[2])]
+                ends = [end == node_type for end in (kind.name[0], kind.name[2])]
                 if any(ends):
-                    found = True
-                    self.live.add_nodes(kind.number, *ends)
-            if not found:
-                raise UnsupportedError(
-                    f"{node_type!r} is at the end of no edge type: such nodes cannot be added"
-                )
-            self._added[node_type] = self._added.get(node_type, 0) + number
+                    self.live.add_nodes(kind.number, *(number * is_end for is_end in ends))
+            opened.added[node_type] += number
             return np.arange(begin, begin + number)
 
     def _count_now(self, node_type: str) -> int:
         """Return the number of nodes of a type, with those of the open transaction."""
         last = self.count_nodes(node_type, self.live.take_last())
-        return last + self._added.get(node_type, 0)
+        return last + (0 if self._open is None else self._open.added[node_type])
 
     def update_nodes(self, node_type: str, ids: ArrayLike, attrs: Mapping[str, ArrayLike]) -> None:
         """Change the rows of nodes."""
@@ -663,7 +688,7 @@ class LiveStore:
         last = (
             len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
         )  # of equal ids the last
-        with self.writing(), self._changing() as changes:
+        with self.writing(), self._changing() as opened:
             count = self._count_now(node_type)
             bad = np.flatnonzero((nodes < 0) | (nodes >= count))
             if len(bad):
@@ -674,8 +699,9 @@ class LiveStore:
                 )  # fmt: skip
             commit = self.live.take_last().commit + 1
             for name, values in rows.items():
-                tables[name].change(nodes[last], values[last], commit)
-                changes.append(partial(tables[name].undo, nodes[last]))
+                if tables[name].num_free < len(last):
+                    tables[name].reclaim(self.live.count().oldest_commit)
+                opened.undo.append(tables[name].change(nodes[last], values[last], commit))
                 if self.journal is not None:
                     self.journal.log_changed_rows(node_type, name, nodes[last], values[last])
 
@@ -684,6 +710,10 @@ class LiveStore:
     ) -> None:
         """Begin an attribute of nodes with one row for each that there is; None: end it."""
         with self.writing():
+            if self._open is not None:
+                raise InvalidArgumentError(
+                    f"node_attrs[{name!r}]: attributes begin and end outside of transactions"
+                )
             if value is None:
                 if self.journal is not None:
                     self.journal.log_rows_end(node_type, name)
@@ -722,7 +752,7 @@ class LiveStore:
     def set_offset(self, source: str, partition: int, following: int) -> None:
         """Note the number of the next record of a stream, in the commit of those before it."""
         place, number = (source, partition), as_count(following, "following")
-        with self.writing(), self._changing() as changes:
+        with self.writing(), self._changing() as opened:
             before = self.offsets.get(place)
             self.offsets[place] = number
 
@@ -732,7 +762,7 @@ class LiveStore:
                 else:
                     self.offsets[place] = before
 
-            changes.append(undo)
+            opened.undo.append(undo)
             if self.journal is not None:
                 self.journal.log_offset(source, partition, number)
 
@@ -761,6 +791,8 @@ def _read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | Non
     if time is None:
         raise InvalidArgumentError("this live graph keeps times: give time=, one for each edge")
     times, unit = as_times(time, count, "time", "the number of edges")
+    if not count:  # numpy takes an empty list for floats
+        return np.empty(0, np.int64)
     if times.dtype != np.int64:
         raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
     own = kind.form.time_unit

@@ -1,0 +1,182 @@
+"""Rows of nodes and edges: their versions, failed transactions, attributes that begin and end."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from core.strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from live_graphs import Form, make_live
+
+from aethergraph import DynamicGraph, FeatureStore, errors
+from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.features import as_row_source
+
+
+def read(rows: GrowingRows, count: int, commit: int) -> list[float]:
+    out = np.empty(count)
+    return list(rows.gather(np.arange(count), out, commit).tolist())
+
+
+@examples(200)
+@given(data=st.data())
+def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
+    count = 5
+    rows = GrowingRows((), "float64", count, as_row_source(np.arange(float(count)), "x"))
+    now = [float(i) for i in range(count)]
+    kept = {0: now}
+    for step in range(1, data.draw(st.integers(1, 25))):
+        commit, oldest = max(kept) + 1, min(kept)
+        undo, changed = [], list(now)
+        for _ in range(data.draw(st.integers(0, 3))):
+            ids = data.draw(st.lists(st.integers(0, count - 1), unique=True))
+            new = [step + i / 10 for i in ids]
+            undo.append(rows.change(np.array(ids, np.int64), np.array(new), commit))
+            for i, value in zip(ids, new, strict=True):
+                changed[i] = value
+        if data.draw(st.booleans()):
+            for one in reversed(undo):
+                one()
+        else:
+            now = kept[commit] = changed
+        if data.draw(st.booleans()) and len(kept) > 1:
+            del kept[oldest]
+            rows.reclaim(min(kept))
+        for commit, expected in kept.items():
+            assert read(rows, count, commit) == expected
+
+
+def test_versions_are_used_again() -> None:
+    graph = DynamicGraph(4, 1, max_nodes=4)
+    graph.features = np.zeros((4, 1))
+    room = len(graph._store.node_rows["node"]["x"]._rows)
+    with graph.snapshot() as held:
+        with pytest.raises(errors.LimitError, match="release snapshots"):
+            for step in range(room):
+                graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), step))
+        assert held.features is not None
+        assert not held.features.gather([0, 1, 2, 3]).any()
+        assert graph.features is not None
+        before = graph.features.gather([0, 1, 2, 3])
+        assert before[0, 0] == before[3, 0] > 1000
+    for step in range(room, room + 100):  # nobody reads the former ones any more
+        graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), step))
+    assert graph.features.gather([2]).tolist() == [[room + 99]]
+
+
+def test_two_changes_of_a_transaction_that_fails() -> None:
+    graph = DynamicGraph(3, 1)
+    graph.features = np.zeros(3)
+    graph.update_nodes([0, 1], x=[1.0, 2.0])
+    for _ in range(40):
+        with pytest.raises(KeyError), graph.transaction():
+            graph.update_nodes([0, 1], x=[7.0, 7.0])
+            graph.update_nodes([1, 2], x=[8.0, 8.0])
+            raise KeyError
+        graph.update_nodes([2], x=[5.0])
+    assert graph.features is not None
+    assert graph.features.gather([0, 1, 2]).tolist() == [1.0, 2.0, 5.0]
+
+
+def test_rows_and_edges_are_of_one_commit() -> None:
+    graph = DynamicGraph(2, 1, edge_attrs={"e": ((2,), "float32")})
+    graph.features = np.zeros((2, 1))
+    held = []
+    for step in range(30):
+        with graph.transaction():
+            graph.insert_edge(0, 1, edge_attrs={"e": [step, step]})
+            graph.delete_edge(0, 1)
+            (node,) = graph.add_nodes(1, x=[[step]])
+            graph.insert_edge(node, 0, edge_attrs={"e": [step, -step]})
+            graph.update_nodes([0, node], x=[[step], [step + 0.5]])
+        held.append(graph.snapshot())
+    for step, snapshot in enumerate(held):
+        assert (snapshot.num_nodes, snapshot.num_edges) == (step + 3, step + 1)
+        assert snapshot.features is not None
+        assert snapshot.features.gather([0, step + 2]).tolist() == [[step], [step + 0.5]]
+        with pytest.raises(errors.OutOfRangeError):
+            snapshot.features.gather([step + 3])
+        (edge,) = snapshot.in_edges(0)[-1:]
+        assert snapshot.edge_attrs["e"].gather([edge]).tolist() == [[step, -step]]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint64", "bool"]
+)
+def test_every_dtype(dtype: str) -> None:
+    graph = DynamicGraph(3, 1, edge_attrs={"e": ((2,), dtype)})
+    bits = dtype == "bfloat16"
+    rows = np.array([[1, 0], [0, 1], [1, 1]], "uint16" if bits else dtype)
+    store = FeatureStore.from_array(rows, dtype=dtype if bits else None)
+    graph.node_attrs["y"] = store
+    graph.add_nodes(1, y=rows[:1])
+    graph.update_nodes([0], y=rows[2:])
+    graph.insert_edges([0, 1], [1, 2], edge_attrs={"e": rows[:2]})
+    snapshot = graph.snapshot()
+    for one in (graph, snapshot):
+        assert one.node_attrs["y"].dtype_name == one.edge_attrs["e"].dtype_name == dtype
+        expected = rows[[2, 1, 2, 0]]
+        assert one.node_attrs["y"].gather(range(4)).tobytes() == expected.tobytes()
+        assert one.edge_attrs["e"].gather([1, 0]).tobytes() == rows[[1, 0]].tobytes()
+    copy = graph.to_graph()
+    assert copy.node_attrs["y"].gather(range(4)).tobytes() == rows[[2, 1, 2, 0]].tobytes()
+    assert copy.edge_attrs["e"].gather([0, 1]).tobytes() == rows[:2].tobytes()
+
+
+def test_attributes_come_and_go_and_snapshots_keep_theirs(tmp_path: Any) -> None:
+    graph = DynamicGraph(3, 1)
+    before = graph.snapshot()
+    np.save(tmp_path / "x.npy", np.arange(6.0).reshape(3, 2))
+    graph.features = FeatureStore.load(tmp_path / "x.npy")
+    graph.node_attrs["y"] = [4, 5, 6]
+    assert sorted(graph.node_attrs) == ["x", "y"] and len(graph.node_attrs) == 2
+    assert "LiveAttributes" in repr(graph.node_attrs) and "LiveRows" in repr(graph.features)
+    between = graph.snapshot()
+    graph.update_nodes([1], x=[[9.0, 9.0]])
+    del graph.node_attrs["y"]
+    graph.features = None
+    assert graph.features is None and not graph.node_attrs
+    assert not before.node_attrs and before.features is None
+    assert between.node_attrs["y"].gather([2]).tolist() == [6]
+    assert between.features is not None
+    assert between.features.gather([1, 2]).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    with pytest.raises(KeyError, match="no node attribute 'y'"):
+        del graph.node_attrs["y"]
+    graph.add_nodes(2)
+    with pytest.raises(errors.InvalidArgumentError, match=r"has 3 rows, but num_nodes = 5"):
+        graph.features = np.zeros((3, 1))
+
+
+def test_attributes_begin_and_end_outside_of_transactions() -> None:
+    graph = DynamicGraph(3, 1)
+    with pytest.raises(errors.InvalidArgumentError, match="transaction"), graph.transaction():
+        graph.add_nodes(1)
+        graph.features = np.zeros((3, 1))
+    assert graph.num_nodes == 3 and graph.features is None
+    with graph.transaction():
+        graph.add_nodes(1)
+    graph.features = np.zeros((4, 1))
+    assert graph.features.gather([3]).tolist() == [[0.0]]
+
+
+@pytest.mark.forks
+def test_a_child_that_was_forked_inside_a_transaction_leaves_it_alone() -> None:
+    graph = make_live(Form(), 3)
+    graph.features = np.zeros(3)
+    try:
+        with graph.transaction():
+            graph.update_nodes([1], x=[5.0])
+            graph.insert_edge(0, 1)
+            child = os.fork()
+            if not child:
+                raise KeyError  # out of the transaction, as errors in a child go
+    except KeyError:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert graph.features is not None
+    assert graph.features.gather([0, 1, 2]).tolist() == [0.0, 5.0, 0.0]
+    assert graph.num_edges == 1
