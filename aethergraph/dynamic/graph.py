@@ -232,7 +232,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
             graph: the graph; edges keep their ids.
             arena_mb: as in the constructor; None: room for four times the edges of ``graph``.
             options: as in the constructor. By default ``order`` is ``"time"``, which keeps the
-                lists as they are, and ``layout`` that of ``graph``.
+                lists as they are (with layout "both" the in-lists; out-lists then go by time or
+                edge id), and ``layout`` that of ``graph``.
 
         Raises:
             InvalidArgumentError: times that are floats, or what the constructor refuses.

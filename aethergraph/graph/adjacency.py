@@ -327,8 +327,18 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         Raises:
             InvalidArgumentError: the graph has no edge weights.
         """
-        lists = self._lists_of(layout)
+        lists = self._numbered_lists(layout)
         return lists.alias(self._own_weights(), self._guard())
+
+    def _numbered_lists(self, layout: str) -> Lists:
+        """Return lists whose positions count the edges, as tables by position need."""
+        lists = self._lists_of(layout)
+        if not lists.topology.is_dense:
+            raise UnsupportedError(
+                f"{self._label()} has no table by position in its lists, as positions there are "
+                "not 0 .. num_edges - 1: of a live graph take snapshot().to_graph()"
+            )
+        return lists
 
     def _own_weights(self) -> NDArray[Any]:
         weights = self._edges().edge_weight
@@ -347,12 +357,12 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             InvalidArgumentError: the graph has no edge weights, or one that is negative or not
                 finite (``position`` is the edge).
         """
-        lists = self._lists_of(layout)
+        lists = self._numbered_lists(layout)
         return lists.sums(self._own_weights(), self._guard())
 
     def member_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[Any]:
         """Return the table in which node2vec walks look up edges: one id per edge, built once."""
-        return self._lists_of(layout).members()
+        return self._numbered_lists(layout).members()
 
     # ---- values by edge and node ---------------------------------------------------------
 
