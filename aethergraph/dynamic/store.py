@@ -854,7 +854,7 @@ def _as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int
     shape = (count, *table.row_shape)
     if array.shape != shape:
         raise InvalidArgumentError(f"{name} has shape {array.shape}, but {shape} is needed")
-    if not np.can_cast(array.dtype, table.dtype, "same_kind"):
+    if count and not np.can_cast(array.dtype, table.dtype, "same_kind"):
         raise InvalidArgumentError(
             f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
         )
