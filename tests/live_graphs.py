@@ -1,7 +1,8 @@
-"""Live graphs for tests, and what they hold in plain Python: lists and dicts of edges and rows."""
+"""Live graphs for tests, what they hold in plain Python, and a thread that writes to them."""
 
 from __future__ import annotations
 
+import threading
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from aethergraph import DynamicGraph, errors
+from aethergraph.dynamic import Snapshot
 
 Ids = NDArray[np.int64]
 
@@ -173,10 +175,11 @@ def _check_pairs(graph: Any, model: Model) -> None:
     known = sorted(model.edges)
     expected_ends = [[model.edges[i].src for i in known], [model.edges[i].dst for i in known]]
     assert [own.tolist() for own in graph.edge_ends(known)] == expected_ends
+    assert [own.tolist() for own in graph.edge_list()] == [*expected_ends, known]
     if len(known) == model.next_id:
         assert [own.tolist() for own in graph.edge_index()] == expected_ends
     else:
-        with pytest.raises(errors.UnsupportedError, match="edge_ends"):
+        with pytest.raises(errors.UnsupportedError, match="edge_list"):
             graph.edge_index()
         gone = min(set(range(model.next_id)) - set(known))
         with pytest.raises(errors.OutOfRangeError, match=rf"edges\[0\] = {gone} "):
@@ -206,3 +209,124 @@ def _check_values(graph: Any, model: Model) -> None:
     else:
         assert graph.features.shape == (model.num_nodes, 2)
         assert graph.features.gather(range(model.num_nodes)).tolist() == model.rows
+
+
+# ---- for contracts -------------------------------------------------------------------------------
+
+
+class WithRows(DynamicGraph):
+    """Live graph whose edges have brought the rows that a contract gives them later."""
+
+    @property
+    def edge_attrs(self) -> Any:
+        """Edge attributes that may be set to what they are."""
+        table = super().edge_attrs
+
+        def same(name: str, rows: Any) -> None:
+            np.testing.assert_array_equal(table[name].gather(np.arange(len(rows))), rows)
+
+        table._begin = same
+        return table
+
+
+def live_with_rows(num_nodes: int, src: Any, dst: Any, layout: Any = "csc") -> DynamicGraph:
+    """Return a live graph of these edges, from several commits, whose rows "e" are their ids."""
+    attrs: Any = {"e": ((), "int64")}
+    graph = WithRows(num_nodes, 8, layout=layout, order="time", edge_attrs=attrs)
+    for some in np.array_split(np.arange(len(src)), 3):
+        graph.insert_edges(src[some], dst[some], edge_attrs={"e": some})
+    return graph
+
+
+def snapshot_with_rows(num_nodes: int, src: Any, dst: Any, layout: Any = "csc") -> Snapshot:
+    """Return a snapshot of such a graph, which has changed since."""
+    graph = live_with_rows(num_nodes, src, dst, layout)
+    snapshot = graph.snapshot()
+    if num_nodes:
+        graph.insert_edges(dst, src, edge_attrs={"e": np.zeros(len(src), int)})
+        graph.add_nodes(2)
+    return snapshot
+
+
+# ---- written to meanwhile ------------------------------------------------------------------------
+
+
+class Writer:
+    """Thread that changes a graph without pause, and what each commit of it held.
+
+    ::
+
+        with Writer(graph) as writer:
+            batches = list(loader)
+        writer.check(batch.n_id[:9], batch.e_id)       # after the block: all commits are known
+
+    A transaction inserts edges in both directions, deletes such a pair, and changes the rows ``x``
+    of both ends to its own number, all or nothing; some add a node.
+    """
+
+    def __init__(self, graph: DynamicGraph, pause: float = 0.0005) -> None:
+        self.graph, self.pause = graph, pause
+        self.alive: dict[int, tuple[int, int]] = {}
+        self.history: dict[int, dict[int, tuple[int, int]]] = {}
+        self.failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._rng = np.random.default_rng(3)
+        self.grow(60)
+        self._thread = threading.Thread(target=self._run)
+
+    def grow(self, count: int) -> None:
+        """Make some commits in the calling thread."""
+        for _ in range(count):
+            self._commit()
+
+    def _commit(self) -> None:
+        graph, rng = self.graph, self._rng
+        with graph.transaction():
+            nodes = graph.num_nodes
+            u, v = (int(node) for node in rng.choice(nodes, 2, replace=False))
+            ids = graph.insert_edges([u, v], [v, u])
+            if len(self.alive) > 200:
+                gone = [min(self.alive), min(self.alive) + 1]
+                src, dst = zip(*(self.alive[edge] for edge in gone), strict=True)
+                assert graph.delete_edges(src, dst, gone) == 2
+                for edge in gone:
+                    del self.alive[edge]
+            if rng.random() < 0.05:
+                graph.add_nodes(1, **({"x": [[0.0]]} if "x" in graph.node_attrs else {}))
+            if "x" in graph.node_attrs:
+                graph.update_nodes([u, v], x=np.full((2, 1), ids[0]))
+        self.alive.update(zip(ids.tolist(), [(u, v), (v, u)], strict=True))
+        self.history[graph.commit] = dict(self.alive)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self.pause):
+                self._commit()
+        except BaseException as error:
+            self.failure = error
+
+    @property
+    def is_done(self) -> bool:
+        """True once it has made 15 commits beside others, or failed."""
+        return len(self.history) >= 75 or self.failure is not None
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+    def check(self, seeds: Any, edges: Any) -> list[int]:
+        """Return the commits at which just ``edges`` ended at ``seeds``; there must be one."""
+        wanted, nodes = sorted(np.asarray(edges).tolist()), set(np.asarray(seeds).tolist())
+        found = [
+            commit
+            for commit, alive in self.history.items()
+            if sorted(edge for edge, (_, dst) in alive.items() if dst in nodes) == wanted
+        ]
+        assert found, f"no commit has just the edges {wanted} into {sorted(nodes)}"
+        return found

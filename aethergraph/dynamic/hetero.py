@@ -17,7 +17,6 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import (
     as_store,
-    edge_list,
     edge_rows,
     edge_values,
     fill_edges,
@@ -93,7 +92,7 @@ class HeteroSnapshot(HeteroGraph):
         """Copy the snapshot into a static typed graph; see :meth:`Snapshot.to_graph`."""
         orders = {kind.form.order for kind in self._store.kinds.values()}
         layouts = {kind.form.layout for kind in self._store.kinds.values()}
-        lists = {kind: edge_list(part) for kind, part in self._edges.items()}
+        lists = {kind: self[kind].edge_list() for kind in self._edges}
         weights: dict[EdgeType, Any] = {}
         times: dict[EdgeType, Any] = {}
         for kind, (_, _, ids) in lists.items():
@@ -147,6 +146,11 @@ class SnapshotEdges(EdgeView):
     """Edges of one type at one commit."""
 
     _graph: HeteroSnapshot
+
+    @property
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+        return self._graph.native_snapshot
 
     def value_stores(self) -> Any:
         """Return the weights and times, if there are any, as rows to gather from."""

@@ -22,7 +22,6 @@ from aethergraph.storage.meta import Owner
 __all__ = [
     "Snapshot",
     "as_store",
-    "edge_list",
     "edge_rows",
     "edge_values",
     "fill_edges",
@@ -62,16 +61,6 @@ def edge_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, Ro
     """Return the weights and times by edge id, as of the commit of a snapshot."""
     end = snapshot.describe(kind.number).end_edge_ids
     return {name: SnapshotRows(one, end, snapshot) for name, one in kind.values.items()}
-
-
-def edge_list(parts: EdgeParts) -> tuple[Ids, Ids, Ids]:
-    """Return ``(src, dst, edge id)`` of all edges, by edge id."""
-    lists = parts.any_lists
-    major, minor = lists.ends("the snapshot")
-    ids = lists.edge_ids_by_place.astype(np.int64)
-    order = np.argsort(ids, kind="stable")
-    ends = (minor[order], major[order]) if lists is parts.csc else (major[order], minor[order])
-    return *ends, ids[order]
 
 
 def edge_rows(parts: EdgeParts, ids: Ids, end: int) -> dict[str, Any]:
@@ -184,7 +173,7 @@ class Snapshot(StoredGraph):
             layout: ``"csc"``, ``"csr"`` or ``"both"``; None: as here.
         """
         parts = self._live()
-        src, dst, ids = edge_list(parts)
+        src, dst, ids = self.edge_list()
         values = {n: rows.gather(ids) for n, rows in self.value_stores("edge").items()}
         times = values.get("edge_time")
         if times is not None and self.time_unit is not None:

@@ -267,13 +267,24 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         if lists.topology.end_edge_ids != count:
             raise UnsupportedError(
                 f"{self._label()}: edge ids go up to {lists.topology.end_edge_ids - 1}, but there "
-                f"are {count} edges: ask for the ends of those that there are, edge_ends(ids)"
+                f"are {count} edges: take edge_list(), which has the id of each"
             )
         major, minor = lists.ends(self._label())
         if not lists.edge_ids_are_places:
             order = np.argsort(lists.edge_ids_by_place)
             major, minor = major[order], minor[order]
         return (minor, major) if parts.csc is not None else (major, minor)
+
+    def edge_list(self) -> tuple[Ids, Ids, Ids]:
+        """Return ``(src, dst, edge id)`` of all edges by edge id, int64 [num_edges] each."""
+        parts = self._edges()
+        lists = parts.any_lists
+        major, minor = lists.ends(self._label())
+        ids = lists.edge_ids_by_place.astype(np.int64)
+        if not lists.edge_ids_are_places:
+            order = np.argsort(ids)
+            ids, major, minor = ids[order], major[order], minor[order]
+        return (minor, major, ids) if lists is parts.csc else (major, minor, ids)
 
     def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:
         """Return ``(src, dst)`` of the edges with ids ``edges``, int64 [len(edges)] each.

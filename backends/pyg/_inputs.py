@@ -147,15 +147,23 @@ def _is_kind(value: Any) -> bool:
     return pair and all(isinstance(name, str) for name in value)
 
 
+def _every_edge(graph: Any) -> Any:
+    """Return all edges of a graph, or of a live one those of a snapshot."""
+    if graph.native_snapshot is None:
+        return EveryEdge(graph)
+    src, dst, _ = graph.edge_list()  # ids have gaps where edges were deleted
+    return src, dst
+
+
 def _every_link(kind: Any, stores: Any) -> Any:
     store = stores[1]
     if kind is None:
         if isinstance(store, GraphStore) and store.holds_graph:
-            return EveryEdge(store.graph)
+            return _every_edge(store.graph.pinned())
         row, col, _ = store.coo()
         return row, col
     if isinstance(store, GraphStore) and store.hetero is not None and kind in store.hetero:
-        return EveryEdge(store.hetero[kind])
+        return _every_edge(store.hetero.pinned()[kind])
     rows, cols, _ = store.coo([kind])
     return rows[kind], cols[kind]
 

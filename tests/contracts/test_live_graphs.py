@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_graphs import live_with_rows, snapshot_with_rows
 
 from aethergraph import (
     DynamicGraph,
@@ -29,45 +30,20 @@ VOTES = ("user", "votes", "post")
 # ---- adjacency -----------------------------------------------------------------------------------
 
 
-class WithRows(DynamicGraph):
-    """Live graph whose edges have brought the rows that a contract gives them later."""
-
-    @property
-    def edge_attrs(self) -> Any:
-        """Edge attributes that may be set to what they are."""
-        table = super().edge_attrs
-
-        def same(name: str, rows: Any) -> None:
-            np.testing.assert_array_equal(table[name].gather(np.arange(len(rows))), rows)
-
-        table._begin = same
-        return table
-
-
 class Live(AdjacencyContract):
     """A live graph that nobody changes."""
 
     supports = {"edge_ids"}
     layout: Any = "csc"
-    order: Any = "time"
     test_it_pickles = None  # type: ignore[assignment]  # it is in this process
 
     def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
-        attrs = {"e": ((), "int64")}
-        graph = WithRows(num_nodes, 8, layout=self.layout, order=self.order, edge_attrs=attrs)
-        for some in np.array_split(np.arange(len(src)), 3):  # in several commits
-            graph.insert_edges(src[some], dst[some], edge_attrs={"e": some})
-        return graph
+        return live_with_rows(num_nodes, src, dst, self.layout)
 
 
 class Snapshots(Live):
     def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
-        graph = super().make(num_nodes, src, dst)
-        snapshot = graph.snapshot()
-        if num_nodes:  # what comes later is not seen
-            graph.insert_edges(dst, src, edge_attrs={"e": np.zeros(len(src), int)})
-            graph.add_nodes(2)
-        return snapshot
+        return snapshot_with_rows(num_nodes, src, dst, self.layout)
 
 
 class TestLive(Live):

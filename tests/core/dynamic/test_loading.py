@@ -1,0 +1,71 @@
+"""Loaders over live graphs: each batch is a sample of one commit, whoever writes meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from live_graphs import Writer
+
+from aethergraph import DynamicGraph, SubgraphLoader
+
+
+def live(nodes: int = 30, **options: Any) -> DynamicGraph:
+    """Return a live graph with rows "x"."""
+    graph = DynamicGraph(nodes, 16, order="time", max_nodes=2000, **options)
+    graph.features = np.zeros((nodes, 1))
+    return graph
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_every_batch_is_a_sample_of_one_commit(threads: int) -> None:
+    graph = live()
+    loader = SubgraphLoader(graph, [-1], batch_size=7, num_threads=threads, shuffle=True, seed=1)
+    batches = []
+    with Writer(graph) as writer:
+        while not writer.is_done:
+            batches += list(loader)
+    before = 0
+    for batch in batches:
+        sub: Any = batch.subgraph
+        commits = writer.check(batch.seeds, sub.edge)
+        if not threads:  # batches of one thread are of ascending commits
+            assert max(commits) >= before
+            before = min(c for c in commits if c >= before) if before else min(commits)
+        ends = [writer.history[commits[0]][edge] for edge in sub.edge.tolist()]
+        found = zip(sub.node[sub.row].tolist(), sub.node[sub.col].tolist(), strict=True)
+        assert list(found) == ends
+        assert batch.x is not None and len(batch.x) == len(sub.node)
+
+
+def test_an_epoch_of_a_snapshot_is_of_its_commit() -> None:
+    graph = live()
+    with Writer(graph) as writer:
+        snapshot = graph.snapshot()
+        rows = snapshot.node_attrs["x"].gather(range(snapshot.num_nodes))
+        batches = [b for _ in range(5) for b in SubgraphLoader(snapshot, [-1], batch_size=8)]
+    for batch in batches:
+        sub: Any = batch.subgraph
+        assert snapshot.commit in writer.check(batch.seeds, sub.edge)
+        np.testing.assert_array_equal(batch.x, rows[sub.node])
+
+
+def test_the_graph_grows_between_epochs_and_during_one() -> None:
+    graph = live(10)
+    loader = SubgraphLoader(graph, [-1], batch_size=4)
+    graph.insert_edges([0, 1], [1, 2])
+    first = list(loader)
+    assert [len(batch.seeds) for batch in first] == [4, 4, 2]
+    edges = []
+    for number, batch in enumerate(SubgraphLoader(graph, [-1], batch_size=1, num_threads=0)):
+        graph.insert_edge(0, min(number + 1, 9))
+        edges.append(len(batch.subgraph.edge))  # type: ignore[union-attr]
+    assert edges == [0, 2, 2, *[1] * 7]
+    graph.add_nodes(3, x=np.ones((3, 1)))
+    graph.insert_edges([12], [0])
+    seeds = np.concatenate([batch.seeds for batch in SubgraphLoader(graph, [1], batch_size=5)])
+    assert sorted(seeds.tolist()) == list(range(13))
+    (last,) = SubgraphLoader(graph, [-1], [0], batch_size=5)
+    assert last.x is not None
+    assert last.subgraph.node.tolist() == [0, 12] and last.x.tolist() == [[0.0], [1.0]]

@@ -1,0 +1,377 @@
+"""PyG's loaders and ours over live graphs: equal to static copies, and whole while they change."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch_geometric")
+
+import torch
+from live_graphs import (
+    Form,
+    Writer,
+    insert,
+    live_with_rows,
+    make_live,
+    random_edges,
+    snapshot_with_rows,
+)
+from torch_geometric.loader import LinkLoader, NodeLoader
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroNeighborSampler
+from aethergraph import FeatureStore as Rows
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    HeteroNeighborLoader,
+    HGTLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NeighborSampler,
+)
+from aethergraph.pyg.testing import (
+    FeatureStoreContract,
+    GraphLoadingContract,
+    GraphStoreContract,
+    RowLoadingContract,
+)
+
+pytestmark = pytest.mark.pyg
+
+NODES = 40
+
+
+# ---- contracts -----------------------------------------------------------------------------------
+
+
+class TestLoadingALiveGraph(GraphLoadingContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return live_with_rows(num_nodes, src, dst)
+
+
+class TestLoadingASnapshot(GraphLoadingContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return snapshot_with_rows(num_nodes, src, dst)
+
+
+class TestLiveGraphStore(GraphStoreContract):
+    test_it_pickles = None  # type: ignore[assignment]  # it is in this process
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return GraphStore(live_with_rows(num_nodes, src, dst))
+
+
+class TestSnapshotGraphStore(GraphStoreContract):
+    test_it_pickles = None  # type: ignore[assignment]  # it is in this process
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return GraphStore(snapshot_with_rows(num_nodes, src, dst))
+
+
+class TestLiveFeatureStore(FeatureStoreContract):
+    test_it_pickles = None  # type: ignore[assignment]  # it is in this process
+    supports = {"put"}
+
+    def make(self, tensors: Any) -> Any:
+        graph = DynamicGraph(40, 1)
+        for (_, name), tensor in tensors.items():
+            graph.node_attrs[name] = tensor
+        return FeatureStore.from_graph(graph)
+
+
+class TestLiveRows(RowLoadingContract):
+    dtypes = ("float32", "bfloat16", "int64")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        graph = DynamicGraph(len(rows), 1)
+        bits = dtype == "bfloat16"
+        graph.features = Rows.from_array(np.zeros_like(rows), dtype=dtype if bits else None)
+        graph.update_nodes(np.arange(len(rows)), x=rows)
+        return graph.features
+
+
+# ---- equal to static copies ----------------------------------------------------------------------
+
+
+def filled(form: Form) -> DynamicGraph:
+    """Return a live graph with rows, whose edge ids have gaps."""
+    graph = make_live(form, NODES)
+    graph.features = np.random.default_rng(1).random((NODES, 3)).astype(np.float32)
+    for part in range(2):
+        edges = random_edges(NODES, 400, part)
+        insert(graph, form, edges)
+        graph.delete_edges([e.src for e in edges[::9]], [e.dst for e in edges[::9]])
+    graph.update_nodes([3, 4], x=np.ones((2, 3)))
+    return graph
+
+
+def compare(found: Any, wanted: Any, order: Any) -> None:
+    """Compare batches of a live graph with those of its static copy."""
+    found, wanted = list(found), list(wanted)
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        assert sorted(a.keys()) == sorted(b.keys())
+        for name in b.keys():  # noqa: SIM118 - a Data iterates over its items
+            value = torch.from_numpy(order)[b.e_id] if name == "e_id" else b[name]
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(a[name], value), name
+            else:
+                assert a[name] == value, name
+
+
+FORM = Form("time", timed=True, weighted=True, noted=True)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "replace": {"replace": True},
+    "disjoint": {"disjoint": True},
+    "induced": {"subgraph_type": "induced"},
+    "bidirectional": {"subgraph_type": "bidirectional"},
+    "weighted": {"weight_attr": "edge_weight"},
+    "in time": {"time_attr": "edge_time", "input_time": torch.arange(NODES) - 10},
+    "last": {
+        "time_attr": "edge_time",
+        "input_time": torch.arange(NODES) - 10,
+        "temporal_strategy": "last",
+    },
+    "window": {
+        "time_attr": "edge_time", "input_time": torch.arange(NODES), "window": 9, "strict": True,
+    },
+    "ahead": {"prefetch_batches": 3, "num_sample_threads": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_node_batches_equal_those_of_a_static_copy(name: str) -> None:
+    graph = filled(FORM)
+    copy = graph.to_graph()
+    draw: dict[str, Any] = {"batch_size": 7, "shuffle": False, "seed": 3, **OPTIONS[name]}
+    nodes = torch.arange(NODES)
+    wanted = list(NeighborLoader(copy, [4, 3], nodes, **draw))
+    order = np.asarray(copy.edge_order).astype(np.int64)
+    compare(NeighborLoader(graph, [4, 3], nodes, **draw), wanted, order)
+    compare(NeighborLoader(graph.snapshot(), [4, 3], nodes, **draw), wanted, order)
+
+
+@pytest.mark.forks
+@pytest.mark.parametrize("name", ["plain", "in time"])
+def test_forked_workers(name: str) -> None:
+    graph = filled(FORM)
+    copy = graph.to_graph()
+    draw: dict[str, Any] = {"batch_size": 7, "seed": 3, **OPTIONS[name]}
+    nodes, order = torch.arange(NODES), np.asarray(copy.edge_order).astype(np.int64)
+    wanted = list(NeighborLoader(copy, [4, 3], nodes, **draw))
+    compare(NeighborLoader(graph, [4, 3], nodes, num_workers=2, **draw), wanted, order)
+    snapshot = graph.snapshot()
+    compare(NeighborLoader(snapshot, [4, 3], nodes, num_workers=2, **draw), wanted, order)
+
+
+@pytest.mark.parametrize("direction", ["backward", "both"])
+def test_other_directions(direction: str) -> None:
+    graph = filled(Form("id"))
+    copy = graph.to_graph()
+    order = np.asarray(copy.edge_order).astype(np.int64)
+    draw: dict[str, Any] = {"batch_size": 7, "seed": 3, "sample_direction": direction}
+    wanted = list(NeighborLoader(copy, [4, 3], **draw))
+    compare(NeighborLoader(graph, [4, 3], **draw), wanted, order)
+
+
+@pytest.mark.parametrize("exclude", ["self", "reverse"])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+def test_link_batches_equal_those_of_a_static_copy(exclude: str, workers: int) -> None:
+    graph = filled(Form("id", noted=True))
+    copy = graph.to_graph()
+    links = torch.from_numpy(np.stack(copy.edge_index())[:, ::11].copy())
+    draw: dict[str, Any] = {
+        "batch_size": 6, "seed": 3, "exclude": exclude, "neg_sampling": "binary",
+        "true_negatives": True,
+    }  # fmt: skip
+    wanted = list(LinkNeighborLoader(copy, [4, 3], links, **draw))
+    order = np.asarray(copy.edge_order).astype(np.int64)
+    draw["num_workers"] = workers
+    for one in (graph, graph.snapshot()):
+        found = list(LinkNeighborLoader(one, [4, 3], links, **draw))
+        compare(found, wanted, order)
+        pairs = set(zip(*(ends.tolist() for ends in copy.edge_index()), strict=True))
+        for batch in found:
+            ends = batch.n_id[batch.edge_label_index].T.tolist()
+            known = [(u, v) in pairs for u, v in ends]
+            assert known == batch.edge_label.bool().tolist()
+            drawn = set(map(tuple, batch.n_id[batch.edge_index].T.tolist()))
+            out = {(u, v) for (u, v), there in zip(ends, known, strict=True) if there}
+            assert not drawn & out
+            if exclude == "reverse":
+                assert not drawn & {(v, u) for u, v in out}
+
+
+def test_all_links_of_a_graph_whose_ids_have_gaps() -> None:
+    for form in (Form("id"), Form("time")):
+        graph = filled(form)
+        src, dst, _ = graph.edge_list()
+        for one in (graph, graph.snapshot()):
+            batches = list(LinkNeighborLoader(one, [2], batch_size=50))
+            found = torch.cat([batch.n_id[batch.edge_label_index] for batch in batches], 1)
+            np.testing.assert_array_equal(found, np.stack([src, dst]))
+    typed_graph = typed()
+    typed_graph[VOTES].delete(*(ends[:20] for ends in typed_graph[VOTES].edge_list()[:2]))
+    for other in (typed_graph, typed_graph.snapshot()):
+        batches = list(LinkNeighborLoader(other, [2], VOTES, batch_size=50))
+        count = sum(batch[VOTES].edge_label_index.shape[1] for batch in batches)
+        assert count == other[VOTES].num_edges < 200
+
+
+# ---- changing ------------------------------------------------------------------------------------
+
+
+def changing() -> DynamicGraph:
+    """Return a live graph for a Writer."""
+    graph = DynamicGraph(30, 16, order="time", max_nodes=2000)
+    graph.features = np.zeros((30, 1))
+    return graph
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+@pytest.mark.parametrize("stock", [False, True])
+def test_every_batch_is_a_sample_of_one_commit(stock: bool, workers: int) -> None:
+    graph = changing()
+    nodes = torch.arange(30)
+    batches: list[Any] = []
+    with Writer(graph) as writer:
+        while not writer.is_done:
+            if stock:
+                stores = FeatureStore.from_graph(graph), GraphStore(graph)
+                sampler = NeighborSampler(stores, [-1])
+                loader: Any = NodeLoader(
+                    stores, sampler, nodes, batch_size=8, num_workers=workers, shuffle=True
+                )
+            else:
+                loader = NeighborLoader(
+                    graph, [-1], nodes, batch_size=8, num_workers=workers, shuffle=True
+                )
+            batches += list(loader)
+    for batch in batches:
+        assert batch.x.shape == (len(batch.n_id), 1)
+        seeds = batch.n_id[: batch.batch_size]
+        writer.check(seeds, batch.e_id)
+
+
+def test_links_beside_a_writer() -> None:
+    graph = changing()
+    batches: list[Any] = []
+    with Writer(graph) as writer:
+        while not writer.is_done:
+            links = torch.from_numpy(np.array(list(writer.history[graph.commit].values())[:20]).T)
+            draw: dict[str, Any] = {"batch_size": 5, "neg_sampling": "binary"}
+            batches += list(
+                LinkNeighborLoader(graph, [3], links, exclude="self", true_negatives=True, **draw)
+            )
+            stores = FeatureStore.from_graph(graph), GraphStore(graph)
+            sampler = NeighborSampler(stores, [3])
+            list(LinkLoader(stores, sampler, (None, links), **draw))
+    for batch in batches:
+        ends = batch.n_id[batch.edge_label_index].T.tolist()
+        out = {tuple(e) for e, label in zip(ends, batch.edge_label, strict=True) if label}
+        drawn = set(map(tuple, batch.n_id[batch.edge_index].T.tolist()))
+        assert not drawn & out
+
+
+@pytest.mark.forks
+def test_persistent_workers_see_what_comes_later() -> None:
+    graph = changing()
+    graph.insert_edge(1, 0)
+    loader = NeighborLoader(
+        graph, [-1], torch.arange(2), batch_size=2, num_workers=1, persistent_workers=True
+    )
+    assert [batch.n_id.tolist() for batch in loader] == [[0, 1]]
+    (node,) = graph.add_nodes(1, x=[[7.0]])
+    graph.insert_edge(node, 0)
+    graph.update_nodes([0], x=[[5.0]])
+    (batch,) = loader
+    assert batch.n_id.tolist() == [0, 1, 30]
+    assert batch.x.tolist() == [[5.0], [0.0], [7.0]]
+
+
+# ---- several types -------------------------------------------------------------------------------
+
+VOTES, BACK = ("user", "votes", "post"), ("post", "back", "user")
+
+
+def typed() -> DynamicHeteroGraph:
+    graph = DynamicHeteroGraph(
+        {"user": 20, "post": 30}, [VOTES, BACK], 8, order="time", edge_attrs={"e": ((), "int64")}
+    )
+    rng = np.random.default_rng(1)
+    graph["user"].attrs["x"] = rng.random((20, 2)).astype(np.float32)
+    graph["post"].attrs["x"] = rng.random((30, 3)).astype(np.float32)
+    src, dst = rng.integers(0, 20, 200), rng.integers(0, 30, 200)
+    with graph.transaction():
+        ids = graph[VOTES].insert(src, dst, edge_attrs={"e": np.arange(200)})
+        graph[BACK].insert(dst, src, edge_attrs={"e": ids})
+    return graph
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+def test_typed_batches_equal_those_of_a_static_copy(workers: int) -> None:
+    graph = typed()
+    copy = graph.to_graph()
+    draw: dict[str, Any] = {"batch_size": 7, "seed": 3}
+    seeds = ("post", torch.arange(30))
+    hgt = {"user": [6, 4], "post": [5, 5]}
+    links = (VOTES, torch.from_numpy(np.stack(copy[VOTES].edge_index())[:, ::9].copy()))
+
+    def batches(one: Any, **more: Any) -> list[Any]:
+        return [
+            *NeighborLoader(one, [4, 3], seeds, **draw, **more),
+            *HeteroNeighborLoader(one, [4, 3], seeds, **draw, **more),
+            *HGTLoader(one, hgt, seeds, **draw, **more),
+            *LinkNeighborLoader(one, [3], links, neg_sampling="binary", **draw, **more),
+        ]
+
+    wanted = batches(copy)
+    for one in (graph, graph.snapshot()):
+        found = batches(one, num_workers=workers)
+        for a, b in zip(found, wanted, strict=True):
+            assert a.metadata() == b.metadata()
+            for name in a.node_types:
+                assert torch.equal(a[name].n_id, b[name].n_id)
+                assert torch.equal(a[name].x, b[name].x)
+            for kind in a.edge_types:
+                assert torch.equal(a[kind].edge_index, b[kind].edge_index)
+                order = torch.from_numpy(np.asarray(copy[kind].edge_order).astype(np.int64))
+                assert torch.equal(a[kind].e_id, order[b[kind].e_id])
+                assert torch.equal(a[kind].e, b[kind].e)
+
+
+def test_typed_batches_beside_a_writer_see_both_types_or_none() -> None:
+    graph = typed()
+    stop = threading.Event()
+
+    def write() -> None:
+        rng = np.random.default_rng(2)
+        while not stop.wait(0.0005):
+            u, v = int(rng.integers(20)), int(rng.integers(30))
+            with graph.transaction():
+                (edge,) = graph[VOTES].insert([u], [v], edge_attrs={"e": [0]})
+                graph[BACK].insert([v], [u], edge_attrs={"e": [edge]})
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        fanouts = {VOTES: [-1], BACK: [-1]}
+        nodes = {"post": torch.arange(30), "user": torch.arange(20)}
+        for _ in range(30):
+            sampler = HeteroNeighborSampler(graph, fanouts)
+            sub = sampler.sample({name: ids.numpy() for name, ids in nodes.items()})
+            assert len(sub.edge[VOTES]) == len(sub.edge[BACK]) >= 200
+            assert sorted(sub.edge[VOTES].tolist()) == sorted(sub.edge[BACK].tolist())
+    finally:
+        stop.set()
+        thread.join()
+    assert graph.commit > 2
