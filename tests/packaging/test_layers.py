@@ -20,6 +20,7 @@ PYTHON_LAYERS = [
     {"storage"},
     {"features"},
     {"graph"},
+    {"dynamic"},
     {"sampling"},
     {"loading", "packing"},
     {"convert", "interop"},

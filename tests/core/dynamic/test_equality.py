@@ -67,6 +67,8 @@ def filled(form: Form, seed: int = 1) -> tuple[DynamicGraph, Model]:
 
 def order_of(graph: Any) -> NDArray[np.int64]:
     """Return the edge ids of the live graph by those of its static copy."""
+    if "edge_id" in graph.edge_attrs:  # some were deleted
+        return np.asarray(graph.edge_attrs["edge_id"].array)
     return np.asarray(graph.edge_order, np.int64)
 
 
