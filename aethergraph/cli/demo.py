@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from aethergraph.cli.terminal import command
-from aethergraph.demo import DemoOptions, run_demo
+from aethergraph.demo import DemoOptions, LiveOptions, run_demo, run_live_demo
 
 __all__ = ["demo_command"]
 
@@ -40,7 +40,9 @@ def demo_command(
     batch_size: Annotated[int, typer.Option(min=1, help="Seed nodes per batch.")] = 512,
     fanout: Annotated[str, typer.Option(help="Neighbours to sample per hop.")] = "10,5",
     hidden: Annotated[int, typer.Option(min=1, help="Width of the hidden layer.")] = 64,
-    learning_rate: Annotated[float, typer.Option(min=0)] = 0.003,
+    learning_rate: Annotated[
+        float | None, typer.Option(min=0, help="0.003 by default, 0.01 with --live.")
+    ] = None,
     storage: Annotated[
         Storage, typer.Option(help="Where our runs keep graph and features.")
     ] = Storage.mmap,
@@ -54,6 +56,13 @@ def demo_command(
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Also run PyG on in-memory data.")
     ] = True,
+    live: Annotated[
+        bool, typer.Option("--live", help="A graph that changes while it is trained on, instead.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="With --live: how long it goes on.")] = 60.0,
+    rate: Annotated[
+        int, typer.Option(min=1000, help="With --live: edges to insert per second.")
+    ] = 100_000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[
         bool,
@@ -62,13 +71,31 @@ def demo_command(
         ),
     ] = False,
 ) -> None:
-    """Train GraphSAGE on a graph that stays on disk, beside the in-memory way."""
+    """Train GraphSAGE on a graph that stays on disk, or (--live) on one that changes meanwhile."""
     try:
         fanouts = tuple(int(k) for k in fanout.split(","))
     except ValueError:
         raise typer.BadParameter(
             f"{fanout!r} is not a list of numbers such as 10,5", param_hint="--fanout"
         ) from None
+    if live and (edges or features or labels):
+        raise typer.BadParameter(
+            "makes nodes and edges of its own, without --edges, --features and --labels",
+            param_hint="--live",
+        )
+    if live:
+        changing = LiveOptions(
+            folder=folder,
+            seconds=seconds,
+            rate=rate,
+            batch_size=batch_size,
+            fanouts=fanouts,
+            hidden=hidden,
+            learning_rate=0.01 if learning_rate is None else learning_rate,
+            seed=seed,
+        )
+        run_live_demo(changing.quick() if quick else changing)
+        return
     if edges and (features is None or labels is None):
         raise typer.BadParameter("needs --features and --labels as well", param_hint="--edges")
     if not edges and (features is not None or labels is not None):
@@ -85,7 +112,7 @@ def demo_command(
         batch_size=batch_size,
         fanouts=fanouts,
         hidden=hidden,
-        learning_rate=learning_rate,
+        learning_rate=0.003 if learning_rate is None else learning_rate,
         storage=storage.value,
         memory_budget=memory,
         compare=compare,

@@ -30,7 +30,7 @@ from aethergraph.demo.train import RunSpec
 from aethergraph.errors import UnsupportedError
 from aethergraph.storage.memory import available_memory, format_size, parse_size
 
-__all__ = ["run_demo"]
+__all__ = ["require", "run_demo"]
 
 Stages = Callable[[str, str], ProgressFn]
 _WORKING_MEMORY = 2 << 30  # for libraries, model and batches beside the data
@@ -48,7 +48,7 @@ def run_demo(options: DemoOptions) -> list[RunResult]:
         StorageError, InputError: the files cannot be made or read.
         RunFailed: a run ended with an error.
     """
-    _require("torch", "torch_geometric")
+    require("torch", "torch_geometric")
     _check_budget(options)
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
     dataset = _prepare(options, console)
@@ -72,7 +72,8 @@ def run_demo(options: DemoOptions) -> list[RunResult]:
     return results
 
 
-def _require(*modules: str) -> None:
+def require(*modules: str) -> None:
+    """Raise UnsupportedError if a module is not installed; says how to install it."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise UnsupportedError(

@@ -15,7 +15,7 @@ from typing import Any
 from aethergraph.demo.train import RunSpec
 from aethergraph.errors import AetherError
 
-__all__ = ["Epoch", "RunResult", "RunFailed", "run"]
+__all__ = ["Epoch", "RunFailed", "RunResult", "failure", "run"]
 
 
 class RunFailed(AetherError):
@@ -116,7 +116,7 @@ def run(spec: RunSpec, on_event: Callable[[dict[str, Any]], None]) -> RunResult:
             child.stdout.close()
         if code != 0:
             errors.seek(0)
-            raise RunFailed(f"the run {spec.mode!r} {_reason(code, errors.read())}")
+            raise RunFailed(f"the run {spec.mode!r} {failure(code, errors.read())}")
     return result
 
 
@@ -144,7 +144,8 @@ def _record(result: RunResult, event: dict[str, Any]) -> None:
         result.skipped = event["reason"]
 
 
-def _reason(code: int, errors: str) -> str:
+def failure(code: int, errors: str) -> str:
+    """Return why a child process ended, from its exit code and its standard error."""
     if code == -signal.SIGKILL:
         return "was killed, most likely for lack of memory"
     last = errors.strip().splitlines()[-1:] or [f"ended with code {code}"]
