@@ -13,7 +13,7 @@ from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import SourceRows
-from aethergraph.graph.parts import AttributeTable
+from aethergraph.graph.attributes import AttributeTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.meta import Owner
 

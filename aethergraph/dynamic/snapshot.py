@@ -13,9 +13,11 @@ from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore
 from aethergraph.errors import UnsupportedError
 from aethergraph.features import FeatureStore
+from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
-from aethergraph.graph.parts import AttributeTable, EdgeParts, GraphParts, Lists, NodeParts
+from aethergraph.graph.lists import Lists
+from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
 from aethergraph.protocols import RowSource
 from aethergraph.storage.meta import Owner
 

@@ -18,7 +18,10 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.graph.parts import AttributeTable, EdgeParts, Lists, check_ids, name_id
+from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.ids import check_ids, name_id
+from aethergraph.graph.lists import Lists
+from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import Adjacency, Layout
 
 __all__ = ["EdgeQueries", "Layout", "NoStrayAttributes"]

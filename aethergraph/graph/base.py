@@ -13,7 +13,8 @@ from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.features.hot import check_cache
 from aethergraph.graph.adjacency import EdgeQueries
-from aethergraph.graph.parts import AttributeTable, GraphParts
+from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, RowSource
 from aethergraph.storage.choice import Storage, check_storage
 from aethergraph.storage.meta import Owner

@@ -18,14 +18,9 @@ from aethergraph.errors import (
 )
 from aethergraph.features import FeatureStore
 from aethergraph.features.files import write_rows
-from aethergraph.graph.parts import (
-    AttributeTable,
-    EdgeParts,
-    GraphParts,
-    Lists,
-    NodeParts,
-    RawLists,
-)
+from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.lists import Lists, RawLists
+from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
 from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, EncodedIndex, id_content
 from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget

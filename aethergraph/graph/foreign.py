@@ -29,15 +29,13 @@ from aethergraph._checks.arrays import (
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._checks.times import as_times
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
+from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
+from aethergraph.graph.edge_input import read_node_time
 from aethergraph.graph.hetero import HeteroGraph
-from aethergraph.graph.parts import (
-    AttributeTable,
-    GraphParts,
-    Lists,
-    name_id,
-    read_node_time,
-)
+from aethergraph.graph.ids import name_id
+from aethergraph.graph.lists import Lists
+from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import (
     Adjacency,
     GraphSource,

@@ -14,17 +14,12 @@ from aethergraph._checks.options import as_choice, as_flag
 from aethergraph.errors import (
     InvalidArgumentError,
 )
+from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
+from aethergraph.graph.edge_input import EdgeInput, build_edges, read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
-from aethergraph.graph.parts import (
-    AttributeTable,
-    EdgeInput,
-    GraphParts,
-    build_edges,
-    infer_num_nodes,
-    read_node_time,
-    share_unit,
-)
+from aethergraph.graph.ids import infer_num_nodes
+from aethergraph.graph.parts import GraphParts
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.walks import WalksByBatch
 from aethergraph.protocols import FeatureSource, Layout, RowSource

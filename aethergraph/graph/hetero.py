@@ -15,8 +15,10 @@ from aethergraph._checks.options import as_choice, as_flag, as_items, is_hashabl
 from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries, Layout, NoStrayAttributes
+from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.edge_input import read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
-from aethergraph.graph.parts import AttributeTable, EdgeParts, NodeParts, read_node_time, share_unit
+from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import (
     EdgeType,
     build_relation,

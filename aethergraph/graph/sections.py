@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph.graph.parts import Lists
+from aethergraph.graph.lists import Lists
 
 __all__ = ["ArrayContent", "Content", "EncodedIds", "EncodedIndex", "id_content"]
 

@@ -13,7 +13,9 @@ from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph._checks.options import is_name, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.adjacency import Layout
-from aethergraph.graph.parts import EdgeInput, EdgeParts, NodeParts, build_edges, infer_num_nodes
+from aethergraph.graph.edge_input import EdgeInput, build_edges
+from aethergraph.graph.ids import infer_num_nodes
+from aethergraph.graph.parts import EdgeParts, NodeParts
 
 __all__ = [
     "EdgeType",

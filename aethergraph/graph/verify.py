@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import check_times, check_weights
 from aethergraph.errors import AetherError, CorruptFileError
-from aethergraph.graph.parts import EdgeParts, Lists, NodeParts
+from aethergraph.graph.lists import Lists
+from aethergraph.graph.parts import EdgeParts, NodeParts
 
 __all__ = ["verified_bytes", "verify_edges", "verify_nodes"]
 

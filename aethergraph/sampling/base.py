@@ -13,7 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.sampling._misuse import stray_attribute
 from aethergraph.sampling.engine import (
     DrawOptions,

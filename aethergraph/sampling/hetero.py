@@ -15,7 +15,7 @@ from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_flag, as_items, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import EdgeType, HeteroGraph
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (
     SamplerBase,

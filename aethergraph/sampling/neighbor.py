@@ -12,7 +12,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_flag
 from aethergraph.errors import UnsupportedError
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import (

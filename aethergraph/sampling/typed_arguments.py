@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph.parts import name_id
+from aethergraph.graph.ids import name_id
 
 __all__ = ["check_types", "name_seed"]
 

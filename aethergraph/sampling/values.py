@@ -15,7 +15,8 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.features.sources import all_rows
 from aethergraph.graph import EdgeView
-from aethergraph.graph.parts import name_id, sum_weights
+from aethergraph.graph.ids import name_id
+from aethergraph.graph.lists import sum_weights
 from aethergraph.protocols import Adjacency, HomogeneousGraph, RowSource
 from aethergraph.storage.paging import Paging
 

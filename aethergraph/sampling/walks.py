@@ -14,7 +14,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_number, as_share
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph.parts import name_id
+from aethergraph.graph.ids import name_id
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.keys import mix_key

@@ -11,7 +11,7 @@ from aethergraph import _native as native
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features.sources import all_rows
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.sampling.engine import AnyGraph, DrawOptions, NativeEngine, SampleEngine
 from aethergraph.sampling.values import (
     Values,

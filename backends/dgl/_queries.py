@@ -20,7 +20,7 @@ from aethergraph.dgl._engine import edge_ends
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import UnsupportedError
 from aethergraph.graph import HeteroGraph
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.protocols import HomogeneousGraph
 
 if TYPE_CHECKING:

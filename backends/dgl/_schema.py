@@ -15,7 +15,7 @@ from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import HeteroGraph, graph_hint
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.protocols import HomogeneousGraph
 
 if TYPE_CHECKING:

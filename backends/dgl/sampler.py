@@ -29,7 +29,7 @@ from aethergraph.dgl._engine import TimesOf, Walk, make_lists
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.sampling.base import as_window
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.fanouts import MAX_HOPS

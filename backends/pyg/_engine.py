@@ -9,7 +9,7 @@ import numpy as np
 from aethergraph import _native as native
 from aethergraph._checks.arrays import check_length
 from aethergraph.errors import OutOfRangeError
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._sources import Source
 from aethergraph.pyg._values import find_times, find_weights

@@ -13,7 +13,7 @@ from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_numpy
 from aethergraph.errors import UnsupportedError
 from aethergraph.features import store as core
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

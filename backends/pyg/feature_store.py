@@ -34,7 +34,7 @@ from aethergraph._torch.feature_columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._learnable import LearnableColumn

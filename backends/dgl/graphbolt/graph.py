@@ -41,7 +41,7 @@ from aethergraph.dgl.graphbolt._parts import (
 from aethergraph.dgl.graphbolt._signatures import as_graphbolt
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids

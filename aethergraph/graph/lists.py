@@ -1,0 +1,224 @@
+"""Adjacency lists of one direction, with what is worked out of them once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import STRETCH, empty, read_only, stretches
+from aethergraph.errors import CorruptFileError, OutOfRangeError
+
+__all__ = ["Lists", "RawLists", "sum_weights"]
+
+Ids = NDArray[np.int64]
+#: (indptr, ids, edge ids) of one direction; edge ids are None if positions are edge ids.
+RawLists = tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None]
+
+
+class Lists:
+    """One direction of the adjacency: the native topology and its arrays, read-only.
+
+    Caches the tables that random walks and weighted samplers draw from; each is built on first use.
+    """
+
+    __slots__ = ("_alias", "_by_edge", "_members", "_raw", "_sums", "topology")
+
+    def __init__(
+        self,
+        raw: RawLists,
+        num_minor: int,
+        guard: native.FileGuard | None,
+        topology: native.NativeTopology | None = None,
+        path: str | None = None,
+    ) -> None:
+        indptr, ids, edge_ids = raw
+        own = (
+            read_only(indptr),
+            ids if isinstance(ids, native.CompressedIds) else read_only(ids),
+            None if edge_ids is None else read_only(edge_ids),
+        )
+        self._set(topology or native.NativeTopology(*own, num_minor, guard, path), own)
+
+    @classmethod
+    def adopted(cls, topology: native.NativeTopology) -> Lists:
+        """Return the lists of a topology without arrays; those that are asked for are read."""
+        self = cls.__new__(cls)
+        self._set(topology, None)
+        return self
+
+    def _set(self, topology: native.NativeTopology, raw: RawLists | None) -> None:
+        self.topology = topology
+        self._raw = raw
+        self._alias: NDArray[np.uint64] | None = None
+        self._members: NDArray[Any] | None = None
+        self._sums: native.NativeSums | None = None
+        self._by_edge: tuple[Ids, Ids, Ids] | None = None
+
+    def alias(self, weights: NDArray[Any], guard: native.FileGuard | None) -> NDArray[np.uint64]:
+        """Return the alias table of ``weights`` (by edge id), which must be equal in all calls."""
+        if self._alias is None:
+            self._alias = native.run_long(
+                lambda task: native.build_alias(self.topology, weights, guard, task),
+                None,
+                8 * self.topology.num_edges,
+            )
+        return self._alias
+
+    def sums(self, weights: NDArray[Any], guard: native.FileGuard | None) -> native.NativeSums:
+        """Return the sums of ``weights`` (by edge id), which must be equal in all calls."""
+        if self._sums is None:
+            self._sums = sum_weights(self.topology, weights, guard)
+        return self._sums
+
+    def members(self) -> NDArray[Any]:
+        """Return the table that answers whether an edge exists."""
+        if self._members is None:
+            self._members = native.run_long(
+                lambda task: native.build_members(self.topology, task),
+                None,
+                self.topology.num_edges * self.topology.id_dtype.itemsize,
+            )
+        return self._members
+
+    # ---- arrays ----------------------------------------------------------------------------
+
+    @property
+    def raw(self) -> RawLists:
+        """``(indptr, ids, edge_ids)`` as stored, ids perhaps compressed; else read, and kept."""
+        if self._raw is None:
+            offsets = np.zeros(self.topology.num_major + 1, np.uint64)
+            np.cumsum(self.topology.degrees(None), out=offsets[1:])
+            nodes = np.arange(self.topology.num_major)
+            with_edges = not self.edge_ids_are_places
+            ids, edges = self.topology.neighbors(nodes, with_edges=with_edges)
+            self._raw = (
+                read_only(offsets),
+                read_only(ids.astype(self.topology.id_dtype)),
+                None if edges is None else read_only(edges),
+            )
+        return self._raw
+
+    @property
+    def indptr(self) -> NDArray[np.uint64]:
+        """Offsets of the lists, read-only."""
+        return self.raw[0]
+
+    @property
+    def ids(self) -> NDArray[Any] | native.CompressedIds:
+        """Ids of all lists, read-only, or compressed."""
+        return self.raw[1]
+
+    @property
+    def edge_ids(self) -> NDArray[Any] | None:
+        """Edge ids by place in the lists, read-only; None if ids are places."""
+        return self.raw[2]
+
+    @property
+    def edge_ids_are_places(self) -> bool:
+        """True if the edge at place i, counted through all lists, has the id i."""
+        return self.topology.edge_ids_are_positions and self.topology.is_dense
+
+    @property
+    def edge_ids_by_place(self) -> NDArray[Any]:
+        """Edge ids by place in the lists."""
+        edges = self.edge_ids
+        return np.arange(self.topology.num_edges) if edges is None else edges
+
+    def ends(self, label: str) -> tuple[Ids, Ids]:
+        """Return the nodes of all lists by place: whose list it is, and who is in it.
+
+        Raises:
+            CorruptFileError: the offsets are damaged; names ``label``.
+        """
+        count = self.topology.num_edges
+        degrees = self.topology.degrees(None)
+        if int(degrees.sum()) != count:
+            raise CorruptFileError(f"{label}: the list offsets are damaged; run verify")
+        if self.topology.is_dense:
+            minor = self.topology.ids(0, count, np.dtype(np.int64))
+        else:
+            minor = self.indices.astype(np.int64)
+        return _repeat(degrees, count), minor
+
+    def ends_of(self, edges: Ids, label: str) -> tuple[Ids, Ids]:
+        """Return the nodes of ``edges`` as :meth:`ends` does, by a table that is made once.
+
+        Raises:
+            OutOfRangeError: an edge does not exist; names its position.
+        """
+        if self._by_edge is None:
+            ids = self.edge_ids_by_place.astype(np.int64)
+            order = np.argsort(ids, kind="stable")
+            major, minor = self.ends(label)
+            self._by_edge = ids[order], major[order], minor[order]
+        known, major, minor = self._by_edge
+        places = np.searchsorted(known, edges)
+        there = places < len(known)
+        there[there] = known[places[there]] == edges[there]
+        if not there.all():
+            at = int(there.argmin())
+            raise OutOfRangeError(
+                f"edges[{at}] = {edges[at]} is the id of no edge", position=at, value=int(edges[at])
+            )
+        return major[places], minor[places]
+
+    @property
+    def compressed(self) -> bool:
+        """True if the ids are compressed."""
+        return self._raw is not None and isinstance(self._raw[1], native.CompressedIds)
+
+    @property
+    def indices(self) -> NDArray[Any]:
+        """Ids of all lists, read-only. Compressed ids are decoded anew on every access."""
+        ids = self.ids
+        if not isinstance(ids, native.CompressedIds):
+            return ids
+        count, dtype = len(ids), ids.dtype
+        decoded = native.run_long(
+            lambda task: self.topology.ids(0, count, dtype, task), None, count * dtype.itemsize
+        )
+        return read_only(decoded)
+
+    def length(self, node: int) -> int:
+        """Return the length of the list of ``node``."""
+        return int(self.topology.degrees(np.array([node], np.int64))[0])
+
+    def neighbors(self, node: int) -> Ids:
+        """Return the neighbours in the list of ``node``, int64."""
+        return self.topology.neighbors(np.array([node], np.int64))[0]
+
+    def edges(self, node: int) -> Ids:
+        """Return the edge ids of the list of ``node``, int64."""
+        edges = self.topology.neighbors(np.array([node], np.int64), with_edges=True)[1]
+        assert edges is not None
+        return edges
+
+
+def _repeat(times: Ids, total: int) -> Ids:
+    """Repeat every index ``i`` of ``times`` ``times[i]`` times; ``total`` is the sum."""
+    out = empty(total, np.int64, f"{total} edges")
+    end = 0
+    for some in stretches(len(times)):
+        nodes = np.arange(some.start, some.stop, dtype=np.int64)
+        some_times = times[some]
+        begin, end = end, end + int(some_times.sum())
+        if end - begin <= 4 * STRETCH:
+            out[begin:end] = np.repeat(nodes, some_times)
+            continue
+        ends = begin + np.cumsum(some_times)
+        for low in range(begin, end, STRETCH):
+            edges = np.arange(low, min(low + STRETCH, end))
+            out[edges[0] : edges[-1] + 1] = nodes[np.searchsorted(ends, edges, side="right")]
+    return out
+
+
+def sum_weights(
+    topology: native.NativeTopology, weights: NDArray[Any], guard: native.FileGuard | None
+) -> native.NativeSums:
+    """Return the sums of ``weights`` (by edge id) over the lists of ``topology``."""
+    return native.run_long(
+        lambda task: native.NativeSums(topology, weights, guard, task), None, weights.nbytes
+    )
