@@ -23,10 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty, stretches
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
 from aethergraph.features.store import as_row_source
-from aethergraph.features.table import RowTable
+from aethergraph.features.table import RowTable, check_rows
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import ROWS_BYTES, Budget
 
@@ -88,10 +88,7 @@ class _Cache:
     ) -> None:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
         own = ids.astype(np.int64, copy=False)
-        outside = (own < 0) | (own >= self.source.num_rows)
-        if outside.any():
-            at = int(outside.argmax())
-            raise OutOfRangeError(f"ids[{at}]", position=at, value=int(own[at]))
+        check_rows(own, self.source.num_rows)
         if out_code == self.code:
             self._fill(own, out, task)
             return

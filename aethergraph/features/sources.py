@@ -19,7 +19,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features.table import check_out, no_such_row
+from aethergraph.features.table import check_out, check_rows
 from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = [
@@ -81,10 +81,7 @@ class SourceRows(RowSource):
             UnsupportedError: ``dtype`` is narrower than the stored one.
         """
         ids, own_code = as_ids(ids, "ids"), native.dtype_code(self._dtype_name)
-        # As unsigned numbers, negative ids are the largest: one pass finds both kinds.
-        if len(ids) and int(ids.view(np.uint64).max()) >= self.num_rows:
-            at = int(((ids < 0) | (ids >= self.num_rows)).argmax())
-            raise no_such_row(at, int(ids[at]), self.num_rows)
+        check_rows(ids, self.num_rows)
         shape = (len(ids), *self.row_shape)
         if out is not None:
             code = check_out(out, shape, dtype, own_code)

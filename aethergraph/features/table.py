@@ -23,7 +23,7 @@ from aethergraph.features.plan import RowPlan
 from aethergraph.protocols import RowSource
 from aethergraph.storage.value_columns import ValueColumn
 
-__all__ = ["NativeTable", "RowTable", "check_out", "no_such_row"]
+__all__ = ["NativeTable", "RowTable", "check_out", "check_rows", "no_such_row"]
 
 
 class NativeTable(Protocol):
@@ -45,6 +45,14 @@ def no_such_row(at: int, value: int, num_rows: int) -> OutOfRangeError:
     if num_rows == 0:
         message = f"ids[{at}] = {value}: there are no rows"
     return OutOfRangeError(f"{message} (num_rows={num_rows})", position=at, value=value)
+
+
+def check_rows(ids: NDArray[np.int64], num_rows: int) -> None:
+    """Raise OutOfRangeError for the first of ``ids`` that is not in ``0 .. num_rows - 1``."""
+    # As unsigned numbers, negative ids are the largest: one pass finds both kinds.
+    if len(ids) and int(ids.view(np.uint64).max()) >= num_rows:
+        at = int(((ids < 0) | (ids >= num_rows)).argmax())
+        raise no_such_row(at, int(ids[at]), num_rows)
 
 
 def check_out(
