@@ -54,8 +54,8 @@ PY=$VENV/bin/python
 TESTS=$ROOT/tests
 # The same work for every developer: no user's settings, no stray plugins' caches.
 export PYTHONDONTWRITEBYTECODE=1 RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
-# The wheels of all Python versions hold the same C sources, which ccache, if it is there, compiles
-# once: by content, wherever pip unpacks them.
+# Many wheels are made of the same C sources. ccache, if it is there, compiles them once for every
+# Python whose compiler flags are the same: by content, wherever pip unpacks them.
 export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$BASE/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1
 
 # ---- stages ------------------------------------------------------------------
