@@ -132,7 +132,7 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
 
 static bool looks_right(const ae_control *c) {
     const header *h = header_of(c);
-    if (c->memory.size < PAGE || h->magic != MAGIC || h->version != VERSION ||
+    if (c->memory.size < PAGE || h->magic != MAGIC || h->version != VERSION || !h->num_relations ||
         h->num_relations > AE_CONTROL_RELATIONS || c->memory.size != size_for(h->num_relations))
         return false;
     bool good = true;
