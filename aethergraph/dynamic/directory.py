@@ -20,7 +20,6 @@ import errno
 import fcntl
 import json
 import os
-import pickle
 import re
 import stat
 import uuid
@@ -158,32 +157,29 @@ class LiveDirectory:
 
     # ---- readers ---------------------------------------------------------------------------
 
-    def publish(self, store: Any) -> None:
-        """Write down where readers of other processes find the memory of a store."""
-        self.write("LIVE", pickle.dumps(store))
+    def publish(self, address: dict[str, Any]) -> None:
+        """Write down where readers of other processes find the memory of the graph."""
+        self.write_json("LIVE", address)
 
-    def attach(self) -> Any:
-        """Return the store that the writer has open, for reading.
+    def address(self) -> dict[str, Any]:
+        """Return what :meth:`publish` wrote.
 
         Raises:
-            ClosedError: nobody has it open.
+            ClosedError: nobody has the graph open.
             UnsupportedError: it is somebody else's.
         """
         path = self.path / "LIVE"
         try:
-            with path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                    raise UnsupportedError(
-                        f"{path} belongs to another user, or others may write to it: a live graph "
-                        "is attached by its own user"
-                    )
-                return pickle.loads(file.read())
+            found = path.stat()
         except FileNotFoundError:
             what = "nobody has it open" if self.exists else "there is no live graph"
             raise ClosedError(f"{self.path}: {what}") from None
-        except (pickle.UnpicklingError, EOFError) as error:
-            raise CorruptFileError(f"{path} is damaged: {error}") from None
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise UnsupportedError(
+                f"{path} belongs to another user, or others may write to it: a live graph is "
+                "attached by its own user"
+            )
+        return self.read_json("LIVE")
 
     def withdraw(self) -> None:
         """Undo :meth:`publish`."""

@@ -13,6 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
@@ -206,7 +207,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
         Raises:
             ClosedError: nobody has it open.
         """
-        store: LiveStore = LiveDirectory(path).attach()
+        store = attach(path)
         if list(store.kinds) != [_KIND]:
             raise InvalidArgumentError(
                 f"{LiveDirectory(path).path} holds a graph of many types: attach it with "

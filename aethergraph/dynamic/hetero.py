@@ -14,6 +14,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_items, is_hashable, is_name, shown
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import (
     as_store,
@@ -344,7 +345,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     @classmethod
     def attach(cls, path: native.Path) -> DynamicHeteroGraph:
         """Open the live graph that another process has open; see :meth:`DynamicGraph.attach`."""
-        return _wrap(LiveDirectory(path).attach())
+        return _wrap(attach(path))
 
     def _set_store(self, store: LiveStore) -> None:
         self._store = store

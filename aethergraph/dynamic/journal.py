@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.rows import GrowingRows
-from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore, rows_room
+from aethergraph.dynamic.sharing import Owner
+from aethergraph.dynamic.store import EDGE_ID, EdgeForm, EdgeKind, LiveStore, rows_room
 from aethergraph.errors import CorruptFileError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import RowSource
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "attach"]
 
 Ids = NDArray[np.int64]
 
@@ -94,6 +95,31 @@ class Journal:
             _collect_values(store, kind)
         directory.remove_others({self.base or "", *self._row_files.values()})
         store.journal = self
+        self.publish()
+
+    def publish(self) -> None:
+        """Tell who attaches from now on where the memory is, and which attributes there are."""
+        store = self._store
+        rows = {
+            kind: {
+                name: [
+                    list(one.row_shape), one.dtype_name, one.room,
+                    None if one.base is None else one.origin, one.fd,
+                ]
+                for name, one in table.items()
+            }
+            for kind, table in store.node_rows.items()
+        }  # fmt: skip
+        edges = [
+            [list(name), kind.form.to_json(), {key: one.fd for key, one in kind.rows.items()}]
+            for name, kind in store.kinds.items()
+        ]
+        self.directory.publish(
+            {
+                "owner": list(Owner.here()), "descriptors": store.live.descriptors,
+                "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
+            }
+        )  # fmt: skip
 
     def close(self) -> None:
         """Wait until all commits are on disk, and let another process write."""
@@ -118,7 +144,7 @@ class Journal:
         """Log attributes of edges that are inserted."""
         self._note(_EDGE_ROWS, {"kind": kind.number, "name": name, "begin": begin}, rows)
 
-    def log_rows_begin(self, node_type: str, name: str, base: RowSource) -> None:
+    def log_rows_begin(self, node_type: str, name: str, base: RowSource, rows: GrowingRows) -> None:
         """Save the rows that an attribute begins with, and log that it does."""
         if not isinstance(base, FeatureStore):
             if base.dtype_name == "bfloat16":
@@ -127,6 +153,7 @@ class Journal:
         file = self.directory.next_rows()
         base.save(self.directory.path / file)
         self.directory.sync()
+        rows.origin = {"file": file}
         self._note(_ROWS_BEGIN, {"type": node_type, "name": name, "file": file})
         self._row_files[f"{node_type}/{name}"] = file
 
@@ -162,7 +189,8 @@ class Journal:
             table.put(header["begin"], _rows_in(content, at, table))
         elif kind == _ROWS_BEGIN:
             path = self.directory.path / header["file"]
-            self._begin(header["type"], header["name"], FeatureStore.load(path))
+            origin = {"file": header["file"]}
+            self._begin(header["type"], header["name"], FeatureStore.load(path), origin)
             self._row_files[f"{header['type']}/{header['name']}"] = header["file"]
         elif kind == _ROWS_END:
             del store.node_rows[header["type"]][header["name"]]
@@ -177,9 +205,10 @@ class Journal:
             else:
                 raise ValueError(f"kind {kind}")
 
-    def _begin(self, node_type: str, name: str, base: RowSource) -> None:
+    def _begin(self, node_type: str, name: str, base: RowSource, origin: dict[str, str]) -> None:
         room = rows_room(base.row_shape, base.dtype_name, self._store.max_nodes)
         rows = GrowingRows(base.row_shape, base.dtype_name, room, base)
+        rows.origin = origin
         self._store.node_rows[node_type][name] = rows
 
     # ---- base --------------------------------------------------------------------------------
@@ -196,7 +225,7 @@ class Journal:
         for name, own_name in zip(store.node_rows, graph.node_types, strict=True):
             view = graph[own_name]
             for attr, rows in view.attrs.items():
-                self._begin(name, attr, rows)
+                self._begin(name, attr, rows, {"file": self.base, "type": own_name, "attr": attr})
 
     def checkpoint(self, progress: native.Progress | None = None) -> str:
         """Write the graph as of now to a new base, and give up the log before; return its path.
@@ -229,6 +258,39 @@ class Journal:
         # Older files may be mapped by this graph and its readers: they go when it is opened again.
         self.base = base
         return str(self.directory.path / base)
+
+
+def attach(path: native.Path) -> LiveStore:
+    """Return the live graph that another process has open in a directory, for reading.
+
+    Raises:
+        ClosedError: nobody has it open.
+        UnsupportedError: it is somebody else's.
+    """
+    directory = LiveDirectory(path)
+    address = directory.address()
+
+    def base_of(origin: dict[str, str] | None) -> RowSource | None:
+        if origin is None:
+            return None
+        file = directory.path / origin["file"]
+        if "attr" not in origin:
+            return FeatureStore.load(file)
+        return HeteroGraph.load(file)[origin["type"]].attrs[origin["attr"]]
+
+    rows = {
+        kind: {
+            name: (tuple(shape), dtype, room, base_of(origin), fd)
+            for name, (shape, dtype, room, origin, fd) in table.items()
+        }
+        for kind, table in address["rows"].items()
+    }
+    edges = {
+        (name[0], name[1], name[2]): (EdgeForm.from_json(form), fds)
+        for name, form, fds in address["edges"]
+    }
+    owner = Owner(*address["owner"])
+    return LiveStore.attached(owner, address["descriptors"], address["num_nodes"], rows, edges)
 
 
 def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = None) -> NDArray[Any]:

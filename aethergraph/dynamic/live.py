@@ -156,5 +156,4 @@ def open_store(
     except BaseException:
         directory.unlock()
         raise
-    directory.publish(store)
     return wrap(store)

@@ -68,6 +68,8 @@ class GrowingRows:
     ) -> None:
         self.row_shape, self.dtype_name, self.room, self.base = row_shape, dtype_name, room, base
         self.can_change = can_change
+        #: Where another process finds the base, of a graph in a directory (see directory.py).
+        self.origin: dict[str, str] | None = None
         self.num_base = 0 if base is None else base.num_rows
         code = native.DTYPE_CODES[dtype_name]
         self.dtype = native.ARRAY_DTYPES[code]

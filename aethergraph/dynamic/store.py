@@ -319,7 +319,7 @@ class LiveStore:
         flags: int = 0,
     ) -> None:
         self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
-        self._first_nodes = dict(num_nodes)
+        self.first_nodes = dict(num_nodes)
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
         self.kinds = {
             name: EdgeKind(name, number, form) for number, (name, form) in enumerate(edges.items())
@@ -397,10 +397,10 @@ class LiveStore:
             name: (kind.form, {key: one.fd for key, one in kind.rows.items()})
             for name, kind in self.kinds.items()
         }
-        return _attach, (Owner.here(), self.live.descriptors, self._first_nodes, rows, edges)
+        return _attach, (Owner.here(), self.live.descriptors, self.first_nodes, rows, edges)
 
     @classmethod
-    def _attached(
+    def attached(
         cls,
         owner: Owner,
         descriptors: list[int],
@@ -408,8 +408,17 @@ class LiveStore:
         rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
         edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, int]]],
     ) -> LiveStore:
+        """Open the store of another process, for reading.
+
+        Args:
+            owner: the process.
+            descriptors: its descriptors of the native live graph.
+            num_nodes: nodes by type that the graph began with.
+            rows: by node type and attribute the shape of a row, dtype, room, base and descriptor.
+            edges: by edge type what is kept, and the descriptors of rows by name.
+        """
         self = cls.__new__(cls)
-        self.max_nodes, self._first_nodes = _MOST_NODES, num_nodes
+        self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
         own = open_descriptors(owner, descriptors)
         try:
             live = native.NativeLive.attach(own)
@@ -471,7 +480,7 @@ class LiveStore:
         """Return the number of nodes of a type at the commit of a snapshot."""
         found = self.relation_of(node_type)
         if found is None:
-            return self._first_nodes[node_type]
+            return self.first_nodes[node_type]
         numbers = snapshot.describe(found[0])
         return numbers.num_dst if found[1] else numbers.num_src
 
@@ -738,14 +747,14 @@ class LiveStore:
             if given is not None:  # in shared memory other processes have it, too
                 rows.put(0, given)
             if self.journal is not None:
-                self.journal.log_rows_begin(node_type, name, base)
+                self.journal.log_rows_begin(node_type, name, base, rows)
             self.node_rows[node_type][name] = rows
             self._publish()
 
     def _publish(self) -> None:
         """Tell who attaches from now on of the attributes that there are."""
         if self.journal is not None:
-            self.journal.directory.publish(self)
+            self.journal.publish()
 
     # ---- streams -----------------------------------------------------------------------------
 
@@ -768,7 +777,7 @@ class LiveStore:
 
 
 def _attach(*state: Any) -> LiveStore:
-    return LiveStore._attached(*state)
+    return LiveStore.attached(*state)
 
 
 def _one_id(value: Any, name: str) -> Ids:

@@ -21,7 +21,6 @@ from aethergraph.testing import (
     FeatureSourceContract,
     HeteroSamplerContract,
     SamplerContract,
-    oracle,
 )
 
 VOTES = ("user", "votes", "post")
@@ -94,10 +93,8 @@ class OverLive:
     test_it_pickles = None  # it is in this process
 
     @pytest.fixture(autouse=True)
-    def prepare(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(self) -> None:
         self.copies: dict[int, Any] = {}
-        # Sums of weights go by position: lists that change are read whole.
-        monkeypatch.setattr(oracle, "_FEW", 10**9)
 
     def instances(self, floats: bool = False) -> Iterator[Any]:
         """Yield graphs; live ones keep no times that are floats."""

@@ -19,6 +19,7 @@ from live_graphs import (
     make_live,
     random_edges,
     snapshot_with_rows,
+    take_edge_ids,
 )
 from torch_geometric.loader import LinkLoader, NodeLoader
 
@@ -154,8 +155,8 @@ def test_node_batches_equal_those_of_a_static_copy(name: str) -> None:
     copy = graph.to_graph()
     draw: dict[str, Any] = {"batch_size": 7, "shuffle": False, "seed": 3, **OPTIONS[name]}
     nodes = torch.arange(NODES)
+    order = take_edge_ids(copy)
     wanted = list(NeighborLoader(copy, [4, 3], nodes, **draw))
-    order = np.asarray(copy.edge_order).astype(np.int64)
     compare(NeighborLoader(graph, [4, 3], nodes, **draw), wanted, order)
     compare(NeighborLoader(graph.snapshot(), [4, 3], nodes, **draw), wanted, order)
 
@@ -166,7 +167,7 @@ def test_forked_workers(name: str) -> None:
     graph = filled(FORM)
     copy = graph.to_graph()
     draw: dict[str, Any] = {"batch_size": 7, "seed": 3, **OPTIONS[name]}
-    nodes, order = torch.arange(NODES), np.asarray(copy.edge_order).astype(np.int64)
+    nodes, order = torch.arange(NODES), take_edge_ids(copy)
     wanted = list(NeighborLoader(copy, [4, 3], nodes, **draw))
     compare(NeighborLoader(graph, [4, 3], nodes, num_workers=2, **draw), wanted, order)
     snapshot = graph.snapshot()
@@ -177,7 +178,7 @@ def test_forked_workers(name: str) -> None:
 def test_other_directions(direction: str) -> None:
     graph = filled(Form("id"))
     copy = graph.to_graph()
-    order = np.asarray(copy.edge_order).astype(np.int64)
+    order = take_edge_ids(copy)
     draw: dict[str, Any] = {"batch_size": 7, "seed": 3, "sample_direction": direction}
     wanted = list(NeighborLoader(copy, [4, 3], **draw))
     compare(NeighborLoader(graph, [4, 3], **draw), wanted, order)
@@ -193,8 +194,8 @@ def test_link_batches_equal_those_of_a_static_copy(exclude: str, workers: int) -
         "batch_size": 6, "seed": 3, "exclude": exclude, "neg_sampling": "binary",
         "true_negatives": True,
     }  # fmt: skip
+    order = take_edge_ids(copy)
     wanted = list(LinkNeighborLoader(copy, [4, 3], links, **draw))
-    order = np.asarray(copy.edge_order).astype(np.int64)
     draw["num_workers"] = workers
     for one in (graph, graph.snapshot()):
         found = list(LinkNeighborLoader(one, [4, 3], links, **draw))
@@ -344,7 +345,7 @@ def test_typed_batches_equal_those_of_a_static_copy(workers: int) -> None:
                 assert torch.equal(a[name].x, b[name].x)
             for kind in a.edge_types:
                 assert torch.equal(a[kind].edge_index, b[kind].edge_index)
-                order = torch.from_numpy(np.asarray(copy[kind].edge_order).astype(np.int64))
+                order = torch.from_numpy(take_edge_ids(copy[kind]))
                 assert torch.equal(a[kind].e_id, order[b[kind].e_id])
                 assert torch.equal(a[kind].e, b[kind].e)
 

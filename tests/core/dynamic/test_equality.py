@@ -10,7 +10,7 @@ import pytest
 from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from live_graphs import Form, Model, check, insert, make_live, random_edges
+from live_graphs import Form, Model, check, edge_ids_of, insert, make_live, random_edges
 from numpy.typing import NDArray
 
 from aethergraph import (
@@ -67,9 +67,7 @@ def filled(form: Form, seed: int = 1) -> tuple[DynamicGraph, Model]:
 
 def order_of(graph: Any) -> NDArray[np.int64]:
     """Return the edge ids of the live graph by those of its static copy."""
-    if "edge_id" in graph.edge_attrs:  # some were deleted
-        return np.asarray(graph.edge_attrs["edge_id"].array)
-    return np.asarray(graph.edge_order, np.int64)
+    return np.asarray(edge_ids_of(graph))
 
 
 def assert_same(found: Any, wanted: Any, edge: Any) -> None:
