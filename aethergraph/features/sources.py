@@ -120,9 +120,11 @@ def check_source(rows: RowSource, name: str) -> RowSource:
         raise InvalidArgumentError(
             f"{name}: shape of {kind} = {shown(shape)} is not a tuple (num_rows, ...) of counts"
         )
-    if rows.num_rows != shape[0]:
+    count = rows.num_rows
+    # Rows of a graph that changes may have come since their shape was asked for.
+    if count != shape[0] and not (_is_count(count) and shape[0] <= count <= rows.shape[0]):
         raise InvalidArgumentError(
-            f"{name}: num_rows of {kind} = {shown(rows.num_rows)}, but its shape is {shape}"
+            f"{name}: num_rows of {kind} = {shown(count)}, but its shape is {shape}"
         )
     if not isinstance(dtype, str) or dtype not in native.DTYPE_CODES:
         known = ", ".join(native.DTYPE_CODES)
