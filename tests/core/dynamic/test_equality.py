@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import examples
+from core.strategies import assert_same_graph, examples
 from hypothesis import given
 from hypothesis import strategies as st
-from live_graphs import Form, Model, check, edge_ids_of, insert, make_live, random_edges
+from live_graphs import Form, Model, check, insert, make_live, random_edges
 from numpy.typing import NDArray
 
 from aethergraph import (
@@ -65,9 +66,9 @@ def filled(form: Form, seed: int = 1) -> tuple[DynamicGraph, Model]:
     return graph, model
 
 
-def order_of(graph: Any) -> NDArray[np.int64]:
-    """Return the edge ids of the live graph by those of its static copy."""
-    return np.asarray(edge_ids_of(graph))
+def order_of(copy: Any, live: Any) -> NDArray[np.int64]:
+    """Return the edge ids of a live graph by those of its static copy."""
+    return np.asarray(live.edge_list()[2][copy.edge_order])
 
 
 def assert_same(found: Any, wanted: Any, edge: Any) -> None:
@@ -91,7 +92,7 @@ def test_the_static_copy_has_the_same_lists(name: str, layout: Any) -> None:
     graph.features = np.array(model.rows)
     copy = graph.to_graph()
     assert isinstance(copy, Graph) and copy.layout == layout
-    ids = order_of(copy)
+    ids = order_of(copy, graph)
     assert sorted(ids.tolist()) == sorted(model.edges)
     for own, neighbors, edges in (
         ("csc", copy.in_neighbors, copy.in_edges),
@@ -114,12 +115,27 @@ def test_the_static_copy_has_the_same_lists(name: str, layout: Any) -> None:
     assert copy.features is not None and copy.features.array.tolist() == model.rows
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_the_static_copy_is_saved(name: str, tmp_path: Path) -> None:
+    graph, _ = filled(FORMS[name])
+    copy = graph.to_graph()
+    copy.save(tmp_path / "graph.aeg")
+    loaded = Graph.load(tmp_path / "graph.aeg")
+    loaded.verify()
+    assert_same_graph(loaded, copy)
+    many = typed("time")
+    many.to_graph().save(tmp_path / "typed.aeg")
+    loaded_many = HeteroGraph.load(tmp_path / "typed.aeg")
+    loaded_many.verify()
+    assert loaded_many.num_edges == many.num_edges
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", FORMS)
 def test_neighbor_sampler(name: str, threads: int) -> None:
     graph, model = filled(FORMS[name])
     copy, snapshot = graph.to_graph(), graph.snapshot()
-    ids, form = order_of(copy), FORMS[name]
+    ids, form = order_of(copy, graph), FORMS[name]
     rng = np.random.default_rng(5)
     seeds = rng.integers(0, NODES, 12)
     more = [{}, {"weight_attr": "edge_weight"}][: 1 + form.weighted]
@@ -144,7 +160,7 @@ def test_neighbor_sampler(name: str, threads: int) -> None:
 def test_edges_that_are_left_out(name: str) -> None:
     graph, _ = filled(FORMS[name])
     copy, snapshot = graph.to_graph(), graph.snapshot()
-    ids = order_of(copy)
+    ids = order_of(copy, graph)
     seeds = np.arange(NODES)
     for options in OPTIONS:
         own = NeighborSampler(copy, [4, 3], **options)
@@ -221,10 +237,10 @@ def test_one_sampler_draws_from_every_commit(
         seeds = np.arange(nodes)[:: 1 + seed % 3]
         copy = graph.to_graph()
         wanted = NeighborSampler(copy, fanouts, **options).sample(seeds, key)
-        assert_same(sampler.sample(seeds, key), wanted, order_of(copy)[wanted.edge])
+        assert_same(sampler.sample(seeds, key), wanted, order_of(copy, graph)[wanted.edge])
         moving.retarget(graph.snapshot())
-        assert_same(moving.sample(seeds, key), wanted, order_of(copy)[wanted.edge])
-        kept.append((graph.snapshot(), seeds, wanted, order_of(copy)))
+        assert_same(moving.sample(seeds, key), wanted, order_of(copy, graph)[wanted.edge])
+        kept.append((graph.snapshot(), seeds, wanted, order_of(copy, graph)))
     for snapshot, seeds, wanted, ids in kept:
         found = NeighborSampler(snapshot, fanouts, **options).sample(seeds, key)
         assert_same(found, wanted, ids[wanted.edge])
@@ -268,7 +284,7 @@ def test_from_a_static_graph_and_back(layout: Any, timed: bool) -> None:
             np.testing.assert_array_equal(
                 one.value_stores("edge")[name].gather(range(400)), rows.array
             )
-    assert order_of(back).tolist() == list(range(400))
+    assert order_of(back, live).tolist() == list(range(400))
 
 
 def test_from_a_static_graph_sorted_by_id() -> None:
@@ -312,11 +328,11 @@ def typed(order: Any = "time", timed: bool = True, weighted: bool = True) -> Dyn
     return graph
 
 
-def assert_same_typed(found: Any, wanted: Any, copy: HeteroGraph) -> None:
+def assert_same_typed(found: Any, wanted: Any, copy: HeteroGraph, live: Any) -> None:
     for kind in KINDS:
         np.testing.assert_array_equal(found.row[kind], wanted.row[kind])
         np.testing.assert_array_equal(found.col[kind], wanted.col[kind])
-        own = order_of(copy[kind])[wanted.edge[kind]]
+        own = order_of(copy[kind], live[kind])[wanted.edge[kind]]
         np.testing.assert_array_equal(found.edge[kind], own)
     for name in (USER, POST):
         np.testing.assert_array_equal(found.node[name], wanted.node[name])
@@ -348,7 +364,7 @@ def test_typed_samplers(order: str, threads: int) -> None:
         wanted = HeteroNeighborSampler(copy, [3, 2], **draw).sample(seeds, key, seed_time=times)
         for one in (graph, snapshot):
             sampler = HeteroNeighborSampler(one, [3, 2], **draw)
-            assert_same_typed(sampler.sample(seeds, key, seed_time=times), wanted, copy)
+            assert_same_typed(sampler.sample(seeds, key, seed_time=times), wanted, copy, graph)
 
 
 @pytest.mark.parametrize("order", ["id", "time"])
@@ -359,12 +375,12 @@ def test_typed_exclusion_and_hgt(order: str) -> None:
     own = HeteroNeighborSampler(copy, [3, 2])
     out = {kind: np.unique(edges)[::2] for kind, edges in own.sample(seeds, 4).edge.items()}
     wanted = own.sample(seeds, 4, exclude=out)
-    live = {kind: order_of(copy[kind])[edges] for kind, edges in out.items()}
+    own_ids = {kind: order_of(copy[kind], graph[kind])[edges] for kind, edges in out.items()}
     drawn = HGTSampler(copy, [8, 5]).sample({POST: [1, 2, 3]}, 6)
     for one in (graph, snapshot):
-        found = HeteroNeighborSampler(one, [3, 2]).sample(seeds, 4, exclude=live)
-        assert_same_typed(found, wanted, copy)
-        assert_same_typed(HGTSampler(one, [8, 5]).sample({POST: [1, 2, 3]}, 6), drawn, copy)
+        found = HeteroNeighborSampler(one, [3, 2]).sample(seeds, 4, exclude=own_ids)
+        assert_same_typed(found, wanted, copy, graph)
+        assert_same_typed(HGTSampler(one, [8, 5]).sample({POST: [1, 2, 3]}, 6), drawn, copy, graph)
 
 
 def test_one_type_of_many_draws_as_by_itself() -> None:
