@@ -23,6 +23,7 @@ from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
+from aethergraph.errors import SnapshotExpiredError
 
 ORDER_TIME: Final[int] = lib.AETHER_ORDER_TIME
 ORDER_ID: Final[int] = lib.AETHER_ORDER_ID
@@ -386,6 +387,14 @@ class NativeSnapshot:
         if code:
             raise_error(code, err)
         return LiveCommit(out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
+
+    def check(self) -> None:
+        """Raise SnapshotExpiredError if what it shows may have been overwritten."""
+        if self.live.count().oldest_commit > self.commit:
+            raise SnapshotExpiredError(
+                f"the snapshot of commit {self.commit} was held too long, and its memory is in use "
+                "again: take a new one, or raise max_snapshot_age="
+            )
 
     def topology(self, relation: int, layout: Literal["csc", "csr"]) -> NativeTopology:
         """Return the lists of a relation; they keep the snapshot."""

@@ -43,11 +43,18 @@ class _AtCommit:
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
     ) -> NDArray[Any]:
-        """Return the rows of ``ids``."""
+        """Return the rows of ``ids``.
+
+        Raises:
+            SnapshotExpiredError: the snapshot was held too long.
+        """
         numbers = np.asarray(ids)
         if out is None:
             out = np.empty((len(numbers), *self._rows.row_shape), self._rows.dtype)
-        return self._rows.gather(numbers, out, self._snapshot.commit)
+        rows = self._rows.gather(numbers, out, self._snapshot.commit)
+        if self._rows.can_change:  # once the snapshot expires, its versions are used again
+            self._snapshot.check()
+        return rows
 
 
 class SnapshotRows(SourceRows):

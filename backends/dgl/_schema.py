@@ -65,7 +65,8 @@ class EdgeNumbers:
         self._kind = kind
 
     @property
-    def _count(self) -> int:
+    def end(self) -> int:
+        """Number that the graph's own edge ids are below."""
         return self._end()
 
     @property
@@ -81,20 +82,20 @@ class EdgeNumbers:
 
     def own_known(self, shown: Ids, name: str) -> Ids:
         """Convert users' ids to the graph's, leaving out any beyond the last edge."""
-        there = shown < self._count
-        check_ids(np.where(there, shown, 0), max(self._count, 1), name, "edges")  # negative ones
+        there = shown < self.end
+        check_ids(np.where(there, shown, 0), max(self.end, 1), name, "edges")  # negative ones
         return self.own(shown[there], name)
 
     def own(self, shown: Ids, name: str) -> Ids:
         """Convert users' ids to the graph's, checked."""
-        check_ids(shown, self._count, name, "edges")
+        check_ids(shown, self.end, name, "edges")
         if self._order is None:
             return shown
         tables = _inverses.setdefault(self._graph, {})
         inverse = tables.get(self._kind)
         if inverse is None:
-            inverse = np.empty(self._count, self._order.dtype)
-            inverse[self._order] = np.arange(self._count, dtype=self._order.dtype)
+            inverse = np.empty(self.end, self._order.dtype)
+            inverse[self._order] = np.arange(self.end, dtype=self._order.dtype)
             tables[self._kind] = inverse
         return np.asarray(inverse[shown].astype(np.int64))
 

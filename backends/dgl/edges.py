@@ -25,6 +25,7 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.parts import check_ids
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:
@@ -176,9 +177,10 @@ def _table(given: Any, name: str) -> Ids:
 
 
 def _check_ends(schema: Schema, kind: EdgeType, own: Ids, back: EdgeType, reverse: Ids) -> None:
-    there = np.flatnonzero(reverse < schema.num_edges(back))
-    numbers = schema.numbers[back]
-    other = numbers.own_known(reverse, "the reverses of seed_edges")
+    numbers, name = schema.numbers[back], "the reverses of seed_edges"
+    check_ids(np.minimum(reverse, 0), 1, name, "edges")  # negative ones
+    there = np.flatnonzero(reverse < numbers.end)
+    other = numbers.own(reverse[there], name)
     src, dst = edge_ends(schema, kind, own[there])
     other_src, other_dst = edge_ends(schema, back, other)
     wrong = (src != other_dst) | (dst != other_src)

@@ -1,0 +1,293 @@
+"""DGL's loaders, ours and GraphBolt over live graphs: as static copies, also while they change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import dgl.graphbolt as gb
+import numpy as np
+import pytest
+import torch
+from dgl.dataloading import DataLoader as StockLoader
+from live_graphs import (
+    Form,
+    Writer,
+    insert,
+    live_with_rows,
+    make_live,
+    random_edges,
+    snapshot_with_rows,
+)
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph
+from aethergraph.dgl import (
+    DataLoader,
+    GraphStorage,
+    LaborSampler,
+    NeighborSampler,
+    ShaDowKHopSampler,
+    as_edge_prediction_sampler,
+)
+from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
+from aethergraph.dgl.testing import GraphLoadingContract, RowLoadingContract
+
+NODES = 40
+
+
+class TestLoadingALiveGraph(GraphLoadingContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return live_with_rows(num_nodes, src, dst)
+
+
+class TestLoadingASnapshot(GraphLoadingContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return snapshot_with_rows(num_nodes, src, dst)
+
+
+class TestLiveRows(RowLoadingContract):
+    dtypes = ("float32", "int64")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        graph = DynamicGraph(len(rows), 1)
+        graph.features = np.zeros_like(rows)
+        graph.update_nodes(np.arange(len(rows)), x=rows)
+        return graph.features
+
+
+# ---- equal to static copies ----------------------------------------------------------------------
+
+
+def filled(form: Form) -> DynamicGraph:
+    """Return a live graph with rows, whose edge ids have gaps."""
+    graph = make_live(form, NODES)
+    graph.features = np.random.default_rng(1).random((NODES, 3)).astype(np.float32)
+    for part in range(2):
+        edges = random_edges(NODES, 400, part)
+        insert(graph, form, edges)
+        graph.delete_edges([e.src for e in edges[::9]], [e.dst for e in edges[::9]])
+    graph.update_nodes([3, 4], x=np.ones((2, 3)))
+    return graph
+
+
+def blocks_of(loader: Any, ids_of: Any = None) -> list[Any]:
+    """Return ids, edges, edge ids and rows of all blocks of an epoch.
+
+    ``ids_of`` are the edge ids of a live graph by those that its static copy shows: rows of
+    ``edge_list()``.
+    """
+    found = []
+    for nodes, _, blocks in loader:
+        for block in blocks:
+            src, dst = block.edges()
+            ids = block.srcdata[dgl.NID]
+            found.append((ids[src.long()].tolist(), ids[dst.long()].tolist(), nodes.tolist()))
+            edges = block.edata[dgl.EID].numpy()
+            found.append((edges if ids_of is None else ids_of[edges]).tolist())
+        found.append(blocks[0].srcdata["x"].tolist() if "x" in blocks[0].srcdata else None)
+    return found
+
+
+SAMPLERS: dict[str, Any] = {
+    "uniform": lambda: NeighborSampler([4, 3], seed=3, prefetch_node_feats=["x"]),
+    "replace": lambda: NeighborSampler([4, 3], seed=3, replace=True),
+    "all": lambda: NeighborSampler([-1], seed=3),
+    "prob": lambda: NeighborSampler([4, 3], seed=3, prob="edge_weight"),
+    "out": lambda: NeighborSampler([4, 3], seed=3, edge_dir="out"),
+    "labor": lambda: LaborSampler([4, 3], seed=3),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("make", [DataLoader, StockLoader])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+def test_blocks_equal_those_of_a_static_copy(name: str, make: Any, workers: int) -> None:
+    graph = filled(Form("id", weighted=name == "prob"))
+    nodes, ids = torch.arange(NODES), graph.edge_list()[2]
+    draw: dict[str, Any] = {"batch_size": 7, "num_workers": workers}
+
+    def batches(one: Any, ids_of: Any = None) -> list[Any]:
+        return blocks_of(make(GraphStorage(one), nodes, SAMPLERS[name](), **draw), ids_of)
+
+    wanted = batches(graph.to_graph(), ids)
+    for one in (graph, graph.snapshot()):
+        assert batches(one) == wanted
+
+
+@pytest.mark.parametrize("exclude", ["self", "reverse_id"])
+def test_edges_that_are_to_be_predicted(exclude: str) -> None:
+    graph = DynamicGraph(NODES, 8, order="time")
+    half = random_edges(NODES, 300, 1)
+    src, dst = [edge.src for edge in half], [edge.dst for edge in half]
+    graph.insert_edges(dst[:9], src[:9])  # ids that will be missing
+    graph.delete_edges(dst[:9], src[:9])
+    first = graph.insert_edges(src, dst)
+    second = graph.insert_edges(dst, src)
+    back = np.zeros(609, np.int64)
+    back[first], back[second] = second, first
+
+    def batches(one: Any, shift: int) -> list[Any]:
+        own = torch.from_numpy(back[shift:] - shift)
+        more = {"reverse_eids": own} if exclude == "reverse_id" else {}
+        sampler = as_edge_prediction_sampler(NeighborSampler([-1], seed=3), exclude=exclude, **more)
+        found, edges = [], torch.from_numpy(first[::7] - shift)
+        for _, pairs, (block,) in DataLoader(GraphStorage(one), edges, sampler, batch_size=9):
+            ends, nodes = pairs.edges(), pairs.ndata[dgl.NID]
+            drawn, out = block.edata[dgl.EID], pairs.edata[dgl.EID]
+            found.append([nodes[side.long()].tolist() for side in ends])
+            found.append(sorted((drawn + shift).tolist()))
+            assert not torch.isin(drawn, out).any()
+            assert exclude == "self" or not torch.isin(drawn, own[out]).any()
+        return found
+
+    wanted = batches(graph.to_graph(), 9)
+    for one in (graph, graph.snapshot()):
+        assert batches(one, 0) == wanted
+
+
+def test_shadow() -> None:
+    graph = filled(Form("id"))
+    for one in (graph, graph.snapshot()):
+        loader = DataLoader(
+            GraphStorage(one), torch.arange(NODES), ShaDowKHopSampler([4, 3]), batch_size=7
+        )
+        pairs = set(zip(*(own.tolist() for own in graph.edge_list()[:2]), strict=True))
+        for nodes, _, sub in loader:
+            src, dst = sub.edges()
+            assert set(zip(nodes[src].tolist(), nodes[dst].tolist(), strict=True)) <= pairs
+
+
+def graphbolt(graph: Any, items: Any, fanouts: Any, workers: int = 0, **options: Any) -> Any:
+    """Return GraphBolt's loader over a graph."""
+    pipe = gb.ItemSampler(items, batch_size=8)
+    pipe = pipe.sample_neighbor(SamplingGraph(graph, seed=5), fanouts, **options)
+    pipe = pipe.fetch_feature(FeatureStore(graph), node_feature_keys=["x"])
+    return gb.DataLoader(pipe.copy_to(torch.device("cpu")), num_workers=workers)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_graphbolt_equals_a_static_copy(weighted: bool, workers: int) -> None:
+    graph = filled(Form("time", weighted=weighted))
+    copy = graph.to_graph()
+    items = gb.ItemSet(torch.arange(NODES), names="seed_nodes")
+    options = {"prob_name": "edge_weight"} if weighted else {}
+
+    def edges(one: Any, ids_of: Any = None) -> list[Any]:
+        found = []
+        for batch in graphbolt(one, items, [4, 3], workers, **options):
+            rows = batch.node_features["x"]
+            order = batch.input_nodes.argsort()
+            found.append((batch.input_nodes[order].tolist(), rows[order].tolist()))
+            for sub in batch.sampled_subgraphs:
+                own = sub.original_edge_ids.numpy()
+                found.append(sorted((own if ids_of is None else ids_of[own]).tolist()))
+        return found
+
+    wanted = edges(copy, graph.edge_list()[2])
+    for one in (graph, graph.snapshot()):
+        assert edges(one) == wanted
+
+
+# ---- changing ------------------------------------------------------------------------------------
+
+
+def changing() -> DynamicGraph:
+    """Return a live graph for a Writer."""
+    graph = DynamicGraph(30, 16, order="time", max_nodes=2000)
+    graph.features = np.zeros((30, 1))
+    return graph
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+@pytest.mark.parametrize("make", [DataLoader, StockLoader])
+def test_every_block_is_a_sample_of_one_commit(make: Any, workers: int) -> None:
+    graph = changing()
+    found: list[Any] = []
+    with Writer(graph) as writer:
+        while not writer.is_done:
+            sampler = NeighborSampler([-1], prefetch_node_feats=["x"])
+            loader = make(
+                GraphStorage(graph), torch.arange(30), sampler, batch_size=8, num_workers=workers,
+                shuffle=True,
+            )  # fmt: skip
+            for _, seeds, (block,) in loader:
+                assert block.srcdata["x"].shape == (block.num_src_nodes(), 1)
+                found.append((seeds, block.edata[dgl.EID]))
+    for seeds, edges in found:
+        writer.check(seeds, edges)
+
+
+def test_graphbolt_beside_a_writer() -> None:
+    graph = changing()
+    items = gb.ItemSet(torch.arange(30), names="seed_nodes")
+    found: list[Any] = []
+    with Writer(graph) as writer:
+        while not writer.is_done:
+            for batch in graphbolt(graph, items, [-1]):
+                (sub,) = batch.sampled_subgraphs
+                found.append((sub.original_column_node_ids, sub.original_edge_ids))
+    for seeds, edges in found:
+        writer.check(seeds, edges)
+
+
+def test_the_graph_grows_between_epochs() -> None:
+    graph = changing()
+    graph.insert_edge(1, 0)
+    storage, sampler = GraphStorage(graph), NeighborSampler([-1], prefetch_node_feats=["x"])
+    (first,) = DataLoader(storage, torch.arange(2), sampler, batch_size=2)
+    assert first[0].tolist() == [0, 1]
+    (node,) = graph.add_nodes(1, x=[[7.0]])
+    graph.insert_edge(node, 0)
+    graph.update_nodes([0], x=[[5.0]])
+    (second,) = DataLoader(storage, torch.tensor([0, node]), sampler, batch_size=2)
+    assert sorted(second[0].tolist()) == [0, 1, 30]
+    rows = dict(zip(second[0].tolist(), second[2][0].srcdata["x"].tolist(), strict=True))
+    assert rows == {0: [5.0], 1: [0.0], 30: [7.0]}
+    assert storage.num_nodes() == 31 and storage.num_edges() == 2
+
+
+# ---- several types -------------------------------------------------------------------------------
+
+VOTES, BACK = ("user", "votes", "post"), ("post", "back", "user")
+
+
+def typed() -> DynamicHeteroGraph:
+    graph = DynamicHeteroGraph({"user": 20, "post": 30}, [VOTES, BACK], 8, order="time")
+    rng = np.random.default_rng(1)
+    graph["user"].attrs["x"] = rng.random((20, 2)).astype(np.float32)
+    graph["post"].attrs["x"] = rng.random((30, 3)).astype(np.float32)
+    src, dst = rng.integers(0, 20, 200), rng.integers(0, 30, 200)
+    with graph.transaction():
+        graph[VOTES].insert(src, dst)
+        graph[BACK].insert(dst, src)
+    graph[VOTES].delete(src[::9], dst[::9])
+    return graph
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+def test_typed_blocks_equal_those_of_a_static_copy(workers: int) -> None:
+    graph = typed()
+    seeds = {"user": torch.arange(20), "post": torch.arange(30)}
+
+    def batches(one: Any, ids_of: Any = None) -> list[Any]:
+        sampler = NeighborSampler([4, 3], seed=3, prefetch_node_feats={"user": ["x"]})
+        found: list[Any] = []
+        draw: dict[str, Any] = {"batch_size": 7, "num_workers": workers}
+        for nodes, _, blocks in DataLoader(GraphStorage(one), seeds, sampler, **draw):
+            found.append({name: ids.tolist() for name, ids in nodes.items()})
+            found.append(blocks[0].srcnodes["user"].data["x"].tolist())
+            for block in blocks:
+                for kind in block.canonical_etypes:
+                    found.append([own.tolist() for own in block.edges(etype=kind)])
+                    own = block.edges[kind].data[dgl.EID].numpy()
+                    found.append((own if ids_of is None else ids_of[kind][own]).tolist())
+        return found
+
+    wanted = batches(graph.to_graph(), {kind: graph[kind].edge_list()[2] for kind in (VOTES, BACK)})
+    for one in (graph, graph.snapshot()):
+        assert batches(one) == wanted
