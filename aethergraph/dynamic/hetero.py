@@ -454,7 +454,7 @@ def _read_types(
             raise InvalidArgumentError(f"num_nodes: {shown(name)} is no name of a node type")
         nodes[name] = as_count(count, f"num_nodes[{name!r}]")
     forms = {}
-    own = edge_types if isinstance(edge_types, Mapping) else {kind: {} for kind in edge_types}
+    own = edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
     for kind, differing in own.items():
         if not (isinstance(kind, tuple) and len(kind) == 3 and all(map(is_name, kind))):
             raise InvalidArgumentError(
@@ -463,8 +463,8 @@ def _read_types(
         for end in (kind[0], kind[2]):
             if end not in nodes:
                 raise unknown_type("num_nodes", end, nodes)
-        options = {**every, **differing}
-        if len(options) > len(every):
+        options = {**every, **differing} if isinstance(differing, Mapping) else {}
+        if len(options) != len(every):
             raise InvalidArgumentError(
                 f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
             )
@@ -475,3 +475,12 @@ def _read_types(
     if len(units) > 1:
         raise InvalidArgumentError(f"edge_time has units {units}: give all times in one")
     return nodes, forms
+
+
+def _without_options(edge_types: Any) -> dict[EdgeType, Any]:
+    try:
+        return {kind: {} for kind in edge_types}
+    except TypeError:
+        raise InvalidArgumentError(
+            f"edge_types must be a list or dict of edge types, got {shown(edge_types)}"
+        ) from None

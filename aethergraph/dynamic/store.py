@@ -359,8 +359,13 @@ class LiveStore:
         most = max(num_nodes.values(), default=0)
         if most > _MOST_NODES:
             raise InvalidArgumentError(f"{most} nodes are more than 2^32 - 1")
-        if max_nodes is not None and as_count(max_nodes, "max_nodes") < max(1, most):
-            raise InvalidArgumentError(f"max_nodes = {max_nodes} is below num_nodes = {most}")
+        if max_nodes is not None:
+            if as_count(max_nodes, "max_nodes") < max(1, most):
+                raise InvalidArgumentError(
+                    f"max_nodes = {max_nodes} is below num_vertices = {most}"
+                )
+            if max_nodes > _MOST_NODES:
+                raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{_MOST_NODES}")
         age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
         if age is not None and not 0 < age < 1e9:
             raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
@@ -585,7 +590,9 @@ class LiveStore:
             except (TypeError, OverflowError) as error:
                 if isinstance(error, AetherError):
                     raise  # else an id that is none, which is named below
-        one = {name: [value] for name, value in attrs.items()} if attrs else None
+        one = attrs
+        if isinstance(attrs, Mapping):
+            one = {name: [value] for name, value in attrs.items()}
         return int(
             self.insert(
                 kind, _one_id(src, "src"), _one_id(dst, "dst"),

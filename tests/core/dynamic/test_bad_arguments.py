@@ -1,0 +1,227 @@
+"""Bad input of live graphs: a named error with value and position, and nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from core.strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from live_graphs import Form, Model, check, insert, make_live, random_edges
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
+
+FULL = Form("time", timed=True, weighted=True, noted=True)
+GOOD: dict[str, Any] = {"time": [1], "weight": [1.0], "edge_attrs": {"note": [1]}}
+Call = Callable[[DynamicGraph], Any]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_vertices": -1}, "num_vertices"),
+        ({"num_vertices": 1.5}, "num_vertices"),
+        ({"num_vertices": "7"}, "num_vertices"),
+        ({"num_vertices": True}, "num_vertices"),
+        ({"num_vertices": 2**32}, "num|nodes|2\\^32|4294967"),
+        ({"arena_mb": 0}, "arena_mb = 0 is not in 1..32768"),
+        ({"arena_mb": 2**20}, "arena_mb = 1048576"),
+        ({"arena_mb": None}, "arena_mb"),
+        ({"layout": "coo"}, "layout"),
+        ({"order": "random"}, "order"),
+        ({"edge_time": "float64", "order": "time"}, "edge_time"),
+        ({"edge_time": "datetime64", "order": "time"}, "edge_time"),
+        ({"edge_time": "int64"}, "order='time'"),
+        ({"edge_weight": "float64"}, "edge_weight"),
+        ({"edge_weight": 3}, "edge_weight"),
+        ({"edge_attrs": [("e", 1)]}, "edge_attrs"),
+        ({"edge_attrs": {"": ((), "int64")}}, "cannot be a name"),
+        ({"edge_attrs": {"edge_time": ((), "int64")}}, "cannot be a name"),
+        ({"edge_attrs": {"e": ((), "U3")}}, r"edge_attrs\['e'\]"),
+        ({"edge_attrs": {"e": ((-1,), "int64")}}, r"edge_attrs\['e'\]"),
+        ({"edge_attrs": {"e": 4}}, r"edge_attrs\['e'\]"),
+        ({"max_snapshot_age": -1}, "max_snapshot_age"),
+        ({"max_snapshot_age": float("nan")}, "max_snapshot_age"),
+        ({"max_nodes": 2}, "max_nodes = 2 is below num_vertices = 3"),
+        ({"max_nodes": 2**40}, "max_nodes"),
+    ],
+)
+def test_constructor(options: Any, text: str) -> None:
+    with pytest.raises(errors.AetherError, match=text):
+        DynamicGraph(**{"num_vertices": 3, "arena_mb": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kinds", "options", "text"),
+    [
+        ({"a": -1}, [("a", "x", "a")], {}, r"num_nodes\['a'\]"),
+        ({"": 1}, [("a", "x", "a")], {}, "no name of a node type"),
+        ([3], [("a", "x", "a")], {}, "num_nodes"),
+        ({"a": 1}, [("a", "x", "b")], {}, "'b'"),
+        ({"a": 1}, [("a", "x")], {}, "edge_types"),
+        ({"a": 1}, [], {}, "at least one edge type"),
+        ({"a": 1}, {("a", "x", "a"): {"size": 3}}, {}, "options are"),
+        ({"a": 1}, {("a", "x", "a"): {"layout": "x"}}, {}, "layout"),
+        ({"a": 1}, {("a", "x", "a"): 7}, {}, "edge_types"),
+        ({"a": 1}, 7, {}, "edge_types"),
+        ({"a": 1}, [("a", "x", "a")], {"arena_mb": 0}, "arena_mb = 0"),
+        ({"a": 1}, [("a", "x", "a")], {"max_snapshot_age": -3}, "max_snapshot_age"),
+        ({"a": 5}, [("a", "x", "a")], {"max_nodes": 2}, "max_nodes"),
+        (
+            {"a": 1},
+            {
+                ("a", "x", "a"): {"edge_time": "datetime64[s]", "order": "time"},
+                ("a", "y", "a"): {"edge_time": "datetime64[ms]", "order": "time"},
+            },
+            {},
+            "units",
+        ),
+    ],
+)
+def test_typed_constructor(nodes: Any, kinds: Any, options: Any, text: str) -> None:
+    with pytest.raises(errors.AetherError, match=text):
+        DynamicHeteroGraph(nodes, kinds, **{"arena_mb": 1, **options})
+
+
+def with_(**options: Any) -> dict[str, Any]:
+    return {**GOOD, **options}
+
+
+#: A call, the words of its error, and position and value that it carries.
+BAD: list[tuple[Call, str, int | None, int | None]] = [
+    (lambda g: g.insert_edges([0, 9], [1, 1], time=[1, 2], weight=[1, 1],
+                              edge_attrs={"note": [1, 2]}), r"src\[1\] = 9", 1, 9),
+    (lambda g: g.insert_edges([0], [-1], **GOOD), r"dst\[0\] = -1", 0, -1),
+    (lambda g: g.insert_edge(9, 0, time=1, weight=1, edge_attrs={"note": 1}), "= 9", 0, 9),
+    (lambda g: g.insert_edge(0, 2**70, time=1, weight=1, edge_attrs={"note": 1}), "dst", None,
+     None),
+    (lambda g: g.insert_edge(0.5, 0, time=1, weight=1, edge_attrs={"note": 1}), "src", None, None),
+    (lambda g: g.insert_edge(None, 0, time=1, weight=1, edge_attrs={"note": 1}), "src", None, None),
+    (lambda g: g.insert_edges([0, 1], [1], **GOOD), "src has 2 ids, but dst has 1", None, None),
+    (lambda g: g.insert_edges([[0]], [1], **GOOD), "src", None, None),
+    (lambda g: g.insert_edges([0.5], [1], **GOOD), "src", None, None),
+    (lambda g: g.insert_edges([0], ["a"], **GOOD), "dst", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(time=None)), "give time=", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(time=[0.5])), "time must hold int", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(time=[1, 2])), "time has 2", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(time=np.array([3], "datetime64[s]"))),
+     "edge_time='datetime64", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(weight=None)), "give weight=", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(weight=[-1.0])), r"weight\[0\]", 0, None),
+    (lambda g: g.insert_edges([0], [1], **with_(weight=[np.nan])), r"weight\[0\]", 0, None),
+    (lambda g: g.insert_edges([0], [1], **with_(weight=[1e300])), r"weight\[0\]", 0, None),
+    (lambda g: g.insert_edges([0], [1], **with_(weight=["x"])), "weight", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(edge_attrs=None)), "'note'", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(edge_attrs=[1])), "by name", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(edge_attrs={"note": [1], "z": [1]})), "'z'", None,
+     None),
+    (lambda g: g.insert_edges([0], [1], **with_(edge_attrs={"note": [[1]]})), "note has shape",
+     None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(edge_attrs={"note": [0.5]})), "note has dtype",
+     None, None),
+    (lambda g: g.insert_edge(0, 1, **{**GOOD, "time": 1, "weight": 1, "edge_attrs": [1]}),
+     "by name", None, None),
+    (lambda g: g.delete_edges([9], [0]), r"src\[0\] = 9", 0, 9),
+    (lambda g: g.delete_edges([0, 0], [0, -2]), r"dst\[1\] = -2", 1, -2),
+    (lambda g: g.delete_edges([0], [0, 1]), "src has 1 ids, but dst has 2", None, None),
+    (lambda g: g.delete_edges([0], [0], [1, 2]), "edge_ids has 2", None, None),
+    (lambda g: g.delete_edges([0], [0], [10**9]), r"edge_ids\[0\] = 1000000000", 0, 10**9),
+    (lambda g: g.delete_edges([0], [0], [-1]), r"edge_ids\[0\] = -1", 0, -1),
+    (lambda g: g.delete_edge(0.5, 0), "src", None, None),
+    (lambda g: g.add_nodes(-1, x=np.zeros((1, 2))), "count", None, None),
+    (lambda g: g.add_nodes(1.5, x=np.zeros((1, 2))), "count", None, None),  # type: ignore[arg-type]
+    (lambda g: g.add_nodes(1), "give x= with 1 rows", None, None),
+    (lambda g: g.add_nodes(1, x=np.zeros((2, 2))), "x has shape", None, None),
+    (lambda g: g.add_nodes(1, x=np.zeros((1, 2)), y=[1]), "'y'", None, None),
+    (lambda g: g.add_nodes(20, x=np.zeros((20, 2))), "above the last", None, None),
+    (lambda g: g.update_nodes([9], x=np.zeros((1, 2))), r"ids\[0\] = 9", 0, 9),
+    (lambda g: g.update_nodes([0, -1], x=np.zeros((2, 2))), r"ids\[1\] = -1", 1, -1),
+    (lambda g: g.update_nodes([0], z=[1]), "'z'", None, None),
+    (lambda g: g.update_nodes([0], x=np.zeros(2)), "x has shape", None, None),
+    (lambda g: g.update_nodes([0], x=[["a", "b"]]), "x", None, None),
+    (lambda g: g.update_nodes([0.5], x=np.zeros((1, 2))), "ids", None, None),
+    (lambda g: g.node_attrs.__setitem__("y", np.zeros(3)), "has 3 rows", None, None),
+    (lambda g: g.node_attrs.__setitem__("", np.zeros(5)), "name", None, None),
+    (lambda g: g.edge_attrs.__setitem__("y", np.zeros(5)), "edge_attrs=", None, None),
+    (lambda g: g.has_edges([9], [0]), r"u\[0\] = 9", 0, 9),
+    (lambda g: g.has_edge(0, 9), "= 9", 0, 9),
+    (lambda g: g.in_neighbors(9), "9", None, 9),
+    (lambda g: g.in_degrees([0, 9]), r"nodes\[1\] = 9", 1, 9),
+    (lambda g: g.degree(9), "9", 0, 9),
+    (lambda g: g.edge_ends([10**9]), r"edges\[0\]", 0, 10**9),
+    (lambda g: g.features.gather([9]), "9", 0, 9),  # type: ignore[union-attr]
+    (lambda g: g.edge_attrs["note"].gather([10**9]), "1000000000", 0, 10**9),
+    (lambda g: g.to_graph("coo"), "layout", None, None),  # type: ignore[arg-type]
+]  # fmt: skip
+
+
+def filled() -> tuple[DynamicGraph, Model]:
+    graph, model = make_live(FULL, 5, max_nodes=12), Model(FULL, 5)
+    edges = random_edges(5, 40, 1)
+    assert insert(graph, FULL, edges) == model.insert(edges)
+    model.rows = [[float(node), 1.0] for node in range(5)]
+    graph.features = np.array(model.rows)
+    return graph, model
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_every_argument(number: int) -> None:
+    call, text, position, value = BAD[number]
+    graph, model = filled()
+    with pytest.raises(errors.AetherError, match=text) as caught:
+        call(graph)
+    if position is not None:
+        assert caught.value.position == position
+    if value is not None:
+        assert caught.value.value == value
+    check(graph, model)
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, len(BAD) - 1), st.booleans()), max_size=8))
+def test_bad_calls_between_good_ones_change_nothing(steps: list[tuple[int, bool]]) -> None:
+    graph, model = filled()
+    for number, inside in steps:
+        with pytest.raises(errors.AetherError):
+            if inside:
+                with graph.transaction():
+                    graph.add_nodes(1, x=[[5.0, 5.0]])
+                    graph.insert_edge(0, 5, time=1, weight=1, edge_attrs={"note": 1})
+                    graph.update_nodes([0], x=[[7.0, 7.0]])
+                    BAD[number][0](graph)
+            else:
+                BAD[number][0](graph)
+        edges = random_edges(5, 3, number)
+        assert insert(graph, FULL, edges) == model.insert(edges)
+    check(graph, model)
+
+
+def test_transactions_do_not_nest() -> None:
+    graph = make_live(Form(), 3)
+    with pytest.raises(errors.InvalidArgumentError, match="open in this thread"):
+        with graph.transaction(), graph.transaction():
+            pass
+    graph.insert_edge(0, 1)
+    assert graph.num_edges == 1
+
+
+def test_nodes_that_are_at_the_end_of_no_edge_type() -> None:
+    graph = DynamicHeteroGraph({"a": 2, "b": 3}, [("a", "x", "a")], 1)
+    with pytest.raises(errors.UnsupportedError, match="'b' is at the end of no edge type"):
+        graph["b"].add(1)
+    assert graph.num_nodes == {"a": 2, "b": 3}
+    for call in (lambda: graph["c"], lambda: graph["a", "y", "a"], lambda: graph[7]):
+        with pytest.raises((errors.AetherError, KeyError)):
+            call()
+
+
+def test_times_in_other_units() -> None:
+    graph = DynamicGraph(3, 1, order="time", edge_time="datetime64[s]")
+    graph.insert_edge(0, 1, time=np.datetime64(5, "m"))
+    assert graph.value_stores("edge")["edge_time"].gather([0]).tolist() == [300]
+    with pytest.raises(errors.InvalidArgumentError, match=r"time\[1\] cannot be told") as caught:
+        graph.insert_edges([0, 1], [1, 2], time=np.array([1000, 1500], "datetime64[ms]"))
+    assert caught.value.position == 1 and graph.num_edges == 1
