@@ -38,8 +38,8 @@ def fill_nodes(
     parts: NodeParts, store: LiveStore, name: str, snapshot: native.NativeSnapshot
 ) -> None:
     """Give ``parts`` the attributes of a node type as of the commit of a snapshot."""
-    tables = store.node_rows[name].items()
-    rows = {key: SnapshotRows(one, parts.num_nodes, snapshot) for key, one in tables}
+    tables = dict(store.node_rows[name])  # in one step: another thread may begin an attribute
+    rows = {key: SnapshotRows(one, parts.num_nodes, snapshot) for key, one in tables.items()}
     parts.node_attrs = AttributeTable("node", parts.num_nodes, rows)
 
 

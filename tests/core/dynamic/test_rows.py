@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -180,3 +181,26 @@ def test_a_child_that_was_forked_inside_a_transaction_leaves_it_alone() -> None:
     assert graph.features is not None
     assert graph.features.gather([0, 1, 2]).tolist() == [0.0, 5.0, 0.0]
     assert graph.num_edges == 1
+
+
+def test_attributes_begin_while_others_take_snapshots() -> None:
+    graph = DynamicGraph(3, 1)
+    stop, failures = threading.Event(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                for rows in graph.snapshot().node_attrs.values():
+                    assert rows.gather([2]).shape == (1,)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for number in range(200):
+        graph.node_attrs[f"a{number % 40}"] = np.zeros(3)
+        if number % 3 == 0:
+            del graph.node_attrs[f"a{number % 40}"]
+    stop.set()
+    thread.join()
+    assert not failures, failures
