@@ -53,7 +53,7 @@ class SharedArrays:
                 os.ftruncate(self.fd, end)
             self._map = mmap.mmap(self.fd, end)
         except (OSError, OverflowError, ValueError) as error:
-            os.close(self.fd)
+            self._close()
             raise OutOfMemoryError(
                 f"no address space for rows of {end} bytes ({error}): give max_nodes="
             ) from error
@@ -62,7 +62,12 @@ class SharedArrays:
             for region, start in zip(regions, starts, strict=True)
         ]
 
+    def _close(self) -> None:
+        """Close the descriptor, once: its number may be somebody else's afterwards."""
+        descriptor, self.fd = self.fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
     def __del__(self) -> None:
-        fd = getattr(self, "fd", None)
-        if fd is not None:
-            os.close(fd)
+        if hasattr(self, "fd"):
+            self._close()

@@ -25,7 +25,7 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.parts import check_ids
+from aethergraph.graph.ids import check_ids
 from aethergraph.sampling.keys import hash_ids
 
 if TYPE_CHECKING:

@@ -101,8 +101,8 @@ class OverLive:
         return iter(()) if floats else super().instances()  # type: ignore[misc]
 
     def make(self, graph: Any, fanouts: Any, **options: Any) -> Any:
-        if id(graph) not in self.copies:
-            self.copies[id(graph)] = self.copy(graph), graph
+        if id(graph) not in self.copies:  # one: each reserves address space for 2^32 nodes
+            self.copies = {id(graph): (self.copy(graph), graph)}
         return self.sampler(self.copies[id(graph)][0], fanouts, **options)
 
     def copy(self, graph: Any) -> Any:
