@@ -102,8 +102,11 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         """Stored adjacency: ``"csc"``, ``"csr"`` or ``"both"``."""
         return self._edges().layout
 
-    def _in_lists(self) -> Lists:
-        lists = self._edges().csc
+    # The edges are asked for once in each query: of a live graph that is a snapshot.
+
+    @staticmethod
+    def _in_lists(edges: EdgeParts) -> Lists:
+        lists = edges.csc
         if lists is None:
             raise LayoutError(
                 "in-neighbours are not stored: this graph has layout='csr'; build it with "
@@ -111,8 +114,9 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             )
         return lists
 
-    def _out_lists(self) -> Lists:
-        lists = self._edges().csr
+    @staticmethod
+    def _out_lists(edges: EdgeParts) -> Lists:
+        lists = edges.csr
         if lists is None:
             raise LayoutError(
                 "out-neighbours are not stored: this graph has layout='csc'; build it with "
@@ -122,7 +126,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
 
     def _lists_of(self, layout: str) -> Lists:
         chosen = as_choice(layout, ("csc", "csr"), "layout")
-        return self._in_lists() if chosen == "csc" else self._out_lists()
+        edges = self._edges()
+        return self._in_lists(edges) if chosen == "csc" else self._out_lists(edges)
 
     def in_degrees(self, nodes: ArrayLike | None = None) -> Ids:
         """Return the number of in-edges of each of ``nodes`` (None: of every node), int64.
@@ -131,7 +136,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             LayoutError: layout is "csr".
             OutOfRangeError: a node does not exist.
         """
-        return _degrees(self._in_lists(), nodes, self._edges().num_dst)
+        edges = self._edges()
+        return _degrees(self._in_lists(edges), nodes, edges.num_dst)
 
     def out_degrees(self, nodes: ArrayLike | None = None) -> Ids:
         """Return the number of out-edges of each of ``nodes`` (None: of every node), int64.
@@ -140,7 +146,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             LayoutError: layout is "csc".
             OutOfRangeError: a node does not exist.
         """
-        return _degrees(self._out_lists(), nodes, self._edges().num_src)
+        edges = self._edges()
+        return _degrees(self._out_lists(edges), nodes, edges.num_src)
 
     def in_neighbors(self, node: int) -> Ids:
         """Return the sources of the edges that end at ``node``, int64, in edge-id order.
@@ -149,7 +156,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             LayoutError: layout is "csr".
             OutOfRangeError: the node does not exist.
         """
-        return self._in_lists().neighbors(as_node(node, self._edges().num_dst, "node"))
+        edges = self._edges()
+        return self._in_lists(edges).neighbors(as_node(node, edges.num_dst, "node"))
 
     def neighbors(self, node: int) -> Ids:
         """Return the destinations of the edges that start at ``node``, int64, in input order.
@@ -158,17 +166,20 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             LayoutError: layout is "csc".
             OutOfRangeError: the node does not exist.
         """
-        return self._out_lists().neighbors(as_node(node, self._edges().num_src, "node"))
+        edges = self._edges()
+        return self._out_lists(edges).neighbors(as_node(node, edges.num_src, "node"))
 
     def in_edges(self, node: int) -> Ids:
         """Return the ids of the edges that end at ``node``, parallel to :meth:`in_neighbors`."""
-        return self._in_lists().edges(as_node(node, self._edges().num_dst, "node"))
+        edges = self._edges()
+        return self._in_lists(edges).edges(as_node(node, edges.num_dst, "node"))
 
     def out_edges(self, node: int) -> Ids:
         """Return the ids of the edges that start at ``node``, parallel to :meth:`neighbors`."""
         parts = self._edges()
-        edges = self._out_lists().edges(as_node(node, parts.num_src, "node"))
-        end = self._out_lists().topology.end_edge_ids
+        lists = self._out_lists(parts)
+        edges = lists.edges(as_node(node, parts.num_src, "node"))
+        end = lists.topology.end_edge_ids
         if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < end:
             raise CorruptFileError(f"{self._label()}: an edge id is out of range; run verify")
         return edges
@@ -239,7 +250,7 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         Raises:
             UnsupportedError: a graph of another library numbers its edges in another way.
         """
-        lists = self._in_lists()
+        lists = self._in_lists(self._edges())
         if not lists.edge_ids_are_places:
             raise UnsupportedError(
                 f"{self._label()}: edge ids are not places in the lists, as csc() says: take "
@@ -252,7 +263,7 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
 
         ``edge_ids`` is None if positions are edge ids (layout "csr").
         """
-        lists = self._out_lists()
+        lists = self._out_lists(self._edges())
         return lists.indptr, lists.indices, lists.edge_ids
 
     def neighbor_ids(self, layout: Literal["csc", "csr"]) -> NDArray[Any]:

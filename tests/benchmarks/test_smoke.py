@@ -35,6 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "floor",
         "io",
         "gather",
+        "live",
         "walks",
         "compressed",
         "build",
