@@ -20,6 +20,7 @@ from aethergraph.cli.terminal import (
     stdout,
 )
 from aethergraph.convert.readers.base import check_readable, read_beginning
+from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph, HeteroGraph
@@ -138,12 +139,37 @@ _LAYOUTS = {
 }
 
 
+def _live_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [("directory", str(info["path"]))]
+    for name, count in info["num_nodes"].items():
+        rows.append(("node type", f"{name}: {count:,} nodes"))
+    for kind in info["edge_types"]:
+        kept = [f"order {kind['order']}", kind["layout"]]
+        kept += ["times"] * kind["has_time"] + ["weights"] * kind["has_weight"] + [*kind["attrs"]]
+        rows.append(("edge type", f"{' -> '.join(kind['name'])}: {', '.join(kept)}"))
+    base = info["base"] or "none yet"
+    rows.append(("base", f"{base}, of commit {info['base_lsn']} of the log"))
+    rows.append(("log", f"{size(info['log_bytes'])} in {info['log_files']} files"))
+    writer = "nobody" if info["writer"] is None else f"process {info['writer']}"
+    rows.append(("written by", writer))
+    return rows
+
+
 @command
 def info_command(
-    path: Annotated[Path, typer.Argument(help="Graph, feature file or .npy.")],
+    path: Annotated[
+        Path, typer.Argument(help="Graph, feature file, .npy, or directory of a live graph.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Show what a file holds; reads its header only."""
+    if is_live_directory(path):
+        live = LiveDirectory(path).info()
+        if as_json:
+            print_json({"kind": "live", **live})
+        else:
+            print_table(_live_rows(live))
+        return
     kind = file_kind(path)
     if kind == "graph":
         info, rows = _describe(path)
@@ -167,6 +193,7 @@ def verify_command(
 ) -> None:
     """Read whole files and compare every checksum, id and offset.
 
+    Of the directory of a live graph that is the base; its log is checked when it is opened.
     All files are read, whatever is wrong with one of them; the exit status tells.
     """
     failed = 0
@@ -182,13 +209,19 @@ def verify_command(
                 print_error(str(error))
                 continue
             seconds = time.perf_counter() - began
-            text = f"{path}: {found} ({size(path.stat().st_size)}, {duration(seconds)})"
+            length = path.stat().st_size if path.is_file() else 0
+            text = f"{path}: {found} ({size(length)}, {duration(seconds)})"
             stdout().print(text, markup=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 
 
 def _verify(path: Path, stages: Stages) -> str:
+    if is_live_directory(path):
+        base = LiveDirectory(path).info()["base"]
+        if base is None:
+            return "there is no base yet; the log is checked when the graph is opened"
+        return f"{base}: {_verify(path / base, stages)}"
     kind = file_kind(path)
     if kind == "npy":
         FeatureStore.load(path).close()

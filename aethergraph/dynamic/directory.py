@@ -126,6 +126,36 @@ class LiveDirectory:
         finally:
             os.close(folder)
 
+    def info(self) -> dict[str, Any]:
+        """Describe the directory without opening the graph: numbers are those of its base."""
+        found, current = self.description(), self.read_json("CURRENT")
+        logs = list(self.path.glob("wal-*.log"))
+        return {
+            "path": str(self.path),
+            "num_nodes": current.get("nodes", found["num_nodes"]),
+            "edge_types": [{"name": name, **form} for name, form in found["edge_types"]],
+            "base": current["base"],
+            "base_lsn": current["lsn"],
+            "log_files": len(logs),
+            "log_bytes": sum(path.stat().st_size for path in logs),
+            "writer": self.writer(),
+        }
+
+    def writer(self) -> int | None:
+        """Return the pid of the process that has the graph open for writing; None: nobody."""
+        try:
+            descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.read(descriptor, 32).strip()
+            return int(text) if text.isdigit() else -1
+        finally:
+            os.close(descriptor)
+        return None
+
     # ---- one writer ------------------------------------------------------------------------
 
     def lock(self) -> None:

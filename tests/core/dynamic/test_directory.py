@@ -325,3 +325,29 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
     for call in (lambda: graph.insert_edge(0, 1), lambda: graph.num_edges, graph.snapshot):
         with pytest.raises(errors.ClosedError):
             call()
+
+
+def test_the_command_line_describes_it(tmp_path: Path) -> None:
+    from aethergraph.dynamic.directory import LiveDirectory
+
+    graph = make(tmp_path / "g", **FULL)
+    graph.insert_edge(0, 1, time=3, weight=1, edge_attrs={"m": [0, 0]})
+    found = LiveDirectory(tmp_path / "g").info()
+    assert found["writer"] == os.getpid()
+    assert found["base"] is None
+    assert found["log_bytes"] > 0
+    base = Path(graph.merge()).name
+    graph.close()
+    found = LiveDirectory(tmp_path / "g").info()
+    assert found["writer"] is None
+    assert (found["base"], found["num_nodes"]) == (base, {"node": NODES})
+    assert found["edge_types"][0]["attrs"] == {"m": [[2], "float32"]}
+    for command in ("info", "verify"):
+        done = subprocess.run(
+            [sys.executable, "-m", "aethergraph", command, str(tmp_path / "g")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if "typer" in done.stderr:
+            pytest.skip("the command needs aethergraph[cli]")
+        assert done.returncode == 0, done.stderr
+        assert base in done.stdout
