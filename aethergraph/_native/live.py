@@ -401,6 +401,21 @@ class NativeSnapshot:
         pointer = lib.aether_snapshot_topology(self._handle, relation, LIVE_LAYOUTS[layout])
         return NativeTopology.adopt(pointer, owner=self)
 
+    def changed(self, relation: int, layout: Literal["csc", "csr"], since: int) -> Ids:
+        """Return the nodes whose lists were changed by commits after ``since``, ascending."""
+        count, err = ffi.new("uint64_t *"), new_error()
+        nodes = np.empty(1024, np.int64)
+        while True:
+            code = lib.aether_snapshot_changed(
+                self._handle, relation, LIVE_LAYOUTS[layout], since,
+                ffi.from_buffer("int64_t[]", nodes), len(nodes), count, lend(None, 0), err,
+            )  # fmt: skip
+            if code:
+                raise_error(code, err)
+            if count[0] <= len(nodes):
+                return nodes[: count[0]].copy()
+            nodes = empty(int(count[0]), np.int64, f"{count[0]} nodes")
+
     def has_edges(self, relation: int, src: Ids, dst: Ids) -> NDArray[np.bool_]:
         """Return whether there is an edge from ``src[i]`` to ``dst[i]``."""
         out = empty(len(src), np.bool_, f"{len(src)} answers")

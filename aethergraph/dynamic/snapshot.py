@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore
 from aethergraph.errors import UnsupportedError
@@ -162,6 +163,39 @@ class Snapshot(StoredGraph):
         """
         source, target = self._ends(u, v)
         return self.native_snapshot.has_edges(self._kind.number, source, target)
+
+    def changed(self, since: int | Snapshot, hops: int = 1) -> Ids:
+        """Find the nodes whose sampled neighbourhood may differ from that of an earlier commit.
+
+        For refreshing what was computed from neighbourhoods, such as embeddings::
+
+            stale = now.changed(since=before, hops=2)
+            embeddings[stale] = model(...)
+
+        These are the nodes from which ``hops`` hops of sampling reach a list of in-edges that was
+        changed since. Changes of rows do not count.
+
+        Args:
+            since: a snapshot that was taken earlier, or the number of its commit.
+            hops: hops of the samples; more than 1 needs out-neighbours (layout "both").
+
+        Returns:
+            Node ids, int64, ascending.
+
+        Raises:
+            OutOfRangeError: the commit is after this one.
+            LayoutError: in-neighbours are not stored, or out-neighbours for more than one hop.
+        """
+        number = since.commit if isinstance(since, Snapshot) else as_count(since, "since")
+        parts = self._live()
+        self._in_lists(parts)
+        found = self.native_snapshot.changed(self._kind.number, "csc", number)
+        front = found
+        for _ in range(1, as_count(hops, "hops")):
+            out = self._out_lists(parts).topology.neighbors(front)[0]
+            front = np.setdiff1d(out, found)
+            found = np.union1d(found, front)
+        return found if hops else found[:0]
 
     def to_graph(self, layout: Any = None) -> Graph:
         """Copy the snapshot into a static graph, to save, say, or to compress.

@@ -680,6 +680,14 @@ int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether
 int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const int64_t *src,
                               const int64_t *dst, uint64_t n, uint8_t *out, aether_error *err);
 
+/* Find the nodes whose list in one layout may differ between commit `since` and the snapshot's: those that
+ * were changed by commits after `since`, ascending. *count is their number, of which at most `capacity` are
+ * written to `nodes`. AETHER_E_RANGE: `since` is after the snapshot. AETHER_E_UNSUPPORTED: the layout is not
+ * stored. `task` counts nodes. */
+int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_t layout, uint64_t since,
+                            int64_t *nodes, uint64_t capacity, uint64_t *count, aether_task *task,
+                            aether_error *err);
+
 /* Numbers of a live graph, as of its last commit. */
 typedef struct aether_live_stats {
     uint64_t epoch;

@@ -251,6 +251,50 @@ TEST(edge_ids_can_be_skipped) {
     aether_live_close(g);
 }
 
+TEST(nodes_that_have_changed_are_found) {
+    live_spec o = plain;
+    o.relation.num_src = o.relation.num_dst = 3000000;
+    aether_live *g = live_make(o);
+    aether_error err = {0};
+    aether_snapshot *first = live_pin(g);
+    int64_t nodes[4] = {-1, -1, -1, -1};
+    uint64_t count = 9;
+    CHECK_OK(aether_snapshot_changed(first, 0, AETHER_LIVE_CSC, 0, nodes, 4, &count, NULL, &err), err);
+    CHECK_EQ(count, 0);
+    CHECK_OK(live_insert(g, 2999999, 5, &err), err);
+    CHECK_OK(live_insert(g, 7, 5, &err), err);
+    aether_snapshot *second = live_pin(g);
+    CHECK_OK(live_insert(g, 7, 6, &err), err);
+    CHECK_OK(live_insert(g, 1000000, 6, &err), err);
+    CHECK_OK(live_insert(g, 0, 6, &err), err);
+    aether_snapshot *third = live_pin(g);
+    aether_live_commit_info info;
+    CHECK_OK(aether_snapshot_describe(first, 0, &info, &err), err);
+    const uint64_t one = info.epoch;
+    CHECK_OK(aether_snapshot_describe(second, 0, &info, &err), err);
+    const uint64_t two = info.epoch;
+    CHECK_OK(aether_snapshot_changed(second, 0, AETHER_LIVE_CSC, one, nodes, 4, &count, NULL, &err), err);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(nodes[0], 7);
+    CHECK_EQ(nodes[1], 2999999);
+    CHECK_OK(aether_snapshot_changed(third, 0, AETHER_LIVE_CSC, two, nodes, 2, &count, NULL, &err), err);
+    CHECK_EQ(count, 3); /* more than there is room for */
+    CHECK_EQ(nodes[0], 0);
+    CHECK_EQ(nodes[1], 7);
+    CHECK_OK(aether_snapshot_changed(third, 0, AETHER_LIVE_CSC, one, nodes, 4, &count, NULL, &err), err);
+    CHECK_EQ(count, 4);
+    CHECK_EQ(nodes[2], 1000000);
+    CHECK_CODE(aether_snapshot_changed(first, 0, AETHER_LIVE_CSC, two, nodes, 4, &count, NULL, &err),
+               AETHER_E_RANGE);
+    CHECK_CODE(aether_snapshot_changed(first, 0, AETHER_LIVE_CSR, one, nodes, 4, &count, NULL, &err),
+               AETHER_E_UNSUPPORTED);
+    CHECK(memory_of(g) < 4 << 20); /* untouched pages were not read */
+    aether_snapshot_release(first);
+    aether_snapshot_release(second);
+    aether_snapshot_release(third);
+    aether_live_close(g);
+}
+
 TEST(values_of_lists_are_copied) {
     live_spec o = plain;
     o.relation.order = AETHER_ORDER_TIME;

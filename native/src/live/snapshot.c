@@ -1,9 +1,14 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "live/snapshot.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/error.h"
+#include "core/task.h"
 
 #define AHEAD 24 /* roots to prefetch ahead, as in topology/arrays.c */
 
@@ -341,6 +346,65 @@ int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether
                                      .num_edges = counts->num_edges,
                                      .end_edge_ids = counts->next_edge_id};
     return AETHER_OK;
+}
+
+/* ---- what has changed ---- */
+
+#define AT_ONCE 4096 /* nodes between two looks at the task */
+
+/* Return the commit of the version of a list that a view shows. */
+static uint64_t epoch_at(const ae_view *s, const ae_root *root) {
+    uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
+    while ((uint32_t)past > s->epoch) {
+        const ae_history *h = at(s, (ae_ref)(past >> 32), sizeof *h);
+        if (!(past >> 32) || !h || h->epoch >= (uint32_t)past)
+            return 0;
+        past = ae_past(h->epoch, h->next);
+    }
+    return (uint32_t)past;
+}
+
+/* Return the first node from `node` on whose root lies on a page that was ever written, and the end of
+ * such pages: reading the others would take memory for them. */
+static uint64_t written_from(const ae_table *t, uint64_t node, uint64_t *end) {
+    const uint64_t roots = (uint64_t)((const uint8_t *)t->roots - t->memory.data);
+    const off_t data = lseek(t->memory.fd, (off_t)(roots + node * sizeof(ae_root)), SEEK_DATA);
+    if (data < 0)
+        return *end = UINT64_MAX; /* ENXIO: there is none */
+    const off_t hole = lseek(t->memory.fd, data, SEEK_HOLE);
+    *end = hole < 0 ? UINT64_MAX : ((uint64_t)hole - roots + sizeof(ae_root) - 1) / sizeof(ae_root);
+    const uint64_t first = (uint64_t)data > roots ? ((uint64_t)data - roots) / sizeof(ae_root) : 0;
+    return first > node ? first : node;
+}
+
+int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_t layout, uint64_t since,
+                            int64_t *nodes, uint64_t capacity, uint64_t *count, aether_task *task,
+                            aether_error *err) {
+    *count = 0;
+    int rc = ae_graph_check_relation(s->graph, relation, err);
+    if (rc)
+        return rc;
+    const aether_topology *t = aether_snapshot_topology(s, relation, layout);
+    if (!t)
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "the live graph does not store that layout");
+    if (since > s->epoch)
+        return ae_error_at(err, AETHER_E_RANGE, 0, (int64_t)since,
+                           "commit %" PRIu64 " is after that of the snapshot, %" PRIu64, since, s->epoch);
+    const ae_view *view = cast(t);
+    ae_task_begin(task, t->num_major);
+    uint64_t end = 0;
+    for (uint64_t node = 0; node < t->num_major; node++) {
+        if (node >= end && (node = written_from(view->table, node, &end)) >= t->num_major)
+            break;
+        if (node % AT_ONCE == 0 && (rc = ae_task_check(task, "looking for changes", err)))
+            return rc;
+        if (epoch_at(view, &view->table->roots[node]) <= since)
+            continue;
+        if (*count < capacity)
+            nodes[*count] = (int64_t)node;
+        ++*count;
+    }
+    return check_pin(view, err);
 }
 
 /* ---- looking for an edge ---- */

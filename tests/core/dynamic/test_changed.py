@@ -1,0 +1,76 @@
+"""Nodes whose sampled neighbourhood may differ since an earlier commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aethergraph import DynamicGraph, NeighborSampler, errors
+
+NODES = 12
+edges = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=8)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    first=edges,
+    later=st.lists(st.tuples(edges, edges), max_size=4),
+    order=st.sampled_from(["id", "time"]),
+)
+def test_what_is_not_named_is_the_same(first: Any, later: Any, order: Any) -> None:
+    graph = DynamicGraph(NODES, 16, order=order, huge_pages=False)
+    graph.insert_edges([e[0] for e in first], [e[1] for e in first])
+    before = graph.snapshot()
+    for inserted, deleted in later:
+        graph.insert_edges([e[0] for e in inserted], [e[1] for e in inserted])
+        if deleted:
+            graph.delete_edges([e[0] for e in deleted], [e[1] for e in deleted])
+    now = graph.snapshot()
+    graph.insert_edge(0, 1)  # after both
+    for hops in (1, 2, 3):
+        named = set(now.changed(before, hops).tolist())
+        for node in set(range(NODES)) - named:
+            samples = [
+                NeighborSampler(one, [-1] * hops).sample([node], key=1) for one in (before, now)
+            ]
+            assert samples[0].node.tolist() == samples[1].node.tolist()
+            assert samples[0].edge.tolist() == samples[1].edge.tolist()
+    touched = {e[1] for inserted, _ in later for e in inserted}
+    differ = {v for v in range(NODES) if before.in_edges(v).tolist() != now.in_edges(v).tolist()}
+    assert differ <= set(now.changed(before.commit).tolist())
+    assert set(now.changed(before).tolist()) <= touched | differ | {
+        e[1] for _, deleted in later for e in deleted
+    }
+
+
+def test_nothing_has_changed() -> None:
+    graph = DynamicGraph(5, 16)
+    graph.insert_edges([0, 1], [1, 2])
+    now = graph.snapshot()
+    assert now.changed(now).tolist() == []
+    assert now.changed(0).tolist() == [1, 2]
+    assert now.changed(0, hops=0).tolist() == []
+    with pytest.raises(errors.OutOfRangeError, match="after that of the snapshot"):
+        now.changed(now.commit + 1)
+
+
+def test_layouts() -> None:
+    graph = DynamicGraph(5, 16, layout="csc")
+    graph.insert_edge(0, 1)
+    assert graph.snapshot().changed(0).tolist() == [1]
+    with pytest.raises(errors.LayoutError, match="out-neighbours"):
+        graph.snapshot().changed(0, hops=2)
+    with pytest.raises(errors.LayoutError, match="in-neighbours"):
+        DynamicGraph(5, 16, layout="csr").snapshot().changed(0)
+
+
+def test_many_nodes() -> None:
+    graph = DynamicGraph(2_000_000_000, 64, layout="csc")
+    nodes = np.arange(0, 2_000_000_000, 1_000_000)
+    before = graph.snapshot()
+    graph.insert_edges(nodes, nodes)
+    assert (graph.snapshot().changed(before) == nodes).all()
