@@ -24,7 +24,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner
 from aethergraph.dynamic.store import EDGE_ID, EdgeForm, EdgeKind, LiveStore, rows_room
-from aethergraph.errors import CorruptFileError, UnsupportedError
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.hetero import HeteroGraph
@@ -237,6 +237,8 @@ class Journal:
 
         store = self._store
         with store.writing():
+            if store.in_transaction:
+                raise InvalidArgumentError("merge() inside a transaction: call it after its end")
             native_snapshot, lsn = store.live.take_last(), store.live.lsn
             offsets = [[list(place), number] for place, number in store.offsets.items()]
         one = list(store.kinds) == [("node", "to", "node")]

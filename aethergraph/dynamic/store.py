@@ -265,7 +265,7 @@ _stores: weakref.WeakSet[LiveStore] = weakref.WeakSet()
 def _forget_writers() -> None:
     """Make the stores of a forked child readers: its copy of a lock may be held for ever."""
     for store in _stores:
-        store.is_writer, store._lock = False, threading.RLock()
+        store.is_writer, store._lock, store.journal = False, threading.RLock(), None
 
 
 os.register_at_fork(after_in_child=_forget_writers)
@@ -516,6 +516,11 @@ class LiveStore:
             raise UnsupportedError(
                 "this copy of the live graph can only read: the process that made the graph writes"
             )
+
+    @property
+    def in_transaction(self) -> bool:
+        """True while a transaction is open."""
+        return self._open is not None
 
     @contextmanager
     def writing(self) -> Iterator[None]:

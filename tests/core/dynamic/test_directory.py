@@ -318,6 +318,34 @@ def test_a_graph_in_memory_has_no_directory() -> None:
         graph.merge()
 
 
+def test_a_merge_waits_for_the_end_of_a_transaction(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    with pytest.raises(errors.InvalidArgumentError, match="inside a transaction"):
+        with graph.transaction():
+            graph.insert_edge(0, 1)
+            graph.merge()
+    assert graph.num_edges == 0
+    graph.close()
+
+
+@pytest.mark.forks
+def test_a_forked_child_leaves_the_log_alone(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.insert_edge(0, 1)
+    child = os.fork()
+    if child == 0:
+        try:
+            graph.close()
+        finally:
+            os._exit(0 if graph.closed else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    graph.insert_edge(1, 2)
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert graph.num_edges == 2
+    graph.close()
+
+
 def test_a_closed_graph_says_so(tmp_path: Path) -> None:
     graph = make(tmp_path / "g")
     graph.close()
