@@ -2,11 +2,13 @@
 
 ::
 
-    DynamicGraph, DynamicHeteroGraph      what users hold; both are thin over
+    DynamicGraph, DynamicHeteroGraph      what users hold; live.py has what both have in common
       └── store.py       LiveStore: one writer, transactions, numbers of commits
             ├── native live graph         lists of edges, versioned (native/src/live)
-            └── rows.py, shared.py        rows of nodes and edges, versioned
-    Snapshot                              one commit, a graph like any other
+            ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
+            ├── sharing.py                the same memory in other processes
+            └── journal.py, directory.py  commits on disk, and a graph made of them again
+    snapshot.py                           one commit, a graph like any other
 """
 
 from aethergraph.dynamic.graph import DynamicGraph
