@@ -91,7 +91,7 @@ def apply(graph: DynamicGraph, one: dict[str, Any], number: int, *, full: bool) 
 
 
 @pytest.mark.parametrize("options", [{}, {"layout": "csc"}, FULL], ids=["plain", "csc", "full"])
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(plan=commits)
 def test_it_is_what_the_same_graph_in_memory_is(
     tmp_path_factory: pytest.TempPathFactory, options: dict[str, Any], plan: list[Any]
