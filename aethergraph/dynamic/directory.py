@@ -32,6 +32,7 @@ from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
     FormatError,
+    InvalidArgumentError,
     MissingFileError,
     UnsupportedError,
     VersionError,
@@ -40,6 +41,8 @@ from aethergraph.errors import (
 __all__ = ["LiveDirectory", "is_live_directory"]
 
 _VERSION = 1
+#: What an attempt to make a graph may have left.
+_LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
 _OURS = re.compile(r"(gen-\d{6,}\.aeg|rows-\d{6,}\.aef)(\..*)?")
 
@@ -57,8 +60,29 @@ class LiveDirectory:
     """
 
     def __init__(self, path: native.Path) -> None:
+        if not os.fsdecode(path):
+            raise InvalidArgumentError("path = '' is no directory")
         self.path = Path(os.path.abspath(os.fsdecode(path)))
         self._lock: int | None = None
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self.unlock()
+
+    def check_empty(self) -> None:
+        """Raise unless a graph can be made here without mixing its files with others.
+
+        Raises:
+            InvalidArgumentError: the directory holds something else, or is a file.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise InvalidArgumentError(f"{self.path} is a file: a live graph needs a directory")
+        if self.path.is_dir():
+            others = sorted(p.name for p in self.path.iterdir() if p.name not in _LEFT)
+            if others:
+                raise InvalidArgumentError(
+                    f"{self.path} holds {others[0]!r} and no live graph: give an empty directory"
+                )
 
     # ---- what the graph is -----------------------------------------------------------------
 

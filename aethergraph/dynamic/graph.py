@@ -16,8 +16,10 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
-from aethergraph.errors import InvalidArgumentError, LayoutError
+from aethergraph.dynamic.store import EDGE_ID, EdgeForm, EdgeKind, LiveStore
+from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
+from aethergraph.features import FeatureStore
+from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import GraphParts
@@ -188,6 +190,14 @@ class DynamicGraph(LiveGraph, StoredGraph):
                         "DynamicHeteroGraph.open(path)"
                     )
                 form = EdgeForm.from_json(found["edge_types"][0][1])
+                for name, own, other in (
+                    ("num_vertices", found["num_nodes"]["node"], num_vertices),
+                    ("max_nodes", found["max_nodes"], max_nodes),
+                ):
+                    if other is not None and other != own:
+                        raise InvalidArgumentError(
+                            f"the graph was made with {name} = {own}, not {other}: leave it out"
+                        )
                 if any(value is not None for value in given):
                     form.check_given(*given)
             nodes = (counts or found["num_nodes"])["node"]
@@ -230,11 +240,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """Copy a graph, with its weights, times and attributes, into a live one.
 
         Args:
-            graph: the graph; edges keep their ids.
+            graph: the graph; edges keep their ids, without the gaps of a live graph.
             arena_mb: as in the constructor; None: room for four times the edges of ``graph``.
-            options: as in the constructor. By default ``order`` is ``"time"``, which keeps the
-                lists as they are (with layout "both" the in-lists; out-lists then go by time or
-                edge id), and ``layout`` that of ``graph``.
+            options: as in the constructor. By default ``layout`` is that of ``graph``; ``order``
+                that of a live graph, else ``"time"``, which keeps the lists as they are.
 
         Raises:
             InvalidArgumentError: times that are floats, or what the constructor refuses.
@@ -243,24 +252,29 @@ class DynamicGraph(LiveGraph, StoredGraph):
         times, weights = (values.get(name) for name in ("edge_time", "edge_weight"))
         unit = graph.time_unit
         options.setdefault("layout", graph.layout)
-        options.setdefault("order", "time")
+        options.setdefault("order", getattr(graph, "order", "time"))
+        graph = graph.pinned()
         if times is not None and options["order"] == "time":
             options["edge_time"] = "int64" if unit is None else f"datetime64[{unit}]"
         if weights is not None:
             options["edge_weight"] = "float32"
-        attrs = dict(graph.edge_attrs)
+        attrs = {name: rows for name, rows in graph.edge_attrs.items() if name != EDGE_ID}
         options["edge_attrs"] = {n: (a.row_shape, a.dtype_name) for n, a in attrs.items()}
         if arena_mb is None:
             size = (16 + 8 * (times is not None) + 4 * (weights is not None)) * graph.num_edges
             arena_mb = max(64, min(32 << 10, (4 * (1 + (graph.layout == "both")) * size) >> 20))
         self = cls(graph.num_nodes, arena_mb, **options)
-        src, dst = graph.edge_index()
         kept = self._kind.form
+        if isinstance(graph, EdgeQueries):
+            src, dst, ids = graph.edge_list()
+        else:
+            src, dst = graph.edge_index()
+            ids = np.arange(len(src))
         self.insert_edges(
             src, dst,
-            time=None if times is None or not kept.has_time else times.array,
-            weight=None if weights is None else weights.array,
-            edge_attrs={name: rows.array for name, rows in attrs.items()},
+            time=None if times is None or not kept.has_time else times.gather(ids),
+            weight=None if weights is None else weights.gather(ids),
+            edge_attrs={name: rows.gather(ids) for name, rows in attrs.items()},
         )  # fmt: skip
         for name, rows in graph.node_attrs.items():
             self.node_attrs[name] = rows
@@ -397,6 +411,26 @@ class DynamicGraph(LiveGraph, StoredGraph):
         now = self.snapshot() if snapshot is None else snapshot
         with self._store.live.reading(now.native_snapshot):
             yield now
+
+    def load_features(self, path: native.Path, name: str = "x", **options: Any) -> FeatureStore:
+        """Begin ``node_attrs[name]`` with the rows of a feature file, one per node.
+
+        Args:
+            path: the file.
+            name: name of the attribute.
+            options: see :meth:`FeatureStore.load`.
+        """
+        store = FeatureStore.load(path, **options)
+        self.node_attrs[name] = store
+        return store
+
+    def load_edge_features(self, path: native.Path, name: str = "x", **_: Any) -> FeatureStore:
+        """Refuse: edges of a live graph bring their rows when they are inserted."""
+        raise UnsupportedError("edges bring their rows: insert_edges(..., edge_attrs={name: rows})")
+
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Write a static copy of the last commit to a file."""
+        self.snapshot().save(path, **options)
 
     def to_graph(self, layout: Layout | None = None) -> Graph:
         """Copy the last commit into a static graph; see :meth:`Snapshot.to_graph`."""

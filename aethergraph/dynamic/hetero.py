@@ -128,6 +128,10 @@ class HeteroSnapshot(HeteroGraph):
                 graph[name].attrs[attr] = as_store(rows, np.arange(part_of.num_nodes))
         return graph
 
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Write a static copy to a file: ``to_graph().save(path, **options)``."""
+        self.to_graph().save(path, **options)
+
     def __repr__(self) -> str:
         if self._closed:
             return f"HeteroSnapshot(commit={self._commit}, closed)"
@@ -388,6 +392,10 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     def to_graph(self) -> HeteroGraph:
         """Copy the last commit into a static typed graph."""
         return self.snapshot().to_graph()
+
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Write a static copy of the last commit to a file."""
+        self.snapshot().save(path, **options)
 
     # ---- the graph as it is ------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ times by edge id, which come from the lists.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -76,6 +77,7 @@ class Journal:
         progress: native.Progress | None = None,
     ) -> None:
         self._store, self.directory = store, directory
+        self._merging = threading.Lock()
         current = directory.read_json("CURRENT")
         self.base: str | None = current.get("base")
         #: Files of rows that the log names, by node type and attribute.
@@ -91,6 +93,12 @@ class Journal:
             progress,
             1,
         )  # fmt: skip
+        closed = int(current.get("closed", 0))
+        if store.live.lsn < closed:
+            raise CorruptFileError(
+                f"{directory.path}: commits up to {closed} were on disk when the graph was closed, "
+                f"but the log ends at {store.live.lsn}: it is damaged, or files of it are missing"
+            )
         for kind in store.kinds.values():
             _collect_values(store, kind)
         directory.remove_others({self.base or "", *self._row_files.values()})
@@ -125,6 +133,9 @@ class Journal:
         """Wait until all commits are on disk, and let another process write."""
         try:
             self._store.live.flush()
+            with self._merging:
+                current = self.directory.read_json("CURRENT")
+                self.directory.write_json("CURRENT", {**current, "closed": self._store.live.lsn})
         finally:
             self.directory.withdraw()
             self.directory.unlock()
@@ -230,8 +241,12 @@ class Journal:
     def checkpoint(self, progress: native.Progress | None = None) -> str:
         """Write the graph as of now to a new base, and give up the log before; return its path.
 
-        Changes go on meanwhile.
+        Changes go on meanwhile; another call waits.
         """
+        with self._merging:
+            return self._checkpoint(progress)
+
+    def _checkpoint(self, progress: native.Progress | None) -> str:
         from aethergraph.dynamic.hetero import HeteroSnapshot
         from aethergraph.dynamic.snapshot import Snapshot
 

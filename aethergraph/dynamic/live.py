@@ -108,7 +108,13 @@ class LiveGraph:
         self._store.set_offset(name, as_integer(partition, "partition"), following)
 
     def offsets(self, source: str) -> dict[int, int]:
-        """Return the number of the next record of each partition of a stream."""
+        """Return the number of the next record of each partition of a stream.
+
+        Raises:
+            UnsupportedError: this copy of the graph can only read; offsets are the writer's.
+        """
+        if not self._store.is_writer:
+            raise UnsupportedError("offsets are known to the process that writes the graph")
         kept = self._store.offsets.items()
         return {partition: number for (name, partition), number in kept if name == source}
 
@@ -143,13 +149,17 @@ def open_store(
     if not 0 < as_count(interval_ms, "interval_ms") <= 60_000:
         raise InvalidArgumentError(f"interval_ms = {interval_ms} is not in 1..60000")
     directory = LiveDirectory(path)
+    made = None
+    if not directory.exists:
+        directory.check_empty()
+        made = make(None, None)  # arguments are checked before anything is written
     directory.lock()
     try:
         counts = None
         found = directory.description() if directory.exists else None
         if found is not None:
-            counts = directory.read_json("CURRENT").get("nodes")
-        store, description = make(found, counts)
+            counts, made = directory.read_json("CURRENT").get("nodes"), None
+        store, description = make(found, counts) if made is None else made
         if found is None:
             directory.create(description)
         Journal(store, directory, durability, interval_ms, progress)

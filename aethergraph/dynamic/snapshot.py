@@ -12,7 +12,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore
-from aethergraph.errors import UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
@@ -186,6 +186,8 @@ class Snapshot(StoredGraph):
             OutOfRangeError: the commit is after this one.
             LayoutError: in-neighbours are not stored, or out-neighbours for more than one hop.
         """
+        if isinstance(since, Snapshot) and since._store is not self._store:
+            raise InvalidArgumentError("since is a snapshot of another graph")
         number = since.commit if isinstance(since, Snapshot) else as_count(since, "since")
         parts = self._live()
         self._in_lists(parts)
@@ -224,6 +226,15 @@ class Snapshot(StoredGraph):
         for name, rows in parts.node_attrs.items():
             graph.node_attrs[name] = as_store(rows, np.arange(self._num_nodes))
         return graph
+
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Write a static copy to a file: ``to_graph().save(path, **options)``."""
+        self.to_graph().save(path, **options)
+
+    @property
+    def order(self) -> str:
+        """Order of the lists: ``"id"`` or ``"time"``."""
+        return self._kind.form.order
 
     def __repr__(self) -> str:
         if self._parts is None:

@@ -879,4 +879,14 @@ def _as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int
         raise InvalidArgumentError(
             f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
         )
-    return array.astype(table.dtype, copy=False)
+    if array.dtype == table.dtype:
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = array.astype(table.dtype)
+        wrong = found != array if array.dtype.kind in "iu" else np.isinf(found) & ~np.isinf(array)
+    if wrong.any():
+        at = int(np.argwhere(wrong)[0][0])
+        raise OutOfRangeError(
+            f"{name}[{at}] has a value that {table.dtype} does not hold", position=at
+        )
+    return found

@@ -85,11 +85,15 @@ class _Positions:
 
 
 class _Keeping:
-    """Iterator that keeps its loader alive; the wrapped iterator refers to the loader weakly."""
+    """Iterator that keeps its loader alive; the wrapped iterator refers to the loader weakly.
 
-    def __init__(self, loader: LoaderMixin, iterator: Iterator[Any]) -> None:
+    It keeps ``at`` as well: the snapshot that worker processes read is this process's.
+    """
+
+    def __init__(self, loader: LoaderMixin, iterator: Iterator[Any], at: Any) -> None:
         self._loader = loader
         self._iterator = iterator
+        self._at = at
 
     def __iter__(self) -> _Keeping:
         return self
@@ -195,8 +199,12 @@ class LoaderMixin:
             # torch draws a seed for new workers. Draw one here too, so that the seed order of later
             # epochs does not depend on the kind of workers.
             torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-        iterator = super().__iter__()  # type: ignore[misc]
-        return _Keeping(self, iterator) if iterator is self._iterator else iterator
+        iterator: Iterator[Any] = super().__iter__()  # type: ignore[misc]
+        store = self.data[1]
+        live = self._live_graph() is not None or getattr(store, "native_snapshot", None) is not None
+        if iterator is self._iterator or (live and self.num_workers):
+            return _Keeping(self, iterator, self._at)
+        return iterator
 
     def _epoch_key(self) -> int | None:
         """Return the key of the epoch.

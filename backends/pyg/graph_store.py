@@ -303,6 +303,12 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return self._graph is not None
 
     @property
+    def native_snapshot(self) -> Any:
+        """Snapshot of a live graph that the lists of the given graph are of; else None."""
+        graph = self.hetero if self._graph is None else self._graph
+        return None if graph is None or graph.is_live else graph.native_snapshot
+
+    @property
     def live_graph(self) -> HomogeneousGraph | HeteroGraph | None:
         """Graph that was given, if it changes; else None."""
         graph = self.hetero if self._graph is None else self._graph

@@ -50,7 +50,7 @@ typedef struct ae_control {
 } ae_control;
 
 /* Check what a relation is to be; `r` is its number. */
-int ae_control_check(const aether_live_relation *relation, uint32_t r, aether_error *err);
+int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *err);
 
 /* Create the block of a graph without edges, at commit 1; options were checked. */
 int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err);

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,7 @@ def test_typed_graphs(tmp_path: Path) -> None:
 
 READER = """
 import sys
+import threading
 from aethergraph import DynamicGraph
 graph = DynamicGraph.attach(sys.argv[1])
 print(graph.num_edges, graph.features.gather([1]).tolist(), flush=True)
@@ -228,6 +231,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
+import threading
 from aethergraph import DynamicGraph
 graph = DynamicGraph.open(sys.argv[1], 1000, 64, order="time", layout="csc",
                           durability=sys.argv[2], huge_pages=False)
@@ -294,12 +298,8 @@ def test_damage_is_named(tmp_path: Path) -> None:
     changed = bytearray(whole)
     changed[4096 + 60] ^= 1
     log.write_bytes(changed)
-    try:
-        graph = DynamicGraph.open(tmp_path / "g")
-        assert graph.num_edges == 0  # the only commit, which nothing says was on disk
-        graph.close()
-    except errors.CorruptFileError as error:
-        assert "wal-" in str(error)
+    with pytest.raises(errors.CorruptFileError, match="were on disk when the graph was closed"):
+        DynamicGraph.open(tmp_path / "g")
     text = tmp_path / "g" / "graph.json"
     text.write_text(text.read_text().replace('"version": 1', '"version": 9'))
     with pytest.raises(errors.VersionError, match="version 9"):
@@ -379,3 +379,73 @@ def test_the_command_line_describes_it(tmp_path: Path) -> None:
             pytest.skip("the command needs aethergraph[cli]")
         assert done.returncode == 0, done.stderr
         assert base in done.stdout
+
+
+def test_what_was_on_disk_when_it_was_closed_is_missed(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    for number in range(50):
+        graph.insert_edge(number % NODES, (number * 5 + 1) % NODES)
+    graph.close()
+    (log,) = (tmp_path / "g").glob("wal-*.log")
+    whole = log.read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(whole.rstrip(b"\0")) // 2] ^= 1
+    log.write_bytes(damaged)
+    with pytest.raises(errors.CorruptFileError):
+        DynamicGraph.open(tmp_path / "g")
+    for path in (tmp_path / "g").glob("wal-*.log"):
+        path.unlink()
+    with pytest.raises(errors.CorruptFileError, match="files of it are missing"):
+        DynamicGraph.open(tmp_path / "g")
+
+
+def test_other_directories_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(errors.InvalidArgumentError, match=r"holds 'notes\.txt'"):
+        DynamicGraph.open(tmp_path, 5)
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+    with pytest.raises(errors.InvalidArgumentError, match="no directory"):
+        DynamicGraph.open("", 5)
+    with pytest.raises(errors.InvalidArgumentError, match="is a file"):
+        DynamicGraph.open(tmp_path / "notes.txt", 5)
+    with pytest.raises(errors.InvalidArgumentError):
+        DynamicGraph.open(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_graph_that_nobody_has_any_more_is_closed(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.insert_edge(0, 1)
+    del graph
+    gc.collect()
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert graph.num_edges == 1
+    graph.close()
+
+
+def test_merges_take_turns(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    failures = list[BaseException]()
+
+    def merge() -> None:
+        try:
+            for _ in range(5):
+                graph.merge()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=merge) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        graph.insert_edge(number % NODES, number % 5)
+    for thread in threads:
+        thread.join()
+    assert not failures
+    count = graph.num_edges
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert graph.num_edges == count
+    graph.close()
+    with pytest.raises(errors.InvalidArgumentError, match="made with num_vertices = 6, not 7"):
+        DynamicGraph.open(tmp_path / "g", 7)
