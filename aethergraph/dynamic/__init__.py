@@ -4,6 +4,7 @@
 
     DynamicGraph, DynamicHeteroGraph      what users hold; live.py has what both have in common
       └── store.py       LiveStore: one writer, transactions, numbers of commits
+            ├── forms.py, inputs.py       what is kept, and what a writer hands over, checked
             ├── native live graph         lists of edges, versioned (native/src/live)
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
             ├── sharing.py                the same memory in other processes

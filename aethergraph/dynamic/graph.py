@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,10 +12,11 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.store import EDGE_ID, EdgeForm, EdgeKind, LiveStore
+from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries
@@ -56,7 +56,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
     attributes go by them.
 
     Threads may share a graph; those that write take turns. Forked children and processes that
-    unpickle the graph read it as it changes. It is in memory, and gone with its last process.
+    unpickle the graph read it as it changes. It is in memory, and gone with its last process;
+    :meth:`open` keeps one in a directory.
 
     Args:
         num_vertices: number of nodes; :meth:`add_nodes` adds more. Nodes without edges take no
@@ -162,7 +163,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
             UnsupportedError: another process writes it; names its pid.
             InvalidArgumentError: it was made with other options; or there is none, and
                 ``num_vertices`` is missing.
-            CorruptFileError: base or log are damaged; nothing was changed.
+            CorruptFileError: base or log are damaged, or files are missing.
             StorageError: the directory cannot be read or written.
         """
 
@@ -389,28 +390,6 @@ class DynamicGraph(LiveGraph, StoredGraph):
     def snapshot(self) -> Snapshot:
         """Take a snapshot of the last commit: a graph that does not change."""
         return Snapshot(self._store)
-
-    def pinned(self) -> Snapshot:
-        """Return :meth:`snapshot`, for what must not see two commits."""
-        return Snapshot(self._store)
-
-    @contextmanager
-    def reading(self, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
-        """Let this thread see one commit throughout a ``with`` block, whatever it asks for.
-
-        Batches that are drawn by this thread are of that commit, too, with the rows of their nodes
-        and edges: ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any
-        loader without worker threads. Other threads see what is last.
-
-        Args:
-            snapshot: the commit; None: the last one at the beginning.
-
-        Yields:
-            The snapshot.
-        """
-        now = self.snapshot() if snapshot is None else snapshot
-        with self._store.live.reading(now.native_snapshot):
-            yield now
 
     def load_features(self, path: native.Path, name: str = "x", **options: Any) -> FeatureStore:
         """Begin ``node_attrs[name]`` with the rows of a feature file, one per node.

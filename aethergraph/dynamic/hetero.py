@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_items, is_hashable, is_name, shown
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.live import Durability, LiveGraph, open_store
 from aethergraph.dynamic.snapshot import (
@@ -23,7 +23,7 @@ from aethergraph.dynamic.snapshot import (
     fill_edges,
     fill_nodes,
 )
-from aethergraph.dynamic.store import EdgeForm, EdgeKind, LiveStore
+from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import ClosedError, InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
 from aethergraph.graph.parts import EdgeParts, NodeParts
@@ -366,28 +366,6 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     def snapshot(self) -> HeteroSnapshot:
         """Take a snapshot of the last commit: a graph that does not change."""
         return HeteroSnapshot(self.store)
-
-    def pinned(self) -> HeteroSnapshot:
-        """Return :meth:`snapshot`, for what must not see two commits."""
-        return HeteroSnapshot(self.store)
-
-    @contextmanager
-    def reading(self, snapshot: HeteroSnapshot | None = None) -> Iterator[HeteroSnapshot]:
-        """Let this thread see one commit throughout a ``with`` block, whatever it asks for.
-
-        Batches that are drawn by this thread are of that commit, too, with the rows of their nodes
-        and edges: ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any
-        loader without worker threads. Other threads see what is last.
-
-        Args:
-            snapshot: the commit; None: the last one at the beginning.
-
-        Yields:
-            The snapshot.
-        """
-        now = self.snapshot() if snapshot is None else snapshot
-        with self.store.live.reading(now.native_snapshot):
-            yield now
 
     def to_graph(self) -> HeteroGraph:
         """Copy the last commit into a static typed graph."""

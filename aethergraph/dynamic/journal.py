@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner
-from aethergraph.dynamic.store import EDGE_ID, EdgeForm, EdgeKind, LiveStore, rows_room
+from aethergraph.dynamic.store import EdgeKind, LiveStore, rows_room
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.graph import Graph

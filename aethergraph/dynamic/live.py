@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from aethergraph import _native as native
@@ -39,6 +41,32 @@ class LiveGraph:
         Other threads that write wait for the end of the block.
         """
         return self._store.transaction()
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """Take a snapshot of the last commit: a graph that does not change."""
+
+    def pinned(self) -> Any:
+        """Return :meth:`snapshot`, for what must not see two commits."""
+        return self.snapshot()
+
+    @contextmanager
+    def reading(self, snapshot: Any = None) -> Iterator[Any]:
+        """Let this thread see one commit throughout a ``with`` block, whatever it asks for.
+
+        Batches that are drawn by this thread are of that commit, too, with the rows of their nodes
+        and edges: ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any
+        loader without worker threads. Other threads see what is last.
+
+        Args:
+            snapshot: the commit; None: the last one at the beginning.
+
+        Yields:
+            The snapshot.
+        """
+        now = self.snapshot() if snapshot is None else snapshot
+        with self._store.live.reading(now.native_snapshot):
+            yield now
 
     @property
     def commit(self) -> int:

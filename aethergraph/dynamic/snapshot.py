@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.attrs import SnapshotRows
-from aethergraph.dynamic.store import EDGE_ID, EdgeKind, LiveStore
+from aethergraph.dynamic.forms import EDGE_ID
+from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.attributes import AttributeTable

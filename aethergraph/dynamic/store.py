@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,14 +27,12 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import (
     as_count,
-    as_float_values,
     as_ids,
-    check_weights,
     describe_range,
-    to_array,
 )
-from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
-from aethergraph._checks.times import as_times, convert_times, unit_of
+from aethergraph._checks.options import as_flag, as_number, is_name, shown
+from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner, open_descriptors
 from aethergraph.errors import (
@@ -45,15 +43,13 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import as_row_source
-from aethergraph.protocols import FeatureSource, Layout, RowSource
+from aethergraph.protocols import FeatureSource, RowSource
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
-#: Name of the ids of edges in a static copy, where edges were deleted.
-EDGE_ID = "edge_id"
 
-__all__ = ["EDGE_ID", "EdgeForm", "EdgeKind", "LiveStore", "RowForm", "rows_room"]
+__all__ = ["EdgeKind", "LiveStore", "rows_room"]
 
 Ids = NDArray[np.int64]
 EdgeType: TypeAlias = tuple[str, str, str]
@@ -63,161 +59,6 @@ _MOST_NODES = 2**32 - 1
 _MOST_BYTES = 1 << 42
 #: Changes of rows after which versions that nobody reads are looked for.
 _RECLAIM_AFTER = 16
-
-
-class RowForm(NamedTuple):
-    """Shape and dtype of the rows of an attribute."""
-
-    row_shape: tuple[int, ...]
-    dtype_name: str
-
-
-@dataclass(frozen=True)
-class EdgeForm:
-    """What a live graph keeps of the edges of one type.
-
-    Attributes:
-        layout: lists to keep: ``"csc"``, ``"csr"`` or ``"both"``.
-        order: ``"id"``: lists sorted by id, an edge is there once. ``"time"``: by time (or in the
-            order of arrival), parallel edges are kept.
-        has_time: edges have times, int64.
-        time_unit: unit of the times if they are datetimes.
-        has_weight: edges have weights, float32.
-        attrs: attributes of the edges by name.
-    """
-
-    layout: Layout = "both"
-    order: str = "id"
-    has_time: bool = False
-    time_unit: str | None = None
-    has_weight: bool = False
-    attrs: Mapping[str, RowForm] = field(default_factory=dict)
-
-    @classmethod
-    def read(
-        cls, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
-    ) -> EdgeForm:
-        """Return the form that a user's arguments ask for.
-
-        Raises:
-            InvalidArgumentError: an argument is invalid; names it.
-        """
-        layout = as_choice(layout, ("csc", "csr", "both"), "layout")
-        order = as_choice(order, ("id", "time"), "order")
-        unit = None
-        if edge_time is not None:
-            unit = _read_time(edge_time)
-            if order == "id":
-                raise InvalidArgumentError(
-                    "edge_time with order='id': lists that are sorted by id cannot be read up to a "
-                    "time; use order='time'"
-                )
-        if edge_weight is not None and not _is_dtype(edge_weight, np.float32):
-            raise InvalidArgumentError(
-                f"edge_weight = {shown(edge_weight)}: live graphs keep weights as 'float32'"
-            )
-        return cls(
-            layout, order, edge_time is not None, unit, edge_weight is not None,
-            _read_forms(edge_attrs),
-        )  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form for ``graph.json``."""
-        return {
-            "layout": self.layout, "order": self.order, "has_time": self.has_time,
-            "time_unit": self.time_unit, "has_weight": self.has_weight,
-            "attrs": {n: [list(f.row_shape), f.dtype_name] for n, f in self.attrs.items()},
-        }  # fmt: skip
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> EdgeForm:
-        """Return the form that :meth:`to_json` described."""
-        attrs = {n: RowForm(tuple(shape), dtype) for n, (shape, dtype) in found["attrs"].items()}
-        return cls(
-            found["layout"], found["order"], found["has_time"], found["time_unit"],
-            found["has_weight"], attrs,
-        )  # fmt: skip
-
-    def check_given(
-        self, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
-    ) -> None:
-        """Raise unless options that are not None are those that the graph was made with.
-
-        Raises:
-            InvalidArgumentError: one differs; names it.
-        """
-        wanted = EdgeForm.read(
-            layout or self.layout, order or self.order,
-            edge_time if edge_time is not None else self._time_dtype,
-            edge_weight if edge_weight is not None else (self.has_weight or None) and "float32",
-            edge_attrs if edge_attrs is not None else self.attrs,
-        )  # fmt: skip
-        own, given = self.to_json(), wanted.to_json()
-        for name, value in own.items():
-            if given[name] != value:
-                raise InvalidArgumentError(
-                    f"the graph was made with {name} = {value}, not {given[name]}"
-                )
-
-    @property
-    def _time_dtype(self) -> str | None:
-        if not self.has_time:
-            return None
-        return "int64" if self.time_unit is None else f"datetime64[{self.time_unit}]"
-
-    @property
-    def columns(self) -> int:
-        """Columns of the native lists."""
-        return native.LIVE_TIMES * self.has_time | native.LIVE_WEIGHTS * self.has_weight
-
-
-def _is_dtype(value: Any, dtype: Any) -> bool:
-    try:
-        return bool(np.dtype(value) == dtype)
-    except TypeError:
-        return False
-
-
-def _read_time(given: Any) -> str | None:
-    """Return the unit of the times that ``edge_time`` asks for; None for plain numbers."""
-    try:
-        dtype = np.dtype(given)
-    except TypeError:
-        dtype = np.dtype(object)
-    unit = unit_of(dtype)
-    if dtype != np.int64 and unit is None:
-        raise InvalidArgumentError(
-            f"edge_time = {shown(given)} is neither 'int64' nor a datetime64 with a unit, such as "
-            "'datetime64[us]'"
-        )
-    return unit
-
-
-def _read_forms(attrs: Any) -> dict[str, RowForm]:
-    if attrs is None:
-        return {}
-    if not isinstance(attrs, Mapping):
-        raise InvalidArgumentError(
-            "edge_attrs goes by name, {name: (shape of a row, dtype)}, got "
-            f"{type(attrs).__name__}"
-        )
-    forms = {}
-    for name, form in attrs.items():
-        if not is_name(name) or name in ("edge_weight", "edge_time", EDGE_ID):
-            raise InvalidArgumentError(f"edge_attrs: {shown(name)} cannot be a name")
-        try:
-            shape, dtype = form
-            row_shape = tuple(as_count(size, "size") for size in shape)
-            dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
-            if dtype_name not in native.DTYPE_CODES:
-                raise TypeError(f"dtype {dtype_name}")
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                f"edge_attrs[{name!r}] = {shown(form)} is not (shape of a row, dtype), such as "
-                f"((16,), 'float32'): {error}"
-            ) from None
-        forms[name] = RowForm(row_shape, dtype_name)
-    return forms
 
 
 class EdgeKind:
@@ -273,7 +114,7 @@ os.register_at_fork(after_in_child=_forget_writers)
 
 @dataclass
 class _Transaction:
-    """What the open transaction has done besides the native graph's changes."""
+    """Changes of the open transaction, besides those of the native graph."""
 
     #: Take back each change of rows and offsets.
     undo: list[Callable[[], None]] = field(default_factory=list)
@@ -600,7 +441,7 @@ class LiveStore:
             one = {name: [value] for name, value in attrs.items()}
         return int(
             self.insert(
-                kind, _one_id(src, "src"), _one_id(dst, "dst"),
+                kind, one_id(src, "src"), one_id(dst, "dst"),
                 None if time is None else [time], None if weight is None else [weight], one,
             )[0]
         )  # fmt: skip
@@ -620,8 +461,8 @@ class LiveStore:
         count = len(source)
         if count != len(target):
             raise InvalidArgumentError(f"src has {count} ids, but dst has {len(target)}")
-        times, weights = _read_times(kind, time, count), _read_weights(kind, weight, count)
-        rows = _read_rows(kind, attrs or {}, count)
+        times, weights = read_times(kind, time, count), read_weights(kind, weight, count)
+        rows = read_rows(kind, attrs or {}, count)
         if weights is not None:
             rows["edge_weight"] = weights
         if times is not None:
@@ -681,7 +522,7 @@ class LiveStore:
                     f"nodes have the attribute {name!r}: give {name}= with {number} rows"
                 )
         rows = {
-            name: _as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
+            name: as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
         }
         with self.writing(), self._changing() as opened:
             begin = self._count_now(node_type)
@@ -705,7 +546,7 @@ class LiveStore:
         """Change the rows of nodes."""
         nodes = as_ids(ids, "ids")
         tables = self.node_rows[node_type]
-        rows = {n: _as_rows(values, tables.get(n), n, len(nodes)) for n, values in attrs.items()}
+        rows = {n: as_rows(values, tables.get(n), n, len(nodes)) for n, values in attrs.items()}
         last = (
             len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
         )  # of equal ids the last
@@ -790,103 +631,3 @@ class LiveStore:
 
 def _attach(*state: Any) -> LiveStore:
     return LiveStore.attached(*state)
-
-
-def _one_id(value: Any, name: str) -> Ids:
-    try:
-        number = value.__index__()
-    except (AttributeError, TypeError):
-        raise InvalidArgumentError(
-            f"{name} must be an integer, got {type(value).__name__}"
-        ) from None
-    if not -(2**63) <= number < 2**63:
-        raise OutOfRangeError(f"{name} = {number} is no node", position=0)
-    return np.array([number], np.int64)
-
-
-def _read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None:
-    if not kind.form.has_time:
-        if time is not None:
-            raise InvalidArgumentError("this live graph keeps no times: create it with edge_time=")
-        return None
-    if time is None:
-        raise InvalidArgumentError("this live graph keeps times: give time=, one for each edge")
-    times, unit = as_times(time, count, "time", "the number of edges")
-    if not count:  # numpy takes an empty list for floats
-        return np.empty(0, np.int64)
-    if times.dtype != np.int64:
-        raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
-    own = kind.form.time_unit
-    if unit is not None and own is None:
-        raise InvalidArgumentError(
-            f"time is in {unit!r}, but the graph's times are plain numbers: create it with "
-            f"edge_time='datetime64[{unit}]'"
-        )
-    if unit is not None and own is not None and unit != own:
-        times, wrong = convert_times(times, unit, own)
-        if wrong is not None:
-            raise InvalidArgumentError(
-                f"time[{wrong}] cannot be told exactly in {own!r}", position=wrong
-            )
-    return np.ascontiguousarray(times)
-
-
-def _read_weights(
-    kind: EdgeKind, weight: ArrayLike | None, count: int
-) -> NDArray[np.float32] | None:
-    if not kind.form.has_weight:
-        if weight is not None:
-            raise InvalidArgumentError(
-                "this live graph keeps no weights: create it with edge_weight='float32'"
-            )
-        return None
-    if weight is None:
-        raise InvalidArgumentError("this live graph keeps weights: give weight=, one for each edge")
-    weights = as_float_values(weight, count, "weight", "the number of edges")
-    check_weights(weights, "weight")
-    with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(weights, np.float32)
-    check_weights(narrow, "weight")  # 1e300 is not finite any more
-    return narrow
-
-
-def _read_rows(
-    kind: EdgeKind, attrs: Mapping[str, ArrayLike], count: int
-) -> dict[str, NDArray[Any]]:
-    if not isinstance(attrs, Mapping):
-        raise InvalidArgumentError(f"edge_attrs goes by name, got {type(attrs).__name__}")
-    for name in kind.attrs:
-        if name not in attrs:
-            raise InvalidArgumentError(
-                f"edges have the attribute {name!r}: give edge_attrs={{{name!r}: {count} rows}}"
-            )
-    return {name: _as_rows(rows, kind.attrs.get(name), name, count) for name, rows in attrs.items()}
-
-
-def _as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int) -> NDArray[Any]:
-    """Return ``count`` rows for an attribute, in its dtype.
-
-    Raises:
-        InvalidArgumentError: there is no such attribute, or the rows have another shape or dtype.
-    """
-    if table is None:
-        raise InvalidArgumentError(f"there is no attribute {shown(name)}")
-    array = to_array(values, name)
-    shape = (count, *table.row_shape)
-    if array.shape != shape:
-        raise InvalidArgumentError(f"{name} has shape {array.shape}, but {shape} is needed")
-    if count and not np.can_cast(array.dtype, table.dtype, "same_kind"):
-        raise InvalidArgumentError(
-            f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
-        )
-    if array.dtype == table.dtype:
-        return array
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = array.astype(table.dtype)
-        wrong = found != array if array.dtype.kind in "iu" else np.isinf(found) & ~np.isinf(array)
-    if wrong.any():
-        at = int(np.argwhere(wrong)[0][0])
-        raise OutOfRangeError(
-            f"{name}[{at}] has a value that {table.dtype} does not hold", position=at
-        )
-    return found

@@ -27,7 +27,7 @@ SEED = st.integers(0, 2**32)
 
 
 class Failed(Exception):
-    """What a transaction fails with."""
+    """Exception that makes a transaction fail."""
 
 
 class LiveGraph(RuleBasedStateMachine):

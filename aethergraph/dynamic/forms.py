@@ -1,0 +1,176 @@
+"""Forms of edges and rows: what a live graph keeps, as its user asked for and as its file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice, is_name, shown
+from aethergraph._checks.times import unit_of
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.protocols import Layout
+
+__all__ = ["EDGE_ID", "EdgeForm", "RowForm"]
+
+#: Name of the ids of edges in a static copy, where edges were deleted.
+EDGE_ID = "edge_id"
+
+
+class RowForm(NamedTuple):
+    """Shape and dtype of the rows of an attribute."""
+
+    row_shape: tuple[int, ...]
+    dtype_name: str
+
+
+@dataclass(frozen=True)
+class EdgeForm:
+    """Form of the edges of one type: what a live graph keeps of them.
+
+    Attributes:
+        layout: lists to keep: ``"csc"``, ``"csr"`` or ``"both"``.
+        order: ``"id"``: lists sorted by id, an edge is there once. ``"time"``: by time (or in the
+            order of arrival), parallel edges are kept.
+        has_time: edges have times, int64.
+        time_unit: unit of the times if they are datetimes.
+        has_weight: edges have weights, float32.
+        attrs: attributes of the edges by name.
+    """
+
+    layout: Layout = "both"
+    order: str = "id"
+    has_time: bool = False
+    time_unit: str | None = None
+    has_weight: bool = False
+    attrs: Mapping[str, RowForm] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
+    ) -> EdgeForm:
+        """Return the form that a user's arguments ask for.
+
+        Raises:
+            InvalidArgumentError: an argument is invalid; names it.
+        """
+        layout = as_choice(layout, ("csc", "csr", "both"), "layout")
+        order = as_choice(order, ("id", "time"), "order")
+        unit = None
+        if edge_time is not None:
+            unit = _read_time(edge_time)
+            if order == "id":
+                raise InvalidArgumentError(
+                    "edge_time with order='id': lists that are sorted by id cannot be read up to a "
+                    "time; use order='time'"
+                )
+        if edge_weight is not None and not _is_dtype(edge_weight, np.float32):
+            raise InvalidArgumentError(
+                f"edge_weight = {shown(edge_weight)}: live graphs keep weights as 'float32'"
+            )
+        return cls(
+            layout, order, edge_time is not None, unit, edge_weight is not None,
+            _read_forms(edge_attrs),
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form for ``graph.json``."""
+        return {
+            "layout": self.layout, "order": self.order, "has_time": self.has_time,
+            "time_unit": self.time_unit, "has_weight": self.has_weight,
+            "attrs": {n: [list(f.row_shape), f.dtype_name] for n, f in self.attrs.items()},
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> EdgeForm:
+        """Return the form that :meth:`to_json` described."""
+        attrs = {n: RowForm(tuple(shape), dtype) for n, (shape, dtype) in found["attrs"].items()}
+        return cls(
+            found["layout"], found["order"], found["has_time"], found["time_unit"],
+            found["has_weight"], attrs,
+        )  # fmt: skip
+
+    def check_given(
+        self, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
+    ) -> None:
+        """Raise unless options that are not None are those that the graph was made with.
+
+        Raises:
+            InvalidArgumentError: one differs; names it.
+        """
+        wanted = EdgeForm.read(
+            layout or self.layout, order or self.order,
+            edge_time if edge_time is not None else self._time_dtype,
+            edge_weight if edge_weight is not None else (self.has_weight or None) and "float32",
+            edge_attrs if edge_attrs is not None else self.attrs,
+        )  # fmt: skip
+        own, given = self.to_json(), wanted.to_json()
+        for name, value in own.items():
+            if given[name] != value:
+                raise InvalidArgumentError(
+                    f"the graph was made with {name} = {value}, not {given[name]}"
+                )
+
+    @property
+    def _time_dtype(self) -> str | None:
+        if not self.has_time:
+            return None
+        return "int64" if self.time_unit is None else f"datetime64[{self.time_unit}]"
+
+    @property
+    def columns(self) -> int:
+        """Columns of the native lists."""
+        return native.LIVE_TIMES * self.has_time | native.LIVE_WEIGHTS * self.has_weight
+
+
+def _is_dtype(value: Any, dtype: Any) -> bool:
+    try:
+        return bool(np.dtype(value) == dtype)
+    except TypeError:
+        return False
+
+
+def _read_time(given: Any) -> str | None:
+    """Return the unit of the times that ``edge_time`` asks for; None for plain numbers."""
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = np.dtype(object)
+    unit = unit_of(dtype)
+    if dtype != np.int64 and unit is None:
+        raise InvalidArgumentError(
+            f"edge_time = {shown(given)} is neither 'int64' nor a datetime64 with a unit, such as "
+            "'datetime64[us]'"
+        )
+    return unit
+
+
+def _read_forms(attrs: Any) -> dict[str, RowForm]:
+    if attrs is None:
+        return {}
+    if not isinstance(attrs, Mapping):
+        raise InvalidArgumentError(
+            "edge_attrs goes by name, {name: (shape of a row, dtype)}, got "
+            f"{type(attrs).__name__}"
+        )
+    forms = {}
+    for name, form in attrs.items():
+        if not is_name(name) or name in ("edge_weight", "edge_time", EDGE_ID):
+            raise InvalidArgumentError(f"edge_attrs: {shown(name)} cannot be a name")
+        try:
+            shape, dtype = form
+            row_shape = tuple(as_count(size, "size") for size in shape)
+            dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
+            if dtype_name not in native.DTYPE_CODES:
+                raise TypeError(f"dtype {dtype_name}")
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"edge_attrs[{name!r}] = {shown(form)} is not (shape of a row, dtype), such as "
+                f"((16,), 'float32'): {error}"
+            ) from None
+        forms[name] = RowForm(row_shape, dtype_name)
+    return forms

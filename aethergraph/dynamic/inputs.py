@@ -1,0 +1,126 @@
+"""Edges and rows that a writer hands over: checked, and in the dtypes that the graph keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._checks.arrays import as_float_values, check_weights, to_array
+from aethergraph._checks.options import shown
+from aethergraph._checks.times import as_times, convert_times
+from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from aethergraph.dynamic.store import EdgeKind
+
+__all__ = ["as_rows", "one_id", "read_rows", "read_times", "read_weights"]
+
+Ids = NDArray[np.int64]
+
+
+def one_id(value: Any, name: str) -> Ids:
+    """Return one id as a vector."""
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise InvalidArgumentError(
+            f"{name} must be an integer, got {type(value).__name__}"
+        ) from None
+    if not -(2**63) <= number < 2**63:
+        raise OutOfRangeError(f"{name} = {number} is no node", position=0)
+    return np.array([number], np.int64)
+
+
+def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None:
+    """Return the times of edges, int64 [count] in the graph's unit; None if it keeps none."""
+    if not kind.form.has_time:
+        if time is not None:
+            raise InvalidArgumentError("this live graph keeps no times: create it with edge_time=")
+        return None
+    if time is None:
+        raise InvalidArgumentError("this live graph keeps times: give time=, one for each edge")
+    times, unit = as_times(time, count, "time", "the number of edges")
+    if not count:  # numpy takes an empty list for floats
+        return np.empty(0, np.int64)
+    if times.dtype != np.int64:
+        raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
+    own = kind.form.time_unit
+    if unit is not None and own is None:
+        raise InvalidArgumentError(
+            f"time is in {unit!r}, but the graph's times are plain numbers: create it with "
+            f"edge_time='datetime64[{unit}]'"
+        )
+    if unit is not None and own is not None and unit != own:
+        times, wrong = convert_times(times, unit, own)
+        if wrong is not None:
+            raise InvalidArgumentError(
+                f"time[{wrong}] cannot be told exactly in {own!r}", position=wrong
+            )
+    return np.ascontiguousarray(times)
+
+
+def read_weights(
+    kind: EdgeKind, weight: ArrayLike | None, count: int
+) -> NDArray[np.float32] | None:
+    """Return the weights of edges, float32 [count]; None if the graph keeps none."""
+    if not kind.form.has_weight:
+        if weight is not None:
+            raise InvalidArgumentError(
+                "this live graph keeps no weights: create it with edge_weight='float32'"
+            )
+        return None
+    if weight is None:
+        raise InvalidArgumentError("this live graph keeps weights: give weight=, one for each edge")
+    weights = as_float_values(weight, count, "weight", "the number of edges")
+    check_weights(weights, "weight")
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(weights, np.float32)
+    check_weights(narrow, "weight")  # 1e300 is not finite any more
+    return narrow
+
+
+def read_rows(
+    kind: EdgeKind, attrs: Mapping[str, ArrayLike], count: int
+) -> dict[str, NDArray[Any]]:
+    """Return the rows of the attributes of edges by name, [count, ...] each."""
+    if not isinstance(attrs, Mapping):
+        raise InvalidArgumentError(f"edge_attrs goes by name, got {type(attrs).__name__}")
+    for name in kind.attrs:
+        if name not in attrs:
+            raise InvalidArgumentError(
+                f"edges have the attribute {name!r}: give edge_attrs={{{name!r}: {count} rows}}"
+            )
+    return {name: as_rows(rows, kind.attrs.get(name), name, count) for name, rows in attrs.items()}
+
+
+def as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int) -> NDArray[Any]:
+    """Return ``count`` rows for an attribute, in its dtype.
+
+    Raises:
+        InvalidArgumentError: there is no such attribute, or the rows have another shape or dtype.
+    """
+    if table is None:
+        raise InvalidArgumentError(f"there is no attribute {shown(name)}")
+    array = to_array(values, name)
+    shape = (count, *table.row_shape)
+    if array.shape != shape:
+        raise InvalidArgumentError(f"{name} has shape {array.shape}, but {shape} is needed")
+    if count and not np.can_cast(array.dtype, table.dtype, "same_kind"):
+        raise InvalidArgumentError(
+            f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
+        )
+    if array.dtype == table.dtype:
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = array.astype(table.dtype)
+        wrong = found != array if array.dtype.kind in "iu" else np.isinf(found) & ~np.isinf(array)
+    if wrong.any():
+        at = int(np.argwhere(wrong)[0][0])
+        raise OutOfRangeError(
+            f"{name}[{at}] has a value that {table.dtype} does not hold", position=at
+        )
+    return found
