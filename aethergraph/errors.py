@@ -21,7 +21,9 @@ __all__ = [
     "MissingFileError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "RecordError",
     "SnapshotExpiredError",
+    "SourceError",
     "StorageError",
     "TruncatedFileError",
     "UnsupportedError",
@@ -96,6 +98,10 @@ class MissingFileError(StorageError, FileNotFoundError):
     """The file does not exist."""
 
 
+class SourceError(StorageError, ConnectionError):
+    """The source of a stream cannot be reached, or does not have the records any more."""
+
+
 class DiskFullError(StorageError):
     """The disk, or the quota on it, has no room for what is written."""
 
@@ -118,3 +124,7 @@ class TruncatedFileError(FormatError):
 
 class CorruptFileError(FormatError):
     """The file's bytes contradict each other or their checksum."""
+
+
+class RecordError(FormatError):
+    """A record of a stream cannot be read or does not fit; ``position`` is its offset."""

@@ -41,6 +41,12 @@ def _import(module: str, what: str) -> Any:
         raise UnsupportedError(f"{what} needs {package}: pip install {package}") from error
 
 
+def _static(graph: Any) -> Any:
+    """Return a graph with all values in arrays: of a live one a copy of the last commit."""
+    changes = graph.is_live or graph.native_snapshot is not None
+    return graph.to_graph() if changes else graph
+
+
 def _check_graph(graph: Any) -> None:
     if not isinstance(graph, HomogeneousGraph):
         raise InvalidArgumentError(f"graph must be a Graph, got {type(graph).__name__}")
@@ -119,6 +125,7 @@ def to_scipy(graph: HomogeneousGraph, format: SparseFormat = "csr", *, weight: b
         UnsupportedError: scipy is not installed.
     """
     _check_graph(graph)
+    graph = _static(graph)
     format = as_choice(format, _FORMATS, "format")
     sparse = _import("scipy.sparse", "to_scipy")
     values = graph.edge_weight if as_flag(weight, "weight") else None
@@ -245,6 +252,7 @@ def to_networkx(graph: HomogeneousGraph, labels: Sequence[Hashable] | None = Non
         InvalidArgumentError: a wrong number of labels, or two equal ones.
     """
     _check_graph(graph)
+    graph = _static(graph)
     networkx = _import("networkx", "to_networkx")
     names: Sequence[Hashable] = range(graph.num_nodes)
     if labels is not None:

@@ -10,6 +10,8 @@
 # Everything made here lies in .venv-test (environments, wheels, logs) and can be deleted.
 # Environment, besides what common.sh lists:
 #   FUZZ_SECONDS   how long each native fuzzer runs (default 15)
+#   SOAK_SECONDS   how long readers and the writer of a live graph work in the soak (default 600)
+#   SOAK_KILLS     how often its writer is killed there (default 1000)
 #   PYTEST_JOBS    processes per pytest run (default 2)
 #   PYTEST_ARGS    more arguments for every pytest run
 set -uo pipefail
@@ -41,11 +43,13 @@ STAGES=(
 
 # Too long for every change: they run when they are named.
 NAMED_STAGES=(
-    "soak|property tests with many more examples, other ones in every run"
+    "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-15}
+SOAK_SECONDS=${SOAK_SECONDS:-600}
+SOAK_KILLS=${SOAK_KILLS:-1000}
 PYTEST_JOBS=${PYTEST_JOBS:-2}
 LOGS=$BASE/logs
 DIST=$BASE/dist
@@ -190,6 +194,9 @@ stage_hostile() {
 
 stage_soak() {
     install_wheel "$PY" compiled
+    # One process: the writer and its readers are the load.
+    PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \
+        run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
 }

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = [
@@ -50,16 +52,20 @@ def as_choice(value: Any, choices: Iterable[str], name: str) -> Any:
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """Return ``bool(value)``.
+    """Return a flag, given as a bool or as 0 or 1; None, as frameworks leave options out, is False.
 
     Raises:
-        InvalidArgumentError: the value is neither true nor false, such as an array.
+        InvalidArgumentError: the value is something else, such as an array or a word.
     """
-    try:
+    if value is None or isinstance(value, np.bool_):
         return bool(value)
-    except Exception as error:
-        kind = type(value).__name__
-        raise InvalidArgumentError(f"{name} must be True or False, got {kind}: {error}") from None
+    try:
+        number = value.__index__()
+    except Exception:  # whatever an object of somebody else raises
+        number = -1
+    if number not in (0, 1):
+        raise InvalidArgumentError(f"{name} must be True or False, got {shown(value)}")
+    return bool(number)
 
 
 def as_list(values: Any, name: str, what: str = "values", *, most: int = _MOST_ITEMS) -> list[Any]:

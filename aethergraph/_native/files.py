@@ -17,6 +17,7 @@ from aethergraph._native.tasks import Task, lend
 
 CONTENT_GRAPH: Final[int] = lib.AETHER_CONTENT_GRAPH
 CONTENT_FEATURES: Final[int] = lib.AETHER_CONTENT_FEATURES
+CONTENT_KEYS: Final[int] = lib.AETHER_CONTENT_KEYS
 
 SECTION_META: Final[int] = lib.AETHER_SECTION_META
 SECTION_CSC_INDPTR: Final[int] = lib.AETHER_SECTION_CSC_INDPTR
@@ -33,6 +34,12 @@ SECTION_CSC_BLOCKS: Final[int] = lib.AETHER_SECTION_CSC_BLOCKS
 SECTION_CSC_INDEX: Final[int] = lib.AETHER_SECTION_CSC_INDEX
 SECTION_CSR_BLOCKS: Final[int] = lib.AETHER_SECTION_CSR_BLOCKS
 SECTION_CSR_INDEX: Final[int] = lib.AETHER_SECTION_CSR_INDEX
+SECTION_KEY_HASHES: Final[int] = lib.AETHER_SECTION_KEY_HASHES
+SECTION_KEY_BUCKETS: Final[int] = lib.AETHER_SECTION_KEY_BUCKETS
+SECTION_KEY_IDS: Final[int] = lib.AETHER_SECTION_KEY_IDS
+SECTION_KEY_PLACES: Final[int] = lib.AETHER_SECTION_KEY_PLACES
+SECTION_KEY_OFFSETS: Final[int] = lib.AETHER_SECTION_KEY_OFFSETS
+SECTION_KEY_BYTES: Final[int] = lib.AETHER_SECTION_KEY_BYTES
 
 
 class Section(NamedTuple):
@@ -94,7 +101,7 @@ class NativeFile:
 
     @property
     def content(self) -> int:
-        """Kind of the content: CONTENT_GRAPH or CONTENT_FEATURES."""
+        """Kind of the content: CONTENT_GRAPH, CONTENT_FEATURES or CONTENT_KEYS."""
         return int(lib.aether_file_content(self._live()))
 
     def sections(self) -> list[Section]:
@@ -233,6 +240,19 @@ class NativeWriter:
     def end(self) -> None:
         """End the section."""
         self._check(lib.aether_writer_end(self._live(), self._err))
+
+    def reserve(self, kind: int, owner: int, dtype: int, nbytes: int) -> int:
+        """Reserve the place of a section, and return its number for :meth:`put`."""
+        out = ffi.new("uint32_t *")
+        writer = self._live()
+        self._check(lib.aether_writer_reserve(writer, kind, owner, dtype, nbytes, out, self._err))
+        return int(out[0])
+
+    def put(self, section: int, array: NDArray[Any], task: Task | None = None) -> None:
+        """Fill a reserved section on with a contiguous array; several may be filled in turns."""
+        data, size = ffi.from_buffer(array), array.nbytes
+        writer = self._live()
+        self._check(lib.aether_writer_put(writer, section, data, size, lend(task, size), self._err))
 
     def commit(self) -> None:
         """Make the file durable and put it in place."""

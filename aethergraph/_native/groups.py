@@ -18,6 +18,7 @@ from aethergraph._native.exports import (
     export_sample,
 )
 from aethergraph._native.guards import begin_read, raise_named
+from aethergraph._native.live import NativeSnapshot, pin_all
 from aethergraph._native.paged_values import NativeValues
 from aethergraph._native.sampling import (
     SAMPLE_DISJOINT,
@@ -38,6 +39,21 @@ class PinnedLists(NamedTuple):
 
     relations: tuple[NativeRelation, ...]
     num_nodes: Sequence[int]
+
+
+def pin_relations(
+    relations: Sequence[NativeRelation],
+    num_nodes: Sequence[int],
+    snapshot: NativeSnapshot | None = None,
+) -> PinnedLists:
+    """Return relations with the lists of one commit: the last one, or that of ``snapshot``."""
+    counts = list(num_nodes)
+    pinned = pin_all([relation.topology for relation in relations], snapshot)
+    for relation, topology in zip(relations, pinned, strict=True):
+        counts[relation.source], counts[relation.to] = topology.num_major, topology.num_minor
+    return PinnedLists(
+        tuple(NativeRelation(t, *r[1:]) for r, t in zip(relations, pinned, strict=True)), counts
+    )
 
 
 class NativeBatch(NamedTuple):
@@ -126,6 +142,10 @@ class NativeGroup:
         hand_over(lib.aether_group_retarget, self._handle, relations, num_nodes, self._err)
         self.relations, self._guards = tuple(relations), guards_of(relations)
         self._lent, self._size = None, 0
+
+    def forget(self) -> None:
+        """Let go of the relations, until :meth:`retarget` brings others."""
+        self.relations, self._guards, self._lent = (), [], None
 
     @property
     def memory(self) -> int:

@@ -13,15 +13,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
-from aethergraph._native.tasks import Task, lend
+from aethergraph._native.guards import reading
+from aethergraph._native.memory import address_of
+from aethergraph._native.tasks import Task, lend, run_task
 from aethergraph._native.topology import NativeTopology
 from aethergraph.errors import SnapshotExpiredError
 
@@ -47,6 +49,11 @@ LIVE_LAYOUTS: Final[dict[str, int]] = {
 }
 
 
+def live_has_membarrier() -> bool:
+    """Return whether the writer fences for all readers here; else each snapshot costs a fence."""
+    return bool(lib.aether_live_has_membarrier())
+
+
 class LiveRelation(NamedTuple):
     """Edge type of a live graph: its nodes at both ends, and what it keeps of its edges."""
 
@@ -58,6 +65,18 @@ class LiveRelation(NamedTuple):
     order: int = ORDER_ID
     columns: int = 0  # LIVE_TIMES | LIVE_WEIGHTS
     edge_id_bytes: int = 8
+    base_edges: int = 0  # edges of the base; 0: there is none
+    base_edge_ids: int = 0  # id of the first edge that is inserted
+
+
+class LiveBase(NamedTuple):
+    """Lists that a relation begins with; what is known of edges goes by the ids of these lists."""
+
+    topology: NativeTopology
+    edge_ids: NDArray[Any] | None  # u32 or u64; None: the same
+    times: NDArray[np.int64] | None
+    weights: NDArray[np.float32] | None
+    last_time: int | None  # no time is after it; None: not known
 
 
 class LiveCommit(NamedTuple):
@@ -68,6 +87,15 @@ class LiveCommit(NamedTuple):
     num_dst: int
     num_edges: int
     end_edge_ids: int  # edges that were ever inserted
+
+
+class LiveNumbers(NamedTuple):
+    """Numbers of one relation: those of :class:`LiveCommit` but its own."""
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+    end_edge_ids: int
 
 
 class LiveStats(NamedTuple):
@@ -88,11 +116,21 @@ class LiveStats(NamedTuple):
 class NativeLive:
     """Handle of a live graph: the writer's, or a reader's in another process."""
 
-    __slots__ = ("_err", "_handle", "_number", "_reading", "relations")
+    __slots__ = (
+        "_err", "_following", "_former", "_handle", "_number", "_reading", "_state", "follow",
+        "relations",
+    )  # fmt: skip
 
     def __init__(self, handle: Any, relations: Sequence[LiveRelation]) -> None:
         self._handle = ffi.gc(handle, lib.aether_live_close)
         self.relations = tuple(relations)
+        #: Handle, and by relation and layout the bases that it borrows: what snapshots are of.
+        self._state: tuple[Any, dict[tuple[int, str], LiveBase]] = (self._handle, {})
+        #: Handles before :meth:`become`, while snapshots of theirs are held.
+        self._former: list[Any] = []
+        #: Of a reader: returns the graph that this one goes on in; None: it is not known.
+        self.follow: Callable[[], NativeLive | None] | None = None
+        self._following = threading.Lock()
         #: Snapshot that a thread reads throughout, if it is in a block of :meth:`reading`.
         self._reading = threading.local()
         # Of the writer, which is one thread at a time.
@@ -106,14 +144,16 @@ class NativeLive:
         arena_bytes: int,
         max_snapshot_age: int = 0,
         flags: int = 0,
+        first_commit: int = 1,
     ) -> NativeLive:
-        """Create a graph without edges.
+        """Create a graph without edges but those of bases, which :meth:`set_base` gives.
 
         Args:
             relations: the edge types.
             arena_bytes: memory for the edges of all of them together.
             max_snapshot_age: nanoseconds after which a snapshot may expire; 0: none does.
             flags: ``LIVE_*``, combined.
+            first_commit: number of the commit that it begins with.
         """
         rows = ffi.new("aether_live_relation[]", len(relations))
         for row, one in zip(rows, relations, strict=True):
@@ -121,14 +161,16 @@ class NativeLive:
             row.max_src, row.max_dst = one.max_src, one.max_dst
             row.layouts, row.order = LIVE_LAYOUTS[one.layout], one.order
             row.columns, row.edge_id_bytes = one.columns, one.edge_id_bytes
+            row.base_edges, row.base_edge_ids = one.base_edges, one.base_edge_ids
         options = ffi.new("aether_live_options *")
         options.relations, options.num_relations = rows, len(relations)
         options.flags = flags
         options.arena_bytes, options.max_snapshot_age = arena_bytes, max_snapshot_age
+        options.first_commit = first_commit
         out, err = ffi.new("aether_live **"), new_error()
         code = lib.aether_live_create(options, out, err)
         if code:
-            raise_error(code, err)
+            _fail(code, err)
         return cls(out[0], relations)
 
     @classmethod
@@ -137,7 +179,7 @@ class NativeLive:
         out, err = ffi.new("aether_live **"), new_error()
         code = lib.aether_live_attach(list(descriptors), len(descriptors), out, err)
         if code:
-            raise_error(code, err)
+            _fail(code, err)
         relations = list[LiveRelation]()
         row = ffi.new("aether_live_relation *")
         layouts = {bits: name for name, bits in LIVE_LAYOUTS.items()}
@@ -145,14 +187,39 @@ class NativeLive:
             code = lib.aether_live_relation_at(out[0], number, row, err)
             if code:
                 lib.aether_live_close(out[0])
-                raise_error(code, err)
+                _fail(code, err)
             relations.append(
                 LiveRelation(
                     row.num_src, row.num_dst, row.max_src, row.max_dst, layouts[row.layouts],
-                    row.order, row.columns, row.edge_id_bytes,
+                    row.order, row.columns, row.edge_id_bytes, row.base_edges, row.base_edge_ids,
                 )
             )  # fmt: skip
         return cls(out[0], relations)
+
+    def become(self, other: NativeLive) -> Any:
+        """Go on in the memory of another graph; snapshots that are held stay as they are.
+
+        Returns:
+            The former handle, for :meth:`retire`.
+        """
+        former = self._handle
+        self._former.append(former)
+        self._handle, self.relations, self._state = other._handle, other.relations, other._state
+        return former
+
+    def retire(self, former: Any) -> None:
+        """Tell readers in other processes that the graph goes on elsewhere."""
+        self._check(lib.aether_live_retire(former, self._err))
+
+    def _catch_up(self) -> None:
+        """Let a reader go on where the graph does."""
+        if self.follow is None or not lib.aether_live_is_retired(self._handle):
+            return
+        with self._following:
+            if lib.aether_live_is_retired(self._handle):
+                other = self.follow()
+                if other is not None:
+                    self.become(other)
 
     @property
     def descriptors(self) -> list[int]:
@@ -161,6 +228,23 @@ class NativeLive:
         out = ffi.new("int32_t[]", count)
         lib.aether_live_descriptors(self._handle, out)
         return list(out)
+
+    def set_base(self, relation: int, layout: Literal["csc", "csr"], base: LiveBase) -> None:
+        """Say where the lists of a relation's base are; before anything else, in every process."""
+        given, err = ffi.new("aether_live_base *"), new_error()
+        given.lists = base.topology.handle
+        given.last_time = 2**63 - 1 if base.last_time is None else base.last_time
+        if base.edge_ids is not None:
+            given.edge_ids = ffi.cast("const void *", address_of(base.edge_ids))
+            given.edge_id_bytes = base.edge_ids.dtype.itemsize
+        if base.times is not None:
+            given.times = ffi.cast("const int64_t *", address_of(base.times))
+        if base.weights is not None:
+            given.weights = ffi.cast("const float *", address_of(base.weights))
+        code = lib.aether_live_set_base(self._handle, relation, LIVE_LAYOUTS[layout], given, err)
+        if code:
+            raise_error(code, err)
+        self._state[1][relation, layout] = base
 
     # ---- writing -----------------------------------------------------------------------------
 
@@ -183,7 +267,7 @@ class NativeLive:
             self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
         )
         if code:
-            raise_error(code, err)
+            _fail(code, err)
         return int(number[0])
 
     def insert(
@@ -206,36 +290,38 @@ class NativeLive:
             edges.weights = lent[-1]
         ids = empty(len(src), np.int64, f"{len(src)} edge ids")
         inserted = ffi.new("uint64_t *")
-        code = lib.aether_live_insert(
-            self._handle, relation, edges, ffi.from_buffer("int64_t[]", ids), inserted, self._err
-        )
-        self._check(code)
+        with self._reading_bases():
+            code = lib.aether_live_insert(
+                self._handle, relation, edges, ffi.from_buffer("int64_t[]", ids), inserted,
+                self._err,
+            )  # fmt: skip
+            self._check(code)
         return ids, int(inserted[0])
+
+    @contextmanager
+    def _reading_bases(self) -> Iterator[None]:
+        """Guard the files of bases, which a change reads, in a ``with`` block."""
+        guards = {id(g): g for one in self._state[1].values() if (g := one.topology.guard)}
+        with ExitStack() as stack:
+            for guard in guards.values():
+                stack.enter_context(reading(guard))
+            yield
 
     def delete(self, relation: int, src: Ids, dst: Ids, edge_ids: Ids | None) -> int:
         """Delete the edges of each pair, or only the one of each edge id; return their number."""
         deleted = ffi.new("uint64_t *")
         lent = ffi.NULL if edge_ids is None else ffi.from_buffer("int64_t[]", edge_ids)
-        code = lib.aether_live_delete(
-            self._handle,
-            relation,
-            ffi.from_buffer("int64_t[]", src),
-            ffi.from_buffer("int64_t[]", dst),
-            lent,
-            len(src),
-            deleted,
-            self._err,
-        )
-        self._check(code)
+        with self._reading_bases():
+            code = lib.aether_live_delete(
+                self._handle, relation, ffi.from_buffer("int64_t[]", src),
+                ffi.from_buffer("int64_t[]", dst), lent, len(src), deleted, self._err,
+            )  # fmt: skip
+            self._check(code)
         return int(deleted[0])
 
     def add_nodes(self, relation: int, num_src: int, num_dst: int) -> None:
         """Add nodes without edges behind the last, at either end."""
         self._check(lib.aether_live_add_nodes(self._handle, relation, num_src, num_dst, self._err))
-
-    def skip_edge_ids(self, relation: int, count: int) -> None:
-        """Give up the next ``count`` edge ids."""
-        self._check(lib.aether_live_skip_edge_ids(self._handle, relation, count, self._err))
 
     # ---- log ---------------------------------------------------------------------------------
 
@@ -274,12 +360,16 @@ class NativeLive:
             )
         )
 
+    def close_journal(self) -> None:
+        """Wait until all commits are on disk, and let another graph open the log."""
+        self._check(lib.aether_live_close_journal(self._handle, self._err))
+
     def flush(self) -> None:
         """Wait until all commits so far are on disk."""
         err = new_error()
         code = lib.aether_live_flush(self._handle, err)
         if code:
-            raise_error(code, err)
+            _fail(code, err)
 
     def release_journal(self, lsn: int) -> None:
         """Give up the commits below ``lsn``."""
@@ -296,37 +386,101 @@ class NativeLive:
 
     def _check(self, code: int) -> None:
         if code:
-            raise_error(code, self._err)
+            _fail(code, self._err)
 
     # ---- reading -----------------------------------------------------------------------------
 
     def take(self) -> NativeSnapshot:
         """Take a snapshot of the last commit; inside :meth:`reading` return that of the block."""
-        return getattr(self._reading, "snapshot", None) or NativeSnapshot(self)
+        return getattr(self._reading, "snapshot", None) or self.take_last()
 
     def take_last(self) -> NativeSnapshot:
         """Take a snapshot of the last commit, also inside :meth:`reading`."""
+        if self.follow is not None:
+            self._catch_up()
         return NativeSnapshot(self)
 
     @contextmanager
     def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:
         """Let this thread take the same snapshot throughout a block; None: the last commit's."""
         before = getattr(self._reading, "snapshot", None)
-        self._reading.snapshot = own = snapshot or NativeSnapshot(self)
+        self._reading.snapshot = own = snapshot or self.take_last()
         try:
             yield own
         finally:
             self._reading.snapshot = before
 
+    def describe(self, relation: int) -> LiveNumbers:
+        """Return what :meth:`take` would show of a relation, without a snapshot."""
+        reading = getattr(self._reading, "snapshot", None)
+        if reading is not None:
+            return LiveNumbers(*reading.describe(relation)[1:])
+        if self.follow is not None:
+            self._catch_up()
+        out, err = ffi.new("aether_live_relation_stats *"), new_error()
+        code = lib.aether_live_count_relation(self._handle, relation, out, err)
+        if code:
+            raise_error(code, err)
+        return LiveNumbers(out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
+
     def count(self) -> LiveStats:
-        """Count what the graph holds."""
-        out = ffi.new("aether_live_stats *")
-        lib.aether_live_count(self._handle, out)
-        return LiveStats(
-            out.epoch, out.num_edges, out.touched_nodes, out.arena_bytes, out.used_bytes,
-            out.retired_bytes, out.snapshots, out.oldest_epoch, out.oldest_age * 1e-9,
-            out.oldest_pid or None,
-        )  # fmt: skip
+        """Count what the graph holds, and who reads it, former memory included."""
+        if self.follow is not None:
+            self._catch_up()
+        self.drop_former()
+        now = _count(self._handle)
+        for handle in self._former[:1]:  # those that follow are younger
+            before = _count(handle)
+            now = now._replace(
+                snapshots=now.snapshots + before.snapshots, oldest_commit=before.oldest_commit,
+                oldest_age=before.oldest_age, oldest_pid=before.oldest_pid,
+            )  # fmt: skip
+        return now
+
+    def drop_former(self) -> None:
+        """Give up former memory that no snapshot is of any more."""
+        if self._former:
+            self._former = [one for one in self._former if _count(one).snapshots]
+
+
+def _count(handle: Any) -> LiveStats:
+    out = ffi.new("aether_live_stats *")
+    lib.aether_live_count(handle, out)
+    return LiveStats(
+        out.epoch, out.num_edges, out.touched_nodes, out.arena_bytes, out.used_bytes,
+        out.retired_bytes, out.snapshots, out.oldest_epoch, out.oldest_age * 1e-9,
+        out.oldest_pid or None,
+    )  # fmt: skip
+
+
+def verify_journal(directory: str, graph: bytes, begin: int) -> int:
+    """Look for damage in a log that no graph has open, from commit ``begin`` on.
+
+    Returns:
+        The number of the last commit.
+    """
+    last = ffi.new("uint64_t *")
+    uuid, err = ffi.from_buffer("uint8_t[]", graph), new_error()
+
+    def read(task: Task) -> int:
+        return int(
+            lib.aether_journal_verify(os.fsencode(directory), uuid, begin, last, lend(task, 1), err)
+        )
+
+    code = run_task(read, None, 1)
+    if code:
+        raise_error(code, err)
+    return int(last[0])
+
+
+def truncate_journal(directory: str, graph: bytes, begin: int) -> int:
+    """Let a damaged log end before its first damaged commit; return the number of the last one."""
+    last = ffi.new("uint64_t *")
+    uuid, err = ffi.from_buffer("uint8_t[]", graph), new_error()
+    code = lib.aether_journal_truncate(os.fsencode(directory), uuid, begin, last, err)
+    if code:
+        raise_error(code, err)
+    return int(last[0])
 
 
 class _Notes:
@@ -365,20 +519,38 @@ def _release(
     del handle
 
 
+#: What the core calls options -> what Python does.
+_OPTIONS = {"arena_bytes": "arena_mb", "max_src": "max_nodes", "max_dst": "max_nodes"}
+
+
+def _fail(code: int, err: Any) -> NoReturn:
+    """Raise as :func:`raise_error`, with the names that options have in Python."""
+    text = ffi.string(err.message)
+    for name, own in _OPTIONS.items():
+        text = text.replace(name.encode(), own.encode())
+    err.message = text
+    raise_error(code, err)
+
+
 class NativeSnapshot:
     """One commit of a live graph, kept until the last user of this object is gone."""
 
-    __slots__ = ("__weakref__", "_handle", "commit", "live")
+    __slots__ = ("__weakref__", "_bases", "_handle", "live")
 
     def __init__(self, live: NativeLive) -> None:
         out, err = ffi.new("aether_snapshot **"), new_error()
-        code = lib.aether_snapshot_take(live._handle, out, err)
+        handle, self._bases = live._state
+        code = lib.aether_snapshot_take(handle, out, err)
         if code:
             raise_error(code, err)
         self.live = live
-        _handles[int(ffi.cast("uintptr_t", out[0]))] = live._handle
+        _handles[int(ffi.cast("uintptr_t", out[0]))] = handle
         self._handle = ffi.gc(out[0], _release)
-        self.commit = self.describe(0).commit
+
+    @property
+    def commit(self) -> int:
+        """Number of the commit."""
+        return self.describe(0).commit
 
     def describe(self, relation: int) -> LiveCommit:
         """Return the numbers of a relation."""
@@ -399,7 +571,14 @@ class NativeSnapshot:
     def topology(self, relation: int, layout: Literal["csc", "csr"]) -> NativeTopology:
         """Return the lists of a relation; they keep the snapshot."""
         pointer = lib.aether_snapshot_topology(self._handle, relation, LIVE_LAYOUTS[layout])
-        return NativeTopology.adopt(pointer, owner=self)
+        found = SnapshotTopology.of_handle(pointer, owner=self)
+        assert isinstance(found, SnapshotTopology)
+        found.snapshot, found.relation, found.layout = self, relation, layout
+        base = self._bases.get((relation, layout))
+        found.is_over_base = base is not None
+        if base is not None:  # reads its file, too
+            found.guard, found.path = base.topology.guard, base.topology.path
+        return found
 
     def changed(self, relation: int, layout: Literal["csc", "csr"], since: int) -> Ids:
         """Return the nodes whose lists were changed by commits after ``since``, ascending."""
@@ -432,6 +611,28 @@ class NativeSnapshot:
         if code:
             raise_error(code, err)
         return out
+
+
+class SnapshotTopology(NativeTopology):
+    """Lists of a snapshot."""
+
+    __slots__ = ("is_over_base", "layout", "relation", "snapshot")
+
+    snapshot: NativeSnapshot
+    relation: int
+    layout: Literal["csc", "csr"]
+    is_over_base: bool
+
+    def listed(self) -> Ids | None:
+        """Return the nodes whose lists may hold something: those that were ever written to.
+
+        None: all may, as a base has lists, too.
+        """
+        return None if self.is_over_base else self.changed(0)
+
+    def changed(self, since: int) -> Ids:
+        """Return the nodes whose lists were changed by commits after ``since``, ascending."""
+        return self.snapshot.changed(self.relation, self.layout, since)
 
 
 class LiveTopology(NativeTopology):
@@ -474,8 +675,8 @@ class LiveTopology(NativeTopology):
         """False: positions name versions of lists."""
         return False
 
-    def _commit(self) -> LiveCommit:
-        return self.live.take().describe(self.relation)
+    def _commit(self) -> LiveNumbers:
+        return self.live.describe(self.relation)
 
     @property
     def num_major(self) -> int:  # type: ignore[override]

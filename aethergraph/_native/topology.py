@@ -73,6 +73,8 @@ def _address_of(pointer: Any) -> int:
     return address
 
 
+_UINT32, _UINT64 = np.dtype(np.uint32), np.dtype(np.uint64)
+
 #: Alignment of a struct that holds pointers.
 _ALIGNMENT = 8
 
@@ -146,10 +148,13 @@ class NativeTopology:
             InvalidArgumentError: no address, or a topology that lacks an operation or whose facts
                 contradict each other; says which.
         """
-        address = _address_of(pointer)
+        return cls.of_handle(ffi.cast("aether_topology *", _address_of(pointer)), owner)
+
+    @classmethod
+    def of_handle(cls, handle: Any, owner: object) -> NativeTopology:
+        """Take an ``aether_topology *`` of cffi, as :meth:`adopt` does."""
         facts = ffi.new("aether_topology_facts *")
         err = new_error()
-        handle = ffi.cast("aether_topology *", address)
         code = lib.aether_topology_describe(handle, facts, err)
         if code:
             raise_error(code, err)
@@ -165,7 +170,7 @@ class NativeTopology:
         self.end_positions, self.end_edge_ids = facts.end_positions, facts.end_edge_ids
         self.edge_ids_are_positions = bool(facts.edge_ids_are_positions)
         self.own_values = facts.own_values
-        self.id_dtype = np.dtype(np.uint32 if facts.id_bytes == 4 else np.uint64)
+        self.id_dtype = _UINT32 if facts.id_bytes == 4 else _UINT64
         return self
 
     @property
@@ -283,6 +288,10 @@ class NativeTopology:
     def memory(self) -> int:
         """Bytes that the native topology holds, beside its arrays."""
         return int(lib.aether_topology_memory(self.handle))
+
+    def listed(self) -> Ids | None:
+        """Return the nodes whose lists may hold something, ascending; None: those of any may."""
+        return None
 
     def degrees(self, nodes: Ids | None) -> Ids:
         """Return the length of the list of each node (None: of all nodes), int64."""

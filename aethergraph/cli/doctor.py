@@ -42,6 +42,7 @@ PARTS = (
     ),
 )
 _IMPORT_SECONDS = 60
+_SHMEM = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 
 @command
@@ -64,6 +65,7 @@ def collect() -> dict[str, dict[str, Any]]:
         "aethergraph": _package(),
         "machine": _machine(),
         "memory": _memory(),
+        "live_graphs": _live_graphs(),
         "packages": _packages(),
     }
 
@@ -161,6 +163,29 @@ def _memory() -> dict[str, Any]:
         "page_bytes": resource.getpagesize(),
         "locked_memory_limit": "unlimited" if soft == resource.RLIM_INFINITY else size(soft),
     }
+
+
+def _live_graphs() -> dict[str, Any]:
+    """Describe what live graphs get from the system: their memory is shared between processes."""
+    return {
+        "shared_memory": "memfd" if hasattr(os, "memfd_create") else "no memfd_create",
+        "huge_pages": _shared_huge_pages(),
+        "snapshots": (
+            "without a fence (membarrier)"
+            if native.live_has_membarrier()
+            else "a fence each: the system has no membarrier, or forbids it"
+        ),
+    }
+
+
+def _shared_huge_pages() -> str:
+    """Say whether ``huge_pages=True`` of a live graph has an effect."""
+    chosen = _chosen(_SHMEM)
+    if chosen in ("always", "within_size", "advise", "force"):
+        return f"yes (shmem_enabled is {chosen})"
+    if chosen in ("never", "deny"):
+        return f"no, shmem_enabled is {chosen}: as root, echo advise > {_SHMEM}"
+    return "no: this kernel has none for shared memory"
 
 
 def _kilobytes(text: str | None) -> int | None:

@@ -21,9 +21,11 @@ from aethergraph.cli.terminal import (
 )
 from aethergraph.convert.readers.base import check_readable, read_beginning
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
-from aethergraph.errors import AetherError
+from aethergraph.dynamic.repair import truncate_log, verify_directory
+from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.ids import IdMap
 from aethergraph.storage.opening import open_container
 
 __all__ = ["info_command", "verify_command"]
@@ -32,7 +34,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 
 
 def file_kind(path: Path) -> str:
-    """Return "graph", "features" or "npy".
+    """Return "graph", "features", "ids" or "npy".
 
     Raises:
         AetherError: the file is none of them, or cannot be opened; see the errors of opening.
@@ -41,6 +43,8 @@ def file_kind(path: Path) -> str:
     if read_beginning(path) == b"\x93NUMPY":
         return "npy"
     content = open_container(path).content
+    if content == native.CONTENT_KEYS:
+        return "ids"
     return "graph" if content == native.CONTENT_GRAPH else "features"
 
 
@@ -132,6 +136,23 @@ def _describe(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return info, _graph_rows(info)
 
 
+def _ids_info(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Describe a map of ids."""
+    with IdMap.load(path) as ids:
+        info = {
+            "path": ids.path,
+            "file_bytes": path.stat().st_size,
+            "num_keys": len(ids),
+            "types": list(ids.types),
+        }
+        rows = [
+            ("file", f"{ids.path} ({size(path.stat().st_size)})"),
+            ("format", "map of ids"),
+            ("keys", f"{len(ids):,} of type {ids.columns}"),
+        ]
+    return info, rows
+
+
 _LAYOUTS = {
     "csc": "in-edges by destination",
     "csr": "out-edges by source",
@@ -158,7 +179,8 @@ def _live_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
 @command
 def info_command(
     path: Annotated[
-        Path, typer.Argument(help="Graph, feature file, .npy, or directory of a live graph.")
+        Path,
+        typer.Argument(help="Graph, features, map of ids, .npy, or directory of a live graph."),
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -173,6 +195,8 @@ def info_command(
     kind = file_kind(path)
     if kind == "graph":
         info, rows = _describe(path)
+    elif kind == "ids":
+        info, rows = _ids_info(path)
     else:
         info = _feature_info(path)
         rows = [
@@ -189,11 +213,20 @@ def info_command(
 
 @command
 def verify_command(
-    paths: Annotated[list[Path], typer.Argument(help="Graph and feature files.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Graph and feature files, directories of live graphs.")
+    ],
+    truncate: Annotated[
+        bool,
+        typer.Option(
+            "--truncate",
+            help="Let the damaged log of a live graph end before the damage; keeps the old files.",
+        ),
+    ] = False,
 ) -> None:
     """Read whole files and compare every checksum, id and offset.
 
-    Of the directory of a live graph that is the base; its log is checked when it is opened.
+    Of the directory of a live graph these are its base, rows and log.
     All files are read, whatever is wrong with one of them; the exit status tells.
     """
     failed = 0
@@ -201,6 +234,8 @@ def verify_command(
         for path in paths:
             began = time.perf_counter()
             try:
+                if truncate:
+                    _truncate(path)
                 found = _verify(path, stages)
             except (AetherError, OSError) as error:
                 if len(paths) == 1:
@@ -216,12 +251,18 @@ def verify_command(
         raise typer.Exit(1)
 
 
+def _truncate(path: Path) -> None:
+    if not is_live_directory(path):
+        raise InvalidArgumentError(f"--truncate: {path} is no directory of a live graph")
+    last, aside = truncate_log(path)
+    if aside:
+        text = f"{path}: the log ends at commit {last} now; put aside: {', '.join(aside)}"
+        stdout().print(text, markup=False, soft_wrap=True)
+
+
 def _verify(path: Path, stages: Stages) -> str:
     if is_live_directory(path):
-        base = LiveDirectory(path).info()["base"]
-        if base is None:
-            return "there is no base yet; the log is checked when the graph is opened"
-        return f"{base}: {_verify(path / base, stages)}"
+        return f"{verify_directory(path, stages('Verifying', 'B'))}: all checksums are right"
     kind = file_kind(path)
     if kind == "npy":
         FeatureStore.load(path).close()
@@ -231,6 +272,10 @@ def _verify(path: Path, stages: Stages) -> str:
         with HeteroGraph.load(path) as graph:
             graph.verify(progress)
         return "all checksums, ids and offsets are right"
+    if kind == "ids":
+        with IdMap.load(path) as ids:
+            ids.verify(progress)
+            return f"all checksums are right, and {len(ids):,} keys are found by their ids"
     with FeatureStore.load(path) as store:
         store.verify(progress)
         return f"all checksums of {store.num_rows:,} rows are right"

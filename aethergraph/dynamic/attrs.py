@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.options import shown
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError
@@ -165,7 +166,7 @@ class LiveAttributes(AttributeTable):
     def __getitem__(self, name: str) -> RowSource:
         if not isinstance(name, str) or name not in self._growing:
             known = ", ".join(map(repr, self._growing)) or "none"
-            raise KeyError(f"no {self.kind} attribute {name!r}; there are: {known}")
+            raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
         return LiveRows(self._growing[name], self._take)
 
     def __setitem__(self, name: str, value: FeatureSource | ArrayLike) -> None:
@@ -204,7 +205,7 @@ def edge_table(store: LiveStore, kind: EdgeKind) -> LiveAttributes:
 
     def begin(name: str, value: Any) -> None:
         raise InvalidArgumentError(
-            f"edge_attrs[{name!r}]: a live graph gets rows with its edges; name them in "
+            f"edge_attrs[{shown(name)}]: a live graph gets rows with its edges; name them in "
             "edge_attrs= when the graph is made"
         )
 

@@ -18,13 +18,17 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import json
 import os
 import re
+import shutil
 import stat
 import uuid
+import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
@@ -34,22 +38,56 @@ from aethergraph.errors import (
     FormatError,
     InvalidArgumentError,
     MissingFileError,
+    StorageError,
     UnsupportedError,
     VersionError,
 )
 
 __all__ = ["LiveDirectory", "is_live_directory"]
 
+Call = TypeVar("Call", bound=Callable[..., Any])
+
 _VERSION = 1
 #: What an attempt to make a graph may have left.
 _LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
-_OURS = re.compile(r"(gen-\d{6,}\.aeg|rows-\d{6,}\.aef)(\..*)?")
+_PLACES = ".places-"  # beside a base: where each edge is in it
+#: Bases and rows, and what a writer that was killed may have left of them.
+_OURS = re.compile(r"\.?(gen-\d{6,}\.aeg|rows-\d{6,}\.aef)(\..*)?")
+
+
+def _named(call: Call) -> Call:
+    """Let what the operating system refuses be a StorageError that names the file."""
+
+    @functools.wraps(call)
+    def wrapped(self: LiveDirectory, *args: Any) -> Any:
+        try:
+            return call(self, *args)
+        except StorageError:
+            raise
+        except OSError as error:
+            path = error.filename or str(self.path)
+            text = f"{path}: {error.strerror or error}"
+            raise StorageError(error.errno or errno.EIO, text, path) from None
+
+    return wrapped  # type: ignore[return-value]
 
 
 def is_live_directory(path: native.Path) -> bool:
     """Return whether there is a live graph at ``path``."""
-    return (Path(os.fsdecode(path)) / "graph.json").is_file()
+    return (Path(native.encode_path(path)[0]) / "graph.json").is_file()
+
+
+_locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()
+
+
+def _forget_locks() -> None:
+    """Close a forked child's copies of locks, which would outlive the process that writes."""
+    for directory in list(_locked):
+        directory.unlock()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
 
 
 class LiveDirectory:
@@ -60,15 +98,14 @@ class LiveDirectory:
     """
 
     def __init__(self, path: native.Path) -> None:
-        if not os.fsdecode(path):
-            raise InvalidArgumentError("path = '' is no directory")
-        self.path = Path(os.path.abspath(os.fsdecode(path)))
+        self.path = Path(os.path.abspath(native.encode_path(path)[0]))
         self._lock: int | None = None
 
     def __del__(self) -> None:
         if hasattr(self, "_lock"):
             self.unlock()
 
+    @_named
     def check_empty(self) -> None:
         """Raise unless a graph can be made here without mixing its files with others.
 
@@ -87,14 +124,20 @@ class LiveDirectory:
     # ---- what the graph is -----------------------------------------------------------------
 
     @property
+    @_named
     def exists(self) -> bool:
         """True if the directory holds a graph."""
         return (self.path / "graph.json").is_file()
 
-    def create(self, description: dict[str, Any]) -> dict[str, Any]:
-        """Make the directory of a new graph; return its description with version and uuid."""
+    def create(self, description: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+        """Make the directory of a new graph; return its description with version and uuid.
+
+        Args:
+            description: what the graph is.
+            base: what ``CURRENT`` says of its base, if it has one.
+        """
         found = {"version": _VERSION, "uuid": uuid.uuid4().hex, **description}
-        self.write_json("CURRENT", {"lsn": 0, "base": None})
+        self.write_json("CURRENT", {"lsn": 0, "base": None, **base})
         self.write_json("graph.json", found)
         return found
 
@@ -114,6 +157,7 @@ class LiveDirectory:
             )
         return found
 
+    @_named
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a file of the directory."""
         path = self.path / name
@@ -132,6 +176,7 @@ class LiveDirectory:
         """Replace a file of the directory, which survives a crash of the system."""
         self.write(name, json.dumps(value, indent=1).encode())
 
+    @_named
     def write(self, name: str, content: bytes) -> None:
         """Replace a file of the directory by ``content``, which only this user can read."""
         fresh = self.path / f"{name}.new"
@@ -142,6 +187,7 @@ class LiveDirectory:
         os.replace(fresh, self.path / name)
         self.sync()
 
+    @_named
     def sync(self) -> None:
         """Wait until the names of the files are on disk."""
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -182,6 +228,7 @@ class LiveDirectory:
 
     # ---- one writer ------------------------------------------------------------------------
 
+    @_named
     def lock(self) -> None:
         """Make this process the one that writes.
 
@@ -202,12 +249,14 @@ class LiveDirectory:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         self._lock = descriptor
+        _locked.add(self)
 
     def unlock(self) -> None:
-        """Let another process write."""
+        """Let another process write; in a forked child, once its parent does."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+            _locked.discard(self)
 
     # ---- readers ---------------------------------------------------------------------------
 
@@ -215,6 +264,7 @@ class LiveDirectory:
         """Write down where readers of other processes find the memory of the graph."""
         self.write_json("LIVE", address)
 
+    @_named
     def address(self) -> dict[str, Any]:
         """Return what :meth:`publish` wrote.
 
@@ -235,6 +285,7 @@ class LiveDirectory:
             )
         return self.read_json("LIVE")
 
+    @_named
     def withdraw(self) -> None:
         """Undo :meth:`publish`."""
         (self.path / "LIVE").unlink(missing_ok=True)
@@ -251,10 +302,16 @@ class LiveDirectory:
         numbers = [int(p.name[5:].split(".")[0]) for p in self.path.glob("rows-*.aef*")]
         return f"rows-{max(numbers, default=0) + 1:06}.aef"
 
+    @_named
     def remove_others(self, names: set[str]) -> None:
         """Remove bases and rows that are not among ``names``: older ones, or half written."""
         for path in self.path.iterdir():
-            if _OURS.fullmatch(path.name) and path.name not in names:
+            kept = path.name.partition(_PLACES)[0] if path.name.endswith(".npy") else path.name
+            if not _OURS.fullmatch(path.name) or kept in names:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
                 path.unlink(missing_ok=True)
 
     @property

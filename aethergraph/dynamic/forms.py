@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,7 @@ class EdgeForm:
         time_unit: unit of the times if they are datetimes.
         has_weight: edges have weights, float32.
         attrs: attributes of the edges by name.
+        edge_id_bytes: size of an edge id, 4 or 8.
     """
 
     layout: Layout = "both"
@@ -48,10 +49,17 @@ class EdgeForm:
     time_unit: str | None = None
     has_weight: bool = False
     attrs: Mapping[str, RowForm] = field(default_factory=dict)
+    edge_id_bytes: int = 8
 
     @classmethod
     def read(
-        cls, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
+        cls,
+        layout: Any,
+        order: Any,
+        edge_time: Any,
+        edge_weight: Any,
+        edge_attrs: Any,
+        edge_id_bytes: Any,
     ) -> EdgeForm:
         """Return the form that a user's arguments ask for.
 
@@ -74,7 +82,7 @@ class EdgeForm:
             )
         return cls(
             layout, order, edge_time is not None, unit, edge_weight is not None,
-            _read_forms(edge_attrs),
+            _read_forms(edge_attrs), _read_id_bytes(edge_id_bytes),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -83,6 +91,7 @@ class EdgeForm:
             "layout": self.layout, "order": self.order, "has_time": self.has_time,
             "time_unit": self.time_unit, "has_weight": self.has_weight,
             "attrs": {n: [list(f.row_shape), f.dtype_name] for n, f in self.attrs.items()},
+            "edge_id_bytes": self.edge_id_bytes,
         }  # fmt: skip
 
     @classmethod
@@ -91,7 +100,7 @@ class EdgeForm:
         attrs = {n: RowForm(tuple(shape), dtype) for n, (shape, dtype) in found["attrs"].items()}
         return cls(
             found["layout"], found["order"], found["has_time"], found["time_unit"],
-            found["has_weight"], attrs,
+            found["has_weight"], attrs, found.get("edge_id_bytes", 8),
         )  # fmt: skip
 
     def check_given(
@@ -103,10 +112,12 @@ class EdgeForm:
             InvalidArgumentError: one differs; names it.
         """
         wanted = EdgeForm.read(
-            layout or self.layout, order or self.order,
+            self.layout if layout is None else layout,
+            self.order if order is None else order,
             edge_time if edge_time is not None else self._time_dtype,
             edge_weight if edge_weight is not None else (self.has_weight or None) and "float32",
             edge_attrs if edge_attrs is not None else self.attrs,
+            self.edge_id_bytes,
         )  # fmt: skip
         own, given = self.to_json(), wanted.to_json()
         for name, value in own.items():
@@ -114,6 +125,10 @@ class EdgeForm:
                 raise InvalidArgumentError(
                     f"the graph was made with {name} = {value}, not {given[name]}"
                 )
+
+    def with_edge_id_bytes(self, given: Any) -> EdgeForm:
+        """Return the form with edge ids of another size."""
+        return replace(self, edge_id_bytes=_read_id_bytes(given))
 
     @property
     def _time_dtype(self) -> str | None:
@@ -130,15 +145,21 @@ class EdgeForm:
 def _is_dtype(value: Any, dtype: Any) -> bool:
     try:
         return bool(np.dtype(value) == dtype)
-    except TypeError:
+    except Exception:  # numpy raises many kinds
         return False
+
+
+def _read_id_bytes(given: Any) -> int:
+    if as_count(given, "edge_id_bytes") not in (4, 8):
+        raise InvalidArgumentError(f"edge_id_bytes = {given}: an edge id has 4 bytes or 8")
+    return int(given)
 
 
 def _read_time(given: Any) -> str | None:
     """Return the unit of the times that ``edge_time`` asks for; None for plain numbers."""
     try:
         dtype = np.dtype(given)
-    except TypeError:
+    except Exception:  # numpy raises many kinds
         dtype = np.dtype(object)
     unit = unit_of(dtype)
     if dtype != np.int64 and unit is None:
@@ -167,7 +188,7 @@ def _read_forms(attrs: Any) -> dict[str, RowForm]:
             dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
             if dtype_name not in native.DTYPE_CODES:
                 raise TypeError(f"dtype {dtype_name}")
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # numpy and iterators raise many kinds
             raise InvalidArgumentError(
                 f"edge_attrs[{name!r}] = {shown(form)} is not (shape of a row, dtype), such as "
                 f"((16,), 'float32'): {error}"

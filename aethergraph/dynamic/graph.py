@@ -10,21 +10,27 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
+from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.journal import attach
-from aethergraph.dynamic.live import Durability, LiveGraph, open_store
+from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
+from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.base import StoredGraph
+from aethergraph.graph.foreign import as_graph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, RowSource
+from aethergraph.storage.choice import Storage
 from aethergraph.storage.meta import Owner
+from aethergraph.storage.paging import Paging
 
 __all__ = ["DynamicGraph"]
 
@@ -70,6 +76,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
         edge_time: ``"int64"`` or ``"datetime64[unit]"``: edges have times; with ``order="time"``.
         edge_weight: ``"float32"``: edges have weights, to draw by.
         edge_attrs: attributes of edges by name: ``(shape of a row, dtype)``.
+        edge_id_bytes: 8, or 4: an edge takes a third less memory, and is inserted faster, but after
+            2^32 - 1 edges, deleted ones included, no more can be inserted.
         max_snapshot_age: seconds after which a snapshot may expire if its memory is needed; None:
             a snapshot that is held keeps its memory.
         max_nodes: most nodes there can be; None: 2^32 - 1.
@@ -93,12 +101,13 @@ class DynamicGraph(LiveGraph, StoredGraph):
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        edge_id_bytes: Literal[4, 8] = 8,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
     ) -> None:
-        form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs)
+        form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
         self._set_store(
             _make_store(
                 num_vertices, arena_mb, form, max_snapshot_age, max_nodes, huge_pages, mlock
@@ -114,11 +123,15 @@ class DynamicGraph(LiveGraph, StoredGraph):
         *,
         durability: Durability = "batch",
         interval_ms: int = 10,
+        base: native.Path | None = None,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
         layout: Layout | None = None,
         order: Literal["id", "time"] | None = None,
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        edge_id_bytes: Literal[4, 8] | None = None,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         huge_pages: bool = True,
@@ -136,7 +149,9 @@ class DynamicGraph(LiveGraph, StoredGraph):
 
         What is committed goes into a log before readers see it, and comes back after a crash:
         wholly or not at all, in order. :meth:`merge` writes a new base and shortens the log.
-        Opening reads the base and the log into memory.
+        Opening reads the log into memory; the base, a graph file, stays where it is, below the
+        changes. A graph that is larger than memory is made live by ``base="graph.aeg"``, which is
+        never changed.
 
         Args:
             path: the directory.
@@ -148,11 +163,20 @@ class DynamicGraph(LiveGraph, StoredGraph):
                 nothing with any of them; a crash of the system may lose the last changes with
                 the last two.
             interval_ms: milliseconds from a change to its place on disk, of ``"batch"``.
+            base: graph file that a new graph begins with, with all it has of nodes and edges: its
+                weights (float32), times (int64) and attributes. Edges keep their ids, and edges
+                that are inserted get those behind. The file stays where it is, and must stay as
+                it is. ``order="id"`` needs sorted lists without parallel edges.
+            storage: where the lists of the base live, also of one that :meth:`merge` has written;
+                see :meth:`Graph.load`.
+            memory_budget: of ``storage="uring"``, as in :meth:`Graph.load`.
             layout: as in the constructor; of a graph that is there, None or what it was made with.
             order: as ``layout``.
             edge_time: as ``layout``.
             edge_weight: as ``layout``.
             edge_attrs: as ``layout``.
+            edge_id_bytes: as in the constructor; it may change from time to time. Of a graph that
+                is there, None is what it was made with.
             max_snapshot_age: as in the constructor.
             max_nodes: as in the constructor.
             huge_pages: as in the constructor.
@@ -168,22 +192,33 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """
 
         def make(
-            found: dict[str, Any] | None, counts: dict[str, int] | None
+            found: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
         ) -> tuple[LiveStore, dict[str, Any]]:
             given = (layout, order, edge_time, edge_weight, edge_attrs)
-            if found is None:
+            if found is None and below is not None:
+                form = _form_over(below, order, progress)
+                form.check_given(*given)
+                if edge_id_bytes is not None:
+                    form = form.with_edge_id_bytes(edge_id_bytes)
+                (nodes,) = below.num_nodes
+                if num_vertices is not None and num_vertices != nodes:
+                    raise InvalidArgumentError(
+                        f"num_vertices = {num_vertices}, but {below.path} has {nodes} nodes: leave "
+                        "it out; add_nodes() adds more"
+                    )
+                found = _describe(nodes, form, max_nodes)
+            elif found is None:
                 if num_vertices is None:
                     raise InvalidArgumentError(
                         f"there is no live graph in {LiveDirectory(path).path}: give num_vertices= "
-                        "to make one"
+                        "to make one, or base="
                     )
-                form = EdgeForm.read(layout or "both", order or "id", *given[2:])
-                nodes = as_count(num_vertices, "num_vertices")
-                found = {
-                    "num_nodes": {"node": nodes},
-                    "edge_types": [[list(_KIND), form.to_json()]],
-                    "max_nodes": max_nodes,
-                }
+                form = EdgeForm.read(
+                    "both" if layout is None else layout, "id" if order is None else order,
+                    *given[2:],
+                    8 if edge_id_bytes is None else edge_id_bytes,
+                )  # fmt: skip
+                found = _describe(as_count(num_vertices, "num_vertices"), form, max_nodes)
             else:
                 if list(found["num_nodes"]) != ["node"]:
                     raise InvalidArgumentError(
@@ -191,22 +226,20 @@ class DynamicGraph(LiveGraph, StoredGraph):
                         "DynamicHeteroGraph.open(path)"
                     )
                 form = EdgeForm.from_json(found["edge_types"][0][1])
-                for name, own, other in (
-                    ("num_vertices", found["num_nodes"]["node"], num_vertices),
-                    ("max_nodes", found["max_nodes"], max_nodes),
-                ):
-                    if other is not None and other != own:
-                        raise InvalidArgumentError(
-                            f"the graph was made with {name} = {own}, not {other}: leave it out"
-                        )
+                _check_same(num_vertices, found["num_nodes"]["node"], "num_vertices")
+                _check_same(max_nodes, found["max_nodes"], "max_nodes")
                 if any(value is not None for value in given):
                     form.check_given(*given)
+                if edge_id_bytes is not None:
+                    form = form.with_edge_id_bytes(edge_id_bytes)
             nodes = (counts or found["num_nodes"])["node"]
             return _make_store(
-                nodes, arena_mb, form, max_snapshot_age, found["max_nodes"], huge_pages, mlock
-            ), found
+                nodes, arena_mb, form, max_snapshot_age, found["max_nodes"], huge_pages, mlock,
+                below,
+            ), found  # fmt: skip
 
-        graph: DynamicGraph = open_store(path, durability, interval_ms, make, _wrap, progress)
+        how = Opening(durability, interval_ms, base, storage, memory_budget, progress)
+        graph: DynamicGraph = open_store(path, how, make, _wrap)
         return graph
 
     @classmethod
@@ -231,6 +264,12 @@ class DynamicGraph(LiveGraph, StoredGraph):
         self._kind: EdgeKind = store.kinds[_KIND]
         self._path, self._storage, self._paging = None, "live", None
 
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
+        self._store.check_open()
+        return None if self._store.base is None else self._store.base.paging
+
     @classmethod
     def from_graph(
         cls,
@@ -249,6 +288,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
         Raises:
             InvalidArgumentError: times that are floats, or what the constructor refuses.
         """
+        graph = as_graph(graph)
         values = graph.value_stores("edge")
         times, weights = (values.get(name) for name in ("edge_time", "edge_weight"))
         unit = graph.time_unit
@@ -408,12 +448,18 @@ class DynamicGraph(LiveGraph, StoredGraph):
         raise UnsupportedError("edges bring their rows: insert_edges(..., edge_attrs={name: rows})")
 
     def save(self, path: native.Path, **options: Any) -> None:
-        """Write a static copy of the last commit to a file."""
+        """Write a static copy of the last commit to a file; see :meth:`Snapshot.save`."""
         self.snapshot().save(path, **options)
 
-    def to_graph(self, layout: Layout | None = None) -> Graph:
+    def to_graph(
+        self,
+        layout: Layout | None = None,
+        *,
+        path: native.Path | None = None,
+        memory: int | str = MEMORY,
+    ) -> Graph:
         """Copy the last commit into a static graph; see :meth:`Snapshot.to_graph`."""
-        return self.snapshot().to_graph(layout)
+        return self.snapshot().to_graph(layout, path=path, memory=memory)
 
     def __enter__(self) -> DynamicGraph:
         self._store.check_open()
@@ -441,12 +487,12 @@ class DynamicGraph(LiveGraph, StoredGraph):
     @property
     def num_nodes(self) -> int:
         """Number of nodes; ids are ``0 .. num_nodes - 1``."""
-        return self._store.take_nodes("node")[1]
+        return self._store.count_nodes("node", self._store.live)
 
     @property
     def num_edges(self) -> int:
         """Number of edges."""
-        return self._store.live.take().describe(0).num_edges
+        return self._store.live.describe(0).num_edges
 
     @property
     def layout(self) -> Layout:
@@ -470,6 +516,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""
+        layout = as_choice(layout, ("csc", "csr"), "layout")
         if self._kind.form.layout not in (layout, "both"):
             what = "in-neighbours" if layout == "csc" else "out-neighbours"
             raise LayoutError(
@@ -522,6 +569,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
 
     def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
         """Return the edges' weights and times, if they have any, as rows to gather from."""
+        of = as_choice(of, ("node", "edge"), "of")
         return live_values(self._store, self._kind) if of == "edge" else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -545,12 +593,39 @@ def _make_store(
     max_nodes: Any,
     huge_pages: Any,
     mlock: Any,
+    base: Base | None = None,
 ) -> LiveStore:
     nodes = as_count(num_vertices, "num_vertices")
     return LiveStore.make(
         {"node": nodes}, {_KIND: form}, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
-        max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
+        max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock, base=base,
     )  # fmt: skip
+
+
+def _describe(num_nodes: int, form: EdgeForm, max_nodes: int | None) -> dict[str, Any]:
+    return {
+        "num_nodes": {"node": num_nodes}, "edge_types": [[list(_KIND), form.to_json()]],
+        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
+    }  # fmt: skip
+
+
+def _check_same(given: Any, own: Any, name: str) -> None:
+    if given is not None and as_count(given, name) != own:
+        raise InvalidArgumentError(
+            f"the graph was made with {name} = {own}, not {given}: leave it out"
+        )
+
+
+def _form_over(base: Base, order: Any, progress: native.Progress | None) -> EdgeForm:
+    """Return what is kept of edges over a base of one type."""
+    if len(base.edges) != 1 or len(base.num_nodes) != 1:
+        raise InvalidArgumentError(
+            f"{base.path} holds a graph of many types: open it with DynamicHeteroGraph.open(base=)"
+        )
+    form = base.edges[0].form("time" if order is None else order)
+    if order == "id":
+        base.edges[0].check_sorted(progress)
+    return form
 
 
 def _wrap(store: LiveStore) -> DynamicGraph:

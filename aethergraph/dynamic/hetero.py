@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -10,14 +10,17 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_items, is_hashable, is_name, shown
+from aethergraph._checks.options import as_choice, as_items, as_list, is_hashable, is_name, shown
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
+from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import attach
-from aethergraph.dynamic.live import Durability, LiveGraph, open_store
+from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
+from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.snapshot import (
     as_store,
+    commit_before,
     edge_rows,
     edge_values,
     fill_edges,
@@ -29,6 +32,8 @@ from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.protocols import Layout, RowSource
+from aethergraph.storage.choice import Storage
+from aethergraph.storage.paging import Paging
 
 __all__ = ["DynamicHeteroGraph", "HeteroSnapshot"]
 
@@ -52,6 +57,7 @@ class HeteroSnapshot(HeteroGraph):
             edges[kind.name] = fill_edges(own, kind, taken)
         self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
         self._path, self._storage = None, "live"
+        self._paging = None if store.base is None else store.base.paging
 
     @property
     def commit(self) -> int:
@@ -63,6 +69,12 @@ class HeteroSnapshot(HeteroGraph):
         """Native snapshot that the lists are of."""
         self._check_open()
         return self._taken
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
+        self._check_open()
+        return self._paging
 
     def close(self) -> None:
         """Let go of the commit; using the snapshot afterwards raises ClosedError."""
@@ -89,8 +101,59 @@ class HeteroSnapshot(HeteroGraph):
     def _end_edge_ids(self, kind: EdgeType) -> int:
         return self.native_snapshot.describe(self._store.kinds[kind].number).end_edge_ids
 
-    def to_graph(self) -> HeteroGraph:
+    def changed(
+        self,
+        since: int | HeteroSnapshot,
+        hops: int = 1,
+        edge_types: Iterable[EdgeType] | None = None,
+    ) -> dict[str, Ids]:
+        """Find the nodes whose sampled neighbourhood may differ from that of an earlier commit.
+
+        See :meth:`Snapshot.changed`. ::
+
+            for name, nodes in now.changed(since=before, hops=2).items():
+                embeddings[name][nodes] = model(...)
+
+        Args:
+            since: a snapshot that was taken earlier, or the number of its commit.
+            hops: hops of the samples; more than 1 needs out-neighbours (layout "both").
+            edge_types: the edge types that samples follow; None: all of them.
+
+        Returns:
+            Node ids by node type, int64, ascending; of every type.
+
+        Raises:
+            OutOfRangeError: the commit is after this one.
+            InvalidArgumentError: an edge type does not exist, or ``since`` is of another graph.
+            LayoutError: in-neighbours are not stored, or out-neighbours for more than one hop.
+        """
+        snapshot, count = self.native_snapshot, as_count(hops, "hops")
+        number = commit_before(since, snapshot)
+        followed = list(self._edges if edge_types is None else edge_types)
+        views = [self[kind] for kind in followed]
+        none = np.empty(0, np.int64)
+        front = dict.fromkeys(self._nodes, none)
+        for kind, view in zip(followed, views, strict=True):
+            view.topology("csc")  # LayoutError
+            own = snapshot.changed(self._store.kinds[kind].number, "csc", number)
+            front[kind[2]] = np.union1d(front[kind[2]], own)
+        found = dict(front)
+        for _ in range(1, count):
+            reached = dict.fromkeys(self._nodes, none)
+            for kind, view in zip(followed, views, strict=True):
+                out = view.topology("csr").neighbors(front[kind[0]])[0]
+                reached[kind[2]] = np.union1d(reached[kind[2]], out)
+            front = {name: np.setdiff1d(ids, found[name]) for name, ids in reached.items()}
+            found = {name: np.union1d(ids, front[name]) for name, ids in found.items()}
+        return found if count else dict.fromkeys(self._nodes, none)
+
+    def to_graph(
+        self, *, path: native.Path | None = None, memory: int | str = MEMORY
+    ) -> HeteroGraph:
         """Copy the snapshot into a static typed graph; see :meth:`Snapshot.to_graph`."""
+        if path is not None:
+            self.save(path, memory=memory)
+            return HeteroGraph.load(path)
         orders = {kind.form.order for kind in self._store.kinds.values()}
         layouts = {kind.form.layout for kind in self._store.kinds.values()}
         lists = {kind: self[kind].edge_list() for kind in self._edges}
@@ -128,9 +191,31 @@ class HeteroSnapshot(HeteroGraph):
                 graph[name].attrs[attr] = as_store(rows, np.arange(part_of.num_nodes))
         return graph
 
-    def save(self, path: native.Path, **options: Any) -> None:
-        """Write a static copy to a file: ``to_graph().save(path, **options)``."""
-        self.to_graph().save(path, **options)
+    def save(
+        self,
+        path: native.Path,
+        *,
+        compress: bool | None = None,
+        attrs: bool = True,
+        memory: int | str = MEMORY,
+        progress: native.Progress | None = None,
+    ) -> None:
+        """Write the snapshot into a graph file, without a copy of it in memory.
+
+        See :meth:`Snapshot.save`. Types may have lists of different kinds here, which
+        :meth:`to_graph` refuses.
+        """
+        self._store.check_not_base(path)
+        write_base(
+            self.stored_parts(), path, memory=memory, compress=compress, attrs=attrs,
+            progress=progress,
+        )  # fmt: skip
+
+    def stored_parts(self) -> SnapshotParts:
+        """Return what :meth:`save` writes."""
+        taken = self.native_snapshot
+        edges = [(self._store.kinds[name], part) for name, part in self._edges.items()]
+        return SnapshotParts(self._nodes, edges, taken)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -203,6 +288,7 @@ class LiveEdges(EdgeView):
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""
+        layout = as_choice(layout, ("csc", "csr"), "layout")
         if self._kind.form.layout not in (layout, "both"):
             raise LayoutError(
                 f"{self._label()}: {layout} lists are not stored; make the graph with layout='both'"
@@ -254,9 +340,9 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     Args:
         num_nodes: number of nodes by type.
         edge_types: the edge types; by type also a dict of ``layout``, ``order``, ``edge_time``,
-            ``edge_weight`` and ``edge_attrs`` that differ from those below.
+            ``edge_weight``, ``edge_attrs`` and ``edge_id_bytes`` that differ from those below.
         arena_mb: MiB of memory for the edges of all types together.
-        layout, order, edge_time, edge_weight, edge_attrs: of every edge type, as in
+        layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes: of every edge type, as in
             :class:`DynamicGraph`.
         max_snapshot_age, max_nodes, huge_pages, mlock: as in :class:`DynamicGraph`.
     """
@@ -272,6 +358,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        edge_id_bytes: Literal[4, 8] = 8,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         huge_pages: bool = True,
@@ -279,7 +366,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     ) -> None:
         nodes, forms = _read_types(
             num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
-            edge_weight=edge_weight, edge_attrs=edge_attrs,
+            edge_weight=edge_weight, edge_attrs=edge_attrs, edge_id_bytes=edge_id_bytes,
         )  # fmt: skip
         self._set_store(
             LiveStore.make(
@@ -298,11 +385,15 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         *,
         durability: Durability = "batch",
         interval_ms: int = 10,
-        layout: Layout = "both",
-        order: Literal["id", "time"] = "id",
+        base: native.Path | None = None,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        layout: Layout | None = None,
+        order: Literal["id", "time"] | None = None,
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        edge_id_bytes: Literal[4, 8] = 8,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         huge_pages: bool = True,
@@ -312,27 +403,42 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         """Open the live graph in a directory, to write it; make one if there is none.
 
         See :meth:`DynamicGraph.open`. ``num_nodes``, ``edge_types`` and what is kept of edges are
-        for a graph that is made; one that is there has its own.
+        for a graph that is made; of one that is there, None or what it was made with. One that
+        begins with a base has what the base has.
         """
+        every = {
+            "layout": layout, "order": order, "edge_time": edge_time,
+            "edge_weight": edge_weight, "edge_attrs": edge_attrs,
+        }  # fmt: skip
 
         def make(
-            found: dict[str, Any] | None, counts: dict[str, int] | None
+            found: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
         ) -> tuple[LiveStore, dict[str, Any]]:
-            if found is None:
+            if found is None and below is not None:
+                if num_nodes is not None or edge_types is not None:
+                    raise InvalidArgumentError(
+                        "num_nodes and edge_types are those of the base: leave them out"
+                    )
+                found = _describe_over(
+                    below, "time" if order is None else order, max_nodes, progress
+                )
+            elif found is None:
                 if num_nodes is None or edge_types is None:
                     raise InvalidArgumentError(
                         f"there is no live graph in {LiveDirectory(path).path}: give num_nodes= "
                         "and edge_types= to make one"
                     )
-                nodes, forms = _read_types(
-                    num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
-                    edge_weight=edge_weight, edge_attrs=edge_attrs,
-                )  # fmt: skip
-                found = {
-                    "num_nodes": nodes,
-                    "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
-                    "max_nodes": max_nodes,
+                options = {
+                    **every,
+                    "layout": "both" if layout is None else layout,
+                    "order": "id" if order is None else order,
                 }
+                nodes, forms = _read_types(
+                    num_nodes, edge_types, **options, edge_id_bytes=edge_id_bytes
+                )
+                found = _describe(nodes, forms, max_nodes)
+            else:
+                _check_same(found, num_nodes, edge_types, max_nodes, every)
             forms = {
                 (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
                 for kind, form in found["edge_types"]
@@ -340,10 +446,11 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             return LiveStore.make(
                 counts or found["num_nodes"], forms, arena_mb=arena_mb,
                 max_snapshot_age=max_snapshot_age, max_nodes=found["max_nodes"],
-                huge_pages=huge_pages, mlock=mlock,
+                huge_pages=huge_pages, mlock=mlock, base=below,
             ), found  # fmt: skip
 
-        graph: DynamicHeteroGraph = open_store(path, durability, interval_ms, make, _wrap, progress)
+        how = Opening(durability, interval_ms, base, storage, memory_budget, progress)
+        graph: DynamicHeteroGraph = open_store(path, how, make, _wrap)
         return graph
 
     @classmethod
@@ -356,10 +463,10 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         self._path, self._storage, self._reader = None, "live", None
 
     @property
-    def store(self) -> LiveStore:
-        """Edges and rows of all types."""
-        self._check_open()
-        return self._store
+    def paging(self) -> Paging | None:
+        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
+        base = self.store.base
+        return None if base is None else base.paging
 
     # ---- commits -----------------------------------------------------------------------------
 
@@ -367,12 +474,14 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         """Take a snapshot of the last commit: a graph that does not change."""
         return HeteroSnapshot(self.store)
 
-    def to_graph(self) -> HeteroGraph:
-        """Copy the last commit into a static typed graph."""
-        return self.snapshot().to_graph()
+    def to_graph(
+        self, *, path: native.Path | None = None, memory: int | str = MEMORY
+    ) -> HeteroGraph:
+        """Copy the last commit into a static typed graph; see :meth:`Snapshot.to_graph`."""
+        return self.snapshot().to_graph(path=path, memory=memory)
 
     def save(self, path: native.Path, **options: Any) -> None:
-        """Write a static copy of the last commit to a file."""
+        """Write a static copy of the last commit to a file; see :meth:`Snapshot.save`."""
         self.snapshot().save(path, **options)
 
     # ---- the graph as it is ------------------------------------------------------------------
@@ -430,6 +539,27 @@ def _wrap(store: LiveStore) -> DynamicHeteroGraph:
     return graph
 
 
+def _describe(
+    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None
+) -> dict[str, Any]:
+    return {
+        "num_nodes": dict(num_nodes),
+        "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
+        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
+    }
+
+
+def _describe_over(
+    base: Base, order: str, max_nodes: int | None, progress: native.Progress | None
+) -> dict[str, Any]:
+    forms = {}
+    for name, edges in zip(base.graph.edge_types, base.edges, strict=True):
+        forms[name] = edges.form(order)
+        if order == "id":
+            edges.check_sorted(progress)
+    return _describe(base.graph.num_nodes, forms, max_nodes)
+
+
 def _read_types(
     num_nodes: Any, edge_types: Any, **every: Any
 ) -> tuple[dict[str, int], dict[EdgeType, EdgeForm]]:
@@ -463,10 +593,52 @@ def _read_types(
     return nodes, forms
 
 
-def _without_options(edge_types: Any) -> dict[EdgeType, Any]:
-    try:
-        return {kind: {} for kind in edge_types}
-    except TypeError:
+def _check_same(
+    found: Mapping[str, Any], num_nodes: Any, edge_types: Any, max_nodes: Any, every: dict[str, Any]
+) -> None:
+    """Raise unless arguments that are not None are those that a graph was made with.
+
+    Raises:
+        InvalidArgumentError: one differs; names it.
+    """
+    if num_nodes is not None:
+        given = dict(as_items(num_nodes, "num_nodes", "counts"))
+        if given != found["num_nodes"]:
+            raise InvalidArgumentError(
+                f"the graph was made with num_nodes = {found['num_nodes']}, not {shown(given)}: "
+                "leave it out"
+            )
+    if max_nodes is not None and max_nodes != found["max_nodes"]:
         raise InvalidArgumentError(
-            f"edge_types must be a list or dict of edge types, got {shown(edge_types)}"
-        ) from None
+            f"the graph was made with max_nodes = {found['max_nodes']}, not {shown(max_nodes)}: "
+            "leave it out"
+        )
+    forms = {tuple(kind): EdgeForm.from_json(form) for kind, form in found["edge_types"]}
+    own: Mapping[Any, Any] = {kind: {} for kind in forms}
+    if edge_types is not None:
+        own = edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
+        if list(own) != list(forms):
+            raise InvalidArgumentError(
+                f"the graph was made with edge_types = {list(forms)}, not {shown(list(own))}: "
+                "leave them out"
+            )
+    for kind, form in forms.items():
+        differing = own[kind] if isinstance(own[kind], Mapping) else {}
+        options = {**every, **differing}
+        options.pop("edge_id_bytes", None)  # which may change from time to time
+        if len(options) != len(every):
+            raise InvalidArgumentError(
+                f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
+            )
+        if any(value is not None for value in options.values()):
+            form.check_given(**options)
+
+
+def _without_options(edge_types: Any) -> dict[EdgeType, Any]:
+    kinds = as_list(edge_types, "edge_types", "edge types")
+    for kind in kinds:
+        if not is_hashable(kind):
+            raise InvalidArgumentError(
+                f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
+            )
+    return {kind: {} for kind in kinds}

@@ -5,7 +5,7 @@ offsets of streams are notes in the same commits: a header in JSON, then the byt
 
     u32 bytes of the header | header, spaces up to a multiple of 8 | array | array ...
 
-Opening a graph is: the edges of the base under their ids, then the commits since, then weights and
+Opening a graph is: the base, which stays where it is, then the commits since, then weights and
 times by edge id, which come from the lists.
 """
 
@@ -13,24 +13,33 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Mapping
-from itertools import pairwise
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
+from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner
 from aethergraph.dynamic.store import EdgeKind, LiveStore, rows_room
-from aethergraph.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
+from aethergraph.errors import (
+    AetherError,
+    CorruptFileError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from aethergraph.features import FeatureStore
-from aethergraph.graph.graph import Graph
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import RowSource
+from aethergraph.storage.choice import Storage, log
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["Journal", "attach"]
 
@@ -39,7 +48,7 @@ Ids = NDArray[np.int64]
 _NODE_ROWS, _CHANGED_ROWS, _ROWS_BEGIN, _ROWS_END, _EDGE_ROWS, _OFFSET = range(1, 7)
 _HEADER_BYTES = 4
 #: Nodes whose lists are read at once when weights and times are collected.
-_NODES_AT_ONCE = 1 << 18
+_NODES_AT_ONCE = 1 << 16
 
 
 def _pack(header: dict[str, Any], *arrays: NDArray[Any]) -> bytes:
@@ -66,6 +75,8 @@ class Journal:
         directory: its directory, which this process writes.
         durability: ``"sync"``, ``"batch"`` or ``"none"``.
         interval_ms: of ``"batch"``, the time from a commit to its place on disk.
+        storage: where the lists of coming bases live.
+        memory_budget: of ``storage="uring"``.
         progress: called with (done, total).
     """
 
@@ -75,9 +86,17 @@ class Journal:
         directory: LiveDirectory,
         durability: str,
         interval_ms: int,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
     ) -> None:
-        self._store, self.directory = store, directory
+        # Weak: the store has the journal, and a cycle would keep the graph's memory for long.
+        self._of, self.directory = weakref.ref(store), directory
+        self._storage, self._budget = storage, memory_budget
+        self._log = (
+            str(directory.path), directory.uuid, native.DURABILITY[durability], interval_ms,
+        )  # fmt: skip
+        store.path = str(directory.path)
         self._merging = threading.Lock()
         current = directory.read_json("CURRENT")
         self.base: str | None = current.get("base")
@@ -87,24 +106,28 @@ class Journal:
             self._restore(current)
         lsn = int(current["lsn"])
         native.run_task(
-            lambda task: store.live.open_journal(
-                str(directory.path), directory.uuid, native.DURABILITY[durability], interval_ms,
-                lsn + 1, self._take_note, task,
-            ),
+            lambda task: store.live.open_journal(*self._log, lsn + 1, self._take_note, task),
             progress,
             1,
-        )  # fmt: skip
+        )
         closed = int(current.get("closed", 0))
         if store.live.lsn < closed:
             raise CorruptFileError(
                 f"{directory.path}: commits up to {closed} were on disk when the graph was closed, "
                 f"but the log ends at {store.live.lsn}: it is damaged, or files of it are missing"
             )
+        store.live.release_journal(lsn + 1)  # a crash may have come between a merge and this
         for kind in store.kinds.values():
             _collect_values(store, kind)
         directory.remove_others({self.base or "", *self._row_files.values()})
         store.journal = self
         self.publish()
+
+    @property
+    def _store(self) -> LiveStore:
+        store = self._of()
+        assert store is not None
+        return store
 
     def publish(self) -> None:
         """Tell who attaches from now on where the memory is, and which attributes there are."""
@@ -127,6 +150,8 @@ class Journal:
             {
                 "owner": list(Owner.here()), "descriptors": store.live.descriptors,
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
+                "base": None if store.base is None else store.base.to_json(),
+                "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
             }
         )  # fmt: skip
 
@@ -137,6 +162,9 @@ class Journal:
             with self._merging:
                 current = self.directory.read_json("CURRENT")
                 self.directory.write_json("CURRENT", {**current, "closed": self._store.live.lsn})
+            # A snapshot that is held keeps the lists, and would keep the log locked.
+            with suppress(InvalidArgumentError):  # inside a transaction: with the lists, then
+                self._store.live.close_journal()
         finally:
             self.directory.withdraw()
             self.directory.unlock()
@@ -226,28 +254,27 @@ class Journal:
     # ---- base --------------------------------------------------------------------------------
 
     def _restore(self, current: Mapping[str, Any]) -> None:
-        """Insert the edges of the base under their ids, and begin its attributes."""
+        """Begin the attributes of nodes and the offsets of streams that the base has."""
         store = self._store
-        assert self.base is not None
-        graph = HeteroGraph.load(self.directory.path / self.base)
-        for kind, own in zip(store.kinds.values(), graph.edge_types, strict=True):
-            _insert_edges(store, kind, graph, own, int(current["edge_ids"][kind.number]))
+        assert self.base is not None and store.base is not None
         for place, following in current.get("offsets", []):
             store.offsets[place[0], place[1]] = following
-        for name, own_name in zip(store.node_rows, graph.node_types, strict=True):
-            view = graph[own_name]
-            for attr, rows in view.attrs.items():
+        types = store.base.graph.node_types
+        for number, (name, own_name) in enumerate(zip(store.node_rows, types, strict=True)):
+            for attr, rows in store.base.node_rows(number).items():
                 self._begin(name, attr, rows, {"file": self.base, "type": own_name, "attr": attr})
 
-    def checkpoint(self, progress: native.Progress | None = None) -> str:
+    def checkpoint(
+        self, progress: native.Progress | None = None, memory: int | str = MEMORY
+    ) -> str:
         """Write the graph as of now to a new base, and give up the log before; return its path.
 
         Changes go on meanwhile; another call waits.
         """
         with self._merging:
-            return self._checkpoint(progress)
+            return self._checkpoint(progress, memory)
 
-    def _checkpoint(self, progress: native.Progress | None) -> str:
+    def _checkpoint(self, progress: native.Progress | None, memory: int | str) -> str:
         from aethergraph.dynamic.hetero import HeteroSnapshot
         from aethergraph.dynamic.snapshot import Snapshot
 
@@ -255,27 +282,101 @@ class Journal:
         with store.writing():
             if store.in_transaction:
                 raise InvalidArgumentError("merge() inside a transaction: call it after its end")
-            native_snapshot, lsn = store.live.take_last(), store.live.lsn
+            taken, lsn = store.live.take_last(), store.live.lsn
             offsets = [[list(place), number] for place, number in store.offsets.items()]
-        one = list(store.kinds) == [("node", "to", "node")]
-        snapshot: Any = (
-            Snapshot(store, native_snapshot) if one else HeteroSnapshot(store, native_snapshot)
-        )
-        counts = {name: store.count_nodes(name, native_snapshot) for name in store.node_rows}
-        ends = [native_snapshot.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
+            # Here: attributes that begin or end from now on are in the log.
+            is_one = list(store.kinds) == [("node", "to", "node")]
+            snapshot = Snapshot(store, taken) if is_one else HeteroSnapshot(store, taken)
+        counts = {name: store.count_nodes(name, taken) for name in store.node_rows}
+        ends = [taken.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
         base = self.directory.next_base()
-        graph: Graph | HeteroGraph = snapshot.to_graph()
-        graph.save(self.directory.path / base, progress=progress)
-        self.directory.sync()
-        self.directory.write_json(
-            "CURRENT",
-            {"lsn": lsn, "base": base, "nodes": counts, "edge_ids": ends, "offsets": offsets},
+        path = self.directory.path / base
+        write_base(snapshot.stored_parts(), path, memory=memory, progress=progress)
+        self._make_current(
+            base, {"lsn": lsn, "nodes": counts, "edge_ids": ends, "offsets": offsets}
         )
-        with store.writing():
-            store.live.release_journal(lsn + 1)
         # Older files may be mapped by this graph and its readers: they go when it is opened again.
         self.base = base
-        return str(self.directory.path / base)
+        below = Base(path, self._storage, self._budget, ends=ends)
+        with store.writing():
+            store.live.release_journal(lsn + 1)
+            self._go_on_over(below, counts, lsn, taken.commit)
+        return str(path)
+
+    def _go_on_over(self, base: Base, counts: dict[str, int], lsn: int, commit: int) -> None:
+        """Let the lists be those of a base, and of what was committed since, in fresh memory.
+
+        The former lists go with their last snapshot. Commits keep their numbers, or get larger ones
+        up to the last, where some were undone: what has changed since one is never left out.
+
+        Args:
+            base: the base, of the commit ``commit``.
+            counts: nodes by type in it.
+            lsn: number of that commit in the log.
+            commit: its number.
+        """
+        store, live = self._store, self._store.live
+        last, last_lsn = live.take_last().commit, live.lsn
+        live.close_journal()
+        try:
+            fresh = self._replayed(base, counts, lsn, commit, last)
+        except BaseException as error:
+            self._log_on(live, last_lsn)
+            if not isinstance(error, AetherError):
+                raise
+            # There is no room for both, say. The base is good; the lists leave memory another time.
+            log.warning("%s: merged, but the lists stay in memory: %s", self.directory.path, error)
+            return
+        former = live.become(fresh)
+        store.base = base
+        self.publish()
+        live.retire(former)
+
+    def _replayed(
+        self, base: Base, counts: dict[str, int], lsn: int, commit: int, last: int
+    ) -> native.NativeLive:
+        """Return lists over a base with what was committed since, up to commit ``last``."""
+        first = commit
+        while True:
+            fresh = self._store.make_lists(base, counts, first)
+            fresh.open_journal(*self._log, lsn + 1, _leave_note)
+            try:
+                found = fresh.take_last().commit
+                if found >= last:
+                    fresh.release_journal(lsn + 1)  # the segment of what the base has is used again
+                    return fresh
+                first += last - found
+                fresh.close_journal()
+            except BaseException:
+                with suppress(AetherError):  # whoever handles this has the lists in its frames
+                    fresh.close_journal()
+                raise
+
+    def _log_on(self, live: native.NativeLive, lsn: int) -> None:
+        """Log changes again after commit ``lsn``; refuse them if that fails."""
+        try:
+            live.open_journal(*self._log, lsn + 1, _leave_note)
+        except BaseException:
+            self._store.is_writer = False
+            raise
+
+    def _make_current(self, base: str, state: Mapping[str, Any]) -> None:
+        """Let a base be what the graph is opened from; remove it if that fails."""
+        directory = self.directory
+        try:
+            directory.sync()
+            directory.write_json("CURRENT", {**state, "base": base})
+        except BaseException as error:
+            # Not if the failure came after the file was replaced: then the base is in use.
+            if directory.read_json("CURRENT").get("base") != base:
+                (directory.path / base).unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise storage_error(error, str(directory.path / "CURRENT")) from None
+            raise
+
+
+def _leave_note(lsn: int, kind: int, content: bytes) -> None:
+    """Do nothing: rows and offsets are those of the graph already."""
 
 
 def attach(path: native.Path) -> LiveStore:
@@ -308,7 +409,14 @@ def attach(path: native.Path) -> LiveStore:
         for name, form, fds in address["edges"]
     }
     owner = Owner(*address["owner"])
-    return LiveStore.attached(owner, address["descriptors"], address["num_nodes"], rows, edges)
+    rows_base, base = (
+        None if address[name] is None else Base.from_json(address[name])
+        for name in ("rows_base", "base")
+    )
+    return LiveStore.attached(
+        owner, address["descriptors"], address["num_nodes"], rows, edges, rows_base, base,
+        str(directory.path),
+    )  # fmt: skip
 
 
 def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = None) -> NDArray[Any]:
@@ -319,52 +427,22 @@ def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = No
     return found.reshape(count, *table.row_shape)
 
 
-def _insert_edges(store: LiveStore, kind: EdgeKind, graph: HeteroGraph, own: Any, end: int) -> None:
-    """Insert the edges of a base in the order of their ids, which they keep."""
-    view = graph[own]
-    src, dst = view.edge_index()
-    if EDGE_ID in view.attrs:
-        ids = view.attrs[EDGE_ID].read(0, len(src))
-    else:
-        order = view.edge_order
-        ids = np.arange(len(src)) if order is None else order.astype(np.int64)
-    by_id = np.argsort(ids, kind="stable")
-    src, dst, ids = src[by_id], dst[by_id], ids[by_id]
-    times, weights = view.edge_time, view.edge_weight
-    times = None if times is None else np.ascontiguousarray(times[by_id])
-    weights = None if weights is None else np.ascontiguousarray(weights[by_id], np.float32)
-    live, number = store.live, kind.number
-    live.begin()
-    following = 0
-    # Runs of ids that follow each other.
-    bounds = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)] if len(ids) else []
-    for begin, stop in pairwise(bounds):
-        if ids[begin] > following:
-            live.skip_edge_ids(number, int(ids[begin]) - following)
-        some = slice(begin, stop)
-        live.insert(
-            number, src[some], dst[some], None if times is None else times[some],
-            None if weights is None else weights[some],
-        )  # fmt: skip
-        following = int(ids[begin]) + stop - begin
-    if end > following:
-        live.skip_edge_ids(number, end - following)
-    live.commit()
-    for name, table in kind.attrs.items():
-        table.put_at(ids, view.attrs[name].gather(by_id))
-
-
 def _collect_values(store: LiveStore, kind: EdgeKind) -> None:
-    """Fill the weights and times by edge id with those that the lists have."""
+    """Fill the weights and times by edge id with those of the lists that the log has changed."""
     if not kind.values:
         return
     layout: Any = "csr" if kind.form.layout == "csr" else "csc"
-    topology = store.live.take_last().topology(kind.number, layout)
-    for begin in range(0, topology.num_major, _NODES_AT_ONCE):
-        nodes = np.arange(begin, min(begin + _NODES_AT_ONCE, topology.num_major))
+    begin = 0 if kind.base is None else kind.base.end
+    snapshot = store.live.take_last()
+    topology = snapshot.topology(kind.number, layout)
+    changed = snapshot.changed(kind.number, layout, 1)
+    for at in range(0, len(changed), _NODES_AT_ONCE):
+        nodes = changed[at : at + _NODES_AT_ONCE]
         edges = topology.neighbors(nodes, with_edges=True)[1]
         if edges is None or not len(edges):
             continue
+        (new,) = np.nonzero(edges >= begin)
         for name, table in kind.values.items():
             which: Any = "times" if name == "edge_time" else "weights"
-            table.put_at(edges, topology.kept_values(which, nodes).astype(table.dtype))
+            values = topology.kept_values(which, nodes)[new].astype(table.dtype)
+            table.put_at(edges[new], values)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,15 @@ from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import LimitError
 from aethergraph.protocols import RowSource
 
-__all__ = ["GrowingRows"]
+__all__ = ["GrowingRows", "RowChange"]
 
 Ids = NDArray[np.int64]
 #: Rows that may have been changed and be read at the same time, of each attribute.
 _MOST_VERSIONS = 1 << 31
 #: Versions beside those, of rows that change while snapshots of former commits are held.
 _SPARE_VERSIONS = 1 << 16
+#: In place of a commit's number: of versions that nobody sees yet.
+_HIDDEN = 1 << 63
 
 
 @dataclass
@@ -42,6 +44,13 @@ class _Superseded:
 
     commit: int
     slots: NDArray[np.uint32]
+
+
+class RowChange(NamedTuple):
+    """Functions that :meth:`GrowingRows.change` leaves to be called: one of both."""
+
+    show: Callable[[], None]
+    undo: Callable[[], None]
 
 
 class GrowingRows:
@@ -153,29 +162,42 @@ class GrowingRows:
         """Write rows that no reader asks for yet, each at its place."""
         self._added[ids - self.num_base] = rows
 
-    def change(self, ids: Ids, rows: NDArray[Any], commit: int) -> Callable[[], None]:
+    def change(
+        self, ids: Ids, rows: NDArray[Any], commit: int, *, hidden: bool = False
+    ) -> RowChange:
         """Link new versions of the rows ``ids``, distinct, which readers of ``commit`` will see.
 
+        Args:
+            ids: the rows.
+            rows: what they become.
+            commit: number of the commit.
+            hidden: nobody sees them before :meth:`RowChange.show`.
+
         Returns:
-            What takes the change back, as long as there is no such commit; the last change first.
+            What shows the change, and what takes it back, the last change first.
 
         Raises:
             LimitError: too many versions are still being read.
         """
         slots = self._take(len(ids))
         self._rows[slots] = rows
-        self._commit[slots] = commit
+        self._commit[slots] = _HIDDEN if hidden else commit
         before = self._slot[ids]
         self._before[slots] = before
         self._slot[ids] = slots
         superseded = _Superseded(commit, before[before != 0])
         self._superseded.append(superseded)
 
+        def show() -> None:
+            self._commit[slots] = commit
+
         def undo() -> None:
             self._slot[ids] = before
-            superseded.slots = slots  # in place of theirs: readers may be on their way through them
+            # In place of theirs. Readers may be on their way through them, also those of the
+            # commit, whose number the undone transaction has used up.
+            superseded.slots, superseded.commit = slots, commit + 1
 
-        return undo
+        return RowChange(show, undo)
 
     def reclaim(self, oldest: int) -> None:
         """Use the versions again that no reader of commit ``oldest`` or later needs."""

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.forms import EDGE_ID
+from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import EdgeKind, LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
@@ -26,6 +28,7 @@ from aethergraph.storage.meta import Owner
 __all__ = [
     "Snapshot",
     "as_store",
+    "commit_before",
     "edge_rows",
     "edge_values",
     "fill_edges",
@@ -52,9 +55,10 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
     parts.edge_attrs = AttributeTable("edge", end, rows)
     layout, number = kind.form.layout, kind.number
     if layout != "csr":
-        parts.csc = Lists.adopted(snapshot.topology(number, "csc"))
+        parts.csc = Lists.adopted(snapshot.topology(number, "csc"), kind.ends)
     if layout != "csc":
-        parts.csr = Lists.adopted(snapshot.topology(number, "csr"))
+        own = None if layout == "both" else kind.ends
+        parts.csr = Lists.adopted(snapshot.topology(number, "csr"), own)
     parts.time_unit = kind.form.time_unit
     if kind.form.has_time:
         parts.sorted_by.add("edge_time")
@@ -79,6 +83,20 @@ def as_store(rows: RowSource, ids: Ids) -> FeatureStore:
     """Copy some rows into a store of their dtype."""
     is_bits = rows.dtype_name == "bfloat16"
     return FeatureStore.from_array(rows.gather(ids), dtype="bfloat16" if is_bits else None)
+
+
+def commit_before(since: Any, now: native.NativeSnapshot) -> int:
+    """Return the number of the commit that ``since=`` names, itself or by a snapshot of it.
+
+    Raises:
+        InvalidArgumentError: neither a count nor a snapshot of the graph of ``now``.
+    """
+    taken = getattr(since, "native_snapshot", None)
+    if taken is None:
+        return as_count(since, "since")
+    if taken.live is not now.live:
+        raise InvalidArgumentError("since is a snapshot of another graph")
+    return int(taken.commit)
 
 
 class Snapshot(StoredGraph):
@@ -109,7 +127,8 @@ class Snapshot(StoredGraph):
         self._parts = fill_edges(parts, kind, taken)
         self._num_nodes, self._num_edges = numbers.num_src, numbers.num_edges
         self._commit, self._end_edge_ids = taken.commit, numbers.end_edge_ids
-        self._path, self._storage, self._paging = None, "live", None
+        self._path, self._storage = None, "live"
+        self._paging = None if store.base is None else store.base.paging
 
     @property
     def commit(self) -> int:
@@ -147,6 +166,7 @@ class Snapshot(StoredGraph):
 
     def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
         """Return the edges' weights and times, if they have any, as rows to gather from."""
+        of = as_choice(of, ("node", "edge"), "of")
         return edge_values(self._kind, self.native_snapshot) if of == "edge" else {}
 
     def has_edge(self, u: int, v: int) -> bool:
@@ -187,21 +207,23 @@ class Snapshot(StoredGraph):
             OutOfRangeError: the commit is after this one.
             LayoutError: in-neighbours are not stored, or out-neighbours for more than one hop.
         """
-        if isinstance(since, Snapshot) and since._store is not self._store:
-            raise InvalidArgumentError("since is a snapshot of another graph")
-        number = since.commit if isinstance(since, Snapshot) else as_count(since, "since")
+        number = commit_before(since, self.native_snapshot)
         parts = self._live()
         self._in_lists(parts)
         found = self.native_snapshot.changed(self._kind.number, "csc", number)
         front = found
         for _ in range(1, as_count(hops, "hops")):
+            if not len(front):
+                break
             out = self._out_lists(parts).topology.neighbors(front)[0]
             front = np.setdiff1d(out, found)
             found = np.union1d(found, front)
         return found if hops else found[:0]
 
-    def to_graph(self, layout: Any = None) -> Graph:
-        """Copy the snapshot into a static graph, to save, say, or to compress.
+    def to_graph(
+        self, layout: Any = None, *, path: native.Path | None = None, memory: int | str = MEMORY
+    ) -> Graph:
+        """Copy the snapshot into a static graph, in memory, or in a file that is opened.
 
         The lists are in the same order, so the same key draws the same neighbours.
         ``graph.edge_order`` has the place of each edge among those that there are, by id; that is
@@ -210,7 +232,14 @@ class Snapshot(StoredGraph):
 
         Args:
             layout: ``"csc"``, ``"csr"`` or ``"both"``; None: as here.
+            path: graph file to write the copy to, as :meth:`save` does, and to open; layout is as
+                here then.
+            memory: bytes for buffers if there is a path.
         """
+        if path is not None:
+            self._check_own_layout(layout)
+            self.save(path, memory=memory)
+            return Graph.load(path)
         parts = self._live()
         src, dst, ids = self.edge_list()
         values = {n: rows.gather(ids) for n, rows in self.value_stores("edge").items()}
@@ -228,9 +257,52 @@ class Snapshot(StoredGraph):
             graph.node_attrs[name] = as_store(rows, np.arange(self._num_nodes))
         return graph
 
-    def save(self, path: native.Path, **options: Any) -> None:
-        """Write a static copy to a file: ``to_graph().save(path, **options)``."""
-        self.to_graph().save(path, **options)
+    def save(
+        self,
+        path: native.Path,
+        *,
+        compress: bool | None = None,
+        attrs: bool = True,
+        memory: int | str = MEMORY,
+        progress: native.Progress | None = None,
+    ) -> None:
+        """Write the snapshot into a graph file, without a copy of it in memory.
+
+        The file is that of ``to_graph().save(path)``, and appears complete and at once, or not at
+        all. Reads and writes of the live graph go on meanwhile.
+
+        Args:
+            path: the file to write, by convention ``*.aeg``.
+            compress: store the neighbours in compressed blocks, as :meth:`Graph.save` says.
+            attrs: write ``node_attrs`` and ``edge_attrs`` as well.
+            memory: bytes for buffers, or a text such as ``"1G"``. With layout "both" and more than
+                about 45 million edges for 256M, scratch files of up to 24 bytes per edge are
+                beside ``path`` meanwhile.
+            progress: called with (done, total).
+
+        Raises:
+            InvalidArgumentError: too little memory; names the least.
+            DiskFullError, StorageError: the file cannot be written.
+            SnapshotExpiredError: the snapshot was held too long.
+        """
+        self._store.check_not_base(path)
+        write_base(
+            self.stored_parts(), path, memory=memory, compress=compress, attrs=attrs,
+            progress=progress,
+        )  # fmt: skip
+
+    def _check_own_layout(self, layout: Any) -> None:
+        if layout not in (None, self.layout):
+            raise InvalidArgumentError(
+                f"layout = {shown(layout)}: a copy in a file has the lists of the live graph, "
+                f"{self.layout!r}; leave layout out, or path"
+            )
+
+    def stored_parts(self) -> SnapshotParts:
+        """Return what :meth:`save` writes."""
+        parts = self._live()
+        nodes = {self._kind.name[0]: parts}
+        return SnapshotParts(nodes, [(self._kind, parts)], self.native_snapshot)
 
     @property
     def order(self) -> str:

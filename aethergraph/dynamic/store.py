@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,8 @@ from aethergraph._checks.arrays import (
     describe_range,
 )
 from aethergraph._checks.options import as_flag, as_number, is_name, shown
+from aethergraph.dynamic.base import Base, BaseEdges
+from aethergraph.dynamic.ends import EndsById
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
 from aethergraph.dynamic.rows import GrowingRows
@@ -40,6 +42,7 @@ from aethergraph.errors import (
     ClosedError,
     InvalidArgumentError,
     OutOfRangeError,
+    StorageError,
     UnsupportedError,
 )
 from aethergraph.features import as_row_source
@@ -70,16 +73,27 @@ class EdgeKind:
         number: int,
         form: EdgeForm,
         descriptors: Mapping[str, int] | None = None,
+        base: BaseEdges | None = None,
     ) -> None:
-        self.name, self.number, self.form = name, number, form
+        self.name, self.number, self.form, self.base = name, number, form, base
         fds = descriptors or {}
-        self.attrs = {key: _edge_rows(*rows, fd=fds.get(key)) for key, rows in form.attrs.items()}
+
+        def edge_rows(key: str, row_shape: tuple[int, ...], dtype_name: str) -> GrowingRows:
+            room = rows_room(row_shape, dtype_name, 2**32)
+            below = None if base is None or not base.num_edges else base.rows(key)
+            return GrowingRows(
+                row_shape, dtype_name, room, below, can_change=False, fd=fds.get(key)
+            )
+
+        self.attrs = {key: edge_rows(key, *rows) for key, rows in form.attrs.items()}
         #: Weights and times by edge id, to gather; draws read those in the lists.
         self.values: dict[str, GrowingRows] = {}
         if form.has_weight:
-            self.values["edge_weight"] = _edge_rows((), "float32", fds.get("edge_weight"))
+            self.values["edge_weight"] = edge_rows("edge_weight", (), "float32")
         if form.has_time:
-            self.values["edge_time"] = _edge_rows((), "int64", fds.get("edge_time"))
+            self.values["edge_time"] = edge_rows("edge_time", (), "int64")
+        #: Ends by edge id, for those who ask by it.
+        self.ends = EndsById()
         #: True: an edge is nothing but its ends.
         self.is_plain = not (self.attrs or self.values)
 
@@ -89,9 +103,33 @@ class EdgeKind:
         return {**self.values, **self.attrs}
 
 
-def _edge_rows(row_shape: tuple[int, ...], dtype_name: str, fd: int | None = None) -> GrowingRows:
-    room = rows_room(row_shape, dtype_name, 2**32)
-    return GrowingRows(row_shape, dtype_name, room, can_change=False, fd=fd)
+def _make_kinds(edges: Mapping[EdgeType, EdgeForm], base: Base | None) -> dict[EdgeType, EdgeKind]:
+    return {
+        name: EdgeKind(name, number, form, base=None if base is None else base.edges[number])
+        for number, (name, form) in enumerate(edges.items())
+    }
+
+
+def _set_bases(
+    live: native.NativeLive, kinds: Mapping[EdgeType, EdgeKind], base: Base | None
+) -> None:
+    layouts: tuple[Literal["csc", "csr"], ...] = ("csc", "csr")
+    if base is None:
+        return
+    for kind in kinds.values():
+        below = base.edges[kind.number]
+        for layout in layouts if below.num_edges else ():
+            if kind.form.layout in (layout, "both"):
+                live.set_base(kind.number, layout, below.lists(layout))
+
+
+def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
+    own = open_descriptors(owner, descriptors)
+    try:
+        return native.NativeLive.attach(own)
+    finally:
+        for descriptor in own:
+            os.close(descriptor)
 
 
 def rows_room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
@@ -103,10 +141,23 @@ def rows_room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
 _stores: weakref.WeakSet[LiveStore] = weakref.WeakSet()
 
 
+def _follower(store: LiveStore) -> Callable[[], native.NativeLive | None]:
+    """Return :meth:`LiveStore.follow` of a store, which it does not keep."""
+    kept = weakref.ref(store)
+
+    def follow() -> native.NativeLive | None:
+        found = kept()
+        return None if found is None else found.follow()
+
+    return follow
+
+
 def _forget_writers() -> None:
     """Make the stores of a forked child readers: its copy of a lock may be held for ever."""
     for store in _stores:
         store.is_writer, store._lock, store.journal = False, threading.RLock(), None
+        if store._native is not None:
+            store._native.follow = _follower(store)
 
 
 os.register_at_fork(after_in_child=_forget_writers)
@@ -118,6 +169,9 @@ class _Transaction:
 
     #: Take back each change of rows and offsets.
     undo: list[Callable[[], None]] = field(default_factory=list)
+    #: Let readers of the commit see changed rows. Not before the end: a native change that fails
+    #: undoes the lists at once, under the number of the commit, and those rows come back later.
+    show: list[Callable[[], None]] = field(default_factory=list)
     #: Number of nodes that were added, by node type.
     added: Counter[str] = field(default_factory=Counter)
     #: Error that has undone it already.
@@ -147,6 +201,7 @@ class LiveStore:
         max_snapshot_age: seconds after which a snapshot may expire; None: none does.
         max_nodes: most nodes of a type there can be; None: 2^32 - 1.
         flags: ``native.LIVE_*``.
+        base: graph file that the graph begins with; None: it begins without edges.
     """
 
     def __init__(
@@ -158,24 +213,39 @@ class LiveStore:
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         flags: int = 0,
+        base: Base | None = None,
     ) -> None:
+        #: Base of the lists, and the one that rows by edge id began with.
+        self.base = self.rows_base = base
         self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
         self.first_nodes = dict(num_nodes)
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
-        self.kinds = {
-            name: EdgeKind(name, number, form) for number, (name, form) in enumerate(edges.items())
-        }
+        self.kinds = _make_kinds(edges, base)
+        age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
+        self._memory = (arena_bytes, age, flags)
+        made = self.make_lists(base, num_nodes)
+        self._set(made, is_writer=True)
+
+    def make_lists(
+        self, base: Base | None, num_nodes: Mapping[str, int], first_commit: int = 1
+    ) -> native.NativeLive:
+        """Return a native graph of the same form over a base, as of its first commit."""
+        edges = [None] * len(self.kinds) if base is None else base.edges
         relations = [
             native.LiveRelation(
                 num_nodes[name[0]], num_nodes[name[2]], self.max_nodes, self.max_nodes,
-                form.layout, native.ORDER_ID if form.order == "id" else native.ORDER_TIME,
-                form.columns,
+                kind.form.layout,
+                native.ORDER_ID if kind.form.order == "id" else native.ORDER_TIME,
+                kind.form.columns, kind.form.edge_id_bytes,
+                base_edges=0 if below is None else below.num_edges,
+                base_edge_ids=0 if below is None else below.end,
             )
-            for name, form in edges.items()
+            for (name, kind), below in zip(self.kinds.items(), edges, strict=True)
         ]  # fmt: skip
-        age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
-        made = native.NativeLive.create(relations, arena_bytes, age, flags)
-        self._set(made, is_writer=True)
+        arena_bytes, age, flags = self._memory
+        made = native.NativeLive.create(relations, arena_bytes, age, flags, first_commit)
+        _set_bases(made, self.kinds, base)
+        return made
 
     @classmethod
     def make(
@@ -188,6 +258,7 @@ class LiveStore:
         max_nodes: Any,
         huge_pages: Any,
         mlock: Any,
+        base: Base | None = None,
     ) -> LiveStore:
         """Make a store of a user's options, which are checked.
 
@@ -214,7 +285,7 @@ class LiveStore:
         flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
         return cls(
             num_nodes, edges, arena_bytes=megabytes << 20, max_snapshot_age=age,
-            max_nodes=max_nodes, flags=flags,
+            max_nodes=max_nodes, flags=flags, base=base,
         )  # fmt: skip
 
     def _set(self, live: native.NativeLive, *, is_writer: bool) -> None:
@@ -224,6 +295,9 @@ class LiveStore:
         self._open: _Transaction | None = None
         #: Log of the changes; None: the graph is in memory only.
         self.journal: Journal | None = None
+        if is_writer:
+            #: Directory of the graph; None: it is in memory only.
+            self.path: str | None = None
         #: Number of the next record by (source, partition), of streams that edges come from.
         self.offsets: dict[tuple[str, int], int] = {}
         _stores.add(self)
@@ -243,7 +317,8 @@ class LiveStore:
             name: (kind.form, {key: one.fd for key, one in kind.rows.items()})
             for name, kind in self.kinds.items()
         }
-        return _attach, (Owner.here(), self.live.descriptors, self.first_nodes, rows, edges)
+        where = (Owner.here(), self.live.descriptors, self.first_nodes)
+        return _attach, (*where, rows, edges, self.rows_base, self.base, self.path)
 
     @classmethod
     def attached(
@@ -253,6 +328,9 @@ class LiveStore:
         num_nodes: dict[str, int],
         rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
         edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, int]]],
+        rows_base: Base | None = None,
+        base: Base | None = None,
+        path: str | None = None,
     ) -> LiveStore:
         """Open the store of another process, for reading.
 
@@ -262,15 +340,14 @@ class LiveStore:
             num_nodes: nodes by type that the graph began with.
             rows: by node type and attribute the shape of a row, dtype, room, base and descriptor.
             edges: by edge type what is kept, and the descriptors of rows by name.
+            rows_base: graph file that rows by edge id begin with, opened by this process.
+            base: graph file that the lists are over.
+            path: directory of the graph; None: it has none.
         """
         self = cls.__new__(cls)
+        self.rows_base, self.base, self.path = rows_base, base, path
         self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
-        own = open_descriptors(owner, descriptors)
-        try:
-            live = native.NativeLive.attach(own)
-        finally:
-            for descriptor in own:
-                os.close(descriptor)
+        live = _attach_lists(owner, descriptors)
         self.node_rows = {
             kind: {
                 name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
@@ -281,9 +358,28 @@ class LiveStore:
         self.kinds = {}
         for number, (name, (form, fds)) in enumerate(edges.items()):
             opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
-            self.kinds[name] = EdgeKind(name, number, form, opened)
+            below = None if rows_base is None else rows_base.edges[number]
+            self.kinds[name] = EdgeKind(name, number, form, opened, below)
+        _set_bases(live, self.kinds, base)
         self._set(live, is_writer=False)
+        live.follow = _follower(self)
         return self
+
+    def follow(self) -> native.NativeLive | None:
+        """Return the lists that a reader goes on with after a merge; None: nobody has them."""
+        from aethergraph.dynamic.directory import LiveDirectory
+
+        if self.path is None:
+            return None
+        try:
+            address = LiveDirectory(self.path).address()
+            base = None if address["base"] is None else Base.from_json(address["base"])
+            live = _attach_lists(Owner(*address["owner"]), address["descriptors"])
+        except (ClosedError, StorageError):
+            return None  # the writer has closed it: there are no more commits
+        _set_bases(live, self.kinds, base)
+        self.base = base
+        return live
 
     # ---- reading -----------------------------------------------------------------------------
 
@@ -302,6 +398,20 @@ class LiveStore:
         """Raise ClosedError if the graph was closed."""
         if self._native is None:
             raise ClosedError("the live graph was closed")
+
+    def check_not_base(self, path: native.Path) -> None:
+        """Raise unless a file can be written at ``path`` without replacing what the lists are over.
+
+        Raises:
+            InvalidArgumentError: it is the base.
+        """
+        name = os.path.abspath(native.encode_path(path)[0])
+        for base in (self.base, self.rows_base):
+            if base is not None and os.path.realpath(name) == os.path.realpath(base.path):
+                raise InvalidArgumentError(
+                    f"{name} is the base of this live graph, which must stay as it is: give another"
+                    " path"
+                )
 
     @property
     def closed(self) -> bool:
@@ -322,8 +432,10 @@ class LiveStore:
                 return kind.number, name[0] != node_type
         return None
 
-    def count_nodes(self, node_type: str, snapshot: native.NativeSnapshot) -> int:
-        """Return the number of nodes of a type at the commit of a snapshot."""
+    def count_nodes(
+        self, node_type: str, snapshot: native.NativeSnapshot | native.NativeLive
+    ) -> int:
+        """Return the number of nodes of a type at the commit of a snapshot, or now."""
         found = self.relation_of(node_type)
         if found is None:
             return self.first_nodes[node_type]
@@ -383,6 +495,8 @@ class LiveStore:
         try:
             with self._undoing(opened):
                 yield opened
+                for show in opened.show:
+                    show()
                 self.live.commit()
         finally:
             self._open = None
@@ -408,7 +522,8 @@ class LiveStore:
             self.live.abort()
 
     def _reclaim(self) -> None:
-        """Let go of versions of rows that no snapshot can ask for any more."""
+        """Let go of versions of rows and of former lists that no snapshot can ask for any more."""
+        self.live.drop_former()
         changed = [rows for table in self.node_rows.values() for rows in table.values()]
         if any(rows.num_waiting > _RECLAIM_AFTER for rows in changed):
             oldest = self.live.count().oldest_commit
@@ -462,7 +577,7 @@ class LiveStore:
         if count != len(target):
             raise InvalidArgumentError(f"src has {count} ids, but dst has {len(target)}")
         times, weights = read_times(kind, time, count), read_weights(kind, weight, count)
-        rows = read_rows(kind, attrs or {}, count)
+        rows = read_rows(kind, {} if attrs is None else attrs, count)
         if weights is not None:
             rows["edge_weight"] = weights
         if times is not None:
@@ -563,7 +678,9 @@ class LiveStore:
             for name, values in rows.items():
                 if tables[name].num_free < len(last):
                     tables[name].reclaim(self.live.count().oldest_commit)
-                opened.undo.append(tables[name].change(nodes[last], values[last], commit))
+                change = tables[name].change(nodes[last], values[last], commit, hidden=True)
+                opened.undo.append(change.undo)
+                opened.show.append(change.show)
                 if self.journal is not None:
                     self.journal.log_changed_rows(node_type, name, nodes[last], values[last])
 
@@ -577,6 +694,10 @@ class LiveStore:
                     f"node_attrs[{name!r}]: attributes begin and end outside of transactions"
                 )
             if value is None:
+                if not is_name(name) or name not in self.node_rows[node_type]:
+                    raise InvalidArgumentError(
+                        f"node_attrs[{shown(name)}] = None ends an attribute, and there is none"
+                    )
                 if self.journal is not None:
                     self.journal.log_rows_end(node_type, name)
                 del self.node_rows[node_type][name]

@@ -332,10 +332,9 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         topology = self.topology(layout)
         if topology.edge_ids_are_positions:
             return edges
-        src, dst = self.edge_ends(edges)
-        found = topology.find(dst, src) if layout == "csc" else topology.find(src, dst)
-        positions = np.unique(found[1])  # also those of duplicates, which have other ids
-        return positions[np.isin(topology.edge_ids_at(positions), edges)]
+        parts = self._edges()
+        check_ids(edges, topology.end_edge_ids, "edges", "edges")
+        return self._lists_of(layout).positions_of(edges, parts.any_lists, self._label())
 
     @property
     def compressed(self) -> bool:
@@ -419,7 +418,7 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
 
 def _degrees(lists: Lists, nodes: ArrayLike | None, count: int) -> Ids:
     if nodes is None:
-        return lists.topology.degrees(None)
+        return lists.degrees()
     ids = as_ids(nodes, "nodes")
     try:
         return lists.topology.degrees(ids)

@@ -20,6 +20,7 @@ from aethergraph.graph.lists import Lists
 from aethergraph.graph.orders import inverse, take, take_rows, time_order
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.storage.memory import check_memory
 
 __all__ = ["EdgeInput", "build_edges", "read_node_time", "share_unit"]
 
@@ -127,6 +128,7 @@ class EdgeInput:
         ends = [(self.target, parts.num_dst), (self.source, parts.num_src)]
         (major, num_major), (minor, num_minor) = ends[::-1] if by_source else ends
         try:
+            check_memory(8 * (num_major + 1), f"a static graph of {num_major} nodes")
             indptr, indices, order = native.build_lists(
                 major, minor, num_major, num_minor,
                 id_bytes=native.id_bytes_for(num_minor), with_order=with_order, task=task,

@@ -18,6 +18,7 @@ from aethergraph.graph.adjacency import EdgeQueries, Layout, NoStrayAttributes
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.edge_input import read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
+from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import (
     EdgeType,
@@ -208,6 +209,7 @@ class HeteroGraph(NoStrayAttributes):
     _path: str | None
     _storage: str
     _closed: bool
+    _ids: IdFiles | None = None
 
     @classmethod
     def _make(
@@ -362,6 +364,17 @@ class HeteroGraph(NoStrayAttributes):
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
+    @property
+    def ids(self) -> IdFiles:
+        """Maps between keys and ids by node type, of files beside that of the graph.
+
+        ``convert.tables`` writes them: ``graph.ids["user"].lookup(["u17"])``.
+        """
+        if self._ids is None:
+            counts = {name: part.num_nodes for name, part in self._nodes.items()}
+            self._ids = IdFiles(self._path, counts)
+        return self._ids
+
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file, compare all checksums, and check every id and offset.
 
@@ -476,6 +489,11 @@ class HeteroGraph(NoStrayAttributes):
     def path(self) -> str | None:
         """Absolute path of the file that the graph was loaded from, or None."""
         return self._path
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the file's content; None for a graph that was not loaded from a file."""
+        return None if self._reader is None else self._reader.fingerprint
 
     @property
     def storage(self) -> str:

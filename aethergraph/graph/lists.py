@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import mmap
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import STRETCH, empty, read_only, stretches
+from aethergraph._checks.arrays import STRETCH, allocate, empty, read_only, stretches
 from aethergraph.errors import CorruptFileError, OutOfRangeError
+from aethergraph.storage.memory import check_memory
 
-__all__ = ["Lists", "RawLists", "sum_weights"]
+__all__ = ["Lists", "RawLists", "SharedEnds", "sum_weights"]
 
 Ids = NDArray[np.int64]
+_PAGE = mmap.PAGESIZE
 #: (indptr, ids, edge ids) of one direction; edge ids are None if positions are edge ids.
 RawLists = tuple[NDArray[np.uint64], NDArray[Any] | native.CompressedIds, NDArray[Any] | None]
+
+
+class SharedEnds(Protocol):
+    """Ends of edges by edge id that lists of several commits share."""
+
+    def known(self, topology: native.NativeTopology) -> tuple[Ids, Ids, Ids]:
+        """Return (edge id, major, minor) by edge id, of all edges of the lists, or of more."""
 
 
 class Lists:
@@ -24,7 +34,9 @@ class Lists:
     Caches the tables that random walks and weighted samplers draw from; each is built on first use.
     """
 
-    __slots__ = ("_alias", "_by_edge", "_members", "_raw", "_sums", "topology")
+    __slots__ = (
+        "_alias", "_by_edge", "_entries", "_members", "_raw", "_shared", "_sums", "topology",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,19 +55,22 @@ class Lists:
         self._set(topology or native.NativeTopology(*own, num_minor, guard, path), own)
 
     @classmethod
-    def adopted(cls, topology: native.NativeTopology) -> Lists:
+    def adopted(cls, topology: native.NativeTopology, shared: SharedEnds | None = None) -> Lists:
         """Return the lists of a topology without arrays; those that are asked for are read."""
         self = cls.__new__(cls)
         self._set(topology, None)
+        self._shared = shared
         return self
 
     def _set(self, topology: native.NativeTopology, raw: RawLists | None) -> None:
         self.topology = topology
         self._raw = raw
+        self._entries: tuple[NDArray[Any], NDArray[Any] | None] | None = None
         self._alias: NDArray[np.uint64] | None = None
         self._members: NDArray[Any] | None = None
         self._sums: native.NativeSums | None = None
         self._by_edge: tuple[Ids, Ids, Ids] | None = None
+        self._shared: SharedEnds | None = None
 
     def alias(self, weights: NDArray[Any], guard: native.FileGuard | None) -> NDArray[np.uint64]:
         """Return the alias table of ``weights`` (by edge id), which must be equal in all calls."""
@@ -89,17 +104,40 @@ class Lists:
     def raw(self) -> RawLists:
         """``(indptr, ids, edge_ids)`` as stored, ids perhaps compressed; else read, and kept."""
         if self._raw is None:
-            offsets = np.zeros(self.topology.num_major + 1, np.uint64)
-            np.cumsum(self.topology.degrees(None), out=offsets[1:])
-            nodes = np.arange(self.topology.num_major)
+            count = self.topology.num_major + 1
+            check_memory(8 * count, f"the offsets of {count - 1} lists")
+            offsets = allocate(lambda: np.zeros(count, np.uint64), f"{count} offsets")
+            np.cumsum(self.degrees(), out=offsets[1:])
+            self._raw = (read_only(offsets), *self._read())
+            self._entries = None
+        return self._raw
+
+    def _read(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return the ids and edge ids of all lists, read from the topology, and kept."""
+        if self._entries is None:
+            nodes = self.topology.listed()
+            if nodes is None:
+                nodes = np.arange(self.topology.num_major)
             with_edges = not self.edge_ids_are_places
             ids, edges = self.topology.neighbors(nodes, with_edges=with_edges)
-            self._raw = (
-                read_only(offsets),
+            self._entries = (
                 read_only(ids.astype(self.topology.id_dtype)),
                 None if edges is None else read_only(edges),
             )
-        return self._raw
+        return self._entries
+
+    def degrees(self) -> Ids:
+        """Return the length of every list, int64.
+
+        Of lists that were never written to, neither the list nor its length takes memory.
+        """
+        listed, count = self.topology.listed(), self.topology.num_major
+        if listed is None:
+            return self.topology.degrees(None)
+        check_memory(min(8 * count, _PAGE * len(listed)), f"the lengths of {count} lists")
+        out = allocate(lambda: np.zeros(count, np.int64), f"the lengths of {count} lists")
+        out[listed] = self.topology.degrees(listed)
+        return out
 
     @property
     def indptr(self) -> NDArray[np.uint64]:
@@ -109,12 +147,12 @@ class Lists:
     @property
     def ids(self) -> NDArray[Any] | native.CompressedIds:
         """Ids of all lists, read-only, or compressed."""
-        return self.raw[1]
+        return self._read()[0] if self._raw is None else self._raw[1]
 
     @property
     def edge_ids(self) -> NDArray[Any] | None:
         """Edge ids by place in the lists, read-only; None if ids are places."""
-        return self.raw[2]
+        return self._read()[1] if self._raw is None else self._raw[2]
 
     @property
     def edge_ids_are_places(self) -> bool:
@@ -133,15 +171,16 @@ class Lists:
         Raises:
             CorruptFileError: the offsets are damaged; names ``label``.
         """
-        count = self.topology.num_edges
-        degrees = self.topology.degrees(None)
+        count, listed = self.topology.num_edges, self.topology.listed()
+        degrees = self.topology.degrees(listed)
         if int(degrees.sum()) != count:
             raise CorruptFileError(f"{label}: the list offsets are damaged; run verify")
         if self.topology.is_dense:
             minor = self.topology.ids(0, count, np.dtype(np.int64))
         else:
             minor = self.indices.astype(np.int64)
-        return _repeat(degrees, count), minor
+        major = _repeat(degrees, count)
+        return major if listed is None else listed[major], minor
 
     def ends_of(self, edges: Ids, label: str) -> tuple[Ids, Ids]:
         """Return the nodes of ``edges`` as :meth:`ends` does, by a table that is made once.
@@ -149,21 +188,45 @@ class Lists:
         Raises:
             OutOfRangeError: an edge does not exist; names its position.
         """
+        if self._shared is not None:
+            major, minor = _look_up(self._shared.known(self.topology), edges)
+            positions = self.topology.find(major, minor)[1]
+            self.check_there(edges, positions)
+            return major, minor
         if self._by_edge is None:
             ids = self.edge_ids_by_place.astype(np.int64)
             order = np.argsort(ids, kind="stable")
             major, minor = self.ends(label)
             self._by_edge = ids[order], major[order], minor[order]
-        known, major, minor = self._by_edge
-        places = np.searchsorted(known, edges)
-        there = places < len(known)
-        there[there] = known[places[there]] == edges[there]
+        return _look_up(self._by_edge, edges)
+
+    def positions_of(self, edges: Ids, others: Lists, label: str) -> Ids:
+        """Return the positions of ``edges`` in these lists, ascending.
+
+        ``others`` are the lists that :meth:`ends_of` is asked of, these or the other direction.
+
+        Raises:
+            OutOfRangeError: an edge does not exist; names its position.
+        """
+        if others._shared is not None:
+            ends = _look_up(others._shared.known(others.topology), edges)
+        else:
+            ends = others.ends_of(edges, label)
+        found = self.topology.find(*(ends if others is self else ends[::-1]))
+        positions = np.unique(found[1])  # also those of duplicates, which have other ids
+        if others._shared is not None:
+            self.check_there(edges, positions)
+        return positions[np.isin(self.topology.edge_ids_at(positions), edges)]
+
+    def check_there(self, edges: Ids, positions: Ids) -> None:
+        """Raise unless all of ``edges`` are among those at ``positions``.
+
+        Raises:
+            OutOfRangeError: an edge does not exist; names its position.
+        """
+        there = np.isin(edges, self.topology.edge_ids_at(positions))
         if not there.all():
-            at = int(there.argmin())
-            raise OutOfRangeError(
-                f"edges[{at}] = {edges[at]} is the id of no edge", position=at, value=int(edges[at])
-            )
-        return major[places], minor[places]
+            raise _no_edge(edges, there)
 
     @property
     def compressed(self) -> bool:
@@ -195,6 +258,23 @@ class Lists:
         edges = self.topology.neighbors(np.array([node], np.int64), with_edges=True)[1]
         assert edges is not None
         return edges
+
+
+def _look_up(by_edge: tuple[Ids, Ids, Ids], edges: Ids) -> tuple[Ids, Ids]:
+    known, major, minor = by_edge
+    places = np.searchsorted(known, edges)
+    there = places < len(known)
+    there[there] = known[places[there]] == edges[there]
+    if not there.all():
+        raise _no_edge(edges, there)
+    return major[places], minor[places]
+
+
+def _no_edge(edges: Ids, there: NDArray[np.bool_]) -> OutOfRangeError:
+    at = int(there.argmin())
+    return OutOfRangeError(
+        f"edges[{at}] = {edges[at]} is the id of no edge", position=at, value=int(edges[at])
+    )
 
 
 def _repeat(times: Ids, total: int) -> Ids:

@@ -9,6 +9,7 @@ While the batches of one group are completed and used, the next group is read fr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ def grouped_map(
     *,
     num_seeds: int,
     columns: EdgeColumns = (),
+    reading: Callable[[Any], AbstractContextManager[Any]] = nullcontext,
     num_threads: int = 1,
     depth: int = 2,
 ) -> PrefetchIterator[Any, R]:
@@ -43,6 +45,8 @@ def grouped_map(
         groups: makes the samples.
         num_seeds: approximate number of seeds of a batch.
         columns: values of edges that ``finish`` gathers, read with the samples.
+        reading: lets a thread see one commit of a graph that changes: the one that it gave for the
+            group, or for None another one, which it gives.
         num_threads: 0 does everything in the consumer's thread; otherwise there are two threads.
         depth: most results computed ahead, beside the group being sampled.
     """
@@ -53,18 +57,21 @@ def grouped_map(
         while chunk := list(islice(rest, groups.size(num_seeds, 1 + threads, columns))):
             yield chunk
 
-    def sample(chunk: list[T]) -> tuple[int, Iterator[tuple[C, native.NativeSample]]]:
-        prepared = [prepare(item) for item in chunk]
-        samples = groups.sample([batch for _, batch in prepared], columns)
-        return len(chunk), zip((call for call, _ in prepared), samples, strict=True)
+    def sample(chunk: list[T]) -> tuple[int, Any, Iterator[tuple[C, native.NativeSample]]]:
+        with reading(None) as commit:
+            prepared = [prepare(item) for item in chunk]
+            samples = groups.sample([batch for _, batch in prepared], columns)
+        return len(chunk), commit, zip((call for call, _ in prepared), samples, strict=True)
 
-    def tickets() -> Iterator[Iterator[tuple[C, native.NativeSample]]]:
+    def tickets() -> Iterator[tuple[Any, Iterator[tuple[C, native.NativeSample]]]]:
         with prefetch_map(sample, chunks(), num_threads=threads, depth=1) as made:
-            for count, samples in made:
+            for count, commit, samples in made:
                 for _ in range(count):
-                    yield samples
+                    yield commit, samples
 
-    def complete(samples: Iterator[tuple[C, native.NativeSample]]) -> R:
-        return finish(*next(samples))
+    def complete(ticket: tuple[Any, Iterator[tuple[C, native.NativeSample]]]) -> R:
+        commit, samples = ticket
+        with reading(commit):
+            return finish(*next(samples))
 
     return prefetch_map(complete, tickets(), num_threads=threads, depth=depth)

@@ -232,8 +232,9 @@ class SubgraphLoader:
 
             return grouped_map(
                 prepare, lambda index, made: end(index, own.finish(made)), numbers, groups,
-                num_seeds=self.batch_size, columns=coming.columns, num_threads=self.num_threads,
-                depth=depth,
+                num_seeds=self.batch_size, columns=coming.columns,
+                reading=lambda commit: self.graph.reading(commit or at),
+                num_threads=self.num_threads, depth=depth,
             )  # fmt: skip
 
         if not coming.num_samples:

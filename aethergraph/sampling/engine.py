@@ -212,12 +212,17 @@ class NativeEngine(SampleEngine[S]):
         if paging is None:
             self.groups = None
             return
-        # Not a method of self: an engine in a reference cycle would keep its files open.
-        make = partial(native.NativeGroup, *self._arguments)
         if self.groups is None or self.groups.paging is not paging:
-            self.groups = SampleGroups(self._form, make, paging, self._fanouts, relations)
+            # Not a method of self: an engine in a reference cycle would keep its files open.
+            make = partial(
+                native.NativeGroup,
+                fanouts=self._fanouts, flags=options.flags, num_threads=options.num_threads,
+            )  # fmt: skip
+            self.groups = SampleGroups(
+                self._form, make, paging, self._fanouts, relations, num_nodes
+            )
         else:
-            self.groups.retarget(make, self._arguments[0], num_nodes)
+            self.groups.retarget(self._arguments[0], num_nodes)
 
     def draw(self, batch: native.NativeBatch) -> S:
         """Draw the sample of one batch by itself.
@@ -236,14 +241,8 @@ class NativeEngine(SampleEngine[S]):
         """Return the lists as of the last commit, or as in ``graph``; None: they do not change."""
         if not self._is_live:
             return None
-        relations, counts = self._arguments[0], list(self._arguments[1])
         snapshot = None if graph is None else graph.native_snapshot
-        pinned = native.pin_all([relation.topology for relation in relations], snapshot)
-        for relation, topology in zip(relations, pinned, strict=True):
-            counts[relation.source], counts[relation.to] = topology.num_major, topology.num_minor
-        return native.PinnedLists(
-            tuple(r._replace(topology=t) for r, t in zip(relations, pinned, strict=True)), counts
-        )
+        return native.pin_relations(*self._arguments[:2], snapshot)
 
     def run(self, call: Callable[[native.NativeSampler], T]) -> T:
         """Return ``call(sampler)`` for a native sampler that no other call uses."""

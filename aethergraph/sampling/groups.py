@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
@@ -60,11 +61,12 @@ class SampleGroups(Generic[S]):
 
     Args:
         form: form of the samples, ``NativeSample`` or ``NativeLayers``.
-        make: creates a native group of ``capacity`` samples, with buffers of ``window_bytes`` and
-            ``value_bytes`` for what draws look at.
+        make: creates a native group of ``relations`` and ``num_nodes``, for ``capacity`` samples,
+            with buffers of ``window_bytes`` and ``value_bytes`` for what draws look at.
         paging: reader of the lists, with their memory budget.
         fanouts: fanouts by edge type and hop.
         relations: the lists and values to sample from.
+        num_nodes: number of nodes by type.
     """
 
     def __init__(
@@ -74,10 +76,10 @@ class SampleGroups(Generic[S]):
         paging: Paging,
         fanouts: Sequence[Sequence[int]],
         relations: Sequence[native.NativeRelation],
+        num_nodes: Sequence[int],
     ) -> None:
         self._form = form
-        self._relations = tuple(relations)
-        self._num_nodes: Sequence[int] | None = None  # set with other lists than the first
+        self._relations, self._num_nodes = tuple(relations), num_nodes
         self._make = make
         self._paging = paging
         self._fanouts = fanouts
@@ -99,13 +101,10 @@ class SampleGroups(Generic[S]):
         return self._paging
 
     def retarget(
-        self,
-        make: Callable[..., native.NativeGroup],
-        relations: tuple[native.NativeRelation, ...],
-        num_nodes: Sequence[int],
+        self, relations: tuple[native.NativeRelation, ...], num_nodes: Sequence[int]
     ) -> None:
         """Go on with other lists of the same reader; groups get them when they are used next."""
-        self._make, self._relations, self._num_nodes = make, relations, num_nodes
+        self._relations, self._num_nodes = relations, num_nodes
         self._value_bytes = self._room_for_values()
 
     def columns_of(self, columns: Iterable[ValueColumn]) -> EdgeColumns:
@@ -162,8 +161,18 @@ class SampleGroups(Generic[S]):
         """Make the samples of ``batches`` now; the iterator completes and yields one by one.
 
         While the iterator is held, gathers from ``columns`` find the values of the samples' edges.
+        Of a graph that changes all samples are of one commit, the last one, but for batches that
+        were pinned when they were prepared.
         """
-        group = self._take()
+        runs = [list(run) for _, run in groupby(batches, lambda batch: id(batch.at))]
+        if len(runs) > 1:
+            return chain.from_iterable([self._sample(run, columns) for run in runs])
+        return self._sample(batches, columns)
+
+    def _sample(
+        self, batches: Sequence[native.NativeBatch], columns: EdgeColumns = ()
+    ) -> Iterator[S]:
+        group = self._take(batches[0].at)
         before, held = group.memory, self._paging.groups
         held.note(group, before + self._expected * len(batches), at_work=True)
         samples = group.sample(batches, self._form)
@@ -190,6 +199,8 @@ class SampleGroups(Generic[S]):
         for number, sample in enumerate(samples, 1):
             if number == count:  # a caller who takes all samples may never ask for the end
                 self._paging.groups.note(group, group.memory, at_work=False)
+                if self._is_live:
+                    group.forget()
                 self._idle.append(group)
             for relation, read in values:  # samples may wait long for their values
                 _keep_alive(read.rows.popleft(), sample.edge[relation])
@@ -209,17 +220,28 @@ class SampleGroups(Generic[S]):
             self._paging.groups.note(own, own.nbytes, at_work=False)
         return _ValuesRead(deque(column.expect(hashes, rows)), sum(own.nbytes for own in rows))
 
-    def _take(self) -> native.NativeGroup:
+    @property
+    def _is_live(self) -> bool:
+        return any(relation.topology.is_live for relation in self._relations)
+
+    def _take(self, at: native.PinnedLists | None) -> native.NativeGroup:
+        relations, num_nodes = self._relations, self._num_nodes
+        if at is None and self._is_live:
+            at = native.pin_relations(relations, num_nodes)
+        if at is not None:
+            relations, num_nodes = at
         try:
             group = self._idle.pop()
         except IndexError:
             return self._make(
+                relations,
+                num_nodes,
                 capacity=MOST,
                 window_bytes=self._paging.window_bytes,
                 value_bytes=self._value_bytes,
             )
-        if self._num_nodes is not None and group.relations is not self._relations:
-            group.retarget(self._relations, self._num_nodes)
+        if group.relations is not relations:
+            group.retarget(relations, num_nodes)
         return group
 
     @property

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from aethergraph._checks.options import shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, OutOfMemoryError
 
-__all__ = ["available_memory", "format_size", "parse_size"]
+__all__ = ["available_memory", "check_memory", "format_size", "parse_size"]
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
 _LARGEST = (1 << 63) - 1
+_WORTH_ASKING = 256 << 20
 _NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
@@ -78,6 +79,21 @@ def available_memory() -> int:
         if room is not None:
             free.append(room)
     return max(0, min(free))
+
+
+def check_memory(size: int, what: str) -> None:
+    """Raise unless there is memory for ``size`` bytes, which the system would hand out unseen.
+
+    Raises:
+        OutOfMemoryError: names ``what`` and both sizes.
+    """
+    if size < _WORTH_ASKING:
+        return
+    room = available_memory()
+    if size > room:
+        raise OutOfMemoryError(
+            f"{what} would take {format_size(size)}, and {format_size(room)} are available"
+        )
 
 
 def _meminfo_available() -> int:

@@ -7,7 +7,8 @@ A graph file describes its node types, edge types and named arrays::
      "node_types": [{"name": "node", "num_nodes": 100}],
      "version": 1}
 
-A feature file has one array, ``{"arrays": [{..., "of": "row", "type": 0}], "version": 1}``.
+A feature file has one array, ``{"arrays": [{..., "of": "row", "type": 0}], "version": 1}``. A
+map of keys has ``{"arrays": [], "keys": {"count": 3, "first_id": 0, "types": ["str"]}, ...}``.
 
 ``source``, ``destination`` and ``type`` are positions in the lists of types. The ``owner`` of a
 section is the position of its edge type (adjacency, weights, edge times), of its node type (node
@@ -34,6 +35,7 @@ __all__ = [
     "ArrayMeta",
     "EdgeType",
     "FileMeta",
+    "KeysMeta",
     "NodeType",
     "SectionTable",
     "check_fingerprint",
@@ -45,6 +47,7 @@ META_VERSION = 1
 MAX_META_BYTES = 64 << 20
 
 Owner = Literal["node", "edge", "row"]
+_KEY_TYPES = ("int64", "uint64", "uuid", "str", "bytes")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,15 @@ class ArrayMeta:
 
 
 @dataclass(frozen=True)
+class KeysMeta:
+    """Keys of a map: types of their columns, their number, and the id of the first one."""
+
+    types: tuple[str, ...]
+    count: int
+    first_id: int
+
+
+@dataclass(frozen=True)
 class FileMeta:
     """Decoded and checked META section."""
 
@@ -85,6 +97,8 @@ class FileMeta:
     arrays: tuple[ArrayMeta, ...] = field(default=())
     #: Unit of the int64 times of nodes and edges since 1970-01-01; None for plain numbers.
     time_unit: str | None = None
+    #: Keys of a map of ids; None in other files.
+    keys: KeysMeta | None = None
 
     def encode(self) -> bytes:
         """Return the canonical JSON."""
@@ -110,6 +124,9 @@ class FileMeta:
             ]
         if self.time_unit is not None:
             content["time_unit"] = self.time_unit
+        if self.keys is not None:
+            one = self.keys
+            content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8")
 
@@ -163,7 +180,20 @@ class _Decoder:
         unit = content.get("time_unit")
         if unit is not None:
             self.require(is_unit(unit), f"has the unknown time_unit {unit!r}")
-        return FileMeta(node_types, edge_types, arrays, unit)
+        return FileMeta(node_types, edge_types, arrays, unit, self.keys(content))
+
+    def keys(self, content: dict[str, Any]) -> KeysMeta | None:
+        entry: Any = content.get("keys")
+        if entry is None:
+            return None
+        self.require(isinstance(entry, dict), "has no proper 'keys'")
+        types = entry.get("types")
+        proper = isinstance(types, list) and 1 <= len(types) <= 64
+        proper = proper and all(one in _KEY_TYPES for one in types)
+        self.require(proper, "has keys of unknown types")
+        count, first = (self.integer(entry, name, "keys") for name in ("count", "first_id"))
+        self.require(count + first < 1 << 62, "has too many keys")
+        return KeysMeta(tuple(types), count, first)
 
     def array(self, entry: dict[str, Any], num_node_types: int, num_edge_types: int) -> ArrayMeta:
         of = self.text(entry, "of", "array")
@@ -219,7 +249,9 @@ class SectionTable:
         self.file = file
         self.path = file.path
         if file.content != content:
-            raise FormatError(f"{self.path}: {_WRONG_CONTENT.get(content, 'wrong content')}")
+            found, _, way = _CONTENTS[file.content]
+            wanted = _CONTENTS[content][1]
+            raise FormatError(f"{self.path}: this is {found}, not {wanted}; open it with {way}")
         self.rows = file.sections()
         self._by_key: dict[tuple[int, int], native.Section] = {}
         for section in self.rows:
@@ -275,9 +307,10 @@ class SectionTable:
         return repr((self.file.size, *(tuple(row) for row in self.rows)))
 
 
-_WRONG_CONTENT = {
-    native.CONTENT_GRAPH: "this is a feature file, not a graph; open it with FeatureStore.load",
-    native.CONTENT_FEATURES: "this is a graph file, not features; open it with Graph.load",
+_CONTENTS = {
+    native.CONTENT_GRAPH: ("a graph file", "a graph", "Graph.load"),
+    native.CONTENT_FEATURES: ("a feature file", "features", "FeatureStore.load"),
+    native.CONTENT_KEYS: ("a map of ids", "a map of ids", "IdMap.load"),
 }
 
 

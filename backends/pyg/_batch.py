@@ -32,6 +32,7 @@ __all__ = [
     "Names",
     "Planned",
     "TypedFetched",
+    "check_names",
     "choose_columns",
     "choose_names",
     "counted_types",
@@ -39,6 +40,10 @@ __all__ = [
     "make_batch",
     "make_typed_batch",
 ]
+
+#: What batches have of nodes and of edges, beside the attributes of the graph.
+_NODE_FIELDS = frozenset(("n_id", "batch", "num_nodes", "num_sampled_nodes"))
+_EDGE_FIELDS = frozenset(("e_id", "edge_index", "_orig_edge_index", "num_sampled_edges"))
 
 
 def choose_names(
@@ -115,6 +120,38 @@ def _ids_of(out: Any, group: Any) -> Tensor | None:
         return (by_group or {}).get(group)
     of_edges = group == EDGE_GROUP
     return (out.edge if of_edges else out.node) if of_edges or group is None else None
+
+
+def check_names(data: Any, store: Any, names: Names, seed_fields: frozenset[str]) -> None:
+    """Raise if an attribute of a graph of ours has the name of a field that batches have.
+
+    Of a ``Data``, a ``HeteroData`` and stores such names mean what they mean to PyG: an ``n_id`` or
+    ``e_id`` of one's own takes the place of the loader's.
+
+    Args:
+        data: given to the loader.
+        store: the feature store of ``data``.
+        names: the attributes that batches hold.
+        seed_fields: what batches have of their seeds.
+
+    Raises:
+        InvalidArgumentError: names the attribute.
+    """
+    if isinstance(data, (Data, HeteroData, tuple, list)):
+        return
+    for group, name in tensors_of(store).tensor_keys():
+        if group is None or group == EDGE_GROUP:
+            taken = _NODE_FIELDS | _EDGE_FIELDS
+        else:
+            taken = _EDGE_FIELDS if isinstance(group, tuple) else _NODE_FIELDS
+        if name in taken | seed_fields and names.take(group, name):
+            of_edges = isinstance(group, tuple)
+            what, option = ("an edge", "edge_attrs") if of_edges else ("a node", "node_attrs")
+            where = "" if group is None or group == EDGE_GROUP else f" of {group!r}"
+            raise InvalidArgumentError(
+                f"{name!r} is {what} attribute{where}, and a field of its own in batches: call the "
+                f"attribute something else, or name the others by {option}="
+            )
 
 
 def counted_types(data: Any, store: Any) -> frozenset[Any] | None:

@@ -35,6 +35,7 @@ from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.pyg._batch import (
     as_data,
+    check_names,
     choose_columns,
     counted_types,
     fetch,
@@ -120,6 +121,9 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
 class LoaderMixin:
     """Prefetching, keys and batch making of our loaders; comes before PyG's class in the bases."""
 
+    #: What batches have of their seeds, so that no attribute can be called so.
+    seed_fields = frozenset(("input_id", "seed_time", "batch_size"))
+
     data: Stores
     prefetch_batches: int
     plan_ahead: int
@@ -155,6 +159,7 @@ class LoaderMixin:
         self._at: Any = None
         self._counted = counted_types(data, store)
         self._names = names = names or Names()
+        check_names(data, store, names, self.seed_fields)
         self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
         self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
         self.seed = check_seed(seed)
@@ -247,10 +252,10 @@ class LoaderMixin:
         """Return the graph if it changes, else None."""
         return getattr(self.data[1], "live_graph", None)
 
-    def _reading(self) -> AbstractContextManager[Any]:
-        """Let this thread sample and fetch at one commit: that of the epoch, or the last one."""
+    def _reading(self, commit: Any = None) -> AbstractContextManager[Any]:
+        """Let this thread sample and fetch at one commit: this, the epoch's, or the last one."""
         graph = self._live_graph()
-        return nullcontext() if graph is None else graph.reading(self._at)
+        return nullcontext() if graph is None else graph.reading(commit or self._at)
 
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
@@ -311,6 +316,7 @@ class LoaderMixin:
             groups,
             num_seeds=self.batch_size or 1,
             columns=columns,
+            reading=self._reading,
             depth=depth,
         )
 

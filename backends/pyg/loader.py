@@ -323,6 +323,13 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         self.edge_label_index = edge_label_index  # Lightning makes a loader from this attribute
         self._lighten()
 
+    seed_fields = frozenset(
+        (
+            "input_id", "edge_label_index", "edge_label", "edge_label_time",
+            "src_index", "dst_pos_index", "dst_neg_index", "seed_time",
+        )
+    )  # fmt: skip
+
     def _can_prefetch(self) -> bool:
         # A subclass of NegativeSampling may draw from torch's global generator: stay in this
         # thread.

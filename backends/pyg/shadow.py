@@ -115,6 +115,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         self.node_idx = node_idx
         self._lighten()
 
+    seed_fields = frozenset(("input_id", "root_n_id", "ptr"))
+
     def _sample(self, seeds: NodeSamplerInput, key: int | None) -> SamplerOutput:
         out = super()._sample(seeds, key)
         return _by_root(out, len(seeds.node))

@@ -216,6 +216,7 @@ int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, ae
 
 #define AETHER_CONTENT_GRAPH    1
 #define AETHER_CONTENT_FEATURES 2
+#define AETHER_CONTENT_KEYS     3
 
 #define AETHER_SECTION_META         1  /* JSON, UTF-8 */
 #define AETHER_SECTION_CSC_INDPTR   2  /* u64[num_dst + 1] */
@@ -232,6 +233,12 @@ int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, ae
 #define AETHER_SECTION_CSC_INDEX    13 /* u64[5 * groups]: where the blocks are */
 #define AETHER_SECTION_CSR_BLOCKS   14 /* u8[]: destinations, compressed; instead of CSR_INDICES */
 #define AETHER_SECTION_CSR_INDEX    15 /* u64[5 * groups] */
+#define AETHER_SECTION_KEY_HASHES   16 /* u64[num_keys], ascending: hash by position */
+#define AETHER_SECTION_KEY_BUCKETS  17 /* u64[2^bits + 1]: first position by upper bits of the hash */
+#define AETHER_SECTION_KEY_IDS      18 /* u32|u64[num_keys]: id by position */
+#define AETHER_SECTION_KEY_PLACES   19 /* u32|u64[num_keys]: position by id */
+#define AETHER_SECTION_KEY_OFFSETS  20 /* u64[num_keys + 1]: where keys of any length begin */
+#define AETHER_SECTION_KEY_BYTES    21 /* u8[]: the keys by position */
 
 /* One section of a container file. */
 typedef struct aether_section {
@@ -293,7 +300,7 @@ void aether_file_discard(int32_t fd, uint64_t offset, uint64_t size);
 
 /* A container that is being written beside `path` and replaces it on commit. A crash at any
  * moment leaves the old file or the new one. Readers and writers refuse a path that has the name
- * of a temporary (src/os/replace.h). After a failed append or end only commit and abort make
+ * of a temporary (src/os/replace.h). After a failed append, put or end only commit and abort make
  * sense: both clean up. */
 typedef struct aether_writer aether_writer;
 
@@ -307,6 +314,13 @@ int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aeth
                          aether_error *err);
 /* End the section. */
 int aether_writer_end(aether_writer *w, aether_error *err);
+/* Reserve the place of a section of `size` bytes, between two others; *section is its number for put. */
+int aether_writer_reserve(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, uint64_t size,
+                          uint32_t *section, aether_error *err);
+/* Fill a reserved section on from what it has; several can be filled in turns. Commit needs all of them
+ * full. `task` as for append. */
+int aether_writer_put(aether_writer *w, uint32_t section, const void *data, uint64_t size, aether_task *task,
+                      aether_error *err);
 /* Write the section table, fsync, and rename over `path`. Releases w, also on failure. */
 int aether_writer_commit(aether_writer *w, aether_error *err);
 /* Remove the temporary and release w. NULL is fine. */
@@ -325,6 +339,43 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
 int aether_replace_commit(aether_replace *r, aether_error *err);
 /* Remove the temporary and release r. NULL is fine. */
 void aether_replace_abort(aether_replace *r);
+
+/* ---- Keys (src/keys/keys.h) ---------------------------------------------- */
+
+/* Keys one after the other: key i is bytes offsets[i] to offsets[i + 1]; with offsets NULL it is the
+ * `width` bytes at i * width. */
+typedef struct aether_keys {
+    const void *bytes;
+    uint64_t size;           /* of bytes */
+    const uint64_t *offsets; /* [n + 1], or NULL */
+    uint64_t n;
+    uint32_t width; /* 0 with offsets */
+    uint32_t reserved;
+} aether_keys;
+
+/* A map from keys to ids; the arrays go by position, in ascending order of hashes. */
+typedef struct aether_key_map {
+    aether_keys keys;
+    const uint64_t *hashes;    /* [n] */
+    const uint64_t *directory; /* [2^bits + 1]: the first position by the upper bits of a hash */
+    const void *ids;           /* [n], of id_bytes */
+    uint32_t bits;
+    uint32_t id_bytes; /* 4 or 8 */
+} aether_key_map;
+
+/* Hash n keys with XXH3-64. AETHER_E_CORRUPT: offsets are not within the keys. */
+int aether_keys_hash(const aether_keys *keys, uint64_t *hashes, aether_error *err);
+/* Set first[i] to the first position of a key equal to key i; keys are in ascending order of hashes.
+ * AETHER_E_LIMIT: too many keys of one hash. */
+int aether_keys_first(const aether_keys *keys, const uint64_t *hashes, uint64_t *first, aether_error *err);
+/* Copy the keys at n places to `out` of `size` bytes; out_offsets[n + 1] (NULL for keys of one width)
+ * say where. AETHER_E_RANGE: there is no such place. */
+int aether_keys_gather(const aether_keys *keys, const uint64_t *places, uint64_t n,
+                       const uint64_t *out_offsets, void *out, uint64_t size, aether_error *err);
+/* Set ids[i] to the id of query i, whose hash is hashes[i]; -1: the map does not have it.
+ * AETHER_E_CORRUPT: the map contradicts itself. `task` counts queries. */
+int aether_keys_find(const aether_key_map *map, const aether_keys *queries, const uint64_t *hashes,
+                     int64_t *ids, aether_task *task, aether_error *err);
 
 /* ---- Building lists ------------------------------------------------------ */
 
@@ -412,6 +463,25 @@ int aether_records_partition(const void *records, uint64_t n, uint32_t record_by
 int aether_records_order(const void *records, uint64_t n, uint32_t record_bytes, uint32_t id_bytes,
                          uint64_t low, uint64_t num_lists, const aether_field *row, const aether_field *time,
                          uint32_t unique, uint64_t *ends, uint32_t *order, aether_error *err);
+
+/* ---- Ranks ------------------------------------------------------------------ */
+
+/* A set of numbers below `end`, and the place of each among those that it has, ascending: for edge ids
+ * of which some were deleted. `blocks` are aether_ranks_words(end) words of the caller's, zeros at first
+ * (1 1/3 bits for each number). mark, as often as needed; then count, once; then of. */
+uint64_t aether_ranks_words(uint64_t end);
+/* Add n numbers. AETHER_E_RANGE: one is not below `end`, or was added before; names the first. */
+int aether_ranks_mark(uint64_t *blocks, uint64_t end, const int64_t *ids, uint64_t n, aether_error *err);
+/* Return how many numbers there are. */
+uint64_t aether_ranks_count(uint64_t *blocks, uint64_t end);
+/* Copy how many numbers of the set are below each of n ids; `out` may be `ids`. AETHER_E_RANGE: one is
+ * not below `end`; names the first. */
+int aether_ranks_of(const uint64_t *blocks, uint64_t end, const int64_t *ids, uint64_t n, int64_t *out,
+                    aether_error *err);
+/* Set out[ids[i]] = first + i for n ids, in an array of `end` items of item_bytes (4|8): the inverse of
+ * an order, some of it at a time. AETHER_E_RANGE: an id is not below `end`; names the first. */
+int aether_put_places(const int64_t *ids, uint64_t n, uint64_t first, void *out, uint32_t item_bytes,
+                      uint64_t end, aether_error *err);
 
 /* ---- Gathering rows ------------------------------------------------------ */
 
@@ -503,6 +573,35 @@ int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, ui
 int aether_topology_own_values(const aether_topology *t, uint32_t which, const int64_t *nodes, uint64_t n,
                                void *out, uint64_t capacity, aether_task *task, aether_error *err);
 
+/* A column of entries, and where aether_topology_read() copies it: ids as items of item_bytes (4|8),
+ * weights as float or double, times as int64. */
+#define AETHER_READ_NEIGHBORS 0
+#define AETHER_READ_EDGE_IDS  1
+#define AETHER_READ_WEIGHTS   2
+#define AETHER_READ_TIMES     3
+typedef struct aether_entry_column {
+    uint32_t what; /* AETHER_READ_* */
+    uint32_t item_bytes;
+    void *out;
+} aether_entry_column;
+
+/* Entry `entry` of the list of `node`; {0, 0} is the first of all. */
+typedef struct aether_list_place {
+    uint64_t node, entry;
+} aether_list_place;
+
+/* Copy where the lists first .. first + n - 1 end, counted on from `before`, to out[n]. `task` counts
+ * lists. */
+int aether_topology_ends(const aether_topology *t, uint64_t first, uint64_t n, uint64_t before, uint64_t *out,
+                         aether_task *task, aether_error *err);
+/* Copy some columns of the entries of all lists, list after list from `at` on, `capacity` entries or all
+ * that are left: *count. `at` moves on; after an error it stays. AETHER_E_UNSUPPORTED: the topology keeps
+ * no such values itself. AETHER_E_LIMIT: item_bytes is 4 and ids may be 2^32 or more. One thread. `task`
+ * counts entries. */
+int aether_topology_read(const aether_topology *t, const aether_entry_column *columns, uint32_t num_columns,
+                         aether_list_place *at, uint64_t capacity, uint64_t *count, aether_task *task,
+                         aether_error *err);
+
 /* Find the positions of edges by their ends: where the list of major[i] holds minor[i], for n
  * pairs in ascending order of (major, minor); pairs may repeat. Hit h is pairs[h] at
  * positions[h]; hits are ordered by major, then by position. num_hits counts all of them, but at
@@ -565,6 +664,8 @@ typedef struct aether_live_relation {
     uint32_t order;            /* AETHER_ORDER_* */
     uint32_t columns;          /* AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS */
     uint32_t edge_id_bytes;    /* 4, 8, or 0: edges have no ids */
+    uint64_t base_edges;       /* edges that there are in the base (aether_live_set_base); 0: no base */
+    uint64_t base_edge_ids;    /* the first edge that is inserted gets this id; 0 without a base */
 } aether_live_relation;
 
 /* What a live graph is made for. */
@@ -576,7 +677,23 @@ typedef struct aether_live_options {
      * at most. Memory is taken as edges come; what a list has taken stays with it. */
     uint64_t arena_bytes;
     uint64_t max_snapshot_age; /* nanoseconds after which a snapshot may expire; 0: none does */
+    uint64_t first_commit;     /* number of the commit that the graph begins with; 0: 1 */
 } aether_live_options;
+
+/* Lists that a relation begins with: those of a graph file, say. They are read where they are, and what
+ * changes is kept apart, list by list. */
+typedef struct aether_live_base {
+    /* Lists of 32-bit ids: ascending in AETHER_ORDER_ID, each id once; else in the order of `times`. Nobody
+     * checks that. */
+    const aether_topology *lists;
+    /* All by the edge ids of `lists`: the edge id here, u32 or u64 (NULL: the same), time and weight. */
+    const void *edge_ids;
+    uint32_t edge_id_bytes;
+    uint32_t reserved; /* 0 */
+    const int64_t *times;
+    const float *weights;
+    int64_t last_time; /* no time is after it; INT64_MAX: not known, so that inserting reads times */
+} aether_live_base;
 
 /* Edges to insert: src[count], dst[count], and the columns that the relation has (else NULL). */
 typedef struct aether_live_edges {
@@ -591,9 +708,21 @@ typedef struct aether_live_edges {
  * when the last process has closed it. */
 typedef struct aether_live aether_live;
 
-/* Create a graph without edges. AETHER_E_INVALID, AETHER_E_LIMIT name the option at fault;
- * err->position is the relation, if it is one's. */
+/* Return 1 if the writer can fence for all readers here (membarrier(2)), 0 if each snapshot costs a
+ * fence. */
+int aether_live_has_membarrier(void);
+/* Create a graph without edges but those of its base. AETHER_E_INVALID, AETHER_E_LIMIT name the option at
+ * fault; err->position is the relation, if it is one's. */
 int aether_live_create(const aether_live_options *options, aether_live **out, aether_error *err);
+/* Say where the lists of a relation's base are, in one of its layouts; the graph goes on borrowing them.
+ * Relations with base_edges need it before anything else, in every process: also after
+ * aether_live_attach(). AETHER_E_INVALID: the lists are not those of the relation. */
+int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, const aether_live_base *base,
+                         aether_error *err);
+/* Say that the graph goes on in another one, which its readers should take; and ask whether that was said.
+ * The graph stays readable. */
+int aether_live_retire(aether_live *g, aether_error *err);
+int aether_live_is_retired(const aether_live *g);
 /* Return the number of descriptors of the graph's memory: two, and two for each layout of each
  * relation. */
 uint32_t aether_live_num_descriptors(const aether_live *g);
@@ -651,7 +780,8 @@ int aether_live_reclaim(aether_live *g, aether_error *err);
  * expired fails with AETHER_E_EXPIRED. */
 typedef struct aether_snapshot aether_snapshot;
 
-/* Take a snapshot of the last commit, from any thread. AETHER_E_LIMIT: all 256 are taken. */
+/* Take a snapshot of the last commit, from any thread. AETHER_E_LIMIT: all 256 are taken; names the
+ * processes that have them. */
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err);
 /* Go on to the last commit, without allocating anything; an expired snapshot is good again. Its
  * topologies then show that commit, so nobody may be using them, and samplers of them are retargeted.
@@ -683,7 +813,8 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
 /* Find the nodes whose list in one layout may differ between commit `since` and the snapshot's: those that
  * were changed by commits after `since`, ascending. *count is their number, of which at most `capacity` are
  * written to `nodes`. AETHER_E_RANGE: `since` is after the snapshot. AETHER_E_UNSUPPORTED: the layout is not
- * stored. `task` counts nodes. */
+ * stored, or `since` is before the commit that the graph began with; 0 stands for that. `task` counts nodes.
+ */
 int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_t layout, uint64_t since,
                             int64_t *nodes, uint64_t capacity, uint64_t *count, aether_task *task,
                             aether_error *err);
@@ -756,6 +887,19 @@ int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t 
 int aether_live_flush(aether_live *g, aether_error *err);
 /* Give up the commits below `lsn`, which are saved elsewhere: later replays are from `lsn` or more. */
 int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err);
+/* Wait until all commits so far are on disk, and let another graph open the log. Changes from then on are not
+ * logged. */
+int aether_live_close_journal(aether_live *g, aether_error *err);
+/* Look for damage in a log that no graph has open: read all commits from number `from` on, without a graph
+ * and without writing. *last becomes the number of the last commit before the end or the damage. Errors are
+ * those of aether_live_open_journal(). `graph` is a uuid, 16 bytes. `task` counts commits. */
+int aether_journal_verify(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
+                          aether_task *task, aether_error *err);
+/* Let a damaged log end before the first commit that is damaged, so that it can be opened. The files that
+ * change or go are kept as they were, under names with ".cut-" and a number at the end. A log without damage
+ * stays as it is. */
+int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
+                            aether_error *err);
 /* Return the number of the last commit; 0: there is no journal, or nothing in it. Numbers ascend; a
  * large transaction takes several. From any thread of the process. */
 uint64_t aether_live_lsn(const aether_live *g);

@@ -561,6 +561,44 @@ TEST(a_forked_child_leaves_the_journal_alone) {
     aether_live_close(g);
 }
 
+/* A writer that ended has let go of the log, although a child of its lives on. */
+TEST(a_forked_child_does_not_keep_the_lock) {
+    SKIP_FORK_UNDER_SANITIZERS();
+    const aether_journal_options options = journal_options(8 << 10, AETHER_SYNC);
+    char dir[128], byte;
+    aether_error err = {0};
+    int ready[2], stay[2], status;
+    log_dir(dir, sizeof dir, "orphan");
+    REQUIRE(pipe(ready) == 0 && pipe(stay) == 0);
+    const pid_t writer = fork();
+    if (writer == 0) {
+        aether_live *g = plain_graph(10);
+        if (aether_live_open_journal(g, dir, &options, 1, NULL, NULL, NULL, &err) ||
+            live_insert(g, 1, 2, &err))
+            _exit(1);
+        if (fork() == 0) {
+            close(stay[1]);
+            (void)!write(ready[1], "x", 1);
+            (void)!read(stay[0], &byte, 1); /* until the test ends */
+            aether_live_close(g);
+            _exit(0);
+        }
+        pause();
+    }
+    REQUIRE(writer > 0 && read(ready[0], &byte, 1) == 1);
+    aether_live *g = plain_graph(10);
+    CHECK_CODE(aether_live_open_journal(g, dir, &options, 1, NULL, NULL, NULL, &err), AETHER_E_INVALID);
+    kill(writer, SIGKILL);
+    REQUIRE(waitpid(writer, &status, 0) == writer);
+    CHECK_OK(aether_live_open_journal(g, dir, &options, 1, NULL, NULL, NULL, &err), err);
+    CHECK_EQ(num_edges(g), 1);
+    aether_live_close(g);
+    close(stay[1]);
+    close(stay[0]);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 /* ---- the format -------------------------------------------------------------------------------- */
 
 static uint64_t golden_clock;

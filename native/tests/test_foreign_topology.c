@@ -649,4 +649,64 @@ TEST(tables_by_position_are_refused) {
     free_pair(p);
 }
 
+/* Runs of nodes that have lists, as a graph of few lists tells them. */
+static uint64_t written(const aether_topology *t, uint64_t node, uint64_t *end) {
+    (void)t;
+    while (node < NODES && degrees[node % PERIOD] == 0)
+        node++;
+    for (*end = node; *end < NODES && degrees[*end % PERIOD];)
+        ++*end;
+    return node < NODES ? node : UINT64_MAX;
+}
+
+static void check_columns(const ae_topology_ops *ops, uint64_t capacity) {
+    static uint32_t ids[EDGES], edges[EDGES];
+    static double wide[EDGES];
+    static float narrow[EDGES];
+    static int64_t times_at[EDGES];
+    pair p = make_pair(ops);
+    aether_error err = {0};
+    aether_list_place at = {0, 0};
+    uint64_t total = 0, count = 1, ends[NODES];
+    while (count) {
+        const aether_entry_column columns[] = {{AETHER_READ_NEIGHBORS, 4, ids + total},
+                                               {AETHER_READ_EDGE_IDS, 4, edges + total},
+                                               {AETHER_READ_WEIGHTS, 8, wide + total},
+                                               {AETHER_READ_WEIGHTS, 4, narrow + total},
+                                               {AETHER_READ_TIMES, 8, times_at + total}};
+        const uint64_t left = EDGES - total;
+        REQUIRE_OK(aether_topology_read(p.own, columns, 5, &at, left < capacity ? left : capacity, &count,
+                                        NULL, &err),
+                   err);
+        total += count;
+    }
+    CHECK_EQ(total, EDGES);
+    for (uint64_t i = 0; i < EDGES; i++) {
+        CHECK_EQ(ids[i], twin_indices[i]);
+        CHECK_EQ(edges[i], twin_edge_ids[i]);
+        CHECK(wide[i] == twin_weights[edges[i]]);
+        CHECK(narrow[i] == (float)twin_weights[edges[i]]);
+        CHECK_EQ(times_at[i], twin_times[edges[i]]);
+    }
+    for (uint64_t first = 0; first < NODES; first += capacity) {
+        const uint64_t left = NODES - first;
+        CHECK_OK(aether_topology_ends(p.own, first, left < capacity ? left : capacity, twin_indptr[first],
+                                      ends + first, NULL, &err),
+                 err);
+    }
+    for (uint64_t v = 0; v < NODES; v++)
+        CHECK_EQ(ends[v], twin_indptr[v + 1]);
+    free_pair(p);
+}
+
+TEST(all_columns_are_read_and_empty_lists_skipped) {
+    ae_topology_ops skipping = circle_ops;
+    skipping.written = written;
+    const uint64_t capacities[] = {1, 7, 300, EDGES};
+    for (uint32_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
+        check_columns(&circle_ops, capacities[i]);
+        check_columns(&skipping, capacities[i]);
+    }
+}
+
 TEST_MAIN()

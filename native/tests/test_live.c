@@ -555,7 +555,9 @@ TEST(a_graph_has_256_snapshots) {
 }
 
 TEST(without_membarrier_readers_fence) {
+    const int works = aether_live_has_membarrier();
     ae_membarrier_disable(true);
+    CHECK_EQ(aether_live_has_membarrier(), 0);
     live_spec o = plain;
     o.arena_bytes = 512 << 10;
     o.relation.order = AETHER_ORDER_ID;
@@ -569,6 +571,7 @@ TEST(without_membarrier_readers_fence) {
     CHECK_OK(churn(g, 100000, &err), err);
     aether_live_close(g);
     ae_membarrier_disable(false);
+    CHECK_EQ(aether_live_has_membarrier(), works);
 }
 
 TEST_MAIN()

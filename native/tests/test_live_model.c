@@ -1,6 +1,6 @@
-/* Random operations on live graphs against a model, with snapshots held across them: each goes on
- * showing its commit. */
-#include "live_model.h"
+/* Random operations on live graphs against a model, with and without a base, with snapshots held across them:
+ * each goes on showing its commit. */
+#include "live_base.h"
 
 enum { HELD = 6, BATCH = 4096, MINORS = 1 << 20 };
 
@@ -156,7 +156,7 @@ static void look(run *r) {
 }
 
 /* Without readers only the edges take memory; without edges nothing does. */
-static void check_nothing_is_lost(run *r) {
+static void check_nothing_is_lost(run *r, bool over_base) {
     aether_live_stats stats;
     aether_error err = {0};
     CHECK_OK(aether_live_reclaim(r->g, &err), err);
@@ -164,7 +164,7 @@ static void check_nothing_is_lost(run *r) {
     CHECK_EQ(stats.retired_bytes, 0);
     CHECK_EQ(stats.num_edges, r->committed.num_edges);
     CHECK_EQ(stats.snapshots, 0);
-    CHECK(stats.used_bytes > r->committed.num_edges * 4);
+    CHECK(over_base || stats.used_bytes > r->committed.num_edges * 4);
     for (int64_t v = 0; v < MODEL_NODES; v++) {
         const model_list *l = &r->committed.lists[v];
         for (uint64_t i = 0; i < l->n; i++) {
@@ -178,21 +178,44 @@ static void check_nothing_is_lost(run *r) {
     CHECK_EQ(stats.used_bytes, 0);
 }
 
-static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed, int steps) {
-    const live_spec o = {.relation = {.num_src = MINORS,
-                                      .num_dst = 20,
-                                      .max_dst = MODEL_NODES,
-                                      .layouts = AETHER_LIVE_CSC,
-                                      .order = order,
-                                      .columns = columns,
-                                      .edge_id_bytes = edge_id_bytes},
-                         .arena_bytes = UINT64_C(256) << 20};
+/* Fill the model with what the base of a graph is to have: hubs, short lists, empty ones, gaps in the ids. */
+static void fill(run *r, uint64_t edges) {
+    model *m = &r->now;
+    for (uint64_t i = 0; i < edges; i++) {
+        const int64_t major = (int64_t)(below(r, 4) ? below(r, 3) : below(r, m->num_nodes - 4));
+        const int64_t minor = (int64_t)below(r, below(r, 8) ? MINORS : 40);
+        model_insert(m, major, minor, (int64_t)(i / 2), (float)below(r, 100) / 8);
+        if (below(r, 16) == 0)
+            model_delete(m, major, minor, -1);
+    }
+}
+
+/* `edges`: about as many of the base; 0: there is none. */
+static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t edges, uint64_t seed,
+                     int steps) {
+    live_spec o = {.relation = {.num_src = MINORS,
+                                .num_dst = 20,
+                                .max_dst = MODEL_NODES,
+                                .layouts = AETHER_LIVE_CSC,
+                                .order = order,
+                                .columns = columns,
+                                .edge_id_bytes = edge_id_bytes},
+                   .arena_bytes = UINT64_C(256) << 20};
     static run r;
+    static model_base base;
     aether_error err = {0};
     r = (run){.state = seed};
-    REQUIRE_OK(live_create(&o, &r.g, &err), err);
     r.now = model_make(&o.relation, AETHER_LIVE_CSC);
-    r.committed = model_make(&o.relation, AETHER_LIVE_CSC);
+    if (edges) {
+        fill(&r, edges);
+        model_base_make(&r.now, seed % 2, seed, &base);
+        o.relation.base_edges = r.now.num_edges;
+        o.relation.base_edge_ids = r.now.next_edge_id;
+    }
+    r.committed = model_copy(&r.now);
+    REQUIRE_OK(live_create(&o, &r.g, &err), err);
+    if (edges)
+        REQUIRE_OK(aether_live_set_base(r.g, 0, AETHER_LIVE_CSC, &base.given, &err), err);
     for (int i = 0; i < steps; i++) {
         const uint64_t what = below(&r, 20);
         if (what < 2 && !r.open) {
@@ -218,10 +241,16 @@ static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, 
     aether_snapshot *last = live_pin(r.g);
     model_check(last, &r.committed, &r.state);
     aether_snapshot_release(last);
-    check_nothing_is_lost(&r);
+    check_nothing_is_lost(&r, edges != 0);
     aether_live_close(r.g);
+    if (edges)
+        model_base_free(&base);
     model_free(&r.now);
     model_free(&r.committed);
+}
+
+static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed, int steps) {
+    run_over(order, columns, edge_id_bytes, 0, seed, steps);
 }
 
 #ifdef AE_SANITIZED
@@ -242,6 +271,18 @@ TEST(order_id) {
     run_steps(AETHER_ORDER_ID, 0, 0, 5, STEPS);
     run_steps(AETHER_ORDER_ID, 0, 4, 6, STEPS);
     run_steps(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 7, STEPS);
+}
+
+TEST(over_a_base_by_time) {
+    run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 9000, 8, STEPS);
+    run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 3000, 9, STEPS);
+    run_over(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 500, 10, STEPS);
+    run_over(AETHER_ORDER_TIME, 0, 4, 60000, 11, STEPS);
+}
+TEST(over_a_base_by_id) {
+    run_over(AETHER_ORDER_ID, 0, 0, 9000, 12, STEPS);
+    run_over(AETHER_ORDER_ID, 0, 4, 500, 13, STEPS);
+    run_over(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 60000, 14, STEPS);
 }
 
 TEST_MAIN()

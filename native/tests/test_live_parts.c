@@ -1,4 +1,6 @@
 /* The parts of live graphs by themselves: arena, directories, rooms, the last commit number. */
+#include <errno.h>
+
 #include "core/error.h"
 #include "live/transaction.h"
 #include "test.h"
@@ -114,6 +116,102 @@ TEST(every_size_gets_a_block_that_is_not_much_larger) {
         ae_arena_free(&a, ref, units);
     }
     ae_arena_close(&a);
+}
+
+/* ---- huge pages ---- */
+
+static struct {
+    uint64_t calls, last;
+    uint64_t none_from; /* call from which the system has none */
+} asked;
+
+static int give_huge(uint64_t offset) {
+    asked.last = offset;
+    return asked.calls++ >= asked.none_from ? ENOMEM : 0;
+}
+
+/* Fill an arena with blocks that name themselves; return how many of them do not any more. */
+static uint64_t fill_arena(uint64_t budget, bool huge) {
+    enum { BLOCK = 64, MOST = 1 << 15 };
+    static ae_ref refs[MOST];
+    ae_arena a;
+    aether_error err = {0};
+    uint64_t n = 0, wrong = 0;
+    CHECK_OK(ae_arena_create(UINT64_C(32) << 20, 1, &budget, &a, &err), err);
+    a.huge = huge;
+    while (n < MOST && (refs[n] = ae_arena_alloc(&a, BLOCK))) {
+        *(uint64_t *)ae_arena_at(&a, refs[n]) = refs[n];
+        n++;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        wrong += *(uint64_t *)ae_arena_at(&a, refs[i]) != refs[i];
+    CHECK(n > MOST / 2);
+    ae_arena_close(&a);
+    return wrong;
+}
+
+TEST(arenas_take_huge_pages_while_there_are_some) {
+    const ae_shared_hooks hooks = {.collapse = give_huge};
+    const uint64_t much = UINT64_C(48) << 20, little = UINT64_C(18) << 20;
+    CHECK_EQ(fill_arena(much, true), 0); /* whatever this system has */
+    ae_shared_set_hooks(&hooks);
+    asked.none_from = 100;
+    CHECK_EQ(fill_arena(much, true), 0);
+    CHECK(asked.calls > 8); /* up to 16 MiB of the budget are left */
+    CHECK_EQ(asked.last % AE_SHARED_HUGE, 0);
+    asked.calls = 0;
+    asked.none_from = 3;
+    CHECK_EQ(fill_arena(much, true), 0);
+    CHECK_EQ(asked.calls, 4); /* the first refusal is the last */
+    asked.calls = 0;
+    CHECK_EQ(fill_arena(little, true), 0);
+    CHECK_EQ(asked.calls, 2); /* of the first two pages: then less than eight are left */
+    asked.calls = 0;
+    CHECK_EQ(fill_arena(much, false), 0);
+    CHECK_EQ(asked.calls, 0);
+    ae_shared_set_hooks(NULL);
+}
+
+/* A page of roots gets huge when a quarter of its nodes have lists, and heads stay. */
+static void check_table(uint64_t none_from, uint64_t calls) {
+    enum { NODES = 1 << 18, PER_PAGE = AE_SHARED_HUGE / sizeof(ae_root) };
+    static int64_t major[NODES], degrees[NODES];
+    const aether_live_relation relation = {
+        .num_src = NODES, .num_dst = NODES, .layouts = AETHER_LIVE_CSC, .order = AETHER_ORDER_TIME};
+    const aether_live_options options = {.relations = &relation,
+                                         .num_relations = 1,
+                                         .flags = AETHER_LIVE_HUGE,
+                                         .arena_bytes = UINT64_C(16) << 20};
+    const aether_live_edges edges = {.src = major, .dst = major, .count = PER_PAGE / 4 + PER_PAGE / 8};
+    aether_live *g = NULL;
+    aether_snapshot *s = NULL;
+    aether_error err = {0};
+    uint64_t n, wrong = 0;
+    for (int64_t i = 0; i < NODES; i++)
+        major[i] = i;
+    asked.calls = 0;
+    asked.none_from = none_from;
+    ae_shared_set_hooks(none_from == UINT64_MAX ? NULL : &(ae_shared_hooks){.collapse = give_huge});
+    REQUIRE_OK(aether_live_create(&options, &g, &err), err);
+    for (int twice = 0; twice < 2; twice++) /* more edges, but no more nodes */
+        CHECK_OK(aether_live_insert(g, 0, &edges, NULL, &n, &err), err);
+    CHECK_EQ(asked.calls, calls);
+    REQUIRE_OK(aether_snapshot_take(g, &s, &err), err);
+    CHECK_OK(aether_topology_degrees(aether_snapshot_topology(s, 0, AETHER_LIVE_CSC), major, NODES, degrees,
+                                     NULL, &err),
+             err);
+    for (uint64_t i = 0; i < NODES; i++)
+        wrong += degrees[i] != (i < edges.count ? 2 : 0);
+    CHECK_EQ(wrong, 0);
+    aether_snapshot_release(s);
+    aether_live_close(g);
+    ae_shared_set_hooks(NULL);
+}
+
+TEST(tables_take_huge_pages_where_they_have_filled) {
+    check_table(UINT64_MAX, 0); /* whatever this system has */
+    check_table(100, 1);
+    check_table(0, 1);
 }
 
 /* ---- layout ---- */

@@ -166,12 +166,55 @@ TEST(slots_of_killed_readers_are_taken_over) {
         finish(good);
     }
     CHECK(hear(c.done[0]));
-    CHECK_CODE(aether_snapshot_take(g, &t, NULL), AETHER_E_LIMIT);
+    aether_error err = {0};
+    char holder[64];
+    CHECK_CODE(aether_snapshot_take(g, &t, &err), AETHER_E_LIMIT);
+    snprintf(holder, sizeof holder, "(process %d has 256)", (int)c.pid);
+    CHECK_HAS(err.message, holder);
     CHECK_EQ(kill(c.pid, SIGKILL), 0);
     CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
     CHECK_CODE(aether_snapshot_take(g, &t, NULL), AETHER_OK);
     aether_snapshot_release(t);
     CHECK_EQ(snapshots(g), MOST - 1);
+    aether_live_close(g);
+}
+
+TEST(those_that_have_the_most_snapshots_are_named) {
+    enum { CHILDREN = 10, MOST = 256 };
+    aether_live *g = make();
+    aether_snapshot *t[MOST] = {0};
+    child c[CHILDREN];
+    unsigned left = MOST;
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        const unsigned own = 2 * i + 1;
+        left -= own;
+        if (start(&c[i])) {
+            bool good = true;
+            for (unsigned j = 0; j < own; j++)
+                good &= aether_snapshot_take(g, &t[j], NULL) == AETHER_OK;
+            good &= say(c[i].done[1]);
+            hear(c[i].go[0]);
+            finish(good);
+        }
+        CHECK(hear(c[i].done[0]));
+    }
+    for (unsigned j = 0; j < left; j++)
+        CHECK_CODE(aether_snapshot_take(g, &t[j], NULL), AETHER_OK);
+    aether_snapshot *more = NULL;
+    aether_error err = {0};
+    char most[200];
+    CHECK_CODE(aether_snapshot_take(g, &more, &err), AETHER_E_LIMIT);
+    snprintf(most, sizeof most, "(process %d has %u, process %d has 19, process %d has 17, ", (int)getpid(),
+             left, (int)c[9].pid, (int)c[8].pid);
+    CHECK_HAS(err.message, most);
+    snprintf(most, sizeof most, "process %d has 7, and others): close some", (int)c[3].pid);
+    CHECK_HAS(err.message, most);
+    for (unsigned j = 0; j < left; j++)
+        aether_snapshot_release(t[j]);
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        CHECK(say(c[i].go[1]));
+        CHECK_EQ(waitpid(c[i].pid, NULL, 0), c[i].pid);
+    }
     aether_live_close(g);
 }
 

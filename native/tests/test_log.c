@@ -4,6 +4,7 @@
 #endif
 #include <pthread.h>
 
+#include "log/directory.h"
 #include "log_helpers.h"
 #include "os/write.h"
 
@@ -171,7 +172,7 @@ TEST(a_log_that_ends_before_the_graph) {
 
 /* ---- damage: one segment, cut and flipped at every byte ---------------------------------- */
 
-enum { FRAMES = 12 };
+enum { FRAMES = 13 };
 
 typedef struct damaged_log {
     char dir[128], path[200];
@@ -183,8 +184,8 @@ static ae_log_options damage_options(void) {
     return log_options(SEGMENT, AE_LOG_NONE);
 }
 
-/* A log of FRAMES commits, synced after each third. */
-static void make_log(damaged_log *d, const char *name) {
+/* A log of FRAMES commits, synced after each third, and perhaps after the last. */
+static void make_log(damaged_log *d, const char *name, bool synced) {
     aether_error err;
     ae_log *log;
     uint64_t next;
@@ -195,6 +196,8 @@ static void make_log(damaged_log *d, const char *name) {
         if (i % 3 == 0)
             REQUIRE_OK(ae_log_flush(log, &err), err);
     }
+    if (synced)
+        REQUIRE_OK(ae_log_flush(log, &err), err);
     ae_log_close(log);
     snprintf(d->path, sizeof d->path, "%s/%s", d->dir, first_name);
     d->bytes = log_read_file(d->path, SEGMENT);
@@ -220,7 +223,7 @@ static unsigned synced_after(unsigned i) {
 /* A file that was there as a whole, and is short now, was cut by somebody. */
 TEST(a_file_cut_at_every_byte_is_refused) {
     damaged_log d;
-    make_log(&d, "cut");
+    make_log(&d, "cut", false);
     for (uint64_t size = SEGMENT; size-- > 0;) {
         aether_error err;
         uint64_t next;
@@ -237,7 +240,7 @@ TEST(a_file_cut_at_every_byte_is_refused) {
 /* A crash leaves zeros where nothing was written: every frame that is whole comes back. */
 TEST(writing_that_stopped_at_every_byte) {
     damaged_log d;
-    make_log(&d, "stopped");
+    make_log(&d, "stopped", false);
     uint8_t *bytes = calloc(1, SEGMENT);
     uint64_t reached = d.offsets[FRAMES];
     for (uint64_t at = AE_LOG_HEADER_BYTES; at <= reached; at++) {
@@ -260,10 +263,11 @@ TEST(writing_that_stopped_at_every_byte) {
     free(d.bytes);
 }
 
-/* A flipped bit is damage if a later frame knows that its frame was synced, else the log ends there. */
-TEST(a_bit_flipped_in_every_byte) {
+/* A flipped bit is damage if a later frame, or the mark, knows that its frame was synced, else the log ends
+ * there. */
+static void flip_every_byte(const char *name, bool synced) {
     damaged_log d;
-    make_log(&d, "flipped");
+    make_log(&d, name, synced);
     unsigned corrupt = 0, ended = 0;
     for (uint64_t at = 0; at < SEGMENT; at += at < d.offsets[FRAMES] + 1024 ? 1 : 97) {
         aether_error err;
@@ -278,7 +282,7 @@ TEST(a_bit_flipped_in_every_byte) {
         if (at < AE_LOG_HEADER_BYTES) {
             CHECK(rc == AETHER_E_CORRUPT || rc == AETHER_E_FORMAT || rc == AETHER_E_VERSION);
             CHECK_HAS(err.message, first_name);
-        } else if (frame < FRAMES && frame + 1 <= synced_after(frame)) {
+        } else if (frame < FRAMES && frame + 1 <= (synced ? FRAMES : synced_after(frame))) {
             CHECK_EQ(rc, AETHER_E_CORRUPT);
             CHECK_EQ(err.position, d.offsets[frame]);
             CHECK_EQ(err.value, frame + 1);
@@ -292,6 +296,30 @@ TEST(a_bit_flipped_in_every_byte) {
         ae_log_close(log);
     }
     CHECK(corrupt > 4000 && ended > 1000);
+    free(d.bytes);
+}
+
+TEST(a_bit_flipped_in_every_byte) {
+    flip_every_byte("flipped", false);
+    flip_every_byte("flipped-after-sync", true);
+}
+
+/* Whoever opens a log has its end on disk, and says so. */
+TEST(damage_after_an_open) {
+    damaged_log d;
+    ae_log_options options = damage_options();
+    aether_error err;
+    ae_log *log;
+    uint64_t next;
+    make_log(&d, "opened", false);
+    REQUIRE_OK(log_open(d.dir, &options, 1, &next, &log, &err), err);
+    ae_log_close(log);
+    uint8_t *bytes = log_read_file(d.path, SEGMENT);
+    bytes[d.offsets[FRAMES - 1] + 50] ^= 1;
+    log_write_file(d.path, bytes, SEGMENT);
+    CHECK_CODE(log_open(d.dir, &options, 1, &next, &log, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.value, FRAMES);
+    free(bytes);
     free(d.bytes);
 }
 
@@ -528,11 +556,32 @@ TEST(a_spare_segment_is_taken) {
     CHECK_EQ(log_count_files(dir, ".spare"), 0);
 }
 
+TEST(what_is_left_over_goes) {
+    char dir[128], path[200];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(8 << 10, AE_LOG_NONE);
+    log_dir(dir, sizeof dir, "left");
+    for (unsigned i = 0; i < 2; i++) { /* of a process that was killed while it filled them */
+        snprintf(path, sizeof path, "%s/%s", dir, i ? "wal.new" : "wal.spare");
+        log_write_file(path, "zeros", 5);
+    }
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    CHECK_EQ(log_count_files(dir, "wal.new") + log_count_files(dir, "wal.spare"), 0);
+    while (log_count_files(dir, ".log") < 5)
+        REQUIRE_OK(log_put_next(log, &err), err);
+    CHECK_OK(ae_log_release(log, ae_log_next(log), &err), err);
+    CHECK_EQ(log_count_files(dir, ".free"), AE_LOG_MAX_FREE);
+    ae_log_close(log);
+    CHECK_EQ(log_count_files(dir, ".free"), AE_LOG_MAX_IDLE);
+}
+
 /* The bytes of a log never change: after a deliberate change of the format there is a new version
  * and a new golden file (AETHER_WRITE_GOLDEN=1 writes it), and the old one goes on being read. */
 TEST(golden_file_of_version_1) {
     static const ae_log_hooks hooks = {golden_now, golden_uuid};
-    const char *golden = TEST_DATA "/wal-v1.log";
+    const char *golden = TEST_DATA "/wal-v1-mark.log", *old = TEST_DATA "/wal-v1.log";
     enum { SIZE = 16 << 10 };
     char dir[128], path[200];
     uint64_t next;
@@ -557,6 +606,12 @@ TEST(golden_file_of_version_1) {
     CHECK_EQ(next, 7);
     ae_log_close(log);
     free(bytes);
+    free(expected);
+    expected = log_read_file(old, SIZE); /* before there were marks */
+    log_write_file(path, expected, SIZE);
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    CHECK_EQ(next, 7);
+    ae_log_close(log);
     free(expected);
 }
 

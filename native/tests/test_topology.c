@@ -161,6 +161,86 @@ TEST(capacity_is_never_exceeded) {
     aether_topology_destroy(t);
 }
 
+/* All lists, some entries at a time, as items of either width. */
+static void check_read(const aether_topology *t, uint32_t what, uint32_t item_bytes, uint64_t capacity) {
+    static uint8_t out[8 * (NUM_EDGES + 1)];
+    static uint64_t other[NUM_EDGES + 1];
+    aether_list_place at = {0, 0};
+    aether_task task = {0};
+    aether_error err = {0};
+    uint64_t total = 0, count = 1;
+    memset(out, 0xee, sizeof out);
+    while (count) {
+        const aether_entry_column columns[] = {
+            {what, item_bytes, out + total * item_bytes},
+            {what ^ 1, 8, other + total},
+        };
+        CHECK_OK(aether_topology_read(t, columns, 2, &at, capacity, &count, &task, &err), err);
+        CHECK_EQ(count, total + capacity < NUM_EDGES ? capacity : NUM_EDGES - total);
+        CHECK_EQ(task.done, count);
+        total += count;
+    }
+    CHECK_EQ(total, NUM_EDGES);
+    CHECK_EQ(at.node, NUM_NODES);
+    for (uint64_t e = 0; e < NUM_EDGES; e++) {
+        uint64_t found = 0;
+        memcpy(&found, out + e * item_bytes, item_bytes);
+        CHECK_EQ(found, what == AETHER_READ_NEIGHBORS ? wide[e] : e);
+        CHECK_EQ(other[e], what == AETHER_READ_NEIGHBORS ? e : wide[e]);
+    }
+    CHECK_EQ(out[total * item_bytes], 0xee);
+}
+
+TEST(all_lists_are_read_some_entries_at_a_time) {
+    aether_lists l = good_lists();
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    const uint64_t capacities[] = {1, 3, 256, 257, NUM_EDGES - 1, NUM_EDGES, 2 * NUM_EDGES};
+    for (uint64_t i = 0; i < sizeof capacities / sizeof *capacities; i++)
+        for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
+            check_read(t, AETHER_READ_NEIGHBORS, bytes, capacities[i]);
+            check_read(t, AETHER_READ_EDGE_IDS, bytes, capacities[i]);
+        }
+    uint64_t ends[NUM_NODES];
+    CHECK_OK(aether_topology_ends(t, 0, NUM_NODES, 0, ends, NULL, &err), err);
+    for (uint64_t v = 0; v < NUM_NODES; v++)
+        CHECK_EQ(ends[v], good_indptr[v + 1]);
+    CHECK_OK(aether_topology_ends(t, 2, 2, 100, ends, NULL, &err), err);
+    CHECK_EQ(ends[0], 100 + LONG_LIST);
+    CHECK_EQ(ends[1], 100 + LONG_LIST);
+    CHECK_OK(aether_topology_ends(t, NUM_NODES, 0, 0, ends, NULL, &err), err);
+    CHECK_CODE(aether_topology_ends(t, 3, 3, 0, ends, NULL, &err), AETHER_E_RANGE);
+    aether_topology_destroy(t);
+}
+
+TEST(what_cannot_be_read_is_refused) {
+    aether_lists l = good_lists();
+    aether_error err = {0};
+    aether_topology *t = NULL;
+    uint64_t out[1], count;
+    aether_list_place at = {0, 0};
+    REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
+    const struct {
+        aether_entry_column columns[2];
+        int code;
+    } bad[] = {{{{AETHER_READ_NEIGHBORS, 8, out}, {AETHER_READ_TIMES + 1, 8, out}}, AETHER_E_INVALID},
+               {{{AETHER_READ_NEIGHBORS, 8, out}, {AETHER_READ_NEIGHBORS, 2, out}}, AETHER_E_INVALID},
+               {{{AETHER_READ_NEIGHBORS, 8, out}, {AETHER_READ_TIMES, 4, out}}, AETHER_E_INVALID},
+               {{{AETHER_READ_NEIGHBORS, 8, out}, {AETHER_READ_WEIGHTS, 8, out}}, AETHER_E_UNSUPPORTED}};
+    for (uint64_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK_CODE(aether_topology_read(t, bad[i].columns, 2, &at, 1, &count, NULL, &err), bad[i].code);
+    const aether_entry_column *good = bad[0].columns;
+    aether_task task = {.cancel = 1};
+    CHECK_CODE(aether_topology_read(t, good, 1, &at, 1, &count, &task, &err), AETHER_E_CANCELLED);
+    CHECK_CODE(aether_topology_ends(t, 0, 1, 0, out, &task, &err), AETHER_E_CANCELLED);
+    narrow[1] = NUM_NODES;
+    at = (aether_list_place){0, 1};
+    CHECK_CODE(aether_topology_read(t, good, 1, &at, 1, &count, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(at.entry, 1); /* it stays where it was */
+    aether_topology_destroy(t);
+}
+
 /* Every pair twice. */
 static uint64_t all_pairs(int64_t *major, int64_t *minor) {
     uint64_t n = 0;

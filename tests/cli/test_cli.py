@@ -424,6 +424,35 @@ def test_doctor_names_the_tier_of_reads(monkeypatch: pytest.MonkeyPatch) -> None
     assert "'fast'" in line("fast", None)
 
 
+def test_doctor_says_what_live_graphs_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aethergraph.cli import doctor
+
+    monkeypatch.setattr(doctor, "PARTS", ())
+    setting = tmp_path / "shmem_enabled"
+    monkeypatch.setattr(doctor, "_SHMEM", str(setting))
+
+    def found() -> dict[str, str]:
+        report: dict[str, str] = json.loads(ae("doctor", "--json").stdout)["live_graphs"]
+        return report
+
+    assert found()["huge_pages"].startswith("no: this kernel")
+    for chosen, answer in (
+        ("never", "no, "),
+        ("deny", "no, "),
+        ("advise", "yes"),
+        ("force", "yes"),
+    ):
+        setting.write_text(f"always within_size [{chosen}] other")
+        assert found()["huge_pages"].startswith(answer)
+        assert f"shmem_enabled is {chosen}" in found()["huge_pages"]
+    setting.write_text("[never]")
+    assert "echo advise" in flat(ae("doctor").stdout)
+    for works, answer in ((True, "without a fence"), (False, "a fence each")):
+        monkeypatch.setattr(doctor.native, "live_has_membarrier", lambda works=works: works)
+        assert found()["snapshots"].startswith(answer)
+    assert found()["shared_memory"] == "memfd"
+
+
 # ---- errors, progress, formatting ------------------------------------------------------------
 
 

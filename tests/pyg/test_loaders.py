@@ -40,7 +40,7 @@ from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
 from torch_geometric.loader import NodeLoader, ZipLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 
-from aethergraph import Graph, HeteroGraph, errors
+from aethergraph import DynamicGraph, Graph, HeteroGraph, errors
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph.pyg import (
     FeatureStore,
@@ -437,7 +437,7 @@ def test_a_batch_of_a_graph_has_num_nodes_by_its_ids(attrs: dict[str, Any]) -> N
             assert "num_nodes" not in store
             assert store.num_nodes == len(store.n_id)
         graph.edge_attrs["pos"] = np.zeros((graph.num_edges, 3))  # PyG counts its rows as nodes
-        batch = next(iter(NeighborLoader(graph, [3, 2], SEEDS, batch_size=4)))
+        batch = next(iter(NeighborLoader(graph, [3, 2], SEEDS, batch_size=4, seed=0)))
         assert batch.num_nodes == len(batch.n_id) != len(batch.pos)
 
 
@@ -788,6 +788,50 @@ def test_attributes_called_like_the_loaders_own() -> None:
     (batch,) = NeighborLoader(data, [-1], [3], batch_size=4)
     assert batch.n_id.tolist() == [13, 12]  # as in PyG: the user's own stay
     assert batch.e_id.tolist() == [22]
+
+
+LINK_FIELDS = ("edge_label_index", "edge_label", "src_index", "dst_neg_index")
+
+
+@pytest.mark.parametrize("source", ["graph", "file", "live", "typed"])
+def test_attributes_of_a_graph_that_batches_have_themselves(tmp_path: Path, source: str) -> None:
+    """None is lost: what a batch says of itself under a name is refused to an attribute."""
+    ends = ([0, 1, 2], [1, 2, 3])
+    fields = ("n_id", "batch", "num_nodes", "input_id", "batch_size", "seed_time", "e_id")
+    for name in (*fields, "edge_index", "num_sampled_edges", *LINK_FIELDS):
+        of_edges = name[0] == "e" or name == "num_sampled_edges"
+        graph: Any = Graph.from_edges(4, *ends)
+        if source == "live":
+            kept = {name: ((), "int64")} if of_edges else {}
+            graph = DynamicGraph(4, 16, order="time", edge_attrs=kept, huge_pages=False)
+            graph.insert_edges(*ends, edge_attrs={name: np.arange(3)} if of_edges else None)
+        elif of_edges:
+            graph.edge_attrs[name] = np.arange(3)
+        graph.node_attrs["x"] = np.ones((4, 2))
+        if not of_edges:
+            graph.node_attrs[name] = np.arange(4)
+        given: Any = graph
+        if source == "file":
+            graph.save(tmp_path / name)
+            given = tmp_path / name
+        if source == "typed":
+            given = HeteroGraph.from_edges({("a", "to", "a"): ends}, {"a": 4})
+            attrs = given["a", "to", "a"].attrs if of_edges else given["a"].attrs
+            attrs[name] = np.arange(3 if of_edges else 4)
+        fanouts: Any = {("a", "to", "a"): [-1]} if source == "typed" else [-1]
+        seeds: Any = ("a", None) if source == "typed" else None
+        if name not in LINK_FIELDS:
+            with pytest.raises(errors.InvalidArgumentError, match=f"'{name}'"):
+                NeighborLoader(given, fanouts, seeds)
+        if source != "typed" and name != "batch_size":
+            with pytest.raises(errors.InvalidArgumentError, match=f"'{name}'"):
+                LinkNeighborLoader(given, fanouts, torch.tensor([[0], [1]]))
+        if name in ("num_nodes", "edge_index") and source != "typed":
+            continue  # no store takes them
+        chosen: Any = {"edge_attrs": []} if of_edges else {"node_attrs": []}
+        batch = next(iter(NeighborLoader(given, fanouts, seeds, batch_size=4, **chosen)))
+        own = batch["a"] if source == "typed" else batch
+        assert own.n_id.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

@@ -14,9 +14,12 @@
 #include "core/task.h"
 #include "durable/keeper.h"
 #include "durable/lock.h"
+#include "durable/ops.h"
 #include "durable/record.h"
 #include "durable/replay.h"
 #include "live/handle.h"
+#include "log/cut.h"
+#include "log/recover.h"
 #include "log/segment.h"
 
 #define DEFAULT_INTERVAL_MS 10u
@@ -30,7 +33,7 @@ typedef struct journal {
     ae_keeper *keeper;
     bool batches; /* AETHER_BATCH */
     _Atomic uint64_t lsn;
-    int lock;
+    ae_lock lock;
     pid_t owner;
 } journal;
 
@@ -90,10 +93,7 @@ static void close_journal(ae_journal *base) {
     }
     ae_log_close(j->log);
     ae_record_free(&j->record);
-    if (mine)
-        ae_lock_release(j->lock);
-    else
-        close(j->lock);
+    ae_lock_release(&j->lock);
     free(j);
 }
 
@@ -167,6 +167,95 @@ int aether_live_open_journal(aether_live *g, const char *directory, const aether
     return rc;
 }
 
+/* ---- looking for damage ---- */
+
+/* Check that the operations of a commit can be read. */
+static int examine_frame(void *user, const ae_log_commit *frame, aether_error *err) {
+    aether_error own;
+    ae_op op;
+    int rc = ae_task_check(user, "reading a log", err);
+    for (uint64_t at = 0; !rc && at < frame->size;) {
+        rc = ae_op_decode(frame->payload, frame->size, &at, &op, &own);
+        if (rc)
+            ae_error_at(err, rc, -1, (int64_t)frame->lsn, "commit %" PRIu64 " of the log: %s", frame->lsn,
+                        own.message);
+    }
+    ae_task_add(user, 1);
+    return rc;
+}
+
+/* A log that no graph has open. */
+typedef struct closed_log {
+    ae_lock lock;
+    ae_log_directory dir;
+    uint64_t *segments, num_segments;
+} closed_log;
+
+static int open_closed(closed_log *log, const char *directory, aether_error *err) {
+    *log = (closed_log){.dir.fd = -1};
+    int rc = ae_lock_take(directory, &log->lock, err);
+    rc = rc ? rc : ae_log_directory_open(directory, &log->dir, err);
+    return rc ? rc : ae_log_list_segments(&log->dir, &log->segments, &log->num_segments, err);
+}
+
+static void close_closed(closed_log *log) {
+    free(log->segments);
+    ae_log_directory_close(&log->dir);
+    ae_lock_release(&log->lock);
+}
+
+static int check_from(uint64_t from, aether_error *err) {
+    return from && from <= INT64_MAX
+               ? AETHER_OK
+               : ae_error_at(err, AETHER_E_RANGE, -1, (int64_t)from,
+                             "a log cannot be read from commit %" PRIu64 ": the first one is 1", from);
+}
+
+static int examine(const closed_log *log, const uint8_t *graph, uint64_t from, uint64_t *last,
+                   aether_task *task, aether_error *err) {
+    uint64_t next = from;
+    const int rc = ae_log_examine(&log->dir, graph, log->segments, log->num_segments, from, examine_frame,
+                                  task, &next, err);
+    *last = next - 1;
+    return rc;
+}
+
+int aether_journal_verify(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
+                          aether_task *task, aether_error *err) {
+    closed_log log;
+    *last = 0;
+    int rc = check_from(from, err);
+    if (rc)
+        return rc;
+    rc = open_closed(&log, directory, err);
+    rc = rc ? rc : examine(&log, graph, from, last, task, err);
+    close_closed(&log);
+    return rc;
+}
+
+static bool is_damage(int rc) {
+    return rc == AETHER_E_CORRUPT || rc == AETHER_E_TRUNCATED || rc == AETHER_E_FORMAT;
+}
+
+int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
+                            aether_error *err) {
+    closed_log log;
+    *last = 0;
+    int rc = check_from(from, err);
+    if (rc)
+        return rc;
+    rc = open_closed(&log, directory, err);
+    rc = rc ? rc : examine(&log, graph, from, last, NULL, err);
+    if (rc == AETHER_E_TRUNCATED) { /* what is left of the file may be whole */
+        rc = ae_log_complete(&log.dir, log.segments, log.num_segments, err);
+        rc = rc ? rc : examine(&log, graph, from, last, NULL, err);
+    }
+    if (is_damage(rc))
+        rc = ae_log_cut(&log.dir, log.segments, log.num_segments, *last + 1, err);
+    close_closed(&log);
+    return rc;
+}
+
 /* ---- using ---- */
 
 static int journal_of(const aether_live *g, journal **out, aether_error *err) {
@@ -207,6 +296,20 @@ int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err)
                            "commits below %" PRIu64 " cannot be given up: the last one is %" PRIu64, lsn,
                            last);
     return ae_log_release(j->log, lsn, err);
+}
+
+int aether_live_close_journal(aether_live *g, aether_error *err) {
+    journal *j;
+    int rc = journal_of(g, &j, err);
+    if (!rc && g->transaction.open)
+        rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun: commit or abort it first");
+    if (!rc)
+        rc = ae_log_flush(j->log, err);
+    if (rc)
+        return rc;
+    g->journal = NULL;
+    close_journal(&j->base);
+    return AETHER_OK;
 }
 
 uint64_t aether_live_lsn(const aether_live *g) {

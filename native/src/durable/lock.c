@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -14,13 +15,39 @@
 
 #define NAME "wal.lock"
 
+/* ---- the locks of this process ---- */
+
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* held while the process forks, too */
+static ae_lock *held;
+
+static void before_fork(void) {
+    pthread_mutex_lock(&guard);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&guard);
+}
+
+static void forget_all(void) {
+    for (; held; held = held->next) {
+        close(held->fd);
+        held->fd = -1;
+    }
+    pthread_mutex_unlock(&guard);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(before_fork, after_fork, forget_all);
+}
+
+/* ---- taking ---- */
+
 static int taken(int fd, const char *directory, aether_error *err) {
     char text[24] = {0};
     const long pid = pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
     return ae_error_at(err, AETHER_E_INVALID, 0, pid,
-                       "the log in '%s' is open in process %ld, or in one that it forked: one graph at a "
-                       "time writes to it",
-                       directory, pid);
+                       "the log in '%s' is open in process %ld: one graph at a time writes to it", directory,
+                       pid);
 }
 
 static int write_pid(int fd) {
@@ -29,15 +56,12 @@ static int write_pid(int fd) {
     return ftruncate(fd, 0) || pwrite(fd, text, (size_t)length, 0) != length ? -1 : 0;
 }
 
-int ae_lock_take(const char *directory, int *fd, aether_error *err) {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/" NAME, directory) >= (int)sizeof path)
-        return ae_error_set(err, AETHER_E_INVALID, "the path of a log's directory is too long: '%.100s...'",
-                            directory);
+/* Open the file and lock it. */
+static int lock_file(const char *path, const char *directory, int *fd, aether_error *err) {
+    int rc = AETHER_OK;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
-    int rc = AETHER_OK;
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
         rc = errno == EWOULDBLOCK ? taken(*fd, directory, err)
                                   : ae_error_os(err, errno, "cannot lock '%s'", path);
@@ -50,7 +74,31 @@ int ae_lock_take(const char *directory, int *fd, aether_error *err) {
     return rc;
 }
 
-void ae_lock_release(int fd) {
-    flock(fd, LOCK_UN);
-    close(fd);
+int ae_lock_take(const char *directory, ae_lock *lock, aether_error *err) {
+    char path[4096];
+    *lock = (ae_lock){.fd = -1};
+    if (snprintf(path, sizeof path, "%s/" NAME, directory) >= (int)sizeof path)
+        return ae_error_set(err, AETHER_E_INVALID, "the path of a log's directory is too long: '%.100s...'",
+                            directory);
+    pthread_mutex_lock(&guard);
+    const int rc = lock_file(path, directory, &lock->fd, err);
+    if (!rc) {
+        lock->next = held;
+        held = lock;
+    }
+    pthread_mutex_unlock(&guard);
+    return rc;
+}
+
+void ae_lock_release(ae_lock *lock) {
+    pthread_mutex_lock(&guard);
+    for (ae_lock **at = &held; *at; at = &(*at)->next)
+        if (*at == lock) {
+            *at = lock->next;
+            flock(lock->fd, LOCK_UN);
+            close(lock->fd);
+            lock->fd = -1;
+            break;
+        }
+    pthread_mutex_unlock(&guard);
 }

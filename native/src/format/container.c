@@ -58,7 +58,7 @@ static int check_layout(const char *path, const ae_format_header *h, aether_erro
                            "'%s' uses features (0x%" PRIx64 ") that this AetherGraph (%s) does not know: "
                            "upgrade AetherGraph to read it",
                            path, unknown, aether_version());
-    if (h->content != AETHER_CONTENT_GRAPH && h->content != AETHER_CONTENT_FEATURES)
+    if (h->content < AETHER_CONTENT_GRAPH || h->content > AETHER_CONTENT_KEYS)
         return ae_error_at(err, AETHER_E_UNSUPPORTED, offsetof(ae_format_header, content), h->content,
                            "'%s' holds content of an unknown kind (%" PRIu32 ")", path, h->content);
     if (h->page != AE_FORMAT_PAGE || h->entry_size != sizeof(ae_format_entry))

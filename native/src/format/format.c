@@ -26,6 +26,12 @@ static const struct {
     [AETHER_SECTION_CSC_INDEX] = {"csc_index", BIT(U64)},
     [AETHER_SECTION_CSR_BLOCKS] = {"csr_blocks", BIT(U8)},
     [AETHER_SECTION_CSR_INDEX] = {"csr_index", BIT(U64)},
+    [AETHER_SECTION_KEY_HASHES] = {"key_hashes", BIT(U64)},
+    [AETHER_SECTION_KEY_BUCKETS] = {"key_buckets", BIT(U64)},
+    [AETHER_SECTION_KEY_IDS] = {"key_ids", BIT(U32) | BIT(U64)},
+    [AETHER_SECTION_KEY_PLACES] = {"key_places", BIT(U32) | BIT(U64)},
+    [AETHER_SECTION_KEY_OFFSETS] = {"key_offsets", BIT(U64)},
+    [AETHER_SECTION_KEY_BYTES] = {"key_bytes", BIT(U8)},
 };
 
 #define NUM_KINDS (sizeof kinds / sizeof kinds[0])

@@ -6,6 +6,8 @@
  *   end     ->  last block, checksum over the hashes, padding
  *   commit  ->  table, header, aether_replace_commit
  *
+ *   reserve ->  place for a section whose size is known; put fills it while others are written
+ *
  * The header is written last, and a temporary is refused by its name: what a crash
  * leaves is never mistaken for a file.
  */
@@ -23,6 +25,13 @@
 #include "format/hash.h"
 #include "os/replace.h"
 
+/* A section that is filled from its front, in its place. Its hashes need no block of memory. */
+typedef struct reserved {
+    uint32_t entry;
+    uint64_t filled;
+    XXH3_state_t *block, *hashes; /* over the block in work; over the hashes of those before */
+} reserved;
+
 struct aether_writer {
     aether_replace *file;
     char *path;
@@ -35,6 +44,8 @@ struct aether_writer {
     XXH3_state_t *hashes; /* over the hashes of the section's blocks */
     ae_format_entry *entries;
     uint32_t num_entries, room;
+    reserved *reserved;
+    uint32_t num_reserved;
 };
 
 /* ---- create and release ---------------------------------------------------------- */
@@ -43,6 +54,11 @@ static void release(aether_writer *w) {
     aether_replace_abort(w->file);
     aether_buffer_free(w->block, AE_HASH_BLOCK);
     XXH3_freeState(w->hashes);
+    for (uint32_t i = 0; i < w->num_reserved; i++) {
+        XXH3_freeState(w->reserved[i].block);
+        XXH3_freeState(w->reserved[i].hashes);
+    }
+    free(w->reserved);
     free(w->entries);
     free(w->path);
     free(w);
@@ -62,7 +78,7 @@ int aether_writer_create(const char *path, uint32_t content, aether_writer **out
     if (!path || !*path || !out)
         return ae_error_set(err, AETHER_E_INVALID, "no path given");
     *out = NULL;
-    if (content != AETHER_CONTENT_GRAPH && content != AETHER_CONTENT_FEATURES)
+    if (content < AETHER_CONTENT_GRAPH || content > AETHER_CONTENT_KEYS)
         return ae_error_at(err, AETHER_E_INVALID, 0, content, "unknown kind of content: %" PRIu32, content);
     aether_writer *w = calloc(1, sizeof *w);
     if (!w)
@@ -131,6 +147,14 @@ static int grow_entries(aether_writer *w, aether_error *err) {
     w->entries = entries;
     w->room = room;
     return AETHER_OK;
+}
+
+static int check_whole_items(const ae_format_entry *entry, aether_error *err) {
+    if (entry->size % aether_dtype_size(entry->dtype) == 0)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_INVALID,
+                        "section %s: %" PRIu64 " bytes are no whole number of %s elements",
+                        ae_format_kind_name(entry->kind), entry->size, ae_dtype_name(entry->dtype));
 }
 
 int aether_writer_begin(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, aether_error *err) {
@@ -204,15 +228,106 @@ int aether_writer_end(aether_writer *w, aether_error *err) {
         return fail(w, rc);
     ae_format_entry *entry = &w->entries[w->num_entries];
     entry->size = w->offset - entry->offset;
-    if (entry->size % aether_dtype_size(entry->dtype) != 0)
-        return fail(w,
-                    ae_error_set(err, AETHER_E_INVALID,
-                                 "section %s: %" PRIu64 " bytes are no whole number of %s elements",
-                                 ae_format_kind_name(entry->kind), entry->size, ae_dtype_name(entry->dtype)));
+    rc = check_whole_items(entry, err);
+    if (rc)
+        return fail(w, rc);
     entry->checksum = XXH3_64bits_digest(w->hashes);
     w->offset = ae_format_page_up(w->offset); /* the gap reads as zeros */
     w->num_entries++;
     w->in_section = false;
+    return AETHER_OK;
+}
+
+/* ---- sections in their place ------------------------------------------------------- */
+
+static int grow_reserved(aether_writer *w, aether_error *err) {
+    reserved *all = realloc(w->reserved, (w->num_reserved + 1) * sizeof *all);
+    if (all) {
+        w->reserved = all;
+        reserved *r = &all[w->num_reserved];
+        *r = (reserved){w->num_entries, 0, XXH3_createState(), XXH3_createState()};
+        if (r->block && r->hashes) {
+            XXH3_64bits_reset(r->block);
+            XXH3_64bits_reset(r->hashes);
+            return AETHER_OK;
+        }
+        XXH3_freeState(r->block);
+        XXH3_freeState(r->hashes);
+    }
+    return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", w->path);
+}
+
+int aether_writer_reserve(aether_writer *w, uint32_t kind, uint32_t owner, uint32_t dtype, uint64_t size,
+                          uint32_t *section, aether_error *err) {
+    const ae_format_entry entry = {
+        .kind = kind, .owner = owner, .dtype = dtype, .offset = w ? w->offset : 0, .size = size};
+    int rc = check_state(w, false, err);
+    rc = rc ? rc : check_new_entry(w, kind, owner, dtype, err);
+    rc = rc ? rc : check_whole_items(&entry, err);
+    if (!rc && size > (uint64_t)INT64_MAX - w->offset - AE_FORMAT_PAGE)
+        rc = ae_error_set(err, AETHER_E_LIMIT, "section %s: no file has %" PRIu64 " bytes",
+                          ae_format_kind_name(kind), size);
+    rc = rc ? rc : grow_entries(w, err);
+    rc = rc ? rc : grow_reserved(w, err);
+    if (rc)
+        return rc;
+    *section = w->num_reserved++;
+    w->entries[w->num_entries++] = entry;
+    w->offset = ae_format_page_up(w->offset + size);
+    return AETHER_OK;
+}
+
+static void end_block(reserved *r) {
+    const uint64_t hash = XXH3_64bits_digest(r->block);
+    XXH3_64bits_update(r->hashes, &hash, sizeof hash);
+    XXH3_64bits_reset(r->block);
+}
+
+int aether_writer_put(aether_writer *w, uint32_t section, const void *data, uint64_t size, aether_task *task,
+                      aether_error *err) {
+    int rc = check_state(w, w && w->in_section, err);
+    if (rc)
+        return rc;
+    if (section >= w->num_reserved || (!data && size))
+        return ae_error_set(err, AETHER_E_INVALID, "'%s': section %" PRIu32 " was not reserved, or no data",
+                            w->path, section);
+    reserved *r = &w->reserved[section];
+    const ae_format_entry *entry = &w->entries[r->entry];
+    if (size > entry->size - r->filled)
+        return fail(w, ae_error_set(err, AETHER_E_INVALID,
+                                    "section %s has place for %" PRIu64 " bytes, %" PRIu64 " are more",
+                                    ae_format_kind_name(entry->kind), entry->size, r->filled + size));
+    aether_guard(); /* the data may be mapped */
+    for (const uint8_t *from = data; size;) {
+        const uint64_t left = AE_HASH_BLOCK - r->filled % AE_HASH_BLOCK, n = size < left ? size : left;
+        if (ae_task_cancelled(task))
+            return fail(w, ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
+        XXH3_64bits_update(r->block, from, n);
+        rc = aether_replace_write(w->file, from, n, entry->offset + r->filled, err);
+        if (rc)
+            return fail(w, rc);
+        r->filled += n;
+        from += n;
+        size -= n;
+        if (r->filled % AE_HASH_BLOCK == 0)
+            end_block(r);
+        ae_task_add(task, n);
+    }
+    return AETHER_OK;
+}
+
+static int end_reserved(aether_writer *w, aether_error *err) {
+    for (uint32_t i = 0; i < w->num_reserved; i++) {
+        reserved *r = &w->reserved[i];
+        ae_format_entry *entry = &w->entries[r->entry];
+        if (r->filled != entry->size)
+            return ae_error_set(err, AETHER_E_INVALID,
+                                "section %s: %" PRIu64 " bytes were put into place for %" PRIu64,
+                                ae_format_kind_name(entry->kind), r->filled, entry->size);
+        if (r->filled % AE_HASH_BLOCK)
+            end_block(r);
+        entry->checksum = XXH3_64bits_digest(r->hashes);
+    }
     return AETHER_OK;
 }
 
@@ -243,6 +358,7 @@ static int write_table_and_header(const aether_writer *w, aether_error *err) {
 
 int aether_writer_commit(aether_writer *w, aether_error *err) {
     int rc = check_state(w, false, err);
+    rc = rc ? rc : end_reserved(w, err);
     rc = rc ? rc : write_table_and_header(w, err);
     if (!rc) {
         rc = aether_replace_commit(w->file, err);

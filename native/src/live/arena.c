@@ -6,12 +6,12 @@
 
 #define MAGIC        UINT64_C(0x414E455241454741) /* "AGEARENA" */
 #define PER_DOUBLING 8
-#define BRIEF        AE_ARENA_CLASSES /* its class, by itself */
 #define LISTS        (AE_ARENA_CLASSES + 1)
 #define SLAB_UNITS   256                   /* 4 KiB */
 #define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */
 #define FIRST_BYTES  ((uint64_t)16 << 10)  /* taken from the system first; then as much again, */
 #define MOST_BYTES   ((uint64_t)256 << 10) /* up to this, which takes some 30 us */
+#define HUGE_PARTS   8 /* of the budget that is left: a huge page is one of them at most */
 
 /* ---- classes ---- */
 
@@ -27,7 +27,7 @@ static uint32_t class_above(uint32_t units) {
 
 static uint32_t units_of(uint32_t class) {
     const uint32_t doublings = class / PER_DOUBLING;
-    if (class == BRIEF)
+    if (class == AE_ARENA_BRIEF)
         return 1;
     if (doublings == 0)
         return class + 1;
@@ -42,25 +42,11 @@ static uint32_t class_below(uint32_t units) {
 
 /* ---- free blocks ---- */
 
-static void push(ae_arena *a, uint32_t class, ae_ref ref) {
-    *(ae_ref *)ae_arena_at(a, ref) = a->free[class];
-    a->free[class] = ref;
-}
-
-static ae_ref pop(ae_arena *a, uint32_t class) {
-    const ae_ref ref = a->free[class];
-    if (ref) {
-        a->free[class] = *(const ae_ref *)ae_arena_at(a, ref);
-        __builtin_prefetch(ae_arena_at(a, a->free[class]), 1); /* for the next one to come */
-    }
-    return ref;
-}
-
 /* Hand a stretch of units over to the free lists, in blocks as large as they come. */
 static void push_rest(ae_arena *a, ae_ref ref, uint32_t units) {
     while (units) {
         const uint32_t class = class_below(units);
-        push(a, class, ref);
+        ae_arena_push(a, class, ref);
         ref += units_of(class);
         units -= units_of(class);
     }
@@ -69,7 +55,7 @@ static void push_rest(ae_arena *a, ae_ref ref, uint32_t units) {
 /* Cut a larger free block. */
 static ae_ref cut(ae_arena *a, uint32_t class) {
     for (uint32_t larger = class + 1; larger < AE_ARENA_CLASSES; larger++) {
-        const ae_ref ref = pop(a, larger);
+        const ae_ref ref = ae_arena_pop(a, larger);
         if (ref) {
             push_rest(a, ref + units_of(class), units_of(larger) - units_of(class));
             return ref;
@@ -111,7 +97,7 @@ static void join(ae_arena *a) {
     if (!all)
         return;
     for (uint32_t class = 0; class < LISTS; class ++)
-        for (ae_ref ref; (ref = pop(a, class));)
+        for (ae_ref ref; (ref = ae_arena_pop(a, class));)
             all[end++] = (stretch){ref, units_of(class)};
     qsort(all, n, sizeof *all, by_ref);
     for (uint64_t i = 0, next; i < n; i = next) {
@@ -129,6 +115,19 @@ static uint64_t lesser(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
+/* Take the next huge page, if that is no great part of what is left for all. */
+static bool commit_huge(ae_arena *a) {
+    if (!a->huge || !a->committed || a->committed % AE_SHARED_HUGE ||
+        *a->budget < HUGE_PARTS * AE_SHARED_HUGE || a->memory.size - a->committed < AE_SHARED_HUGE)
+        return false;
+    /* Its first 2 MiB were taken in small pieces. */
+    if (a->committed == AE_SHARED_HUGE)
+        ae_shared_collapse(&a->memory, 0);
+    /* Do not make the system search again if it has no huge page. */
+    a->huge = ae_shared_collapse(&a->memory, a->committed);
+    return a->huge;
+}
+
 /* Take memory up to the end of a unit. Small graphs take little: many relations share a budget. */
 static bool commit(ae_arena *a, uint64_t units) {
     const uint64_t end = units * AE_UNIT;
@@ -137,7 +136,10 @@ static bool commit(ae_arena *a, uint64_t units) {
     while (end > a->committed) {
         uint64_t part = a->committed < FIRST_BYTES ? FIRST_BYTES : lesser(a->committed, MOST_BYTES);
         part = lesser(lesser(part, *a->budget), a->memory.size - a->committed);
-        if (ae_shared_commit(&a->memory, a->committed, part, NULL) ||
+        const bool taken = commit_huge(a);
+        if (taken)
+            part = AE_SHARED_HUGE;
+        if ((!taken && ae_shared_commit(&a->memory, a->committed, part, NULL)) ||
             (a->locked && ae_shared_lock(&a->memory, a->committed, part, NULL)))
             return false;
         a->committed += part;
@@ -203,14 +205,14 @@ void ae_arena_close(ae_arena *a) {
 
 ae_ref ae_arena_alloc(ae_arena *a, uint32_t units) {
     const uint32_t class = class_above(units);
-    ae_ref ref = pop(a, class);
+    ae_ref ref = ae_arena_pop(a, class);
     if (!ref)
         ref = units <= SMALL_UNITS ? carve_from_slab(a, class) : carve(a, units_of(class));
     if (!ref)
         ref = cut(a, class);
     if (!ref && a->worn) {
         join(a);
-        ref = pop(a, class);
+        ref = ae_arena_pop(a, class);
         ref = ref ? ref : cut(a, class);
     }
     if (ref)
@@ -222,21 +224,13 @@ void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units) {
     const uint32_t class = class_above(units);
     a->used -= units_of(class);
     a->worn = true;
-    push(a, class, ref);
+    ae_arena_push(a, class, ref);
 }
 
-ae_ref ae_arena_alloc_brief(ae_arena *a) {
-    ae_ref ref = pop(a, BRIEF);
-    if (!ref)
-        ref = carve_from_slab(a, BRIEF);
+ae_ref ae_arena_more_brief(ae_arena *a) {
+    const ae_ref ref = carve_from_slab(a, AE_ARENA_BRIEF);
     if (!ref)
         return ae_arena_alloc(a, 1);
     a->used++;
     return ref;
-}
-
-void ae_arena_free_brief(ae_arena *a, ae_ref ref) {
-    a->used--;
-    a->worn = true;
-    push(a, BRIEF, ref);
 }

@@ -15,7 +15,8 @@
  * the arena: every process maps it where it likes.
  *
  * Memory is taken from the system piece by piece, and counts against a budget that the arenas of a
- * graph share. What an arena has taken stays with it.
+ * graph share. What an arena has taken stays with it. With `huge`, an arena of some size takes huge pages:
+ * an edge is put, or read, where nothing was for long, and the way to its page is then half of the cost.
  *
  * Caveats: one thread of one process allocates and frees; all others only read. A block that is
  * freed may be handed out again at once: who may still read it is live/writer.h's business. Free
@@ -28,7 +29,8 @@
 #include "os/shared.h"
 
 #define AE_UNIT           16u
-#define AE_ARENA_CLASSES  232 /* up to 2^31 units */
+#define AE_ARENA_CLASSES  232              /* up to 2^31 units */
+#define AE_ARENA_BRIEF    AE_ARENA_CLASSES /* that of brief blocks, by itself */
 #define AE_ARENA_MAX_SIZE (((uint64_t)1 << 31) * AE_UNIT)
 
 typedef uint32_t ae_ref; /* units from the start of the arena; 0: none */
@@ -43,6 +45,7 @@ typedef struct ae_arena {
     uint64_t committed;                /* bytes that the system has given */
     uint64_t *budget;                  /* bytes that it and others may still take */
     bool locked;                       /* what is taken stays in RAM */
+    bool huge;                         /* take huge pages, as long as there are some */
     uint64_t used;                     /* units in blocks that are handed out */
     bool worn;                         /* blocks were freed since free neighbours were joined */
     ae_ref free[AE_ARENA_CLASSES + 1]; /* brief blocks come last */
@@ -70,8 +73,38 @@ static inline uint32_t ae_arena_units(uint64_t bytes) {
 ae_ref ae_arena_alloc(ae_arena *a, uint32_t units);
 /* Free a block of ae_arena_alloc() of as many units. */
 void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units);
-/* The same for a brief block, of one unit. */
-ae_ref ae_arena_alloc_brief(ae_arena *a);
-void ae_arena_free_brief(ae_arena *a, ae_ref ref);
+
+/* Take a free block of a class; 0: there is none. */
+static inline ae_ref ae_arena_pop(ae_arena *a, uint32_t class) {
+    const ae_ref ref = a->free[class];
+    if (ref) {
+        a->free[class] = *(const ae_ref *)ae_arena_at(a, ref);
+        __builtin_prefetch(ae_arena_at(a, a->free[class]), 1); /* for the next one to come */
+    }
+    return ref;
+}
+
+static inline void ae_arena_push(ae_arena *a, uint32_t class, ae_ref ref) {
+    *(ae_ref *)ae_arena_at(a, ref) = a->free[class];
+    a->free[class] = ref;
+}
+
+/* Allocate a brief block where none is free. */
+ae_ref ae_arena_more_brief(ae_arena *a);
+
+/* Allocate a brief block, of one unit: almost every change of a list takes one. */
+static inline ae_ref ae_arena_alloc_brief(ae_arena *a) {
+    const ae_ref ref = ae_arena_pop(a, AE_ARENA_BRIEF);
+    if (__builtin_expect(!ref, 0))
+        return ae_arena_more_brief(a);
+    a->used++;
+    return ref;
+}
+
+static inline void ae_arena_free_brief(ae_arena *a, ae_ref ref) {
+    a->used--;
+    a->worn = true;
+    ae_arena_push(a, AE_ARENA_BRIEF, ref);
+}
 
 #endif

@@ -74,62 +74,72 @@ static int check_edges(const aether_live *g, uint32_t relation, const aether_liv
 
 #define FAR   32   /* edges ahead whose roots are prefetched */
 #define NEAR  16   /* ... and the ends of whose lists */
+#define LINE  64   /* bytes of a cache line */
+#define LINES 4    /* of a sorted block that are prefetched */
 #define CHUNK 1024 /* edges that go into one layout before they go into the other */
+
+static bool is_sorted(const ae_writer *w) {
+    return w->table->order == AETHER_ORDER_ID;
+}
 
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
 static void look_ahead(const ae_writer *w, const int64_t *major, uint64_t left) {
-    if (left > FAR)
-        __builtin_prefetch(&w->table->roots[major[FAR]], 1);
+    const ae_root *root = left > FAR ? ae_table_root(w->table, (uint64_t)major[FAR]) : NULL;
+    if (root)
+        __builtin_prefetch(root, 1);
     if (left > NEAR) {
-        const uint64_t head = atomic_load_explicit(&w->table->roots[major[NEAR]].head, memory_order_relaxed);
+        const uint64_t head = ae_writer_head(w, (uint32_t)major[NEAR]);
         const uint8_t *block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
         if (!ae_place_is_large(ae_head_place(head)))
             block += (uint64_t)(ae_head_length(head) / AE_GROUP) * w->table->layout.group;
         __builtin_prefetch(block, 1);
+        /* A sorted block is searched, and copied as a rule. */
+        block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
+        for (uint32_t i = 0; is_sorted(w) && i < LINES; i++)
+            __builtin_prefetch(block + (uint64_t)i * LINE, 1);
     }
 }
 
-static uint64_t head_of(const ae_writer *w, uint32_t node) {
-    return atomic_load_explicit(&w->table->roots[node].head, memory_order_relaxed);
-}
-
-static ae_spot find_spot(const ae_writer *w, uint64_t head, const ae_entry *entry) {
-    return w->table->order == AETHER_ORDER_ID ? ae_edit_find_id(w, head, entry->id)
-                                              : ae_edit_find_time(w, head, entry->time);
-}
-
-/* Return the id of an entry that is there, or -1 if edges have none. */
-static int64_t edge_at(const ae_writer *w, uint64_t head, ae_spot spot) {
-    const ae_layout *l = &w->table->layout;
-    uint8_t *groups = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-    if (!l->edge_id_bytes)
-        return -1;
-    if (ae_place_is_large(ae_head_place(head))) {
-        ae_directory *d = (ae_directory *)(void *)groups;
-        groups = (uint8_t *)ae_arena_at(w->arena, ae_directory_leaves(d)[spot.leaf]) + sizeof(ae_leaf);
+/* Put an entry into the sorted list of a node, unless it has the id. *fresh says whether it was put there; if
+ * not, *edge is the edge that is there, or -1 if edges have no ids. */
+static int put_sorted(ae_writer *w, uint32_t node, const ae_entry *entry, bool *fresh, int64_t *edge,
+                      aether_error *err) {
+    const bool has_ids = w->table->layout.edge_id_bytes;
+    uint64_t head = ae_writer_head(w, node);
+    ae_edit e = {0};
+    ae_spot spot;
+    int rc;
+    *fresh = false;
+    *edge = -1;
+    if (head == AE_HEAD_BASE) { /* it is adopted only if it changes */
+        uint64_t found;
+        rc = ae_find_in_base(w, node, entry->id, &found, err);
+        if (!rc && found != UINT64_MAX && has_ids)
+            rc = ae_base_edge_ids(w->base, &found, 1, (uint64_t *)edge, err);
+        if (rc || found != UINT64_MAX)
+            return rc;
+        rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
+        if (rc)
+            return rc;
+        head = e.head;
     }
-    return (int64_t)ae_group_edge_id(l, ae_group_of(l, groups, spot.index), spot.index % AE_GROUP);
-}
-
-static int put_at(ae_writer *w, uint32_t node, ae_spot spot, const ae_entry *entry, aether_error *err) {
-    ae_edit e;
-    const int rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
+    rc = ae_find_id(w, head, entry->id, &spot, err);
+    if (!rc && spot.found)
+        return has_ids ? ae_find_edge_id(w, head, spot, (uint64_t *)edge, err) : rc;
+    *fresh = !rc;
+    if (!rc && !e.w)
+        rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
     return rc ? rc : ae_edit_insert(&e, spot, entry, err);
 }
 
 /* Insert an edge into the first of its lists, which decides whether it is new. */
 static int put_first(ae_changing *c, ae_writer *w, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
                      aether_error *err) {
-    const uint64_t head = head_of(w, node);
-    const ae_spot spot = find_spot(w, head, entry);
-    *fresh = !spot.found;
-    if (spot.found) {
-        *edge = edge_at(w, head, spot);
-        return AETHER_OK;
-    }
     entry->edge_id = c->counts.next_edge_id;
-    const int rc = put_at(w, node, spot, entry, err);
-    if (rc)
+    *fresh = true;
+    const int rc =
+        is_sorted(w) ? put_sorted(w, node, entry, fresh, edge, err) : ae_edit_put(w, node, entry, err);
+    if (rc || !*fresh)
         return rc;
     c->counts.num_edges++;
     *edge = (int64_t)c->counts.next_edge_id++;
@@ -137,7 +147,9 @@ static int put_first(ae_changing *c, ae_writer *w, uint32_t node, ae_entry *entr
 }
 
 static int put_second(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err) {
-    return put_at(w, node, find_spot(w, head_of(w, node), entry), entry, err);
+    int64_t edge;
+    bool fresh;
+    return is_sorted(w) ? put_sorted(w, node, entry, &fresh, &edge, err) : ae_edit_put(w, node, entry, err);
 }
 
 static ae_entry entry_of(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
@@ -279,6 +291,7 @@ typedef struct doom {
     int64_t edge; /* -1: every edge to the id */
     uint32_t *indexes;
     uint32_t n, room;
+    aether_error *err;
 } doom;
 
 static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_t n) {
@@ -292,7 +305,7 @@ static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_
             const uint32_t room = 2 * d->room + 64;
             uint32_t *grown = realloc(d->indexes, room * sizeof *grown);
             if (!grown)
-                return AETHER_E_NO_MEMORY;
+                return ae_error_set(d->err, AETHER_E_NO_MEMORY, "no memory for deleting edges");
             d->indexes = grown;
             d->room = room;
         }
@@ -304,37 +317,49 @@ static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_
 /* In sorted lists the place of the id is known. */
 static int find_doomed_in(const ae_writer *w, uint64_t head, doom *d) {
     d->n = 0;
-    if (w->table->order != AETHER_ORDER_ID)
-        return ae_edit_each(w, head, find_doomed, d);
-    const ae_spot spot = ae_edit_find_id(w, head, d->id);
-    if (!spot.found || (d->edge >= 0 && edge_at(w, head, spot) != d->edge))
-        return AETHER_OK;
-    uint32_t before = 0;
-    if (ae_place_is_large(ae_head_place(head)))
-        before = ae_directory_before(ae_arena_at(w->arena, ae_place_ref(ae_head_place(head))))[spot.leaf];
-    d->indexes[d->n++] = before + spot.index;
-    return AETHER_OK;
+    if (!is_sorted(w))
+        return ae_find_each(w, head, find_doomed, d, d->err);
+    ae_spot spot;
+    uint64_t edge = 0;
+    int rc = ae_find_id(w, head, d->id, &spot, d->err);
+    if (!rc && spot.found && d->edge >= 0)
+        rc = ae_find_edge_id(w, head, spot, &edge, d->err);
+    if (!rc && spot.found && (d->edge < 0 || edge == (uint64_t)d->edge))
+        d->indexes[d->n++] = ae_find_index(w, head, spot);
+    return rc;
 }
 
 /* Delete the edges to d->id from the list of a node; d->n says how many they were. */
 static int delete_in(ae_writer *w, uint32_t node, doom *d, aether_error *err) {
-    const uint64_t head = head_of(w, node);
-    int rc = find_doomed_in(w, head, d);
-    if (rc)
-        return ae_error_set(err, rc, "no memory for deleting edges");
-    if (!d->n)
-        return AETHER_OK;
+    uint64_t head = ae_writer_head(w, node);
     ae_edit e;
-    rc = ae_edit_open(w, node, ae_edit_blocks(w, head), &e, err);
+    int rc = AETHER_OK;
+    d->n = 0;
+    if (head == AE_HEAD_BASE) { /* it is adopted only if it changes */
+        uint64_t found;
+        rc = ae_find_in_base(w, node, d->id, &found, err);
+        if (rc || found == UINT64_MAX)
+            return rc;
+        rc = ae_edit_open(w, node, 0, &e, err);
+        if (rc)
+            return rc;
+        head = e.head;
+    }
+    rc = find_doomed_in(w, head, d);
+    if (rc || !d->n)
+        return rc;
+    rc = ae_edit_open(w, node, ae_find_blocks(w, head), &e, err);
     return rc ? rc : ae_edit_remove(&e, d->indexes, d->n, err);
 }
 
 /* The shorter list tells what there is to delete: most pairs without an edge then cost little. */
 static int delete_pair(ae_changing *c, uint32_t src, uint32_t dst, doom *d, aether_error *err) {
     const bool both = c->csc && c->csr;
-    const bool csc_first =
-        both ? ae_head_length(head_of(c->csc, dst)) <= ae_head_length(head_of(c->csr, src)) : c->csc != NULL;
-    int rc = AETHER_OK;
+    uint64_t in = 0, out = 0;
+    int rc = both ? ae_find_length(c->csc, dst, &in, err) : AETHER_OK;
+    if (!rc && both)
+        rc = ae_find_length(c->csr, src, &out, err);
+    const bool csc_first = both ? in <= out : c->csc != NULL;
     for (int second = 0; !rc && second <= both; second++) {
         const bool csc = csc_first != second;
         d->id = csc ? src : dst;
@@ -364,7 +389,7 @@ static int check_pairs(const aether_live *g, uint32_t relation, const int64_t *s
 static int delete_pairs(ae_changing *c, const int64_t *src, const int64_t *dst, const int64_t *edge_ids,
                         uint64_t n, aether_error *err) {
     const ae_writer *any = c->csc ? c->csc : c->csr;
-    doom d = {.layout = &any->table->layout, .edge = -1};
+    doom d = {.layout = &any->table->layout, .edge = -1, .err = err};
     int rc = AETHER_OK;
     d.room = 64;
     d.indexes = malloc(d.room * sizeof *d.indexes);

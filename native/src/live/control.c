@@ -8,7 +8,7 @@
 #include "os/process.h"
 
 #define MAGIC       UINT64_C(0x4C5254434C454741) /* "AGELCTRL" */
-#define VERSION     2
+#define VERSION     4
 #define PAGE        4096u
 #define SLOTS       64u /* changes of a relation whose numbers are kept */
 #define SLOT_WORDS  8u
@@ -18,20 +18,21 @@ typedef struct header {
     uint64_t magic;
     uint32_t version, num_relations, fences, pad;
     uint64_t token, arena_bytes;
-    uint64_t line[3]; /* what never changes is in a line of its own */
+    uint64_t first_commit;
+    ae_word retired;  /* 1: the graph goes on elsewhere */
+    uint64_t line[1]; /* what hardly ever changes is in a line of its own */
     ae_word committed;
 } header;
 
 typedef struct relation_block {
     aether_live_relation relation;
-    uint64_t pad[2];
     ae_word changes;
     ae_word touched, used, retired;
     uint64_t line[4];
     ae_word slots[SLOTS][SLOT_WORDS]; /* epoch, counts */
 } relation_block;
 
-_Static_assert(sizeof(aether_live_relation) == 48 && sizeof(relation_block) == 128 + SLOTS * 64,
+_Static_assert(sizeof(aether_live_relation) == 64 && sizeof(relation_block) == 128 + SLOTS * 64,
                "blocks are whole lines");
 _Static_assert(COUNT_WORDS < SLOT_WORDS, "the numbers of a commit are one line");
 
@@ -55,6 +56,16 @@ static int check_most(const char *name, uint64_t count, uint64_t most, uint32_t 
     return ae_error_at(err, AETHER_E_LIMIT, r, (int64_t)count,
                        "%s = %" PRIu64 " of relation %" PRIu32 ": there can be %" PRIu64 " at most", name,
                        count, r, most);
+}
+
+static int check_base(const aether_live_relation *o, uint32_t r, aether_error *err) {
+    const uint64_t most = o->edge_id_bytes == 4 ? UINT32_MAX - 1 : INT64_MAX;
+    if (o->base_edges <= o->base_edge_ids && o->base_edge_ids <= most)
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_INVALID, r, (int64_t)o->base_edge_ids,
+                       "base_edge_ids = %" PRIu64 " of relation %" PRIu32 ": with base_edges = %" PRIu64
+                       " it is from there to %" PRIu64,
+                       o->base_edge_ids, r, o->base_edges, most);
 }
 
 int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *err) {
@@ -92,7 +103,7 @@ int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *er
                            "edge_id_bytes = %" PRIu32 " of relation %" PRIu32
                            ": edge ids have 4 or 8 bytes, or 0: there are none",
                            o->edge_id_bytes, r);
-    return AETHER_OK;
+    return check_base(o, r, err);
 }
 
 /* ---- the block ---- */
@@ -112,6 +123,7 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
         ae_shared_create("aether-live-control", size_for(options->num_relations), &out->memory, err);
     if (rc)
         return rc;
+    const uint64_t first = options->first_commit ? options->first_commit : 1;
     header *h = header_of(out);
     h->magic = MAGIC;
     h->version = VERSION;
@@ -119,14 +131,18 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
     h->fences = !ae_membarrier_works();
     h->token = ae_pins_now() ^ ae_process_self() << 20;
     h->arena_bytes = options->arena_bytes;
+    h->first_commit = first;
     open_block(out);
     for (uint32_t r = 0; r < options->num_relations; r++) {
         const aether_live_relation *relation = &options->relations[r];
         block_of(out, r)->relation = *relation;
-        ae_control_put_counts(out, r, 1,
-                              &(ae_counts){.num_src = relation->num_src, .num_dst = relation->num_dst});
+        ae_control_put_counts(out, r, first,
+                              &(ae_counts){.num_src = relation->num_src,
+                                           .num_dst = relation->num_dst,
+                                           .num_edges = relation->base_edges,
+                                           .next_edge_id = relation->base_edge_ids});
     }
-    ae_control_commit(out, 1);
+    ae_control_commit(out, first);
     return AETHER_OK;
 }
 
@@ -165,6 +181,18 @@ const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r)
 
 uint64_t ae_control_arena_bytes(const ae_control *c) {
     return header_of(c)->arena_bytes;
+}
+
+uint64_t ae_control_first_commit(const ae_control *c) {
+    return header_of(c)->first_commit;
+}
+
+void ae_control_retire(ae_control *c) {
+    atomic_store_explicit(&header_of(c)->retired, 1, memory_order_release);
+}
+
+bool ae_control_is_retired(const ae_control *c) {
+    return atomic_load_explicit(&header_of(c)->retired, memory_order_acquire);
 }
 
 /* ---- numbers ---- */

@@ -52,7 +52,7 @@ typedef struct ae_control {
 /* Check what a relation is to be; `r` is its number. */
 int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *err);
 
-/* Create the block of a graph without edges, at commit 1; options were checked. */
+/* Create the block of a graph without edges but those of its base; options were checked. */
 int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err);
 /* Map the block of another process. */
 int ae_control_attach(int fd, ae_control *out, aether_error *err);
@@ -61,6 +61,11 @@ void ae_control_close(ae_control *c);
 /* Return what a relation was created as. */
 const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r);
 uint64_t ae_control_arena_bytes(const ae_control *c);
+/* Return the number of the commit that the graph began with. */
+uint64_t ae_control_first_commit(const ae_control *c);
+/* Say, and ask, whether the graph goes on in other memory. */
+void ae_control_retire(ae_control *c);
+bool ae_control_is_retired(const ae_control *c);
 
 /* Write the numbers of a relation that commit `epoch` has changed. */
 void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t epoch, const ae_counts *counts);

@@ -40,6 +40,9 @@ static int check_options(const aether_live_options *o, aether_error *err) {
     if (o->flags & ~(uint32_t)(AETHER_LIVE_LOCKED | AETHER_LIVE_HUGE))
         return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)o->flags,
                            "flags = %" PRIu32 ": they are AETHER_LIVE_LOCKED and AETHER_LIVE_HUGE", o->flags);
+    if (o->first_commit > AE_CONTROL_LAST_EPOCH)
+        return ae_error_at(err, AETHER_E_LIMIT, -1, (int64_t)o->first_commit,
+                           "first_commit = %" PRIu64 ": commits have 32-bit numbers", o->first_commit);
     for (uint32_t r = 0; r < o->num_relations; r++) {
         const int rc = ae_control_check(&o->relations[r], r, err);
         if (rc)
@@ -66,6 +69,7 @@ static int make_lists(ae_graph *g, aether_error *err) {
             if (ae_control_relation(&g->control, r)->layouts & layout) {
                 next->relation = r;
                 next->layout = layout;
+                g->missing += ae_control_relation(&g->control, r)->base_edges != 0;
                 g->by_layout[2 * r + (layout - 1)] = next++;
             }
     return AETHER_OK;
@@ -90,6 +94,7 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
         rc = ae_arena_create(size, name_of(g, i), &g->budget, &l->arena, err);
     if (!rc && huge)
         ae_shared_want_huge(&l->arena.memory);
+    l->arena.huge = huge;
     l->arena.locked = o->flags & AETHER_LIVE_LOCKED;
     if (!rc && l->arena.locked)
         rc = ae_shared_lock(&l->table.memory, 0, l->table.memory.size, err);
@@ -160,6 +165,15 @@ void ae_graph_close(ae_graph *g) {
     ae_shared_close(&g->pins);
     ae_control_close(&g->control);
     *g = (ae_graph){0};
+}
+
+int ae_graph_check_bases(const ae_graph *g, aether_error *err) {
+    for (uint32_t i = 0; g->missing && i < g->num_lists; i++)
+        if (g->lists[i].table.lines && !ae_base_is_there(&g->lists[i].base))
+            return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)g->lists[i].relation,
+                               "relation %" PRIu32 " is over a base: call aether_live_set_base() first",
+                               g->lists[i].relation);
+    return AETHER_OK;
 }
 
 int ae_graph_check_relation(const ae_graph *g, uint32_t relation, aether_error *err) {

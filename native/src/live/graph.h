@@ -12,6 +12,7 @@
 #ifndef AE_LIVE_GRAPH_H
 #define AE_LIVE_GRAPH_H
 
+#include "live/base.h"
 #include "live/control.h"
 #include "live/table.h"
 
@@ -19,6 +20,7 @@
 typedef struct ae_lists {
     ae_table table;
     ae_arena arena;
+    ae_base base; /* as this process has it; the table says whether there must be one */
     uint32_t relation, layout;
 } ae_lists;
 
@@ -27,6 +29,7 @@ typedef struct ae_graph {
     ae_shared pins;
     uint64_t budget; /* bytes that the arenas may still take; the writer's */
     uint32_t num_lists;
+    uint32_t missing; /* lists whose base is not known yet */
     ae_lists *lists;
     ae_lists **by_layout; /* [2 * num_relations]; NULL: not stored */
 } ae_graph;
@@ -40,6 +43,9 @@ void ae_graph_close(ae_graph *g);
 static inline ae_lists *ae_graph_lists(const ae_graph *g, uint32_t relation, uint32_t layout) {
     return g->by_layout[2 * relation + (layout - 1)];
 }
+
+/* Fail with AETHER_E_INVALID while the base of a relation is not known. */
+int ae_graph_check_bases(const ae_graph *g, aether_error *err);
 
 /* Fail with AETHER_E_RANGE unless there is such a relation. */
 int ae_graph_check_relation(const ae_graph *g, uint32_t relation, aether_error *err);

@@ -10,6 +10,7 @@
  *                leaf[room]                   refs
  *                key[room]                    time or id of the leaf's first entry
  *              leaf                         16 B: epoch, room; then groups of 4 entries
+ *              extent                       16 B: epoch, position of its first entry in the base
  *
  * A position names a version of a list and an index, so it needs no root, and `start + i` is the
  * position of entry i. Groups keep what belongs to an edge within a cache line or two, and need no
@@ -25,8 +26,8 @@
  * a list of 100 million entries copies some 400 KiB for a change in the middle, and nothing for
  * most appends.
  *
- * To come: over a graph file, a leaf may be an extent of the file's list; the top bit of a
- * directory's refs is left free for that.
+ * Over a base (live/base.h) a leaf may be an extent, a stretch of the base's list: the top bit of its
+ * ref in the directory says so.
  *
  * Caveats: a reader whose pin has expired may read anything here, so each step is checked against
  * the size of the arena, and the caller looks at the pin after reading.
@@ -39,7 +40,8 @@
 
 #include "live/arena.h"
 
-#define AE_GROUP        4u /* entries */
+#define AE_GROUP        4u               /* entries */
+#define AE_GROUP_MOST   (AE_GROUP * 24u) /* bytes: id, edge id, time, weight */
 #define AE_LIST_MAX     (UINT32_C(1) << 30)
 #define AE_LIVE_BIT     (UINT64_C(1) << 62)
 #define AE_LIVE_END     (UINT64_MAX >> 1) /* positions are below */
@@ -48,6 +50,8 @@
 #define AE_LEAF_TIME    16384u /* entries of a leaf, and of a small list */
 #define AE_LEAF_ID      128u
 #define AE_LEAF_ID_MOST 4096u
+#define AE_EXTENT       (UINT32_C(1) << 31) /* in a directory: the ref is an extent's */
+#define AE_HEAD_BASE    UINT64_MAX          /* the list is the base's; no list is as long */
 
 /* ---- entries ---- */
 
@@ -99,6 +103,21 @@ static inline float ae_group_weight(const ae_layout *l, const uint8_t *group, ui
     return ((const float *)(const void *)(group + l->weight))[lane];
 }
 
+/* Write entry i of a block. */
+static inline void ae_put_entry(const ae_layout *l, uint8_t *groups, uint32_t i, const ae_entry *entry) {
+    uint8_t *at = groups + (uint64_t)(i / AE_GROUP) * l->group;
+    const uint32_t lane = i % AE_GROUP;
+    ((uint32_t *)(void *)at)[lane] = entry->id;
+    if (l->edge_id_bytes == 4)
+        ((uint32_t *)(void *)(at + l->edge_id))[lane] = (uint32_t)entry->edge_id;
+    if (l->edge_id_bytes == 8)
+        ((uint64_t *)(void *)(at + l->edge_id))[lane] = entry->edge_id;
+    if (l->time)
+        ((int64_t *)(void *)(at + l->time))[lane] = entry->time;
+    if (l->weight)
+        ((float *)(void *)(at + l->weight))[lane] = entry->weight;
+}
+
 /* Return the group of entry i. */
 static inline uint8_t *ae_group_of(const ae_layout *l, uint8_t *groups, uint32_t i) {
     return groups + (uint64_t)(i / AE_GROUP) * l->group;
@@ -142,8 +161,8 @@ typedef struct ae_directory {
 
 typedef struct ae_leaf {
     uint32_t epoch;
-    uint32_t room; /* for entries */
-    uint64_t pad;
+    uint32_t room;  /* for entries; 0: it is an extent */
+    uint64_t start; /* of an extent: position of its first entry in the base */
 } ae_leaf;
 
 static inline uint32_t *ae_directory_before(ae_directory *d) {
@@ -157,6 +176,9 @@ static inline int64_t *ae_directory_keys(ae_directory *d) {
 }
 static inline uint64_t ae_directory_bytes(uint64_t room) {
     return sizeof(ae_directory) + room * (sizeof(uint32_t) + sizeof(ae_ref) + sizeof(int64_t));
+}
+static inline bool ae_ref_is_extent(ae_ref leaf) {
+    return leaf & AE_EXTENT;
 }
 static inline uint64_t ae_leaf_bytes(const ae_layout *l, uint32_t room) {
     return sizeof(ae_leaf) + (uint64_t)room / AE_GROUP * l->group;

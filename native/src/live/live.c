@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "live/handle.h"
 #include "live/snapshot.h"
+#include "os/membarrier.h"
 #include "os/process.h"
 
 /* ---- handles ---- */
@@ -30,6 +31,42 @@ int aether_live_create(const aether_live_options *options, aether_live **out, ae
     g->owner = ae_process_self();
     *out = g;
     return AETHER_OK;
+}
+
+int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, const aether_live_base *base,
+                         aether_error *err) {
+    int rc = ae_graph_check_relation(&g->graph, relation, err);
+    if (rc)
+        return rc;
+    ae_lists *lists = layout == AETHER_LIVE_CSC || layout == AETHER_LIVE_CSR
+                          ? ae_graph_lists(&g->graph, relation, layout)
+                          : NULL;
+    if (!lists)
+        return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)layout,
+                           "relation %" PRIu32 " does not store layout %" PRIu32, relation, layout);
+    if (ae_base_is_there(&lists->base))
+        return ae_error_set(err, AETHER_E_INVALID, "relation %" PRIu32 " has its base already", relation);
+    rc = ae_base_check(base, ae_control_relation(&g->graph.control, relation), layout, err);
+    if (rc)
+        return rc;
+    lists->base.given = *base;
+    g->graph.missing--;
+    return AETHER_OK;
+}
+
+int aether_live_has_membarrier(void) {
+    return ae_membarrier_works() && ae_membarrier_register();
+}
+
+int aether_live_retire(aether_live *g, aether_error *err) {
+    const int rc = ae_live_check_writer(g, err);
+    if (!rc)
+        ae_control_retire(&g->graph.control);
+    return rc;
+}
+
+int aether_live_is_retired(const aether_live *g) {
+    return ae_control_is_retired(&g->graph.control);
 }
 
 uint32_t aether_live_num_descriptors(const aether_live *g) {
@@ -94,7 +131,9 @@ int ae_live_check_writer(const aether_live *g, aether_error *err) {
 }
 
 static int begin(aether_live *g, aether_error *err) {
-    const int rc = g->journal ? g->journal->ops->begin(g->journal, err) : AETHER_OK;
+    int rc = ae_graph_check_bases(&g->graph, err);
+    if (!rc && g->journal)
+        rc = g->journal->ops->begin(g->journal, err);
     return rc ? rc : ae_transaction_begin(&g->transaction, err);
 }
 
@@ -211,6 +250,8 @@ void aether_live_count(const aether_live *g, aether_live_stats *out) {
     do
         *out = (aether_live_stats){.epoch = atomic_load_explicit(c->committed, memory_order_acquire)};
     while (!add_counts(c, out->epoch, out));
+    if (g->owner == ae_process_self()) /* who reuses memory by it sees every pin */
+        ae_pins_publish(c->committed, c->fences);
     const ae_pins_seen pins = ae_pins_look(&g->graph.pins, c->committed);
     const uint64_t now = ae_pins_now();
     out->arena_bytes = ae_control_arena_bytes(c);

@@ -3,6 +3,8 @@
 #endif
 #include "live/pins.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "core/error.h"
@@ -85,12 +87,52 @@ uint64_t ae_pin_renew(ae_pin *pin, const ae_word *committed, bool fences) {
     return epoch;
 }
 
+#define NAMED 8 /* processes in a message */
+
+/* Say who has all the slots. */
+static int all_taken(const ae_shared *pins, aether_error *err) {
+    struct {
+        uint32_t pid, count;
+    } most[NAMED] = {0};
+    char text[NAMED * 40] = "";
+    uint32_t pids[AE_PINS], counts[AE_PINS] = {0}, num = 0;
+    for (uint32_t i = 0; i < AE_PINS; i++) {
+        const uint32_t pid =
+            ae_process_pid(atomic_load_explicit(&slots(pins)[i].owner, memory_order_relaxed));
+        uint32_t at = 0;
+        if (!pid) /* given back meanwhile */
+            continue;
+        while (at < num && pids[at] != pid)
+            at++;
+        pids[at] = pid;
+        counts[at]++;
+        num += at == num;
+    }
+    for (uint32_t i = 0; i < num; i++) { /* those with most first */
+        uint32_t at = NAMED;
+        while (at && most[at - 1].count < counts[i])
+            at--;
+        for (uint32_t j = NAMED - 1; j > at; j--)
+            most[j] = most[j - 1];
+        if (at < NAMED) {
+            most[at].pid = pids[i];
+            most[at].count = counts[i];
+        }
+    }
+    for (uint32_t i = 0, used = 0; i < NAMED && most[i].count; i++)
+        used += (uint32_t)snprintf(text + used, sizeof text - used, "%sprocess %" PRIu32 " has %" PRIu32,
+                                   i ? ", " : "", most[i].pid, most[i].count);
+    return ae_error_at(err, AETHER_E_LIMIT, -1, AE_PINS,
+                       "all %d snapshots that a live graph can have are in use (%s%s): close some, or let "
+                       "readers share one; those that are held can be read",
+                       AE_PINS, text, num > NAMED ? ", and others" : "");
+}
+
 int ae_pin_take(const ae_shared *pins, const ae_word *committed, bool fences, ae_pin **out, uint64_t *epoch,
                 aether_error *err) {
     *out = find(pins);
     if (!*out)
-        return ae_error_set(err, AETHER_E_LIMIT,
-                            "all %d snapshots that a live graph can have are in use: release some", AE_PINS);
+        return all_taken(pins, err);
     *epoch = ae_pin_renew(*out, committed, fences);
     return AETHER_OK;
 }

@@ -30,6 +30,7 @@ typedef struct ae_view {
     ae_topology_ops ops; /* those of the columns that there are */
     const ae_table *table;
     const ae_arena *arena;
+    const ae_base *below; /* NULL: there is none */
     const ae_pin *pin;
     uint64_t epoch;
 } ae_view;
@@ -41,6 +42,9 @@ struct aether_snapshot {
     ae_counts *counts; /* [num_relations], behind the views */
     ae_view views[];   /* [num_lists] */
 };
+
+/* Return the operations of a view over a base; columns are those of its relation. */
+ae_topology_ops ae_view_ops_over(const ae_view *v);
 
 /* Pin the last commit of a graph. */
 int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_error *err);

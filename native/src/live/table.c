@@ -13,26 +13,42 @@ static header *header_of(const ae_table *t) {
     return (header *)(void *)t->memory.data;
 }
 
-static uint64_t size_for(uint64_t room) {
-    return PAGE + (room * sizeof(ae_root) + PAGE - 1) / PAGE * PAGE;
+static uint64_t whole_pages(uint64_t bytes) {
+    return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-static void open_table(const aether_live_relation *relation, ae_table *t) {
+/* Return the bytes of the index of lines: there is one over a base. */
+static uint64_t index_bytes(const aether_live_relation *relation, uint64_t room) {
+    const uint64_t lines = (room + AE_ROOTS_OF_LINE - 1) / AE_ROOTS_OF_LINE;
+    return relation->base_edges ? whole_pages(lines * sizeof(uint32_t)) : 0;
+}
+
+/* A table that is not small ends with a huge page. */
+static uint64_t size_for(const aether_live_relation *relation, uint64_t room) {
+    const uint64_t unused = relation->base_edges ? 2 * AE_ROOTS_OF_LINE : 0; /* line 0; the last is whole */
+    const uint64_t size = PAGE + index_bytes(relation, room) + (room + unused) * sizeof(ae_root);
+    const uint64_t step = size < AE_SHARED_HUGE ? PAGE : AE_SHARED_HUGE;
+    return (size + step - 1) / step * step;
+}
+
+static void open_table(const aether_live_relation *relation, uint64_t room, ae_table *t) {
+    const uint64_t index = index_bytes(relation, room);
     t->layout = ae_layout_of(relation->columns, relation->edge_id_bytes);
     t->order = relation->order;
-    t->roots = (ae_root *)(void *)(t->memory.data + PAGE);
+    t->lines = index ? (_Atomic uint32_t *)(void *)(t->memory.data + PAGE) : NULL;
+    t->roots = (ae_root *)(void *)(t->memory.data + PAGE + index);
 }
 
 int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_t name, bool huge,
                     ae_table *out, aether_error *err) {
     *out = (ae_table){0};
-    const int rc = ae_shared_create("aether-live-table", size_for(room), &out->memory, err);
+    const int rc = ae_shared_create("aether-live-table", size_for(relation, room), &out->memory, err);
     if (rc)
         return rc;
     if (huge)
         ae_shared_want_huge(&out->memory);
     *header_of(out) = (header){MAGIC, name};
-    open_table(relation, out);
+    open_table(relation, room, out);
     return AETHER_OK;
 }
 
@@ -43,11 +59,11 @@ int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room,
     if (rc)
         return rc;
     const header *h = header_of(out);
-    if (out->memory.size != size_for(room) || h->magic != MAGIC || h->name != name) {
+    if (out->memory.size != size_for(relation, room) || h->magic != MAGIC || h->name != name) {
         ae_table_close(out);
         return ae_error_set(err, AETHER_E_INVALID, "descriptor %d is not the table of this live graph", fd);
     }
-    open_table(relation, out);
+    open_table(relation, room, out);
     return AETHER_OK;
 }
 

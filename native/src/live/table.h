@@ -15,9 +15,17 @@
  * list as it was.
  *
  * The table is sparse: opening one for two billion nodes takes milliseconds and no memory; a page
- * is taken when the first of its 256 nodes gets a list.
+ * is taken when the first of its 256 nodes gets a list, and a huge page when many of its nodes have
+ * one (live/writer.h).
  *
- * To come: over a graph file, roots are of the nodes that have changed.
+ * Over a base (live/base.h) most nodes never get a root, and readers ask for all of them. There roots come
+ * in fours, a cache line, in the order in which they are first touched, and an index says where those of
+ * four nodes are:
+ *
+ *   index    u32 by node / 4: line of their roots; 0: none of them was ever changed
+ *   roots    line 0 (unused) | line 1: 4 roots | line 2 | ...
+ *
+ * A line stays where it is, so readers need no more than to load the index before the root.
  *
  * Caveats: only the writer's process can write the table. Commit numbers in roots have 32 bits:
  * the graph refuses changes (AETHER_E_LIMIT) when they run out. Nodes that are touched at random
@@ -40,11 +48,15 @@ typedef struct ae_history {
     ae_ref next;
 } ae_history;
 
+#define AE_ROOTS_OF_LINE 4u
+
 typedef struct ae_table {
     ae_shared memory;
     ae_layout layout;
     uint32_t order; /* AETHER_ORDER_* */
     ae_root *roots;
+    _Atomic uint32_t *lines; /* the index; NULL: roots are by node */
+    uint32_t num_lines;      /* of roots, as the writer knows */
 } ae_table;
 
 /* Create an empty table for `room` nodes. `name` is a number that only this list of this graph has. */
@@ -54,6 +66,23 @@ int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_
 int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room, uint64_t name, ae_table *out,
                     aether_error *err);
 void ae_table_close(ae_table *t);
+
+/* Return the root of a node, or NULL if there is none, as its list never changed. */
+static inline ae_root *ae_table_root(const ae_table *t, uint64_t node) {
+    if (!t->lines)
+        return &t->roots[node];
+    const uint32_t line = atomic_load_explicit(&t->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
+    return line ? &t->roots[(uint64_t)line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE] : NULL;
+}
+
+/* Return the root of a node, which gets one. */
+static inline ae_root *ae_table_make_root(ae_table *t, uint64_t node) {
+    ae_root *root = ae_table_root(t, node);
+    if (root)
+        return root;
+    atomic_store_explicit(&t->lines[node / AE_ROOTS_OF_LINE], ++t->num_lines, memory_order_release);
+    return ae_table_root(t, node);
+}
 
 static inline uint64_t ae_past(uint32_t epoch, ae_ref history) {
     return (uint64_t)history << 32 | epoch;

@@ -90,7 +90,7 @@ static void undo_lists(ae_writer *w) {
         return;
     ae_writer_unretire(w);
     for (uint64_t i = 0; i < w->num_touched; i++) {
-        ae_root *root = &w->table->roots[w->touched[i]];
+        ae_root *root = ae_table_root(w->table, w->touched[i]);
         const ae_ref history = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
         const uint64_t saved = ae_writer_saved(w, root);
         ae_edit_discard(w, atomic_load_explicit(&root->head, memory_order_relaxed), saved);

@@ -15,14 +15,17 @@ int ae_writers_init(ae_writers *all, ae_graph *graph, uint64_t max_age, aether_e
                         .lists = calloc(graph->num_lists, sizeof *all->lists)};
     if (!all->lists)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a live graph");
-    for (uint32_t i = 0; i < graph->num_lists; i++)
-        all->lists[i] =
-            (ae_writer){.table = &graph->lists[i].table, .arena = &graph->lists[i].arena, .all = all};
+    for (uint32_t i = 0; i < graph->num_lists; i++) {
+        ae_lists *l = &graph->lists[i];
+        all->lists[i] = (ae_writer){
+            .table = &l->table, .arena = &l->arena, .base = l->table.lines ? &l->base : NULL, .all = all};
+    }
     return AETHER_OK;
 }
 
 void ae_writers_free(ae_writers *all) {
     for (uint32_t i = 0; all->lists && i < all->graph->num_lists; i++) {
+        free(all->lists[i].touched_in);
         free(all->lists[i].touched);
         free(all->lists[i].retired);
     }
@@ -74,32 +77,58 @@ static int reserve_retired(ae_writer *w, uint64_t more, aether_error *err) {
     return AETHER_OK;
 }
 
-/* ---- blocks ---- */
+int ae_writer_reserve(ae_writer *w, uint64_t drops, aether_error *err) {
+    const int rc = reserve_retired(w, drops + 1, err);
+    return rc ? rc : reserve_touched(w, err);
+}
 
-#define HISTORY 0 /* in place of units */
+/* ---- huge pages of the table ---- */
+
+/* Return the counters up to that of a huge page, or NULL. */
+static uint32_t *counters_to(ae_writer *w, uint64_t page) {
+    if (page < w->num_touched_in)
+        return w->touched_in;
+    const uint64_t n = 2 * w->num_touched_in + page + 1;
+    uint32_t *grown = realloc(w->touched_in, n * sizeof *grown);
+    if (!grown)
+        return NULL;
+    memset(grown + w->num_touched_in, 0, (n - w->num_touched_in) * sizeof *grown);
+    w->touched_in = grown;
+    w->num_touched_in = n;
+    return grown;
+}
+
+/* Not before a quarter of its nodes have lists: nodes that are touched here and there should take a small
+ * page each. */
+void ae_writer_count_node(ae_writer *w, const ae_root *root) {
+    const ae_shared *memory = &w->table->memory;
+    const uint64_t page = (uint64_t)((const uint8_t *)root - memory->data) / AE_SHARED_HUGE;
+    const uint32_t enough = AE_SHARED_HUGE / sizeof(ae_root) / 4;
+    w->touched_nodes++;
+    if (!w->arena->huge || (page + 1) * AE_SHARED_HUGE > memory->size)
+        return;
+    uint32_t *touched = counters_to(w, page);
+    if (touched && ++touched[page] == enough)
+        w->arena->huge = ae_shared_collapse(memory, page * AE_SHARED_HUGE);
+}
+
+/* ---- blocks ---- */
 
 _Static_assert(sizeof(ae_history) == AE_UNIT, "a history is a brief block");
 
 static uint32_t units_of(const ae_retired *r) {
-    return r->units == HISTORY ? 1 : r->units;
-}
-
-static void retire(ae_writer *w, ae_ref ref, uint32_t units) {
-    const ae_retired r = {ref, units, w->epoch};
-    w->retired[w->end_retired++] = r;
-    w->retired_units += units_of(&r);
-    w->all->retired_units += units_of(&r);
+    return r->units == AE_RETIRED_HISTORY ? 1 : r->units;
 }
 
 void ae_writer_drop_history(ae_writer *w, ae_ref ref) {
-    retire(w, ref, HISTORY);
+    ae_writer_retire(w, ref, AE_RETIRED_HISTORY);
 }
 
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
     if (own)
         ae_arena_free(w->arena, ref, ae_arena_units(bytes));
     else
-        retire(w, ref, ae_arena_units(bytes));
+        ae_writer_retire(w, ref, ae_arena_units(bytes));
 }
 
 void ae_writer_unretire(ae_writer *w) {
@@ -117,7 +146,7 @@ static void reclaim_lists(ae_writer *w, uint64_t oldest) {
         const ae_retired r = w->retired[w->first_retired++];
         if (w->first_retired + AHEAD < w->end_retired)
             __builtin_prefetch(ae_arena_at(w->arena, w->retired[w->first_retired + AHEAD].ref), 1);
-        if (r.units == HISTORY)
+        if (r.units == AE_RETIRED_HISTORY)
             ae_arena_free_brief(w->arena, r.ref);
         else
             ae_arena_free(w->arena, r.ref, r.units);
@@ -179,16 +208,7 @@ ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err) {
     return ref;
 }
 
-static ae_ref alloc_history(ae_writer *w, aether_error *err) {
-    const ae_ref ref = ae_arena_alloc_brief(w->arena);
-    return ref ? ref : ae_writer_alloc(w, sizeof(ae_history), err);
-}
-
 /* ---- versions ---- */
-
-static uint32_t epoch_of(uint64_t past) {
-    return (uint32_t)past;
-}
 
 static const ae_history *history_of(const ae_writer *w, const ae_root *root) {
     const ae_ref ref = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
@@ -197,32 +217,5 @@ static const ae_history *history_of(const ae_writer *w, const ae_root *root) {
 
 uint64_t ae_writer_saved(const ae_writer *w, const ae_root *root) {
     const ae_history *h = history_of(w, root);
-    return h ? h->head : 0;
-}
-
-int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err) {
-    ae_root *root = &w->table->roots[node];
-    const uint64_t past = atomic_load_explicit(&root->past, memory_order_relaxed);
-    int rc = reserve_retired(w, (uint64_t)drops + 1, err);
-    if (rc || epoch_of(past) == w->epoch)
-        return rc;
-    rc = reserve_touched(w, err);
-    if (rc)
-        return rc;
-    ae_ref ref = 0; /* no history: the list was empty before */
-    if (past) {
-        ref = alloc_history(w, err);
-        if (!ref)
-            return AETHER_E_NO_MEMORY;
-        *(ae_history *)ae_arena_at(w->arena, ref) =
-            (ae_history){.head = atomic_load_explicit(&root->head, memory_order_relaxed),
-                         .epoch = epoch_of(past),
-                         .next = (ae_ref)(past >> 32)};
-        retire(w, ref, HISTORY);
-    } else {
-        w->touched_nodes++;
-    }
-    w->touched[w->num_touched++] = node;
-    atomic_store_explicit(&root->past, ae_past(w->epoch, ref), memory_order_release);
-    return AETHER_OK;
+    return h ? h->head : w->base ? AE_HEAD_BASE : 0;
 }

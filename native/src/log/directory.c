@@ -254,6 +254,11 @@ bool ae_log_fill_some(const ae_log_directory *dir, uint64_t size, ae_log_spare *
     return spare->fd >= 0;
 }
 
+void ae_log_remove_unfinished(const ae_log_directory *dir) {
+    unlinkat(dir->fd, NEW_NAME, 0);
+    unlinkat(dir->fd, SPARE_NAME, 0);
+}
+
 /* ---- recycle ----------------------------------------------------------------------- */
 
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err) {
@@ -269,4 +274,16 @@ int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aeth
     if (failed)
         return ae_error_os(err, errno, "cannot recycle log segment '%s/%s'", dir->path, from);
     return sync_directory(dir, err);
+}
+
+void ae_log_trim_free(const ae_log_directory *dir, uint64_t keep) {
+    char name[NAME_ROOM];
+    uint64_t *lsns, count;
+    if (list(dir, "free", &lsns, &count, NULL))
+        return;
+    for (uint64_t i = keep; i < count; i++) {
+        name_of(lsns[i], "free", name);
+        unlinkat(dir->fd, name, 0);
+    }
+    free(lsns);
 }

@@ -21,6 +21,7 @@
 #include "log/segment.h"
 
 #define AE_LOG_MAX_FREE 2 /* files kept for later; more are deleted */
+#define AE_LOG_MAX_IDLE 1 /* those kept while nobody has the log open */
 
 typedef struct ae_log_directory {
     int fd;
@@ -49,6 +50,11 @@ typedef struct ae_log_spare {
 bool ae_log_fill_some(const ae_log_directory *dir, uint64_t size, ae_log_spare *spare);
 /* Give up a file that is being filled. */
 void ae_log_drop_spare(const ae_log_directory *dir, ae_log_spare *spare);
+
+/* Delete what a process that was killed was filling. */
+void ae_log_remove_unfinished(const ae_log_directory *dir);
+/* Delete files that are kept for later, but for a few. */
+void ae_log_trim_free(const ae_log_directory *dir, uint64_t keep);
 
 /* Put a segment aside, to be used again. */
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);

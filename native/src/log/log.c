@@ -98,6 +98,19 @@ static int not_owner(const ae_log *log, aether_error *err) {
 
 /* ---- sync -------------------------------------------------------------------------- */
 
+/* Say in the file what is on disk, for a reader who finds damage. No sync waits for the mark: it is there
+ * if the system does not crash in the next seconds. A failure is left to the next commit, whose frame goes
+ * to the same place. The lock is held. */
+static void write_mark(const ae_log *log) {
+    _Alignas(ae_log_frame) uint8_t bytes[AE_LOG_UNIT];
+    ae_log_frame *mark = (ae_log_frame *)(void *)bytes;
+    uint64_t offset = log->end;
+    if (log->segment_size - offset < AE_LOG_UNIT)
+        return;
+    ae_log_mark_fill(mark, log->header.segment, offset, log->next, log->synced);
+    (void)ae_os_write_all(log->fd, mark, sizeof bytes, &offset);
+}
+
 /* Sync everything that was appended until now; the lock is held, but if `unlock`, not during the
  * sync. No other sync is under way. */
 static int sync_now(ae_log *log, bool unlock, aether_error *err) {
@@ -113,6 +126,8 @@ static int sync_now(ae_log *log, bool unlock, aether_error *err) {
     if (!os_errno) {
         log->synced = target;
         log->waiting_since = source.now(); /* of those that came meanwhile, or a little later */
+        if (unlock)                        /* else another segment begins, which says it */
+            write_mark(log);
         return AETHER_OK;
     }
     aether_error error;
@@ -315,12 +330,19 @@ int ae_log_put(ae_log *log, const void *payload, uint64_t size, uint32_t ops, ui
 
 /* ---- release ----------------------------------------------------------------------- */
 
+/* Return whether the first segment has no commit from `lsn` on, and no commit to come goes into it. */
+static bool is_given_up(const ae_log *log, uint64_t lsn) {
+    if (log->num_segments > 1)
+        return log->segments[1] <= lsn;
+    return log->num_segments == 1 && log->fd < 0 && log->next <= lsn;
+}
+
 int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err) {
     if (log->owner != getpid())
         return not_owner(log, err);
     pthread_mutex_lock(&log->lock);
     int rc = AETHER_OK;
-    while (!rc && log->num_segments > 1 && log->segments[1] <= lsn) {
+    while (!rc && is_given_up(log, lsn)) {
         rc = ae_log_recycle_segment(&log->dir, log->segments[0], err);
         if (!rc)
             memmove(log->segments, log->segments + 1, --log->num_segments * sizeof *log->segments);
@@ -394,6 +416,8 @@ int ae_log_open(const char *path, const ae_log_options *options, uint64_t from, 
     pthread_mutex_init(&log->lock, NULL);
     pthread_cond_init(&log->sync_ended, NULL);
     rc = ae_log_directory_open(path, &log->dir, err);
+    if (!rc)
+        ae_log_remove_unfinished(&log->dir);
     rc = rc ? rc : recover(log, from, apply, user, err);
     if (rc)
         ae_log_close(log);
@@ -407,9 +431,11 @@ void ae_log_close(ae_log *log) {
         return;
     if (log->fd >= 0)
         close(log->fd);
-    if (log->owner == getpid())
+    if (log->owner == getpid()) {
         ae_log_drop_spare(&log->dir, &log->spare);
-    else if (log->spare.fd >= 0)
+        if (log->dir.fd >= 0)
+            ae_log_trim_free(&log->dir, AE_LOG_MAX_IDLE);
+    } else if (log->spare.fd >= 0)
         close(log->spare.fd);
     ae_log_directory_close(&log->dir);
     if (log->owner == getpid()) { /* in a forked child, another thread of the parent may have had them */

@@ -63,8 +63,9 @@ static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16],
     return rc ? rc : ae_log_header_check(s->bytes, graph, first_lsn, size, s->path, err);
 }
 
-/* Write the frames of lsn `from` up to byte `end` once more, and sync them. */
-static int settle(const loaded *s, uint64_t from, uint64_t end, aether_error *err) {
+/* Write the frames of lsn `from` up to byte `end`, where `next` would go, once more, and sync them. */
+static int settle(const loaded *s, uint64_t from, uint64_t end, uint64_t next, aether_error *err) {
+    _Alignas(ae_log_frame) uint8_t mark[AE_LOG_UNIT];
     uint64_t offset = AE_LOG_HEADER_BYTES;
     while (offset < end) {
         const ae_log_frame *frame = ae_log_frame_at(s->bytes, offset);
@@ -77,27 +78,41 @@ static int settle(const loaded *s, uint64_t from, uint64_t end, aether_error *er
     int os_errno = ae_os_write_all(s->fd, (const uint8_t *)s->bytes + offset, end - offset, &offset);
     if (!os_errno && ae_os_calls.fdatasync(s->fd) != 0)
         os_errno = errno;
-    return os_errno ? ae_error_os(err, os_errno, "cannot write the end of log segment '%s'", s->path)
-                    : AETHER_OK;
+    if (os_errno)
+        return ae_error_os(err, os_errno, "cannot write the end of log segment '%s'", s->path);
+    if (s->size - end >= AE_LOG_UNIT) { /* a mark that cannot be written is none */
+        ae_log_mark_fill((ae_log_frame *)(void *)mark, s->bytes->segment, end, next, next - 1);
+        (void)ae_os_write_all(s->fd, mark, sizeof mark, &offset);
+    }
+    return AETHER_OK;
 }
 
+/* How the segments are read. */
+typedef struct reading {
+    uint64_t from;
+    ae_log_apply apply;
+    void *user;
+    bool settles;
+    uint64_t *next;
+} reading;
+
 /* Replay one segment up to `end`, the first lsn of the next one (0 if this is the last). */
-static int replay(const loaded *s, uint64_t from, uint64_t end, ae_log_apply apply, void *user,
-                  uint64_t *next, aether_error *err) {
+static int replay(const loaded *s, uint64_t end, const reading *r, aether_error *err) {
     uint64_t offset = AE_LOG_HEADER_BYTES, lsn = s->bytes->first_lsn, synced = lsn - 1;
     while (lsn != end) {
         const ae_log_frame *frame = ae_log_frame_at(s->bytes, offset);
         if (!frame || frame->lsn != lsn)
             break;
         ae_log_commit commit = {lsn, frame->ns, frame->payload, frame->size, frame->ops};
-        int rc = lsn >= from ? apply(user, &commit, err) : AETHER_OK;
+        *r->next = lsn;
+        int rc = lsn >= r->from ? r->apply(r->user, &commit, err) : AETHER_OK;
         if (rc)
             return rc;
         synced = ae_max_u64(synced, frame->synced);
         offset += ae_log_frame_bytes(frame->size);
         lsn++;
     }
-    *next = lsn;
+    *r->next = lsn;
     if (lsn == end)
         return AETHER_OK;
     uint64_t witness = end ? 0 : ae_log_find_witness(s->bytes, offset, lsn);
@@ -105,30 +120,48 @@ static int replay(const loaded *s, uint64_t from, uint64_t end, ae_log_apply app
         return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)offset, (int64_t)lsn,
                            "log segment '%s' is damaged at byte %" PRIu64 ": commit %" PRIu64
                            " was on disk, as %s after it says, but does not check",
-                           s->path, offset, lsn, end ? "the segment" : "a commit");
-    return settle(s, synced + 1, offset, err);
+                           s->path, offset, lsn, end ? "the segment" : "what comes");
+    if (!r->settles)
+        return AETHER_OK;
+    const ae_log_frame *mark = ae_log_mark_at(s->bytes, offset);
+    if (mark && mark->lsn == lsn)
+        synced = ae_max_u64(synced, mark->synced);
+    return settle(s, synced + 1, offset, lsn, err);
+}
+
+static int read_segments(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
+                         uint64_t num_segments, const reading *r, aether_error *err) {
+    *r->next = r->from;
+    if (num_segments == 0)
+        return AETHER_OK;
+    if (segments[0] > r->from)
+        return ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)r->from,
+                           "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
+                           " is needed: a segment is missing",
+                           dir->path, segments[0], r->from);
+    int rc = AETHER_OK;
+    for (uint64_t i = 0; i < num_segments && !rc; i++) {
+        uint64_t end = i + 1 < num_segments ? segments[i + 1] : 0;
+        if (end && end <= r->from) /* nothing of it is needed: it may be as it likes */
+            continue;
+        loaded s;
+        rc = load(&s, dir, graph, segments[i], err);
+        rc = rc ? rc : replay(&s, end, r, err);
+        unload(&s);
+    }
+    return rc;
 }
 
 int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
                    uint64_t num_segments, uint64_t from, ae_log_apply apply, void *user, uint64_t *next,
                    aether_error *err) {
-    *next = from;
-    if (num_segments == 0)
-        return AETHER_OK;
-    if (segments[0] > from)
-        return ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)from,
-                           "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
-                           " is needed: a segment is missing",
-                           dir->path, segments[0], from);
-    int rc = AETHER_OK;
-    for (uint64_t i = 0; i < num_segments && !rc; i++) {
-        uint64_t end = i + 1 < num_segments ? segments[i + 1] : 0;
-        if (end && end <= from) /* nothing of it is needed: it may be as it likes */
-            continue;
-        loaded s;
-        rc = load(&s, dir, graph, segments[i], err);
-        rc = rc ? rc : replay(&s, from, end, apply, user, next, err);
-        unload(&s);
-    }
-    return rc;
+    const reading r = {from, apply, user, true, next};
+    return read_segments(dir, graph, segments, num_segments, &r, err);
+}
+
+int ae_log_examine(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
+                   uint64_t num_segments, uint64_t from, ae_log_apply apply, void *user, uint64_t *next,
+                   aether_error *err) {
+    const reading r = {from, apply, user, false, next};
+    return read_segments(dir, graph, segments, num_segments, &r, err);
 }

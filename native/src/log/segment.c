@@ -67,13 +67,30 @@ static const ae_log_frame *unchecked(const ae_log_header *segment, uint64_t offs
     return (const ae_log_frame *)((const uint8_t *)segment + offset);
 }
 
-const ae_log_frame *ae_log_frame_at(const ae_log_header *segment, uint64_t offset) {
+static const ae_log_frame *valid(const ae_log_header *segment, uint64_t offset, uint32_t magic) {
     if (offset + AE_LOG_UNIT > segment->size)
         return NULL;
     const ae_log_frame *frame = unchecked(segment, offset);
-    if (frame->magic != AE_LOG_FRAME_MAGIC || ae_log_frame_bytes(frame->size) > segment->size - offset)
+    if (frame->magic != magic || ae_log_frame_bytes(frame->size) > segment->size - offset)
         return NULL;
     return frame->crc == frame_crc(frame, segment->segment, offset) ? frame : NULL;
+}
+
+const ae_log_frame *ae_log_frame_at(const ae_log_header *segment, uint64_t offset) {
+    return valid(segment, offset, AE_LOG_FRAME_MAGIC);
+}
+
+void ae_log_mark_fill(ae_log_frame *mark, const uint8_t segment[16], uint64_t offset, uint64_t next,
+                      uint64_t synced) {
+    memset(mark, 0, AE_LOG_UNIT);
+    mark->magic = AE_LOG_MARK_MAGIC;
+    mark->lsn = next;
+    mark->synced = synced;
+    mark->crc = frame_crc(mark, segment, offset);
+}
+
+const ae_log_frame *ae_log_mark_at(const ae_log_header *segment, uint64_t offset) {
+    return valid(segment, offset, AE_LOG_MARK_MAGIC);
 }
 
 /* The lsns are compared first: frames of an earlier use have lower ones and cost nothing. */
@@ -81,7 +98,7 @@ uint64_t ae_log_find_witness(const ae_log_header *segment, uint64_t offset, uint
     for (offset += AE_LOG_UNIT; offset + AE_LOG_UNIT <= segment->size; offset += AE_LOG_UNIT) {
         const ae_log_frame *frame = unchecked(segment, offset);
         if (frame->lsn > lsn && frame->synced >= lsn && frame->synced < frame->lsn &&
-            ae_log_frame_at(segment, offset))
+            (ae_log_frame_at(segment, offset) || ae_log_mark_at(segment, offset)))
             return offset;
     }
     return 0;

@@ -6,6 +6,9 @@
  *   size   after the last frame: zeros, or frames of an earlier use of the file
  *
  *   frame  40 bytes of ae_log_frame | payload | zeros
+ *   mark   40 bytes of ae_log_frame | zeros           behind the last frame, after a sync
+ *
+ * A mark says what is on disk when no later frame does yet; the next frame is written over it.
  *
  * A frame's checksum covers the segment's uuid and the frame's offset, so frames of an earlier
  * use, and frames at a wrong place, never check.
@@ -26,6 +29,7 @@
 #define AE_LOG_HEADER_BYTES 4096u
 #define AE_LOG_UNIT         512u
 #define AE_LOG_FRAME_MAGIC  0x4D524641u /* "AFRM" */
+#define AE_LOG_MARK_MAGIC   0x4B524D41u /* "AMRK" */
 #define AE_LOG_MIN_SEGMENT  ((uint64_t)8192)
 #define AE_LOG_MAX_SEGMENT  ((uint64_t)1 << 30)
 
@@ -73,8 +77,15 @@ void ae_log_frame_seal(ae_log_frame *frame, const uint8_t segment[16], uint64_t 
 /* Return the frame at an offset of a segment, or NULL if there is none that checks. */
 const ae_log_frame *ae_log_frame_at(const ae_log_header *segment, uint64_t offset);
 
-/* Return the offset of a later frame that says that `lsn`, whose frame at `offset` does not check, was
- * on disk; 0 if no frame says so. */
+/* Fill in a mark of AE_LOG_UNIT bytes: commits up to `synced` are on disk, and `next` is to come here. */
+void ae_log_mark_fill(ae_log_frame *mark, const uint8_t segment[16], uint64_t offset, uint64_t next,
+                      uint64_t synced);
+
+/* Return the mark at an offset of a segment, or NULL if there is none that checks. */
+const ae_log_frame *ae_log_mark_at(const ae_log_header *segment, uint64_t offset);
+
+/* Return the offset of a later frame or mark that says that `lsn`, whose frame at `offset` does not check,
+ * was on disk; 0 if none says so. */
 uint64_t ae_log_find_witness(const ae_log_header *segment, uint64_t offset, uint64_t lsn);
 
 #endif

@@ -18,7 +18,11 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
+#define PAGE       4096u
 #define FIXED_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static ae_shared_hooks hooks;
@@ -27,11 +31,30 @@ void ae_shared_set_hooks(const ae_shared_hooks *h) {
     hooks = h ? *h : (ae_shared_hooks){0};
 }
 
+/* Reserve room for a mapping at an address that huge pages can have. */
+static uint8_t *reserve(uint64_t size) {
+    if (size < AE_SHARED_HUGE)
+        return NULL;
+    uint8_t *room =
+        mmap(NULL, size + AE_SHARED_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return NULL;
+    const uint64_t before = -(uintptr_t)room % AE_SHARED_HUGE;
+    if (before)
+        munmap(room, before);
+    munmap(room + before + size, AE_SHARED_HUGE - before);
+    return room + before;
+}
+
 static int map(ae_shared *s, bool writable) {
-    void *data =
-        mmap(NULL, s->size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    uint8_t *at = reserve(s->size);
+    void *data = mmap(at, s->size, PROT_READ | (writable ? PROT_WRITE : 0),
+                      MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), s->fd, 0);
+    const int failed = errno;
     s->data = data == MAP_FAILED ? NULL : data;
-    return s->data ? 0 : errno;
+    if (at && !s->data)
+        munmap(at, s->size);
+    return s->data ? 0 : failed;
 }
 
 int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_error *err) {
@@ -86,6 +109,18 @@ void ae_shared_want_huge(const ae_shared *s) {
     const int saved = errno;
     madvise(s->data, s->size, MADV_HUGEPAGE); /* a hint: kernels without it decline */
     errno = saved;
+}
+
+bool ae_shared_collapse(const ae_shared *s, uint64_t offset) {
+    const int saved = errno;
+    /* Where there is no page at all the kernel declines: take the first. */
+    int failed = ae_shared_commit(s, offset, PAGE, NULL);
+    if (!failed && hooks.collapse)
+        failed = hooks.collapse(offset);
+    else if (!failed && madvise(s->data + offset, AE_SHARED_HUGE, MADV_COLLAPSE) != 0)
+        failed = errno;
+    errno = saved;
+    return !failed;
 }
 
 int ae_shared_lock(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err) {

@@ -28,6 +28,8 @@ typedef struct ae_shared {
 typedef struct ae_shared_hooks {
     /* Return 0, or the errno with which the system refuses memory. */
     int (*commit)(uint64_t offset, uint64_t size);
+    /* Do as if there were a huge page, or return the errno with which the system has none. */
+    int (*collapse)(uint64_t offset);
 } ae_shared_hooks;
 
 /* Create `size` bytes of zeros (a multiple of 4096) and map them for writing. `name` is for
@@ -40,8 +42,15 @@ int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, ae
 /* Unmap and close; a zeroed struct is fine. */
 void ae_shared_close(ae_shared *s);
 
+#define AE_SHARED_HUGE ((uint64_t)2 << 20) /* bytes of a huge page */
+
 /* Ask for huge pages, where the system grants them for shared memory. */
 void ae_shared_want_huge(const ae_shared *s);
+/* Put AE_SHARED_HUGE bytes from `offset`, a multiple of it, into one huge page now, whether pages were taken
+ * there before or not; their content stays. Takes some 300 us, or milliseconds if the system has to make
+ * room. Returns false, and changes nothing, where it cannot: kernels before 6.1, fragmented memory, limits.
+ */
+bool ae_shared_collapse(const ae_shared *s, uint64_t offset);
 /* Take the memory of whole pages [offset, offset + size) from the system now. AETHER_E_NO_MEMORY:
  * it has none. */
 int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err);

@@ -7,10 +7,11 @@
 void ae_staging_free(ae_staging *s) {
     ae_scratch_free(&s->spans);
     ae_scratch_free(&s->windows);
+    ae_scratch_free(&s->below);
 }
 
 uint64_t ae_staging_memory(const ae_staging *s) {
-    return s->spans.bytes + s->windows.bytes;
+    return s->spans.bytes + s->windows.bytes + s->below.bytes;
 }
 
 int aether_staging_create(uint64_t window_bytes, uint64_t span_bytes, aether_staging **out,

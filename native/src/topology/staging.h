@@ -21,6 +21,7 @@
 typedef struct aether_staging {
     ae_scratch spans;
     ae_scratch windows;
+    ae_scratch below;      /* jobs that one topology hands to another */
     uint64_t window_bytes; /* data of one window; 0: AE_STAGING_WINDOW */
     uint64_t span_bytes;   /* of the spans that one reading of values sorts */
     uint64_t reads, bytes; /* totals that these calls asked for */

@@ -65,6 +65,10 @@ typedef struct ae_topology_ops {
      * memory to read into. NULL where `fetch` is as good. */
     int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n,
                       struct aether_staging *staging, aether_task *task, aether_error *err);
+    /* Return the first node from `node` on whose list may hold something, UINT64_MAX if there is none,
+     * and where such nodes end; the lists between are empty. NULL: any list may hold something. For
+     * topologies of far more nodes than lists, where looking at a list would take memory for it. */
+    uint64_t (*written)(const aether_topology *t, uint64_t node, uint64_t *end);
     /* Start a page cache of `bytes`, and return the bytes that it takes so far; both NULL where
      * nothing is read page by page. */
     int (*keep_pages)(aether_topology *t, uint64_t bytes, aether_error *err);

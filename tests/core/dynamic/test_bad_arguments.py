@@ -43,10 +43,16 @@ Call = Callable[[DynamicGraph], Any]
         ({"edge_attrs": {"e": ((), "U3")}}, r"edge_attrs\['e'\]"),
         ({"edge_attrs": {"e": ((-1,), "int64")}}, r"edge_attrs\['e'\]"),
         ({"edge_attrs": {"e": 4}}, r"edge_attrs\['e'\]"),
+        ({"edge_id_bytes": 2}, "edge_id_bytes = 2"),
+        ({"edge_id_bytes": None}, "edge_id_bytes"),
+        ({"edge_id_bytes": 4.5}, "edge_id_bytes"),
         ({"max_snapshot_age": -1}, "max_snapshot_age"),
         ({"max_snapshot_age": float("nan")}, "max_snapshot_age"),
         ({"max_nodes": 2}, "max_nodes = 2 is below num_vertices = 3"),
         ({"max_nodes": 2**40}, "max_nodes"),
+        ({"huge_pages": "a"}, "huge_pages must be True or False, got 'a'"),
+        ({"mlock": 3}, "mlock must be True or False, got 3"),
+        ({"mlock": np.ones(1, bool)}, "mlock must be True or False, got array"),
     ],
 )
 def test_constructor(options: Any, text: str) -> None:
@@ -225,3 +231,13 @@ def test_times_in_other_units() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"time\[1\] cannot be told") as caught:
         graph.insert_edges([0, 1], [1, 2], time=np.array([1000, 1500], "datetime64[ms]"))
     assert caught.value.position == 1 and graph.num_edges == 1
+
+
+def test_messages_have_the_names_of_python() -> None:
+    graph = DynamicGraph(10, 1, order="time", max_nodes=12, huge_pages=False)
+    with pytest.raises(errors.OutOfMemoryError, match="raise arena_mb") as full:
+        for _ in range(100):
+            graph.insert_edges(np.arange(10_000) % 10, np.arange(10_000) % 10)
+    assert "arena_bytes" not in str(full.value)
+    with pytest.raises(errors.LimitError, match="max_nodes = 12"):
+        graph.add_nodes(3)

@@ -167,6 +167,30 @@ def test_a_full_arena_undoes_the_transaction_and_names_who_holds_it() -> None:
     check(graph, model)
 
 
+def test_rows_of_an_undone_transaction_are_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists are undone when a native call fails, which takes a commit number; rows come later."""
+    graph = DynamicGraph(50_000, 1, order="time", layout="csc")
+    graph.features = np.zeros(50_000)
+    undo, seen = graph._store._undo, []
+
+    def look(*args: Any) -> None:
+        now = graph.snapshot()
+        assert now.features is not None
+        seen.append((now.num_edges, now.features.gather([3, 4]).tolist()))
+        undo(*args)
+
+    monkeypatch.setattr(graph._store, "_undo", look)
+    with pytest.raises(errors.OutOfMemoryError), graph.transaction():
+        graph.update_nodes([3, 4], x=[1.0, 2.0])
+        graph.update_nodes([3], x=[3.0])
+        graph.insert_edges(*np.random.default_rng(0).integers(0, 50_000, (2, 1_000_000)))
+    assert set(map(str, seen)) == {"(0, [0.0, 0.0])"}
+    with graph.transaction():
+        graph.update_nodes([3, 4], x=[1.0, 2.0])
+        graph.update_nodes([3], x=[3.0])
+    assert graph.features is not None and graph.features.gather([3, 4]).tolist() == [3.0, 2.0]
+
+
 def test_one_edge_that_does_not_fit_undoes_the_transaction() -> None:
     graph = DynamicGraph(50_000, 1, order="time", layout="csc")
     graph.features = np.zeros(50_000)

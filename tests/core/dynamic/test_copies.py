@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,65 @@ def test_a_copy_of_a_copy(order: Any) -> None:
         assert again.edge_attrs["m"].gather(edges).tolist() == [9, 8]
         assert again.value_stores("edge")["edge_weight"].gather(edges).tolist() == [3, 2]
         assert again.order == ("time" if isinstance(source, Graph) else order)
+
+
+COPIES: list[Callable[[Any], Any]] = [
+    copy.deepcopy,
+    lambda graph: pickle.loads(pickle.dumps(graph)),
+]
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("kept", [False, True], ids=["memory", "directory"])
+def test_what_python_copies_reads_the_same_graph(tmp_path: Path, make: Any, kept: bool) -> None:
+    graph = DynamicGraph.open(tmp_path / "g", 5, 16) if kept else DynamicGraph(5, 16)
+    graph.features = np.eye(5)
+    graph.insert_edge(0, 1)
+    reader = make(graph)
+    graph.insert_edge(2, 1)  # seen by both
+    graph.update_nodes([2], x=np.full((1, 5), 7))
+    assert reader.in_neighbors(1).tolist() == [0, 2]
+    assert reader.features.gather([2]).tolist() == [[7] * 5]
+    with graph.snapshot() as held:
+        graph.insert_edge(3, 1)
+        assert held.in_neighbors(1).tolist() == [0, 2]
+        with pytest.raises(errors.UnsupportedError, match="does not pickle"):
+            make(held)
+    changes: list[Callable[[], Any]] = [
+        lambda: reader.insert_edge(0, 2), lambda: reader.delete_edge(0, 1),
+        lambda: reader.add_nodes(1, x=np.eye(5)[:1]), lambda: reader.set_offset("clicks", 0, 1),
+        lambda: reader.update_nodes([0], x=np.eye(5)[:1]), reader.reclaim,
+        lambda: reader.node_attrs.update(y=np.zeros(5)),
+    ]  # fmt: skip
+    for change in changes:
+        with pytest.raises(errors.UnsupportedError, match="can only read"):
+            change()
+    reader.flush()  # there is nothing to wait for
+    reader.close()
+    graph.insert_edge(4, 1)  # closing the reader changes nothing
+    graph.set_offset("clicks", 0, 1)
+    assert graph.offsets("clicks") == {0: 1}
+    graph.close()
+    if kept:
+        graph = DynamicGraph.open(tmp_path / "g", arena_mb=16)
+        assert graph.num_edges == 4
+        graph.close()
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["deepcopy", "pickle"])
+def test_copies_of_many_types_read_the_same_graph(make: Any) -> None:
+    graph = DynamicHeteroGraph({"u": 5}, [("u", "r", "u")], 16)
+    reader = make(graph)
+    graph["u", "r", "u"].insert([0], [1])
+    assert reader["u", "r", "u"].in_neighbors(1).tolist() == [0]
+    for change in (
+        lambda: reader["u", "r", "u"].insert([0], [1]), lambda: reader["u"].add(1),
+        lambda: reader.set_offset("clicks", 0, 1),
+    ):  # fmt: skip
+        with pytest.raises(errors.UnsupportedError, match="can only read"):
+            change()
+    with pytest.raises(errors.UnsupportedError, match="does not pickle"):
+        make(graph.snapshot())
 
 
 def test_files(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
+from aethergraph.dynamic.repair import truncate_log, verify_directory
 
 NODES = 6
 
@@ -145,6 +146,27 @@ def test_a_merge_shortens_the_log(tmp_path: Path) -> None:
     graph.close()
 
 
+def test_segments_that_a_crash_left_behind_a_merge_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):  # a segment each
+        graph = make(tmp_path / "g") if not number else DynamicGraph.open(tmp_path / "g")
+        graph.insert_edge(number, number + 1)
+        if number == 3:  # a merge that ends before the log is given up
+            with monkeypatch.context() as patch:
+                patch.setattr(type(graph._store.live), "release_journal", lambda *_: None)
+                graph.merge()
+        graph.close()
+    assert len(list((tmp_path / "g").glob("wal-*.log"))) == 4
+    graph = DynamicGraph.open(tmp_path / "g")
+    graph.insert_edge(4, 5)
+    graph.close()
+    assert len(list((tmp_path / "g").glob("wal-*.log"))) <= 2
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert graph.num_edges == 5
+    graph.close()
+
+
 def test_a_merge_that_was_killed_leaves_the_base_before(tmp_path: Path) -> None:
     graph = make(tmp_path / "g")
     graph.insert_edges([0, 1], [1, 2])
@@ -157,6 +179,30 @@ def test_a_merge_that_was_killed_leaves_the_base_before(tmp_path: Path) -> None:
     assert not (tmp_path / "g" / "gen-000002.aeg").exists()
     assert graph.merge().endswith("gen-000002.aeg")
     graph.close()
+
+
+def test_what_crashes_have_left_is_removed(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.features = np.ones((NODES, 2))
+    graph.insert_edge(0, 1)
+    graph.merge()
+    graph.close()
+    kept = {path.name for path in (tmp_path / "g").iterdir()} - {"rows-000001.aef"}
+    for name in (
+        ".gen-000002.aeg.0123456789abcdef.aether-tmp",
+        "gen-000002.aeg.part",
+        "wal.new",
+        "wal.spare",
+        ".rows-000007.aef.0123456789abcdef.aether-tmp",
+    ):
+        (tmp_path / "g" / name).write_bytes(b"left")
+    (tmp_path / "g" / "gen-000003.aeg.building").mkdir()
+    (tmp_path / "g" / "gen-000003.aeg.building" / "edges").write_bytes(b"left")
+    (tmp_path / "g" / "notes.txt").write_text("mine")
+    again = DynamicGraph.open(tmp_path / "g")
+    assert again.num_edges == 1
+    assert {path.name for path in (tmp_path / "g").iterdir()} == kept | {"LIVE", "notes.txt"}
+    again.close()
 
 
 def test_typed_graphs(tmp_path: Path) -> None:
@@ -229,49 +275,6 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     DynamicGraph.open(tmp_path / "g").close()
 
 
-WRITER = """
-import sys
-import threading
-from aethergraph import DynamicGraph
-graph = DynamicGraph.open(sys.argv[1], 1000, 64, order="time", layout="csc",
-                          durability=sys.argv[2], huge_pages=False)
-number = graph.num_edges // 2
-while True:
-    graph.insert_edges([number % 1000, (number + 1) % 1000], [number * 7 % 1000, number % 10])
-    number += 1
-    sys.stdout.write(f"{number}\\n")
-    sys.stdout.flush()
-    if number % 150 == 0:
-        graph.merge()
-"""
-
-
-@pytest.mark.parametrize("durability", ["sync", "batch", "none"])
-def test_killed_writers_lose_nothing(tmp_path: Path, durability: str) -> None:
-    rng = np.random.default_rng(7)
-    path = tmp_path / "g"
-    for _ in range(int(os.environ.get("AETHERGRAPH_KILLS", "12")) // 3):
-        with subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), durability], stdout=subprocess.PIPE, text=True
-        ) as writer:
-            assert writer.stdout is not None
-            last = int(writer.stdout.readline())
-            for _ in range(int(rng.integers(1, 400))):
-                last = int(writer.stdout.readline())
-            writer.send_signal(signal.SIGKILL)
-            rest = [line for line in writer.stdout if line.endswith("\n")]
-        acknowledged = int(rest[-1]) if rest else last
-        graph = DynamicGraph.open(path, arena_mb=64, huge_pages=False)
-        edges = graph.num_edges
-        assert edges % 2 == 0  # a commit is there wholly or not at all
-        assert 0 <= edges // 2 - acknowledged <= 1  # none lost; one may not have been told of
-        numbers = np.arange(edges // 2)
-        src, dst = graph.edge_index()
-        assert (src == np.stack((numbers % 1000, (numbers + 1) % 1000), 1).ravel()).all()
-        assert (dst == np.stack((numbers * 7 % 1000, numbers % 10), 1).ravel()).all()
-        graph.close()
-
-
 # ---- bad input --------------------------------------------------------------------------------
 
 
@@ -289,6 +292,30 @@ def test_options_must_be_those_of_the_graph(tmp_path: Path) -> None:
     DynamicGraph.open(tmp_path / "g").close()  # nobody has kept the lock
 
 
+def test_options_of_many_types_must_be_those_of_the_graph(tmp_path: Path) -> None:
+    votes, writes = ("user", "votes", "post"), ("user", "writes", "post")
+    made: dict[str, Any] = {
+        "num_nodes": {"user": 5, "post": 3},
+        "edge_types": {votes: {"order": "time", "edge_time": "int64"}, writes: {}},
+        "arena_mb": 16, "layout": "csc", "max_nodes": 100, "huge_pages": False,
+    }  # fmt: skip
+    DynamicHeteroGraph.open(tmp_path / "g", **made).close()
+    for same in (made, {"arena_mb": 16}, {"arena_mb": 16, "layout": "csc"}):
+        DynamicHeteroGraph.open(tmp_path / "g", **same).close()
+    for wrong in (
+        {"num_nodes": {"user": 6, "post": 3}}, {"num_nodes": {"user": 5}}, {"max_nodes": 99},
+        {"edge_types": [votes]}, {"edge_types": [votes, ("user", "no", "post")]},
+        {"edge_types": {votes: {}, writes: {"order": "time"}}}, {"layout": "both"},
+        {"order": "time"}, {"edge_weight": "float32"}, {"edge_attrs": {"m": ((), "int64")}},
+    ):  # fmt: skip
+        with pytest.raises(errors.InvalidArgumentError, match="was made with"):
+            DynamicHeteroGraph.open(tmp_path / "g", arena_mb=16, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="options are"):
+        types = {votes: {"speed": 3}, writes: {}}
+        DynamicHeteroGraph.open(tmp_path / "g", edge_types=types, arena_mb=16)
+    DynamicHeteroGraph.open(tmp_path / "g", arena_mb=16).close()  # nobody has kept the lock
+
+
 def test_damage_is_named(tmp_path: Path) -> None:
     graph = make(tmp_path / "g")
     graph.insert_edges([0] * 50, np.arange(50) % NODES)
@@ -298,7 +325,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     changed = bytearray(whole)
     changed[4096 + 60] ^= 1
     log.write_bytes(changed)
-    with pytest.raises(errors.CorruptFileError, match="were on disk when the graph was closed"):
+    with pytest.raises(errors.CorruptFileError, match="damaged at byte 4096: commit 1 was"):
         DynamicGraph.open(tmp_path / "g")
     text = tmp_path / "g" / "graph.json"
     text.write_text(text.read_text().replace('"version": 1', '"version": 9'))
@@ -307,6 +334,94 @@ def test_damage_is_named(tmp_path: Path) -> None:
     text.write_text("{")
     with pytest.raises(errors.CorruptFileError, match=r"graph\.json is damaged"):
         DynamicGraph.open(tmp_path / "g")
+
+
+def test_a_damaged_log_is_cut_where_its_user_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    graph = make(path)
+    graph.features = np.ones((NODES, 2))
+    for number in range(40):
+        graph.insert_edge(number % NODES, (number * 5 + 1) % NODES)
+    with pytest.raises(errors.UnsupportedError, match="is being written by process"):
+        verify_directory(path)
+    graph.close()
+    assert verify_directory(path) == "rows-000001.aef, the log up to commit 41"
+    assert truncate_log(path) == (41, [])
+    (log,) = path.glob("wal-*.log")
+    damaged = bytearray(log.read_bytes())
+    damaged[4096 + 20 * 512 + 60] ^= 1
+    log.write_bytes(damaged)
+    for reads in (verify_directory, DynamicGraph.open):
+        with pytest.raises(errors.CorruptFileError, match=r"commit 21 was on disk"):
+            reads(path)
+    assert truncate_log(path) == (20, [f"{log.name}.cut-1"])
+    assert (path / f"{log.name}.cut-1").read_bytes() == damaged
+    assert verify_directory(path).endswith("commit 20")
+    graph = DynamicGraph.open(path)
+    assert graph.lsn == 20
+    graph.insert_edge(5, 5)
+    graph.merge()
+    graph.close()
+    assert verify_directory(path).startswith("gen-000001.aeg, ")
+    base = path / "gen-000001.aeg"
+    content = bytearray(base.read_bytes())
+    content[-1] ^= 1
+    base.write_bytes(content)
+    with pytest.raises(errors.CorruptFileError, match=r"gen-000001\.aeg"):
+        verify_directory(path)
+
+
+@pytest.mark.parametrize("durability", ["sync", "batch", "none"])
+def test_what_was_flushed_is_missed(tmp_path: Path, durability: str) -> None:
+    script = """
+import os, sys
+from aethergraph import DynamicGraph
+graph = DynamicGraph.open(sys.argv[1], 6, 16, huge_pages=False, durability=sys.argv[2])
+for number in range(10):
+    graph.insert_edge(number % 6, number * 5 % 6)
+graph.flush()
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "g", durability], check=False)
+    (log,) = (tmp_path / "g").glob("wal-*.log")
+    whole = log.read_bytes()
+    for commit in range(10):
+        damaged = bytearray(whole)
+        damaged[4096 + 512 * commit + 60] ^= 1
+        log.write_bytes(damaged)
+        with pytest.raises(errors.CorruptFileError, match=f"commit {commit + 1} was on disk"):
+            DynamicGraph.open(tmp_path / "g")
+    log.write_bytes(whole)
+    graph = DynamicGraph.open(tmp_path / "g")
+    assert graph.lsn == 10
+    graph.close()
+
+
+def test_ending_an_attribute_that_there_is_not_leaves_no_trace(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.node_attrs["y"] = np.zeros(NODES)
+    for name in ("x", "\ud800", ["x"]):
+        with pytest.raises(errors.InvalidArgumentError, match="there is none"):
+            graph.node_attrs[name] = None  # type: ignore[index,assignment]
+    graph.node_attrs["y"] = None  # type: ignore[assignment]
+    graph.insert_edge(0, 1)
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g")  # the log has nothing that cannot be done again
+    assert graph.num_edges == 1
+    assert list(graph.node_attrs) == []
+    graph.close()
+
+
+def test_what_the_system_refuses_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "g", tmp_path / ("a" * 300)):
+        for call in (lambda p: DynamicGraph.open(p, 3), DynamicGraph.attach):
+            with pytest.raises(errors.StorageError, match=path.name):
+                call(path)
+    for path in (b"a\0b", 3, None, ["g"]):
+        for call in (lambda p: DynamicGraph.open(p, 3), DynamicGraph.attach):
+            with pytest.raises(errors.InvalidArgumentError, match="not a file name"):
+                call(path)
 
 
 def test_a_graph_in_memory_has_no_directory() -> None:
@@ -344,6 +459,33 @@ def test_a_forked_child_leaves_the_log_alone(tmp_path: Path) -> None:
     graph = DynamicGraph.open(tmp_path / "g")
     assert graph.num_edges == 2
     graph.close()
+
+
+@pytest.mark.forks
+def test_a_forked_child_does_not_keep_the_graph(tmp_path: Path) -> None:
+    ready, tell = os.pipe()
+    wait, stay = os.pipe()
+    writer = os.fork()
+    if writer == 0:  # writes, forks a child that only reads, and is killed
+        graph = make(tmp_path / "g")
+        kept = (graph, graph._store.journal)
+        graph.insert_edge(0, 1)
+        if os.fork() == 0:
+            os.close(stay)
+            os.write(tell, b"%d" % kept[0].num_edges)
+            os.read(wait, 1)
+            os._exit(0)
+        signal.pause()
+    assert os.read(ready, 1) == b"1"
+    with pytest.raises(errors.UnsupportedError, match=f"written by process {writer}"):
+        DynamicGraph.open(tmp_path / "g")
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    graph = DynamicGraph.open(tmp_path / "g")  # the child lives on
+    assert graph.num_edges == 1
+    graph.close()
+    for descriptor in (ready, tell, wait, stay):
+        os.close(descriptor)
 
 
 def test_a_closed_graph_says_so(tmp_path: Path) -> None:
@@ -404,7 +546,7 @@ def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"holds 'notes\.txt'"):
         DynamicGraph.open(tmp_path, 5)
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
-    with pytest.raises(errors.InvalidArgumentError, match="no directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="not a file name"):
         DynamicGraph.open("", 5)
     with pytest.raises(errors.InvalidArgumentError, match="is a file"):
         DynamicGraph.open(tmp_path / "notes.txt", 5)

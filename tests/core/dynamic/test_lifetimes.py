@@ -141,10 +141,15 @@ def test_all_snapshots_that_there_can_be() -> None:
     graph, model = filled()
     held = [graph.snapshot() for _ in range(256)]
     assert graph.stats().snapshots == 256
-    with pytest.raises(errors.LimitError, match="256 snapshots"):
+    with pytest.raises(errors.LimitError, match=rf"256 snapshots .*process {os.getpid()} has 256"):
         graph.snapshot()
+    with graph.reading(held[0]):  # readers can share one
+        sampled = NeighborSampler(graph, [-1]).sample([1], key=0)
+        assert len(sampled.edge) == len(held[0].in_edges(1))
     for snapshot in held[::50]:
         assert snapshot.num_edges == len(model.edges)
+    more = random_edges(10, 3, seed=3)
+    assert insert(graph, FORM, more) == model.insert(more)  # the writer goes on
     for snapshot in held[:4]:
         snapshot.close()
     check(graph, model)

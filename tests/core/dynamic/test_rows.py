@@ -36,7 +36,7 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
         for _ in range(data.draw(st.integers(0, 3))):
             ids = data.draw(st.lists(st.integers(0, count - 1), unique=True))
             new = [step + i / 10 for i in ids]
-            undo.append(rows.change(np.array(ids, np.int64), np.array(new), commit))
+            undo.append(rows.change(np.array(ids, np.int64), np.array(new), commit).undo)
             for i, value in zip(ids, new, strict=True):
                 changed[i] = value
         if data.draw(st.booleans()):

@@ -511,8 +511,8 @@ def test_little_memory_for_what_draws_look_at_reads_hardly_more(wide: Path, attr
         sampler = ag.NeighborSampler(graph, [10, 10], **{attr: "edge_" + attr.split("_")[0]})
         assert sampler.groups is not None
         make = sampler.groups._make
-        sampler.groups._make = lambda make=make, n=value_bytes, **own: make(
-            **own | {"value_bytes": n}
+        sampler.groups._make = lambda *lists, make=make, n=value_bytes, **own: make(
+            *lists, **own | {"value_bytes": n}
         )
         times = [np.full(200, 20)] * 8 if attr == "time_attr" else None
         before = graph.paging.stats()["read_bytes"]

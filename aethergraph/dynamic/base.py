@@ -1,0 +1,310 @@
+"""Base of a live graph: a graph file that stays where it is, below what has changed.
+
+::
+
+    file    lists of each edge type ────────> read by the native live graph, list by list
+            edge_order, or attribute edge_id  number of each edge in the live graph
+            weights, times, attributes        rows, by edge id of the file ──places──> by number
+
+A base that a live graph has written itself says which numbers its edges were inserted under. In a
+file from elsewhere, edges keep the ids of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import empty
+from aethergraph._checks.options import as_choice
+from aethergraph.dynamic.forms import EDGE_ID, EdgeForm, RowForm
+from aethergraph.errors import FileChangedError, InvalidArgumentError, UnsupportedError
+from aethergraph.features.sources import SourceRows
+from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.graph.parts import EdgeParts
+from aethergraph.protocols import RowSource
+from aethergraph.storage.choice import Storage
+from aethergraph.storage.memory import available_memory
+from aethergraph.storage.paging import Paging
+
+__all__ = ["Base", "BaseEdges"]
+
+Ids = NDArray[np.int64]
+#: Lists whose order is checked at once.
+_NODES_AT_ONCE = 1 << 16
+_IDS_AT_ONCE = 1 << 20
+
+
+class Base:
+    """Graph file that a live graph begins with.
+
+    Args:
+        path: the file.
+        storage: where its lists live; see :meth:`aethergraph.Graph.load`.
+        memory_budget: of ``storage="uring"``.
+        own_ids: True: edges keep the ids of the file.
+        ends: number that the edge ids of each edge type are below; None: the numbers of edges.
+        fingerprint: of the file; None: any.
+        progress: called with (done, total).
+
+    Raises:
+        FileChangedError: the file is another one than before.
+    """
+
+    def __init__(
+        self,
+        path: native.Path,
+        storage: Storage = "mmap",
+        memory_budget: int | str | None = None,
+        *,
+        own_ids: bool = False,
+        ends: list[int] | None = None,
+        fingerprint: str | None = None,
+        progress: native.Progress | None = None,
+    ) -> None:
+        self.path = os.path.abspath(native.encode_path(path)[0])
+        self._storage, self._budget, self.own_ids = storage, memory_budget, own_ids
+        self.graph = HeteroGraph.load(
+            self.path, storage=storage, memory_budget=memory_budget, progress=progress
+        )
+        self.fingerprint = self.graph.fingerprint
+        if fingerprint is not None and fingerprint != self.fingerprint:
+            raise FileChangedError(
+                f"{self.path} is another file than the one that the live graph was made over: put "
+                "it back, or make a new live graph"
+            )
+        for name in self.graph.node_types:
+            if self.graph.node_parts(name).node_time is not None:
+                raise UnsupportedError(
+                    f"{self.path} has times of nodes, which live graphs do not keep: give its "
+                    "edges times (edge_time) in their place"
+                )
+        parts = [self.graph.edge_parts(name) for name in self.graph.edge_types]
+        self._ends = [part.num_edges for part in parts] if ends is None else ends
+        self.edges = [
+            BaseEdges(self.graph, self.path, own_ids, number, part, end)
+            for number, (part, end) in enumerate(zip(parts, self._ends, strict=True))
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the base for another process, which opens it by :meth:`from_json`."""
+        return {
+            "path": self.path, "storage": self._storage, "memory_budget": self._budget,
+            "own_ids": self.own_ids, "ends": self._ends, "fingerprint": self.fingerprint,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Base:
+        """Open the base that :meth:`to_json` described."""
+        return cls(**found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Base.from_json, (self.to_json(),)
+
+    @property
+    def num_nodes(self) -> list[int]:
+        """Number of nodes of each type."""
+        return list(self.graph.num_nodes.values())
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of lists that stay in the file (``storage="uring"``); else None."""
+        return self.graph.paging
+
+    def node_rows(self, place: int) -> dict[str, RowSource]:
+        """Return the attributes of the node type with number ``place``."""
+        return dict(self.graph[self.graph.node_types[place]].attrs)
+
+
+class BaseEdges:
+    """Edges of one type in a base.
+
+    Args:
+        graph: the graph of the file.
+        path: the file.
+        own_ids: True: edges keep the ids of the file.
+        number: number of the type.
+        parts: what the file has of it.
+        end: number that its edge ids in the live graph are below.
+    """
+
+    def __init__(
+        self, graph: HeteroGraph, path: str, own_ids: bool, number: int, parts: EdgeParts, end: int
+    ) -> None:
+        self._graph, self._path = graph, path
+        self.number, self._parts, self.end = number, parts, end
+        self.num_edges = parts.num_edges
+        #: Id of each edge in the live graph, by its id in the file; None: the same.
+        self.edge_ids = None if own_ids else self._find_ids()
+        self._places: NDArray[Any] | None = None
+        self._last_time: int | None = None
+
+    def _find_ids(self) -> NDArray[Any] | None:
+        found = self._parts.edge_attrs.get(EDGE_ID)
+        if found is None:
+            return self._parts.edge_order
+        return found.read(0, self.num_edges) if found.array is None else found.array
+
+    def form(self, order: str) -> EdgeForm:
+        """Return the form of a live graph's edges that has all that the file has of them.
+
+        Raises:
+            UnsupportedError: weights or times of a dtype that live graphs do not keep.
+        """
+        parts, order = self._parts, as_choice(order, ("id", "time"), "order")
+        for name, array, dtype in (
+            ("edge_weight", parts.edge_weight, np.float32),
+            ("edge_time", parts.edge_time, np.int64),
+        ):
+            if array is not None and array.dtype != dtype:
+                raise UnsupportedError(
+                    f"{self._path} has {name} of dtype {array.dtype}: live graphs keep "
+                    f"{np.dtype(dtype).name}; convert the file"
+                )
+        attrs = {
+            name: RowForm(tuple(rows.row_shape), rows.dtype_name)
+            for name, rows in parts.edge_attrs.items()
+            if name != EDGE_ID
+        }
+        has_time = parts.edge_time is not None
+        if has_time and order == "id":
+            raise InvalidArgumentError(
+                f"{self._path} has edge times: its lists are by time, order='time'"
+            )
+        return EdgeForm(
+            parts.layout, order, has_time, parts.time_unit if has_time else None,
+            parts.edge_weight is not None, attrs,
+        )  # fmt: skip
+
+    def check_sorted(self, progress: native.Progress | None = None) -> None:
+        """Raise unless every list ascends and has each id once, as ``order="id"`` needs.
+
+        Raises:
+            InvalidArgumentError: names the first list that does not.
+        """
+        for name, lists in (("in", self._parts.csc), ("out", self._parts.csr)):
+            if lists is None:
+                continue
+            topology = lists.topology
+            for begin in range(0, topology.num_major, _NODES_AT_ONCE):
+                nodes = np.arange(begin, min(begin + _NODES_AT_ONCE, topology.num_major))
+                ids = topology.neighbors(nodes)[0]
+                ends = np.cumsum(topology.degrees(nodes))
+                bad = np.flatnonzero(np.diff(ids) <= 0)
+                bad = bad[~np.isin(bad + 1, ends)]
+                if len(bad):
+                    node = int(nodes[np.searchsorted(ends, bad[0], side="right")])
+                    raise InvalidArgumentError(
+                        f"{self._path}: the {name}-neighbours of node {node} do not ascend, "
+                        "or one is there twice: order='id' needs a file that was made with "
+                        "sort_neighbors=True and without parallel edges; order='time' takes any"
+                    )
+                if progress is not None:
+                    progress(int(nodes[-1]) + 1, topology.num_major)
+
+    def lists(self, layout: Literal["csc", "csr"]) -> native.LiveBase:
+        """Return the lists for the native live graph."""
+        parts = self._parts
+        lists = parts.csc if layout == "csc" else parts.csr
+        assert lists is not None
+        return native.LiveBase(
+            lists.topology, self.edge_ids, parts.edge_time, parts.edge_weight, self.last_time
+        )
+
+    @property
+    def last_time(self) -> int | None:
+        """Time that no edge is after; None if there are no times. Set from what is known."""
+        if self._last_time is None and self._parts.edge_time is not None and self.num_edges:
+            self._last_time = int(self._parts.edge_time.max())
+        return self._last_time
+
+    @last_time.setter
+    def last_time(self, value: int | None) -> None:
+        self._last_time = value
+
+    # ---- rows by the ids of the live graph -----------------------------------------------------
+
+    def rows(self, name: str) -> RowSource:
+        """Return weights, times or an attribute by edge id of the live graph, one row for each."""
+        values = self._graph[self._graph.edge_types[self.number]].value_stores()
+        found: RowSource = values[name] if name in values else self._parts.edge_attrs[name]
+        if self.edge_ids is None and self.num_edges == self.end:
+            return found
+        return SourceRows(_Placed(found, self._find_places(), self.end))
+
+    def _find_places(self) -> NDArray[Any]:
+        """Return the place in the file of each edge id; the largest number: it was deleted."""
+        if self._places is None:
+            self._places = _open_places(self._places_path, self.num_edges, self.end)
+            if self._places is None:
+                self._write_places()
+                self._places = _open_places(self._places_path, self.num_edges, self.end)
+            assert self._places is not None
+        return self._places
+
+    @property
+    def _places_path(self) -> str:
+        return f"{self._path}.places-{self.number}.npy"
+
+    def _write_places(self) -> None:
+        """Turn the ids by place into places by id, as many at a time as memory has room for."""
+        dtype = _dtype_of_places(self.num_edges)
+        part = max(_IDS_AT_ONCE, available_memory() // 4 // dtype.itemsize)
+        fresh = f"{self._places_path}.new"
+        out = np.lib.format.open_memmap(fresh, "w+", dtype, (self.end,))
+        for begin in range(0, self.end, part):
+            end = min(begin + part, self.end)
+            some = empty(end - begin, dtype, f"places of {end - begin} edges")
+            some[...] = np.iinfo(dtype).max
+            for at, ids in self._ids_in_parts():
+                inside = np.flatnonzero((ids >= begin) & (ids < end))
+                some[ids[inside] - begin] = at + inside
+            out[begin:end] = some
+        out.flush()
+        del out
+        os.replace(fresh, self._places_path)
+
+    def _ids_in_parts(self) -> Iterator[tuple[int, Ids]]:
+        for at in range(0, self.num_edges, _IDS_AT_ONCE):
+            stop = min(at + _IDS_AT_ONCE, self.num_edges)
+            if self.edge_ids is None:
+                yield at, np.arange(at, stop)
+            else:
+                yield at, self.edge_ids[at:stop].astype(np.int64)
+
+
+def _dtype_of_places(num_edges: int) -> np.dtype[Any]:
+    return np.dtype(np.uint32 if num_edges < 2**32 - 1 else np.int64)
+
+
+def _open_places(path: str, num_edges: int, end: int) -> NDArray[Any] | None:
+    try:
+        found: NDArray[Any] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError):
+        return None
+    return found if found.dtype == _dtype_of_places(num_edges) and found.shape == (end,) else None
+
+
+class _Placed:
+    """Rows by edge id of a live graph, as a feature source; those of deleted edges are zeros."""
+
+    def __init__(self, rows: RowSource, places: NDArray[Any], end: int) -> None:
+        self._rows, self._places = rows, places
+        self.shape, self.dtype_name, self.num_rows = (end, *rows.row_shape), rows.dtype_name, end
+
+    def gather(
+        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
+    ) -> NDArray[Any]:
+        """Return the rows of ``ids``."""
+        places = self._places[np.asarray(ids)]
+        gone = places == np.iinfo(places.dtype).max
+        if not gone.any():
+            return self._rows.gather(places.astype(np.int64), out)
+        found = self._rows.gather(np.where(gone, 0, places).astype(np.int64), out)
+        found[gone] = 0
+        return found

@@ -1,0 +1,86 @@
+"""Damage in the directory of a live graph that nobody has open: found, and cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aethergraph import _native as native
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.errors import CorruptFileError
+from aethergraph.features import FeatureStore
+from aethergraph.graph.hetero import HeteroGraph
+
+__all__ = ["truncate_log", "verify_directory"]
+
+
+def verify_directory(path: native.Path, progress: native.Progress | None = None) -> str:
+    """Read base, rows and log of a live graph and compare their checksums; return what was read.
+
+    Nothing is written. Nobody may have the graph open for writing.
+
+    Args:
+        path: the directory.
+        progress: called with (done, total) for each file.
+
+    Raises:
+        CorruptFileError: a file is damaged, or missing; names it and the place.
+        UnsupportedError: a process writes the graph; names it.
+    """
+    directory = LiveDirectory(path)
+    current, found = directory.read_json("CURRENT"), []
+    directory.lock()
+    try:
+        base = current["base"]
+        if base is not None:
+            with HeteroGraph.load(directory.path / base) as graph:
+                graph.verify(progress)
+            found.append(base)
+        for file in sorted(directory.path.glob("rows-*.aef")):
+            with FeatureStore.load(file) as rows:
+                rows.verify(progress)
+            found.append(file.name)
+        last = _verify_log(directory, current)
+    finally:
+        directory.unlock()
+    found.append(f"the log up to commit {last}")
+    return ", ".join(found)
+
+
+def _verify_log(directory: LiveDirectory, current: dict[str, Any]) -> int:
+    last = native.verify_journal(str(directory.path), directory.uuid, int(current["lsn"]) + 1)
+    closed = int(current.get("closed", 0))
+    if last < closed:
+        raise CorruptFileError(
+            f"{directory.path}: commits up to {closed} were on disk when the graph was closed, but "
+            f"the log ends at {last}: it is damaged, or files of it are missing"
+        )
+    return last
+
+
+def truncate_log(path: native.Path) -> tuple[int, list[str]]:
+    """Let the log of a live graph end before its first damage, so that the graph opens again.
+
+    What comes after is lost to the graph. The files of the log that change or go are kept as they
+    were, under names with ``.cut-`` and a number at the end. A log without damage stays as it is.
+
+    Args:
+        path: the directory.
+
+    Returns:
+        The number of the last commit that is left, and the names of the files that were put aside.
+
+    Raises:
+        UnsupportedError: a process writes the graph; names it.
+    """
+    directory = LiveDirectory(path)
+    directory.lock()
+    try:
+        current = directory.read_json("CURRENT")
+        before = set(directory.path.glob("*.cut-*"))
+        last = native.truncate_journal(str(directory.path), directory.uuid, int(current["lsn"]) + 1)
+        if last < int(current.get("closed", 0)):
+            directory.write_json("CURRENT", {**current, "closed": last})
+    finally:
+        directory.unlock()
+    aside = sorted(file.name for file in set(directory.path.glob("*.cut-*")) - before)
+    return last, aside

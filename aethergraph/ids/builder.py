@@ -1,0 +1,434 @@
+"""Building of a map from more keys than memory holds, by sorting their hashes on disk.
+
+::
+
+    add       keys -> runs, each sorted by hash                        run-0, run-1 ...
+    merge     range of hashes by range: the keys of all runs in it,    hashes, keys, rows
+              in order; equal ones are found here
+    number    rows that are kept -> ids in the order of the rows       ids, places
+    write     all of it -> sections of the map's file
+
+Hashes are even, so ranges of them are as large as each other. The file does not depend on how the
+keys came in chunks, nor on the memory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
+from aethergraph.ids.columns import KeyColumns
+from aethergraph.storage.meta import FileMeta, KeysMeta, write_meta
+
+__all__ = ["DuplicateKeyError", "IdMapBuilder"]
+
+_U64 = np.dtype(np.uint64)
+_U8 = np.dtype(np.uint8)
+_LEAST = 1 << 16  # bytes of a run: with less memory the builder takes more than it should
+_PIECE = 1 << 19  # items that are copied together
+_MOST_FILES = 256
+_PER_BUCKET = 8  # hashes, on average
+_SHARE = 6  # memory of sorting keys, in times their bytes
+
+
+class DuplicateKeyError(InvalidArgumentError):
+    """A key came twice among those that have to be unique.
+
+    Attributes:
+        first: number of the key that came first, counted over all keys that were added.
+        second: number of the one that equals it.
+        key: the key, for a message.
+    """
+
+    def __init__(self, first: int, second: int, key: str) -> None:
+        super().__init__(f"the key {key} comes twice, as key {first} and {second}", position=second)
+        self.first = first
+        self.second = second
+        self.key = key
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Keys in ascending order of hash, and then of the rows that they came in."""
+
+    hashes: NDArray[np.uint64]
+    rows: NDArray[np.uint64]
+    keys: native.KeyBlock
+
+    def between(self, low: int, end: int) -> _Run:
+        """Return the part with hashes ``low .. end - 1``."""
+        first = int(np.searchsorted(self.hashes, np.uint64(low)))
+        last = len(self.hashes)
+        if end < 1 << 64:
+            last = int(np.searchsorted(self.hashes, np.uint64(end)))
+        return _Run(self.hashes[first:last], self.rows[first:last], self.keys.rows(first, last))
+
+
+class IdMapBuilder:
+    """Builder of the file of an :class:`IdMap`.
+
+    Args:
+        path: the file to write.
+        types: types of the columns of a key (:data:`KEY_TYPES`).
+        memory: bytes for buffers.
+        scratch: folder for work files, which is made, and removed by :meth:`close`.
+
+    Attributes:
+        num_added: number of keys that were added, equal ones too.
+    """
+
+    def __init__(
+        self, path: native.Path, types: str | tuple[str, ...], memory: int, scratch: str
+    ) -> None:
+        self.columns = KeyColumns(types)
+        self.num_added = 0
+        self._path = path
+        self._memory = memory
+        self._room = max(memory // _SHARE, _LEAST)
+        self._scratch = scratch
+        self._held: list[native.KeyBlock] = []
+        self._held_bytes = 0
+        self._runs: list[_Run] = []
+        self._unique_end = 0
+        self._total = 0
+        try:
+            os.makedirs(scratch, exist_ok=True)
+        except OSError as error:
+            raise _storage_error(error, scratch) from None
+
+    def __enter__(self) -> IdMapBuilder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the work files."""
+        self._runs, self._held = [], []
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # ---- add ---------------------------------------------------------------------------
+
+    def add(self, keys: Any, *, unique: bool = True) -> None:
+        """Add keys; the n-th key that is new gets the id n.
+
+        Args:
+            keys: a column of keys, or as many columns as a key has.
+            unique: a key may not be equal to another that was added so; all of these come before
+                any others.
+
+        Raises:
+            InvalidArgumentError: keys of another type, or a missing one; names its position here.
+            DuplicateKeyError: a key came twice; raised by :meth:`finish` at the latest.
+        """
+        self.add_block(self.columns.encode_exactly(keys), unique=unique)
+
+    def add_block(self, block: native.KeyBlock, *, unique: bool = True) -> None:
+        """Add keys that were encoded before; see :meth:`add`."""
+        if unique:
+            if self._unique_end != self.num_added:
+                raise InvalidArgumentError("unique keys are added before all others")
+            self._unique_end += len(block)
+        rows = max(1, self._room // max(1, block.nbytes // max(1, len(block)) + 16))
+        for begin in range(0, len(block), rows):
+            some = block.rows(begin, min(begin + rows, len(block)))
+            # A copy: the arrays may be of the caller, or larger than these rows.
+            some = native.KeyBlock(some.data.copy(), some.offsets, some.width)
+            self._held.append(some)
+            self._held_bytes += some.nbytes + 16 * len(some)
+            self.num_added += len(some)
+            if self._held_bytes >= self._room:
+                self._end_run(keep=False)
+
+    def _end_run(self, *, keep: bool) -> None:
+        if not self._held:
+            return
+        keys = native.KeyBlock.joined(self._held)
+        self._held, self._held_bytes = [], 0
+        first = self.num_added - len(keys)
+        rows = np.arange(first, self.num_added, dtype=np.uint64)
+        run = self._in_order(_Run(native.hash_keys(keys), rows, keys))
+        self._total += run.keys.nbytes + 16 * len(run.rows)
+        self._runs.append(run if keep else self._spilled(run))
+
+    def _in_order(self, some: _Run) -> _Run:
+        """Return keys in order, without those that equal an earlier one."""
+        by_hash = np.argsort(some.hashes)
+        if (np.diff(some.hashes[by_hash]) == 0).any():  # rarely; else any sort is stable
+            by_hash = np.argsort(some.hashes, kind="stable")
+        order = by_hash.astype(np.uint64)
+        found = _Run(some.hashes[order], some.rows[order], some.keys.take(order))
+        first = native.first_keys(found.keys, found.hashes)
+        new = first == np.arange(len(first), dtype=np.uint64)
+        if new.all():
+            return found
+        self._check_unique(found, first, ~new)
+        kept = np.flatnonzero(new).astype(np.uint64)
+        return _Run(found.hashes[kept], found.rows[kept], found.keys.take(kept))
+
+    def _check_unique(
+        self, found: _Run, first: NDArray[np.uint64], again: NDArray[np.bool_]
+    ) -> None:  # fmt: skip
+        wrong = np.flatnonzero(again & (found.rows < np.uint64(self._unique_end)))
+        if len(wrong):
+            at = int(wrong[found.rows[wrong].argmin()])
+            before = int(found.rows[int(first[at])])
+            raise DuplicateKeyError(before, int(found.rows[at]), self.columns.show(found.keys, at))
+
+    def _spilled(self, run: _Run) -> _Run:
+        path = os.path.join(self._scratch, f"run-{len(self._runs)}")
+        parts: list[NDArray[Any]] = [run.hashes, run.rows]
+        parts += [run.keys.data] if run.keys.offsets is None else [run.keys.offsets, run.keys.data]
+        with _Output(path) as file:
+            for part in parts:
+                file.append(part)
+        mapped, offset = [], 0
+        for part in parts:
+            mapped.append(_mapped(path, part.dtype, offset, len(part)))
+            offset += part.nbytes
+        keys = native.KeyBlock(mapped[-1], None if len(parts) == 3 else mapped[2], run.keys.width)
+        return _Run(mapped[0], mapped[1], keys)
+
+    # ---- finish ------------------------------------------------------------------------
+
+    def finish(self) -> int:
+        """Write the file; return the number of different keys.
+
+        Raises:
+            DuplicateKeyError: a key came twice among those that have to be unique.
+            StorageError: a file cannot be written.
+        """
+        self._end_run(keep=not self._runs)
+        count, size = self._merge()
+        ids = native.id_dtype(native.id_bytes_for(count))
+        self._number(count, ids)
+        self._write(count, size, ids)
+        return count
+
+    def _file(self, name: str, dtype: np.dtype[Any] = _U64) -> NDArray[Any]:
+        path = os.path.join(self._scratch, name)
+        return _mapped(path, dtype, 0, os.path.getsize(path) // dtype.itemsize)
+
+    def _merge(self) -> tuple[int, int]:
+        """Write hashes, rows and keys of all runs in order; return the number of keys and bytes."""
+        parts = max(1, -(-self._total // self._room))
+        count = size = 0
+        with (
+            self._output("hashes") as hashes,
+            self._output("rows") as rows,
+            self._output("keys") as keys,
+            self._output("offsets") as offsets,
+        ):
+            offsets.append(np.zeros(1, np.uint64))
+            for part in range(parts):
+                low, end = (part << 64) // parts, ((part + 1) << 64) // parts
+                some = self._merged([run.between(low, end) for run in self._runs])
+                hashes.append(some.hashes)
+                rows.append(some.rows)
+                keys.append(some.keys.data)
+                if some.keys.offsets is not None:
+                    offsets.append(some.keys.offsets[1:] - some.keys.offsets[0] + np.uint64(size))
+                count += len(some.rows)
+                size += some.keys.data.nbytes
+        self._runs = []
+        return count, size
+
+    def _merged(self, parts: list[_Run]) -> _Run:
+        if len(parts) == 1:
+            return parts[0]
+        width = self.columns.width
+        if not parts:
+            none = np.empty(0, np.uint64)
+            offsets = None if width else np.zeros(1, np.uint64)
+            return _Run(none, none, native.KeyBlock(np.empty(0, np.uint8), offsets, width))
+        joined = _Run(
+            np.concatenate([one.hashes for one in parts]),
+            np.concatenate([one.rows for one in parts]),
+            native.KeyBlock.joined([one.keys for one in parts]),
+        )
+        return self._in_order(joined)
+
+    def _output(self, name: str) -> _Output:
+        return _Output(os.path.join(self._scratch, name))
+
+    # ---- number ------------------------------------------------------------------------
+
+    def _number(self, count: int, ids: np.dtype[Any]) -> None:
+        """Write the id at each position, and the position of each id."""
+        pairs = ((rows, first) for first, rows in _pieces(self._file("rows")))
+        done = 0
+        all_kept = count == self.num_added
+        with (
+            self._output("places") as places,
+            _Buckets(os.path.join(self._scratch, "ids-"), count, self._memory) as by_place,
+        ):
+            for part in self._by_row(pairs):
+                if all_kept:
+                    places.append(_inverse(part, done, ids))
+                    done += len(part)
+                    continue
+                place = part["value"][np.argsort(part["key"])]
+                places.append(place.astype(ids))
+                by_place.add(place, np.arange(done, done + len(place), dtype=np.uint64))
+                done += len(place)
+            with self._output("ids") as out:
+                if all_kept:
+                    for _, rows in _pieces(self._file("rows")):
+                        out.append(rows.astype(ids))
+                for low, part in by_place.read() if not all_kept else ():
+                    out.append(_inverse(part, low, ids))
+
+    def _by_row(
+        self, pairs: Iterator[tuple[NDArray[np.uint64], int]]
+    ) -> Iterator[NDArray[Any]]:  # fmt: skip
+        """Yield (row, position) of all keys, range of rows by range."""
+        prefix = os.path.join(self._scratch, "rows-")
+        with _Buckets(prefix, self.num_added, self._memory) as buckets:
+            for rows, first in pairs:
+                buckets.add(rows, np.arange(first, first + len(rows), dtype=np.uint64))
+            for _, part in buckets.read():
+                yield part
+
+    # ---- write -------------------------------------------------------------------------
+
+    def _write(self, count: int, size: int, ids: np.dtype[Any]) -> None:
+        meta = FileMeta(keys=KeysMeta(self.columns.types, count, 0))
+        sections: list[tuple[int, str, np.dtype[Any]]] = [
+            (native.SECTION_KEY_HASHES, "hashes", _U64),
+            (native.SECTION_KEY_BUCKETS, "", _U64),
+            (native.SECTION_KEY_IDS, "ids", ids),
+            (native.SECTION_KEY_PLACES, "places", ids),
+        ]
+        if not self.columns.width:
+            sections.append((native.SECTION_KEY_OFFSETS, "offsets", _U64))
+        sections.append((native.SECTION_KEY_BYTES, "keys", _U8))
+        if size >= 1 << 62:
+            raise LimitError(f"{size} bytes of keys are more than a file holds")
+
+        def work(task: native.Task | None) -> None:
+            with native.NativeWriter(self._path, native.CONTENT_KEYS) as writer:
+                write_meta(writer, meta)
+                for kind, name, dtype in sections:
+                    writer.begin(kind, 0, native.dtype_code(dtype))
+                    source = _pieces(self._file(name, dtype)) if name else self._buckets(count)
+                    for _, piece in source:
+                        writer.append(np.ascontiguousarray(piece), task)
+                    writer.end()
+
+        native.run_long(work, None, size + 24 * count)
+
+    def _buckets(self, count: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+        """Yield the first position of every bucket of hashes, and at last the number of keys."""
+        bits = max(0, (count // _PER_BUCKET - 1).bit_length()) if count >= _PER_BUCKET else 0
+        done = 0
+        for first, hashes in _pieces(self._file("hashes")):
+            tops = hashes >> np.uint64(64 - bits) if bits else np.zeros(len(hashes), np.uint64)
+            upto = int(tops[-1]) + 1
+            wanted = np.arange(done, upto, dtype=np.uint64)
+            yield 0, np.searchsorted(tops, wanted).astype(np.uint64) + np.uint64(first)
+            done = upto
+        for begin in range(done, (1 << bits) + 1, _PIECE):
+            yield 0, np.full(min(_PIECE, (1 << bits) + 1 - begin), count, np.uint64)
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+class _Output:
+    """A work file that arrays are appended to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by __exit__
+        except OSError as error:
+            raise _storage_error(error, path) from None
+
+    def append(self, array: NDArray[Any]) -> None:
+        view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        try:
+            while view:
+                view = view[self._file.write(view[: 1 << 30]) :]
+        except OSError as error:
+            raise _storage_error(error, self._path) from None
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+class _Buckets:
+    """Pairs (key, value) in files by ranges of the keys, which are below ``end`` and differ."""
+
+    _PAIR = np.dtype([("key", np.uint64), ("value", np.uint64)])
+
+    def __init__(self, prefix: str, end: int, memory: int) -> None:
+        most = max(1, memory // (4 * self._PAIR.itemsize))
+        parts = min(max(1, -(-end // most)), _MOST_FILES)
+        self._width = max(1, -(-end // parts))
+        self._held: list[NDArray[Any]] | None = [] if parts == 1 else None
+        self._paths = [f"{prefix}{number}" for number in range(parts)]
+        self._files = [] if parts == 1 else [_Output(path) for path in self._paths]
+
+    def add(self, keys: NDArray[np.uint64], values: NDArray[np.uint64]) -> None:
+        pairs = np.empty(len(keys), self._PAIR)
+        pairs["key"], pairs["value"] = keys, values
+        if self._held is not None:
+            self._held.append(pairs)
+            return
+        numbers = (keys // np.uint64(self._width)).astype(np.int64)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(self._files) + 1))
+        for number, file in enumerate(self._files):
+            some = order[ends[number] : ends[number + 1]]
+            if len(some):
+                file.append(pairs[some])
+
+    def read(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield (smallest possible key, pairs) of each range, in order."""
+        if self._held is not None:
+            yield 0, np.concatenate([*self._held, np.empty(0, self._PAIR)])
+            return
+        for number, path in enumerate(self._paths):
+            yield number * self._width, np.fromfile(path, self._PAIR)
+
+    def __enter__(self) -> _Buckets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file, path in zip(self._files, self._paths, strict=False):
+            file.__exit__()
+            os.unlink(path)
+
+
+def _mapped(path: str, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
+    if not count:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, "r", offset, (count,)).view(np.ndarray)
+
+
+def _inverse(pairs: NDArray[Any], low: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the values by key; the keys are ``low .. low + n - 1``, in any order."""
+    found = np.empty(len(pairs), dtype)
+    found[(pairs["key"] - np.uint64(low)).view(np.int64)] = pairs["value"]
+    return found
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    step = _PIECE * 8 // array.dtype.itemsize
+    for begin in range(0, len(array), step):
+        yield begin, array[begin : begin + step]
+
+
+def _storage_error(error: OSError, path: str) -> StorageError:
+    return StorageError(error.errno or 0, f"cannot write {path}: {error.strerror}", path)

@@ -1,0 +1,419 @@
+"""Keys as users have them, columns of values, and as a map stores them, bytes.
+
+::
+
+    int64, uint64    8 bytes, little-endian
+    uuid             16 bytes, in the order in which a UUID is written
+    str, bytes       the bytes (UTF-8)
+    several columns  one after the other; a str or bytes column begins with its length, 4 bytes
+
+Equal keys have equal bytes, and different keys of the same types have different bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.options import shown
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
+
+__all__ = ["KEY_TYPES", "KeyColumns", "check_types"]
+
+#: Types of a key column, and the bytes of a key; 0: any length.
+KEY_TYPES = {"int64": 8, "uint64": 8, "uuid": 16, "str": 0, "bytes": 0}
+_INT64_MAX = 2**63 - 1
+Mask = NDArray[np.bool_]
+
+
+def check_types(types: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the types of the columns of a key, checked.
+
+    Raises:
+        InvalidArgumentError: a type that is not one of ``KEY_TYPES``, or none at all.
+    """
+    if not isinstance(types, (str, list, tuple)):
+        raise InvalidArgumentError(f"the type of a key is a name, or several, got {shown(types)}")
+    found = (types,) if isinstance(types, str) else tuple(types)
+    for one in found:
+        if not isinstance(one, str) or one not in KEY_TYPES:
+            raise InvalidArgumentError(
+                f"a key is of type {', '.join(KEY_TYPES)}, or of several of these, not {shown(one)}"
+            )
+    if not found:
+        raise InvalidArgumentError("a key needs the type of at least one column")
+    return found
+
+
+class KeyColumns:
+    """Types of a key: one, or one for each of its columns.
+
+    Attributes:
+        types: names of the types, of :data:`KEY_TYPES`.
+    """
+
+    def __init__(self, types: str | Sequence[str]) -> None:
+        self.types = check_types(types)
+
+    def __str__(self) -> str:
+        return self.types[0] if len(self.types) == 1 else f"({', '.join(self.types)})"
+
+    @property
+    def width(self) -> int:
+        """Bytes of every key; 0 if they differ in length."""
+        sizes = [KEY_TYPES[one] for one in self.types]
+        return sum(sizes) if all(sizes) else 0
+
+    def columns(self, keys: Any) -> list[Any]:
+        """Return the columns of ``keys``, which are one column, or a sequence of several."""
+        if len(self.types) == 1:
+            return [keys]
+        try:
+            columns = list(keys)
+        except TypeError:
+            columns = []
+        if len(columns) != len(self.types):
+            raise InvalidArgumentError(
+                f"keys of {len(self.types)} columns are given as {len(self.types)} columns, one "
+                f"after the other, got {len(columns)}"
+            )
+        return columns
+
+    def encode(self, keys: Any) -> tuple[native.KeyBlock, Mask | None]:
+        """Return keys as bytes, and a mask of those that no key of these types can equal.
+
+        The mask is None if there are none: a uint64 above 2^63 - 1 among keys of type int64, or a
+        negative number among those of type uint64.
+
+        Raises:
+            InvalidArgumentError: keys of another type, or a missing one; names the position.
+        """
+        blocks: list[native.KeyBlock] = []
+        impossible: Mask | None = None
+        for one, column in zip(self.types, self.columns(keys), strict=True):
+            block, mask = _encode(column, one)
+            if blocks and len(block) != len(blocks[0]):
+                raise InvalidArgumentError(
+                    f"the columns of a key have {len(blocks[0])} and {len(block)} rows"
+                )
+            blocks.append(block)
+            if mask is not None:
+                impossible = mask if impossible is None else impossible | mask
+        return (blocks[0] if len(blocks) == 1 else _joined(blocks)), impossible
+
+    def encode_exactly(self, keys: Any) -> native.KeyBlock:
+        """Return keys as bytes.
+
+        Raises:
+            OutOfRangeError: an integer is outside the type of the keys; names the position.
+            InvalidArgumentError: as :meth:`encode`.
+        """
+        block, impossible = self.encode(keys)
+        if impossible is not None:
+            at = int(impossible.argmax())
+            raise OutOfRangeError(f"key {at} does not fit in keys of type {self}", position=at)
+        return block
+
+    def decode(self, block: native.KeyBlock) -> Any:
+        """Return keys as a column, or as a tuple of columns if they have several.
+
+        Integers are an array, other types a list.
+
+        Raises:
+            CorruptFileError: the bytes are not keys of these types.
+        """
+        try:
+            if len(self.types) == 1:
+                return _decode(block, self.types[0])
+            parts = zip(_split(block, self.types), self.types, strict=True)
+            return tuple(_decode(part, kind) for part, kind in parts)
+        except (UnicodeDecodeError, IndexError, ValueError):
+            raise CorruptFileError(f"the keys are not of type {self}") from None
+
+    def show(self, block: native.KeyBlock, at: int) -> str:
+        """Return key ``at`` of ``block`` for a message."""
+        found = self.decode(block.take(np.array([at], np.uint64)))
+        columns = [found] if len(self.types) == 1 else found
+        texts = [str(c[0]) if isinstance(c[0], uuid.UUID) else repr(_plain(c[0])) for c in columns]
+        text = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+        return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# ---- one column -> bytes -----------------------------------------------------------------------
+
+
+def _encode(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]:
+    if type(column).__module__.split(".")[0] == "pyarrow":
+        return _encode_arrow(column, kind)
+    if kind in ("int64", "uint64"):
+        return _encode_integers(_as_array(column), kind)
+    values = _as_list(column)
+    for at, one in enumerate(values):
+        if one is None or one != one:
+            raise _missing(at)
+    if kind == "str":
+        return _encode_texts(values), None
+    if kind == "bytes":
+        return _encode_bytes(values), None
+    return _encode_uuids(values), None
+
+
+def _missing(at: int) -> InvalidArgumentError:
+    return InvalidArgumentError(f"key {at} is missing (null)", position=at)
+
+
+def _as_array(column: Any) -> NDArray[Any]:
+    array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    if isinstance(column, (list, tuple)) and array.dtype.kind == "f" and array.ndim == 1:
+        array = np.array(column, object)  # numpy makes floats of integers that int64 does not hold
+    if array.dtype == object and array.ndim == 1:  # large integers, or missing ones
+        for at, one in enumerate(array.tolist()):
+            if one is None or one != one:
+                raise _missing(at)
+            if isinstance(one, bool) or not isinstance(one, (int, np.integer)):
+                raise InvalidArgumentError(f"key {at} is {shown(one)}, not an integer", position=at)
+        return _of_large(array.tolist())
+    if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
+        raise _missing(int(np.ma.getmaskarray(column).argmax()))
+    return array
+
+
+def _of_large(values: list[int]) -> NDArray[Any]:
+    low, high = min(values, default=0), max(values, default=0)
+    if low >= -(2**63) and high <= _INT64_MAX:
+        return np.array(values, np.int64)
+    if low < 0 or high >= 2**64:
+        at = next(i for i, one in enumerate(values) if one < 0 or one >= 2**64)
+        raise OutOfRangeError(f"key {at} = {values[at]} does not fit in 64 bits", position=at)
+    return np.array(values, np.uint64)
+
+
+def _encode_integers(array: NDArray[Any], kind: str) -> tuple[native.KeyBlock, Mask | None]:
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"keys are a vector, got shape {array.shape}")
+    if array.dtype.kind not in "iu" and array.size:
+        advice = ""
+        if array.dtype.kind == "f":
+            advice = (
+                "; pandas makes floats of integers if one is missing: leave that row out, then "
+                "astype('int64')"
+            )
+        raise InvalidArgumentError(f"keys of type {kind} are integers, got {array.dtype}{advice}")
+    impossible = None
+    if kind == "int64" and array.dtype == np.uint64:
+        impossible = array > _INT64_MAX
+    elif kind == "uint64" and array.dtype.kind == "i":
+        impossible = array < 0
+    if impossible is not None and not impossible.any():
+        impossible = None
+    with np.errstate(invalid="ignore"):
+        numbers = np.ascontiguousarray(array.astype(f"<{kind[0]}8"))
+    return native.KeyBlock(numbers.view(np.uint8), None, 8), impossible
+
+
+def _as_list(column: Any) -> list[Any]:
+    if isinstance(column, (str, bytes)):
+        raise InvalidArgumentError(
+            f"keys are a sequence, got one key, {shown(column)}: put it in a list"
+        )
+    if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
+        raise _missing(int(np.ma.getmaskarray(column).argmax()))
+    if hasattr(column, "tolist"):
+        column = column.tolist()
+    elif hasattr(column, "to_list"):
+        column = column.to_list()
+    try:
+        return list(column)
+    except TypeError:
+        raise InvalidArgumentError(f"keys are a sequence, got {type(column).__name__}") from None
+
+
+def _of_pieces(pieces: list[bytes]) -> native.KeyBlock:
+    offsets = np.zeros(len(pieces) + 1, np.uint64)
+    np.cumsum(np.fromiter(map(len, pieces), np.uint64, len(pieces)), out=offsets[1:])
+    return native.KeyBlock(np.frombuffer(b"".join(pieces), np.uint8), offsets)
+
+
+def _encode_texts(values: list[Any]) -> native.KeyBlock:
+    try:
+        return _of_pieces([str.encode(one) for one in values])
+    except (TypeError, UnicodeEncodeError):
+        for at, one in enumerate(values):
+            if not isinstance(one, str):
+                raise InvalidArgumentError(
+                    f"key {at} is {shown(one)}, not a string, as keys of this map are", position=at
+                ) from None
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                break
+        raise InvalidArgumentError(
+            f"key {at} has characters that UTF-8 does not have", position=at
+        ) from None
+
+
+def _encode_bytes(values: list[Any]) -> native.KeyBlock:
+    for at, one in enumerate(values):
+        if not isinstance(one, bytes):
+            raise InvalidArgumentError(f"key {at} is {shown(one)}, not bytes", position=at)
+    return _of_pieces(values)
+
+
+def _encode_uuids(values: list[Any]) -> native.KeyBlock:
+    pieces = []
+    for at, one in enumerate(values):
+        try:
+            if isinstance(one, bytes) and len(one) == 16:
+                pieces.append(one)
+            else:
+                pieces.append((one if isinstance(one, uuid.UUID) else uuid.UUID(one)).bytes)
+        except (ValueError, AttributeError, TypeError):
+            raise InvalidArgumentError(
+                f"key {at} is {shown(one)}, not a UUID", position=at
+            ) from None
+    return native.KeyBlock(np.frombuffer(b"".join(pieces), np.uint8), None, 16)
+
+
+# ---- Arrow -> bytes ----------------------------------------------------------------------------
+
+
+def _encode_arrow(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]:
+    import pyarrow as pa
+    import pyarrow.types as pat
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks)
+    if pat.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if column.null_count:
+        raise _missing(int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]))
+    found = column.type
+    is_text = found in (pa.string(), pa.large_string(), _view_type(pa, "string"))
+    is_bytes = found in (pa.binary(), pa.large_binary(), _view_type(pa, "binary"))
+    if kind in ("int64", "uint64") and (pat.is_integer(found) or not len(column)):
+        return _encode_integers(column.to_numpy(zero_copy_only=False), kind)
+    if kind == "str" and is_text:
+        return _of_buffers(column.cast(pa.large_string())), None
+    if kind == "bytes" and (is_bytes or pat.is_fixed_size_binary(found)):
+        return _of_buffers(column.cast(pa.large_binary())), None
+    if kind == "uuid" and pat.is_fixed_size_binary(found) and found.byte_width == 16:
+        return native.KeyBlock(_of_buffers(column.cast(pa.large_binary())).data, None, 16), None
+    if kind == "uuid" and (is_text or is_bytes):
+        return _encode_uuids(column.to_pylist()), None
+    raise InvalidArgumentError(f"keys of type {kind} are needed, got a column of type {found}")
+
+
+def _view_type(pa: Any, kind: str) -> Any:
+    make = getattr(pa, f"{kind}_view", None)
+    return None if make is None else make()
+
+
+def _of_buffers(column: Any) -> native.KeyBlock:
+    """Return the bytes of a large_string or large_binary array, without copying them."""
+    _, offsets, data = column.buffers()
+    count = len(column)
+    if not count:
+        return native.KeyBlock(np.empty(0, np.uint8), np.zeros(1, np.uint64))
+    ends = np.frombuffer(offsets, np.uint64)[column.offset : column.offset + count + 1]
+    found = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return native.KeyBlock(found[int(ends[0]) : int(ends[-1])], ends - ends[0])
+
+
+# ---- keys of several columns -------------------------------------------------------------------
+
+
+def _sizes(block: native.KeyBlock) -> NDArray[np.int64]:
+    if block.offsets is None:
+        return np.full(len(block), block.width, np.int64)
+    offsets = block.offsets.view(np.int64)
+    return offsets[1:] - offsets[:-1]
+
+
+def _joined(blocks: list[native.KeyBlock]) -> native.KeyBlock:
+    """Return keys whose bytes are those of several columns, one after the other."""
+    if all(block.offsets is None for block in blocks):
+        rows = [block.data.reshape(len(block), block.width) for block in blocks]
+        data = np.ascontiguousarray(np.concatenate(rows, axis=1))
+        return native.KeyBlock(data.reshape(-1), None, data.shape[1])
+    count = len(blocks[0])
+    sizes = [_sizes(block) for block in blocks]
+    offsets = np.zeros(count + 1, np.int64)
+    prefixes = 4 * sum(block.offsets is not None for block in blocks)
+    np.cumsum(np.sum(sizes, axis=0) + prefixes, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    at = offsets[:-1].copy()
+    for size, block in zip(sizes, blocks, strict=True):
+        if block.offsets is not None:
+            as_bytes = np.ascontiguousarray(size, "<u4").view(np.uint8).reshape(count, 4)
+            out[at[:, None] + np.arange(4)] = as_bytes
+            at += 4
+        begins = np.cumsum(size) - size
+        out[np.repeat(at - begins, size) + np.arange(int(size.sum()))] = block.data
+        at += size
+    return native.KeyBlock(out, offsets.view(np.uint64))
+
+
+def _split(block: native.KeyBlock, types: tuple[str, ...]) -> list[native.KeyBlock]:
+    """Return the columns of keys that :func:`_joined` has made.
+
+    Raises:
+        IndexError, ValueError: the bytes are not such keys.
+    """
+    sizes = _sizes(block)
+    at = np.cumsum(sizes) - sizes
+    ends = at + sizes
+    found = []
+    for one in types:
+        width = KEY_TYPES[one]
+        if width:
+            size = np.full(len(block), width, np.int64)
+        else:
+            if (at + 4 > ends).any():
+                raise ValueError
+            size = (
+                block.data[at[:, None] + np.arange(4)]
+                .copy()
+                .view("<u4")
+                .reshape(-1)
+                .astype(np.int64)
+            )
+            at = at + 4
+        if (at + size > ends).any():
+            raise ValueError
+        begins = np.cumsum(size) - size
+        data = block.data[np.repeat(at - begins, size) + np.arange(int(size.sum()))]
+        offsets = None if width else np.append(begins, size.sum()).astype(np.uint64)
+        found.append(native.KeyBlock(data, offsets, width))
+        at = at + size
+    if (at != ends).any():
+        raise ValueError
+    return found
+
+
+# ---- bytes -> one column -----------------------------------------------------------------------
+
+
+def _decode(block: native.KeyBlock, kind: str) -> Any:
+    if kind in ("int64", "uint64"):
+        return block.data.view(f"<{kind[0]}8").astype(kind)
+    data = block.data.tobytes()
+    if kind == "uuid":
+        return [uuid.UUID(bytes=data[at : at + 16]) for at in range(0, len(data), 16)]
+    assert block.offsets is not None
+    ends = block.offsets.tolist()
+    pieces = [data[a:b] for a, b in itertools.pairwise(ends)]
+    return pieces if kind == "bytes" else [one.decode() for one in pieces]

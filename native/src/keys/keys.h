@@ -1,0 +1,49 @@
+/*
+ * keys/keys.h - keys of any length: where they lie, what they hash to, and finding them.
+ *
+ *   key map (native/FORMAT.md), by position:
+ *
+ *     directory   bucket of the upper bits of a hash -> the first position in it
+ *     hashes      ascending                             | h0 | h1 | h1 | h2 | ...
+ *     keys        in the same order                     | k0 | k1 | k1'| k2 | ...
+ *     ids         of these keys                         | 17 |  4 |  9 |  0 | ...
+ *
+ *   find        hash -> bucket -> positions of this hash -> the key that is equal -> its id
+ *
+ * Queries are looked up some at a time, stage by stage, so that their cache misses are
+ * under way together.
+ *
+ * Caveats
+ *   - A map comes from a file and may hold anything: every place that is read from it is
+ *     checked before it is used. Its arrays must have the sizes that the map says.
+ *   - Outputs are undefined after an error.
+ */
+#ifndef AE_KEYS_KEYS_H
+#define AE_KEYS_KEYS_H
+
+#include <stdbool.h>
+
+#include "aether.h"
+
+typedef struct ae_key {
+    const char *data;
+    uint64_t size;
+} ae_key;
+
+/* Set `out` to key i; return false if its offsets are not within the keys. */
+static inline bool ae_key_at(const aether_keys *keys, uint64_t i, ae_key *out) {
+    if (!keys->offsets) {
+        *out = (ae_key){(const char *)keys->bytes + i * keys->width, keys->width};
+        return true;
+    }
+    uint64_t begin = keys->offsets[i], end = keys->offsets[i + 1];
+    if (begin > end || end > keys->size)
+        return false;
+    *out = (ae_key){(const char *)keys->bytes + begin, end - begin};
+    return true;
+}
+
+/* Check that keys have their arrays, and, if they are of one width, enough bytes. */
+int ae_keys_check(const aether_keys *keys, aether_error *err);
+
+#endif

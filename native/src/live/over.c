@@ -1,0 +1,328 @@
+/* Operations of a snapshot's lists over a base: what is the base's is asked of the base, many positions at a
+ * time, the rest is read as everywhere (live/view.h). */
+#include <inttypes.h>
+
+#include "core/error.h"
+#include "live/view.h"
+#include "topology/staging.h"
+
+#define SOME         512 /* positions that are looked at together */
+#define FAR          32  /* nodes ahead whose entry in the index is prefetched */
+#define NEAR         16  /* ... and whose root */
+#define VALUES_AHEAD 16  /* positions */
+
+/* ---- lists ---- */
+
+static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out, aether_error *err) {
+    uint64_t base_nodes[SOME];
+    ae_list lists[SOME];
+    uint16_t places[SOME];
+    uint64_t k = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (i + FAR < n)
+            __builtin_prefetch(&s->table->lines[nodes[i + FAR] / AE_ROOTS_OF_LINE]);
+        if (i + NEAR < n)
+            __builtin_prefetch(ae_table_root(s->table, nodes[i + NEAR]));
+        const ae_root *root = ae_table_root(s->table, nodes[i]);
+        uint64_t head = AE_HEAD_BASE;
+        if (root && (head = ae_view_head(s, root)) == 0 &&
+            !atomic_load_explicit(&root->past, memory_order_relaxed))
+            head = AE_HEAD_BASE; /* a neighbour of one that has changed */
+        if (head == AE_HEAD_BASE) {
+            base_nodes[k] = nodes[i];
+            places[k++] = (uint16_t)i;
+        } else {
+            out[i] = (ae_list){ae_view_start(head), ae_head_length(head)};
+        }
+    }
+    const int rc = k ? ae_base_locate(s->below, base_nodes, k, lists, err) : AETHER_OK;
+    for (uint64_t i = 0; !rc && i < k; i++)
+        out[places[i]] = lists[i];
+    return rc;
+}
+
+static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                  aether_error *err) {
+    const ae_view *s = ae_view_of(t);
+    int rc = AETHER_OK;
+    for (uint64_t done = 0; !rc && done < n; done += SOME)
+        rc = locate_some(s, nodes + done, n - done < SOME ? n - done : SOME, out + done, err);
+    return rc ? rc : ae_view_check(s, err);
+}
+
+/* ---- entries ---- */
+
+/* Return the group of an entry, or NULL and its position in the base. */
+static inline const uint8_t *resolve(const ae_view *s, uint64_t position, ae_cursor *c, uint32_t *lane,
+                                     uint64_t *below) {
+    if (!(position & AE_LIVE_BIT)) {
+        *below = position;
+        return NULL;
+    }
+    const uint8_t *group = ae_view_group(s, position, c, lane);
+    *below = UINT64_MAX;
+    if (!group && ae_position_is_large(position) && ae_cursor_has(c, position))
+        *below = c->first + (ae_position_index(position) - c->from);
+    return group;
+}
+
+static bool all_below(const ae_view *s, const uint64_t *positions, uint64_t n) {
+    uint64_t any = 0, largest = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        any |= positions[i];
+        largest = positions[i] > largest ? positions[i] : largest;
+    }
+    return !(any & AE_LIVE_BIT) && (!n || largest < s->below->given.lists->num_edges);
+}
+
+/* Positions of the base among those that were asked for. */
+typedef struct picked {
+    uint64_t positions[SOME];
+    uint16_t places[SOME];
+    uint32_t n;
+} picked;
+
+static int pick(const ae_view *s, uint64_t position, uint64_t below, uint64_t i, picked *p,
+                aether_error *err) {
+    if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
+        return ae_view_bad_position(s, position, err);
+    p->positions[p->n] = below;
+    p->places[p->n++] = (uint16_t)i;
+    return AETHER_OK;
+}
+
+/* Prefetch the group of an entry of a large list, or note its position in the base. */
+static void prefetch_large(const ae_view *s, uint64_t position, ae_cursor *c, picked *p) {
+    uint32_t lane;
+    uint64_t below;
+    const uint8_t *group = resolve(s, position, c, &lane, &below);
+    if (group)
+        __builtin_prefetch(group);
+    else if (below < s->below->given.lists->num_edges)
+        p->positions[p->n++] = below;
+}
+
+/* In two rounds, as over lists in the arena: directories first, then leaves and what is the base's. */
+static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
+    const ae_view *s = ae_view_of(t);
+    const aether_topology *base = s->below->given.lists;
+    ae_cursor c = {0};
+    picked p;
+    for (uint64_t done = 0; done < n; done += SOME) {
+        const uint64_t some = n - done < SOME ? n - done : SOME;
+        bool any_large = false;
+        p.n = 0;
+        for (uint64_t i = 0; i < some; i++) {
+            const uint64_t position = positions[done + i];
+            if (!(position & AE_LIVE_BIT)) {
+                if (position < base->num_edges)
+                    p.positions[p.n++] = position;
+                continue;
+            }
+            const uint8_t *first = ae_arena_at(s->arena, ae_position_ref(position));
+            const bool large = ae_position_is_large(position);
+            any_large |= large;
+            __builtin_prefetch(large ? first
+                                     : first + (uint64_t)(ae_position_index(position) / AE_GROUP) *
+                                                   s->table->layout.group);
+        }
+        for (uint64_t i = 0; any_large && i < some; i++)
+            if (positions[done + i] & AE_LIVE_BIT && ae_position_is_large(positions[done + i]))
+                prefetch_large(s, positions[done + i], &c, &p);
+        if (p.n)
+            base->ops->prefetch(base, p.positions, p.n);
+    }
+}
+
+static int fetch_some(const ae_view *s, const uint64_t *positions, uint64_t n, uint64_t *ids, ae_cursor *c,
+                      aether_error *err) {
+    uint64_t got[SOME], largest = 0;
+    picked p;
+    int rc = AETHER_OK;
+    p.n = 0;
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        uint32_t lane;
+        uint64_t below;
+        const uint8_t *group = resolve(s, positions[i], c, &lane, &below);
+        if (!group) {
+            rc = pick(s, positions[i], below, i, &p, err);
+            continue;
+        }
+        ids[i] = ae_group_id(group, lane);
+        largest = ids[i] > largest ? ids[i] : largest;
+    }
+    if (!rc && largest >= s->base.num_minor)
+        for (uint64_t i = 0; !rc && i < n; i++)
+            if (positions[i] & AE_LIVE_BIT && ids[i] == largest)
+                rc = ae_view_bad_id(s, &positions[i], &ids[i], 1, err);
+    if (!rc && p.n)
+        rc = ae_base_ids(s->below, p.positions, p.n, got, err);
+    for (uint32_t i = 0; !rc && i < p.n; i++)
+        ids[p.places[i]] = got[i];
+    return rc;
+}
+
+static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                 aether_error *err) {
+    const ae_view *s = ae_view_of(t);
+    ae_cursor c = {0};
+    int rc = AETHER_OK;
+    if (all_below(s, positions, n))
+        return ae_base_ids(s->below, positions, n, ids, err);
+    for (uint64_t done = 0; !rc && done < n; done += SOME)
+        rc = fetch_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, &c, err);
+    return rc ? rc : ae_view_check(s, err);
+}
+
+/* ---- columns ---- */
+
+static int read_base(const ae_view *s, ae_column which, const uint64_t *positions, uint64_t n, void *out,
+                     aether_error *err) {
+    if (which == AE_EDGE_IDS)
+        return ae_base_edge_ids(s->below, positions, n, out, err);
+    if (which == AE_WEIGHTS)
+        return ae_base_weights(s->below, positions, n, out, err);
+    return ae_base_times(s->below, positions, n, out, err);
+}
+
+/* Copy what one column has at n positions; all columns have 8 bytes here. */
+static int column_some(const ae_view *s, ae_column which, const uint64_t *positions, uint64_t n,
+                       uint64_t *out, ae_cursor *c, aether_error *err) {
+    const ae_layout *l = &s->table->layout;
+    uint32_t bytes;
+    const uint32_t offset = ae_column_offset(l, which, &bytes);
+    uint64_t got[SOME];
+    picked p;
+    int rc = AETHER_OK;
+    p.n = 0;
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        uint32_t lane;
+        uint64_t below;
+        if (i + VALUES_AHEAD < n && positions[i + VALUES_AHEAD] & AE_LIVE_BIT)
+            ae_view_prefetch_value(s, positions[i + VALUES_AHEAD], offset, bytes);
+        const uint8_t *group = resolve(s, positions[i], c, &lane, &below);
+        if (!group)
+            rc = pick(s, positions[i], below, i, &p, err);
+        else
+            ae_column_take(l, which, group, lane, out, i);
+    }
+    if (!rc && p.n)
+        rc = read_base(s, which, p.positions, p.n, got, err);
+    for (uint32_t i = 0; !rc && i < p.n; i++)
+        out[p.places[i]] = got[i];
+    return rc;
+}
+
+static int read_column(const ae_view *s, ae_column which, const uint64_t *positions, uint64_t n, void *out,
+                       aether_error *err) {
+    ae_cursor c = {0};
+    int rc = AETHER_OK;
+    if (all_below(s, positions, n))
+        return read_base(s, which, positions, n, out, err);
+    for (uint64_t done = 0; !rc && done < n; done += SOME)
+        rc = column_some(s, which, positions + done, n - done < SOME ? n - done : SOME,
+                         (uint64_t *)out + done, &c, err);
+    return rc ? rc : ae_view_check(s, err);
+}
+
+static int edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                    aether_error *err) {
+    const int rc = ae_view_need_edge_ids(ae_view_of(t), err);
+    return rc ? rc : read_column(ae_view_of(t), AE_EDGE_IDS, positions, n, out, err);
+}
+
+static int weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
+                   aether_error *err) {
+    return read_column(ae_view_of(t), AE_WEIGHTS, positions, n, out, err);
+}
+
+static int times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
+                 aether_error *err) {
+    return read_column(ae_view_of(t), AE_TIMES, positions, n, out, err);
+}
+
+/* ---- many at once ---- */
+
+/* A job of the base's fetch_many, and where its ids go. */
+typedef struct part {
+    uint64_t *positions;
+    uint32_t *ids;
+    uint32_t *places; /* in the ids of the job that was asked for */
+    uint64_t n;
+} part;
+
+/* Read what a job wants of the arena; leave to `p` what it wants of the base. */
+static int split(const ae_view *s, const ae_fetch *job, part *p, aether_error *err) {
+    ae_cursor c = {0};
+    uint32_t *ids = job->ids;
+    p->n = 0;
+    for (uint64_t i = 0; i < job->count; i++) {
+        uint32_t lane;
+        uint64_t below;
+        const uint8_t *group = resolve(s, job->positions[i], &c, &lane, &below);
+        if (group) {
+            const uint64_t id = ids[i] = ae_group_id(group, lane);
+            if (__builtin_expect(id >= s->base.num_minor, 0))
+                return ae_view_bad_id(s, &job->positions[i], &id, 1, err);
+            continue;
+        }
+        if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
+            return ae_view_bad_position(s, job->positions[i], err);
+        p->positions[p->n] = below;
+        p->places[p->n++] = (uint32_t)i;
+    }
+    return AETHER_OK;
+}
+
+/* Jobs that want nothing but the base's go to it as they are. */
+static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                      aether_task *task, aether_error *err) {
+    const ae_view *s = ae_view_of(t);
+    const aether_topology *base = s->below->given.lists;
+    uint64_t total = 0;
+    for (uint32_t j = 0; j < n; j++)
+        total += jobs[j].count;
+    const uint64_t head = n * (sizeof(ae_fetch) + sizeof(part));
+    int rc =
+        ae_scratch_reserve(&staging->below, head + total * (sizeof(uint64_t) + 2 * sizeof(uint32_t)), 0, err);
+    if (rc)
+        return rc;
+    ae_fetch *asked = staging->below.data;
+    part *parts = (part *)(void *)(asked + n);
+    uint64_t *positions = (uint64_t *)(void *)(parts + n);
+    uint32_t *ids = (uint32_t *)(void *)(positions + total), *places = ids + total;
+    for (uint32_t j = 0; !rc && j < n; j++) {
+        parts[j] = (part){positions, ids, places, 0};
+        asked[j] = jobs[j];
+        positions += jobs[j].count;
+        ids += jobs[j].count;
+        places += jobs[j].count;
+        if (all_below(s, jobs[j].positions, jobs[j].count))
+            continue;
+        rc = split(s, &jobs[j], &parts[j], err);
+        asked[j] = (ae_fetch){parts[j].positions, parts[j].n, parts[j].ids};
+    }
+    if (!rc)
+        rc = ae_view_check(s, err);
+    if (!rc)
+        rc = base->ops->fetch_many(base, asked, n, staging, task, err);
+    for (uint32_t j = 0; !rc && j < n; j++)
+        for (uint64_t i = 0; i < parts[j].n; i++)
+            ((uint32_t *)jobs[j].ids)[parts[j].places[i]] = parts[j].ids[i];
+    return rc;
+}
+
+/* ---- operations ---- */
+
+ae_topology_ops ae_view_ops_over(const ae_view *v) {
+    const ae_layout *l = &v->table->layout;
+    return (ae_topology_ops){.locate = locate,
+                             .prefetch = prefetch,
+                             .fetch = fetch,
+                             .edge_ids = edge_ids,
+                             .weights = l->weight ? weights : NULL,
+                             .times = l->time ? times : NULL,
+                             .fetch_many = v->below->given.lists->ops->fetch_many ? fetch_many : NULL,
+                             .memory = ae_view_memory,
+                             .destroy = ae_view_destroy};
+}

@@ -1,0 +1,77 @@
+#include "live/view.h"
+
+#include <inttypes.h>
+
+#include "core/error.h"
+
+int ae_view_expired(const ae_view *s, aether_error *err) {
+    return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
+                       "the snapshot of commit %" PRIu64
+                       " was held too long, and its memory is in use again: take a new one, or raise the "
+                       "greatest age of snapshots",
+                       s->epoch);
+}
+
+int ae_view_bad_position(const ae_view *s, uint64_t position, aether_error *err) {
+    const int rc = ae_view_check(s, err);
+    return rc ? rc
+              : ae_error_at(err, AETHER_E_RANGE, (int64_t)position, (int64_t)position,
+                            "position %" PRIu64 " is not one of this snapshot's", position);
+}
+
+int ae_view_bad_id(const ae_view *s, const uint64_t *positions, const uint64_t *ids, uint64_t n,
+                   aether_error *err) {
+    const int rc = ae_view_check(s, err);
+    return rc ? rc : ae_topology_bad_id(&s->base, positions, ids, n, err);
+}
+
+/* Epochs descend from history to
+ * history, so the walk ends, whatever an expired pin reads. */
+uint64_t ae_view_older(const ae_view *s, uint64_t past) {
+    for (;;) {
+        const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
+        if (!(past >> 32) || !h || h->epoch >= (uint32_t)past)
+            return s->below ? AE_HEAD_BASE : 0;
+        if (h->epoch <= s->epoch)
+            return h->head;
+        past = ae_past(h->epoch, h->next);
+    }
+}
+
+bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c) {
+    const uint32_t index = ae_position_index(position);
+    const ae_directory *d = ae_view_at(s, ae_position_ref(position), sizeof *d);
+    const uint32_t count = d ? __atomic_load_n(&d->count, __ATOMIC_RELAXED) : 0;
+    const uint32_t room = d ? __atomic_load_n(&d->room, __ATOMIC_RELAXED) : 0;
+    if (!count || count > room || !ae_view_at(s, ae_position_ref(position), ae_directory_bytes(room)))
+        return false;
+    const uint32_t *before = (const uint32_t *)(const void *)(d + 1);
+    const ae_ref *leaves = before + room;
+    const uint32_t found = ae_directory_find(before, count, index);
+    const ae_ref ref = leaves[found];
+    const ae_leaf *leaf = ae_view_at(s, ref & ~AE_EXTENT, sizeof *leaf);
+    if (!leaf)
+        return false;
+    *c = (ae_cursor){.place = (uint32_t)(position >> AE_INDEX_BITS),
+                     .from = before[found],
+                     .to = found + 1 < count ? before[found + 1] : AE_LIST_MAX,
+                     .groups = ae_ref_is_extent(ref) ? NULL : (const uint8_t *)(leaf + 1),
+                     .first = ae_ref_is_extent(ref) ? leaf->start : 0};
+    return index >= c->from;
+}
+
+int ae_view_need_edge_ids(const ae_view *s, aether_error *err) {
+    if (s->table->layout.edge_id_bytes)
+        return AETHER_OK;
+    return ae_error_set(err, AETHER_E_UNSUPPORTED,
+                        "the edges of this live graph have no ids: create it with edge_id_bytes 4 or 8");
+}
+
+uint64_t ae_view_memory(const aether_topology *t) {
+    (void)t;
+    return sizeof(ae_view);
+}
+
+void ae_view_destroy(aether_topology *t) {
+    (void)t; /* the snapshot's */
+}

@@ -1,0 +1,113 @@
+/* A log that is cut before its damage opens again, and nothing of it is lost. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "log/cut.h"
+#include "log/recover.h"
+#include "log_helpers.h"
+
+enum { SEGMENT = 64 << 10 };
+
+static const char first_name[] = "wal-0000000000000001.log";
+
+/* Examine a log, which is to fail with `expected`, cut it before its damage, which is commit `damaged`, open
+ * it, and go on. */
+static void cut_and_open(const char *dir, const ae_log_options *options, int expected, uint64_t damaged) {
+    const uint64_t from = 1;
+    ae_log_directory d;
+    aether_error err;
+    ae_log *log;
+    uint64_t *segments, count, next, after;
+    log_replay r = {from, from};
+    REQUIRE_OK(ae_log_directory_open(dir, &d, &err), err);
+    REQUIRE_OK(ae_log_list_segments(&d, &segments, &count, &err), err);
+    int rc = ae_log_examine(&d, log_graph, segments, count, from, log_check_commit, &r, &next, &err);
+    CHECK_EQ(rc, expected);
+    if (rc == AETHER_E_TRUNCATED) {
+        REQUIRE_OK(ae_log_complete(&d, segments, count, &err), err);
+        r.next = from;
+        rc = ae_log_examine(&d, log_graph, segments, count, from, log_check_commit, &r, &next, &err);
+    }
+    if (rc)
+        REQUIRE_OK(ae_log_cut(&d, segments, count, next, &err), err);
+    free(segments);
+    ae_log_directory_close(&d);
+    for (unsigned i = 0; i < 2; i++) {
+        REQUIRE_OK(log_open(dir, options, from, &after, &log, &err), err);
+        CHECK_EQ(after, next + i);
+        CHECK_OK(log_put_next(log, &err), err);
+        ae_log_close(log);
+    }
+    CHECK_EQ(next, damaged);
+}
+
+TEST(a_log_that_is_cut_before_its_damage_goes_on) {
+    enum { SMALL = 16 << 10 };
+    char dir[128], path[200];
+    aether_error err;
+    ae_log_options options = log_options(SMALL, AE_LOG_NONE);
+    uint8_t payload[LOG_MAX_PAYLOAD];
+    log_dir(dir, sizeof dir, "cut-before");
+    for (uint64_t damaged = 1; damaged < 12; damaged++) {
+        ae_log *log;
+        uint64_t next, offset = AE_LOG_HEADER_BYTES;
+        log_remove_files(dir);
+        REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        while (log_count_files(dir, ".log") < 3)
+            REQUIRE_OK(log_put_next(log, &err), err);
+        ae_log_close(log);
+        for (uint64_t lsn = 1; lsn < damaged; lsn++)
+            offset += ae_log_frame_bytes(log_payload(lsn, payload));
+        if (offset >= SMALL - AE_LOG_UNIT)
+            break;
+        snprintf(path, sizeof path, "%s/%s", dir, first_name);
+        uint8_t *bytes = log_read_file(path, SMALL), *aside;
+        bytes[offset + 8] ^= 1;
+        log_write_file(path, bytes, SMALL);
+        cut_and_open(dir, &options, AETHER_E_CORRUPT, damaged);
+        CHECK_EQ(log_count_files(dir, ".log.cut-1"), 3);
+        snprintf(path, sizeof path, "%s/%s.cut-1", dir, first_name);
+        aside = log_read_file(path, SMALL);
+        CHECK(memcmp(bytes, aside, SMALL) == 0); /* nothing is lost */
+        free(aside);
+        free(bytes);
+        cut_and_open(dir, &options, AETHER_OK, damaged + 2);
+        CHECK_EQ(log_count_files(dir, ".cut-1"), 3);
+    }
+}
+
+/* Commits 1 to 12, on disk; return the bytes of their segment. */
+static uint8_t *twelve(const char *dir, const char *path, const ae_log_options *options) {
+    aether_error err;
+    ae_log *log;
+    uint64_t next;
+    log_remove_files(dir);
+    CHECK_OK(log_open(dir, options, 1, &next, &log, &err), err);
+    for (unsigned i = 0; i < 12; i++)
+        CHECK_OK(log_put_next(log, &err), err);
+    CHECK_OK(ae_log_flush(log, &err), err);
+    ae_log_close(log);
+    return log_read_file(path, SEGMENT);
+}
+
+/* A file that was cut short, and a header that is damaged. */
+TEST(what_cannot_be_read_is_cut) {
+    char dir[128], path[200];
+    uint8_t payload[LOG_MAX_PAYLOAD];
+    ae_log_options options = log_options(SEGMENT, AE_LOG_NONE);
+    uint64_t end = AE_LOG_HEADER_BYTES;
+    snprintf(path, sizeof path, "%s/%s", log_dir(dir, sizeof dir, "short"), first_name);
+    for (uint64_t lsn = 1; lsn <= 5; lsn++)
+        end += ae_log_frame_bytes(log_payload(lsn, payload));
+    free(twelve(dir, path, &options));
+    REQUIRE(truncate(path, (off_t)end + 7) == 0);
+    cut_and_open(dir, &options, AETHER_E_TRUNCATED, 6);
+    uint8_t *bytes = twelve(dir, path, &options);
+    bytes[100] ^= 1;
+    log_write_file(path, bytes, SEGMENT);
+    cut_and_open(dir, &options, AETHER_E_CORRUPT, 1);
+    CHECK_EQ(log_count_files(dir, ".cut-1"), 1);
+    free(bytes);
+}
+
+TEST_MAIN()

@@ -1,0 +1,349 @@
+"""merge() of a graph in a directory: beside a writer, killed, on a full disk, within memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph, Graph, errors
+from aethergraph.dynamic import journal, merge
+from aethergraph.dynamic.directory import LiveDirectory
+
+NODES = 200
+
+
+def pair(number: Any) -> tuple[Any, Any]:
+    """Ends of edge ``number``, so that a reader knows them."""
+    return number % NODES, number * 7 % NODES
+
+
+def make(path: Path, count: int = 1000, **options: Any) -> DynamicGraph:
+    graph = DynamicGraph.open(path, NODES, 64, order="time", huge_pages=False, **options)
+    graph.insert_edges(*pair(np.arange(count)))
+    return graph
+
+
+def check_edges(graph: Any, least: int) -> int:
+    """Compare a graph with edges 0, 1, 2... of which at least ``least`` are there."""
+    src, dst, ids = graph.edge_list()
+    count = len(ids)
+    assert count >= least
+    assert (ids == np.arange(count)).all()
+    assert (np.stack((src, dst)) == np.stack(pair(ids))).all()
+    return count
+
+
+def files_of(path: Path) -> set[str]:
+    """Names of the files but for the log and what tells of processes."""
+    return {p.name for p in path.iterdir() if not p.name.startswith(("wal", "LOCK", "LIVE"))}
+
+
+def test_it_goes_on_beside_a_writer(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    stop = threading.Event()
+    written = [1000]
+
+    def write() -> None:
+        while not stop.is_set():
+            graph.insert_edge(*pair(written[0]))
+            written[0] += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    last = 0
+    for _ in range(5):
+        before = written[0]
+        base = Graph.load(graph.merge(memory="16M"))
+        base.verify()
+        order = np.argsort(base.edge_order)
+        src, dst = (ends[order] for ends in base.edge_index())
+        numbers = np.arange(base.num_edges)
+        assert (np.stack((src, dst)) == np.stack(pair(numbers))).all()
+        assert base.num_edges >= max(before, last)
+        last = base.num_edges
+    stop.set()
+    thread.join()
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=64)
+    assert check_edges(graph, written[0]) == written[0]
+    graph.close()
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_attributes_that_change_meanwhile(
+    begins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the base has is decided with its commit; the rest is in the log."""
+    graph = make(tmp_path / "g")
+    if not begins:
+        graph.features = np.eye(NODES, 2)
+    write = journal.write_base
+    rows = np.full((NODES + 1, 2), 3.0)
+
+    def meanwhile(*args: Any, **options: Any) -> None:
+        if begins:
+            graph.add_nodes(1)
+            graph.features = rows
+        else:
+            del graph.node_attrs["x"]
+            graph.add_nodes(1)
+        write(*args, **options)
+
+    monkeypatch.setattr(journal, "write_base", meanwhile)
+    graph.merge()
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=64)
+    assert graph.num_nodes == NODES + 1
+    if begins:
+        assert (graph.features.gather(np.arange(NODES + 1)) == rows).all()
+    else:
+        assert graph.features is None
+    graph.close()
+
+
+# ---- killed --------------------------------------------------------------------------------------
+
+KILLED = """
+    import os, signal, sys, threading, time
+    import numpy as np
+    from aethergraph import DynamicGraph
+    from aethergraph import _native as native
+    from aethergraph.dynamic import merge
+    from aethergraph.storage.budget import Budget
+    from aethergraph.storage.scratch import Scratch
+
+    path, at = sys.argv[1], int(sys.argv[2])
+    graph = DynamicGraph.open(path, arena_mb=64, durability="sync")
+    room = merge._Room(64, 512, 3000, path, Budget.parse("16M"))  # many pieces, and scratch files
+    merge._room_of = lambda budget, where: room
+    calls = 0
+
+    def counted(call):
+        def run(*args, **options):
+            global calls
+            calls += 1
+            if calls == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **options)
+        return run
+
+    for owner, name in ((native.NativeWriter, "append"), (native.NativeWriter, "put"),
+                        (native.NativeWriter, "commit"), (Scratch, "append"), (Scratch, "read"),
+                        (os, "fsync"), (os, "replace")):
+        setattr(owner, name, counted(getattr(owner, name)))
+    number = graph.num_edges
+    thread = threading.Thread(target=graph.merge)
+    thread.start()
+    while thread.is_alive():
+        graph.insert_edge(number % 200, number * 7 % 200)
+        number += 1
+        print(number, flush=True)
+    print("calls", calls, flush=True)
+    graph.close()
+"""
+
+
+def run_killed(path: Path, at: int) -> tuple[int, int]:
+    """Merge until call ``at``; return the edges that were acknowledged, and the calls, if done."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(path), str(at)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = done.stdout.splitlines() if done.stdout.endswith("\n") else done.stdout.split("\n")[:-1]
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    calls = int(lines.pop().split()[1]) if done.returncode == 0 else 0
+    return (int(lines[-1]) if lines else 0), calls
+
+
+def test_killed_anywhere_in_a_merge(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    graph = make(path)
+    graph.merge()
+    graph.close()
+    least, calls = run_killed(path, 0)
+    assert calls > 50
+    rng = np.random.default_rng(3)
+    kills = int(os.environ.get("AETHERGRAPH_KILLS", "12"))
+    last = range(calls - 4, calls + 1)  # the file is complete, or all but named
+    for at in [*rng.integers(1, calls, max(2, kills // 2)).tolist(), *last]:
+        found, _ = run_killed(path, at)
+        least = max(least, found)
+        graph = DynamicGraph.open(path, arena_mb=64)
+        least = check_edges(graph, least)
+        base = json.loads((path / "CURRENT").read_text())["base"]
+        assert files_of(path) == {base, "graph.json", "CURRENT"} | (
+            {"CURRENT.new"} if (path / "CURRENT.new").exists() else set()
+        )
+        graph.close()
+
+
+# ---- full disks ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_a_full_disk(scratch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph goes on with the base and log before; with more room it merges."""
+    if scratch:  # of 16 bytes per edge beside the file's 20
+        whole = merge._room_of
+        monkeypatch.setattr(merge, "_room_of", lambda *args: whole(*args)._replace(tables=100_000))
+    with small_disk(tmp_path / "disk", "96M") as disk:
+        graph = make(disk / "g", 100_000)
+        graph.merge()
+        graph.insert_edges(*pair(np.arange(100_000, 200_000)))
+        graph.flush()
+        there = files_of(disk / "g")
+        free = os.statvfs(disk).f_bavail * 4096
+        (disk / "filler").write_bytes(bytes(free - (5 << 20 if scratch else 2 << 20)))
+        with pytest.raises(errors.DiskFullError, match=r"cannot write .*No space") as caught:
+            graph.merge()
+        assert caught.value.errno == errno.ENOSPC
+        del caught  # its frames hold the snapshot
+        assert files_of(disk / "g") == there
+        graph.insert_edge(*pair(200_000))
+        check_edges(graph, 200_001)
+        (disk / "filler").unlink()
+        assert Graph.load(graph.merge()).num_edges == 200_001
+        graph.insert_edge(*pair(200_001))
+        graph.close()
+        graph = DynamicGraph.open(disk / "g", arena_mb=64)
+        check_edges(graph, 200_002)
+        graph.close()
+
+
+def test_a_base_that_cannot_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make(tmp_path / "g")
+    there = files_of(tmp_path / "g")
+    write = LiveDirectory.write_json
+
+    def fail(self: LiveDirectory, name: str, value: dict[str, Any]) -> None:
+        if late:
+            write(self, name, value)
+        raise OSError(errno.ENOSPC, "no")
+
+    monkeypatch.setattr(LiveDirectory, "write_json", fail)
+    for late in (False, True):
+        with pytest.raises(errors.DiskFullError, match="CURRENT: No space left"):
+            graph.merge()
+        if not late:
+            assert files_of(tmp_path / "g") == there
+    monkeypatch.undo()
+    graph.insert_edge(*pair(1000))
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=64)
+    check_edges(graph, 1001)
+    graph.close()
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+MEASURED = """
+    import os, sys
+    import numpy as np
+    from aethergraph import DynamicGraph
+    number = 4_000_000
+    graph = DynamicGraph.open(sys.argv[1], 100_000, 2048, order="time", edge_weight="float32",
+                              edge_attrs={"e": ((), "float32")}, durability="none",
+                              huge_pages=False)
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        ends = rng.integers(0, 100_000, (2, number // 8))
+        rows = rng.random(number // 8, np.float32)
+        graph.insert_edges(*ends, weight=rows, edge_attrs={"e": rows})
+    src, dst, _ = graph.snapshot().edge_list()
+    graph.delete_edges(src[:100_000], dst[:100_000])
+    graph.flush()
+    del src, dst, ends, rows
+    print("built", flush=True)
+    sys.stdin.readline()
+    if sys.argv[2] == "merge":
+        graph.merge(memory="24M")
+    else:
+        graph.to_graph().save(sys.argv[1] + ".aeg")
+    print("done", flush=True)
+    os._exit(0)
+"""
+
+
+@contextmanager
+def memory_group() -> Iterator[tuple[Path, str, str, str] | None]:
+    """A cgroup and the names of its limit, usage and page cache; None: none can be made."""
+    for root, *names in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+         "total_inactive_file total_active_file"),
+        ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file active_file"),
+    ):  # fmt: skip
+        group = Path(root) / f"aethergraph-test-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / names[0]).write_text(str(1 << 40))
+        except OSError:
+            if group.exists():
+                group.rmdir()
+            continue
+        try:
+            yield group, names[0], names[1], names[2]
+        finally:
+            for _ in range(50):
+                try:
+                    group.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+        return
+    yield None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["merge", "copy"])
+def test_the_budget_is_kept(how: str, tmp_path: Path) -> None:
+    """Under a limit, set when the graph is there, that a copy in memory does not survive."""
+    with memory_group() as found:
+        if found is None:
+            pytest.skip("no cgroup can be made here")
+        group, limit, usage, cache = found
+
+        def enter() -> None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(MEASURED), str(tmp_path / "g"), how],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=enter,
+        ) as child:  # fmt: skip
+            assert child.stdout is not None and child.stdin is not None
+            assert child.stdout.readline() == "built\n"
+            rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            files = sum(int(rows[name]) for name in cache.split())
+            taken = int((group / usage).read_text()) - files
+            segment = 64 << 20  # of the log that goes on, which is read
+            (group / limit).write_text(str(taken + segment + (40 << 20)))
+            child.stdin.write("\n")
+            child.stdin.flush()
+            told = child.stdout.readline()
+        assert told == ("done\n" if how == "merge" else "")
+        assert child.returncode == (0 if how == "merge" else -signal.SIGKILL)
