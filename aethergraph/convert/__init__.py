@@ -2,6 +2,7 @@
 
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
 ``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;
+:func:`tables` builds a typed graph of tables with keys, which a :class:`Schema` describes;
 :func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
 node datasets.
 """
@@ -17,19 +18,37 @@ from aethergraph.convert.readers.edge_plan import AttrSpec
 from aethergraph.convert.readers.edges import EdgeChunk, EdgeTable, iter_edges, read_edges
 from aethergraph.convert.readers.nodes import read_labels
 from aethergraph.convert.result import ConvertResult
+from aethergraph.convert.typed.api import tables
+from aethergraph.convert.typed.build import TablesResult
+from aethergraph.convert.typed.guess import guess_schema
+from aethergraph.convert.typed.schema import (
+    ForeignKey,
+    LinkTable,
+    NodeTable,
+    Schema,
+    load_schema,
+)
 
 __all__ = [
     "AttrSpec",
     "ConvertResult",
     "EdgeChunk",
     "EdgeTable",
+    "ForeignKey",
     "InputError",
+    "LinkTable",
+    "NodeTable",
+    "Schema",
+    "TablesResult",
     "convert",
     "convert_chunks",
+    "guess_schema",
     "iter_edges",
+    "load_schema",
     "read_edges",
     "read_gd",
     "read_gl",
     "read_labels",
     "read_ogb",
+    "tables",
 ]

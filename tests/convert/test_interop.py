@@ -12,7 +12,7 @@ from core.strategies import edge_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph import Graph, errors
+from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.interop import from_networkx, from_scipy, to_networkx, to_scipy
 
 sparse = pytest.importorskip("scipy.sparse")
@@ -225,3 +225,18 @@ def test_a_library_that_is_missing(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(errors.UnsupportedError, match=f"pip install {module.split('.')[0]}"):
         call(Graph.from_edges(2, [0], [1]))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_live_graphs_bring_their_weights_and_times(held: bool) -> None:
+    live = DynamicGraph(4, 16, order="time", edge_time="int64", edge_weight="float32")
+    live.insert_edges([0, 1, 2], [1, 2, 3], time=[30, 20, 10], weight=[1, 2, 3])
+    live.delete_edge(1, 2)
+    graph = live.snapshot() if held else live
+    dense = to_scipy(graph).toarray()
+    assert (dense[0, 1], dense[2, 3], dense.sum()) == (1, 3, 4)
+    found = {
+        (u, v): (data["weight"], data["time"], data["edge_id"])
+        for u, v, data in to_networkx(graph).edges(data=True)
+    }
+    assert found == {(0, 1): (1, 30, 0), (2, 3): (3, 10, 2)}

@@ -367,9 +367,9 @@ class BoundedBuild:
 
     def write(self, path: native.Path) -> None:
         """Write the graph file and put it in place."""
-        lists, out = self._lists, self._out
+        lists = self._lists
         assert lists is not None
-        sections = self._sections(lists, out)
+        sections = self.sections()
         meta = self._meta(lists)
         total = sum(files.nbytes(name) for files, name, *_ in sections)
 
@@ -396,10 +396,13 @@ class BoundedBuild:
         edges = EdgeType(0, "to", 0, lists.edges)
         return FileMeta((nodes,), (edges,), tuple(arrays), self._time_unit)
 
-    def _sections(
-        self, lists: ColumnFiles, out: ColumnFiles | None
-    ) -> list[tuple[ColumnFiles, str, int, int]]:
-        """Return (files, column, kind of section, owner) in the order of the file."""
+    def sections(self) -> list[tuple[ColumnFiles, str, int, int]]:
+        """Return (files, column, kind of section, owner) in the order of the file.
+
+        The lists must be made.
+        """
+        lists, out = self._lists, self._out
+        assert lists is not None
         kinds = (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
         if self._form.layout == "csr":
             kinds = (native.SECTION_CSR_INDPTR, native.SECTION_CSR_INDICES)

@@ -26,7 +26,7 @@ from aethergraph.convert.result import Clock, ConvertResult, Stages, check_densi
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.storage.budget import Budget
 
-__all__ = ["BoundedJob", "convert_chunks", "convert_within"]
+__all__ = ["BoundedJob", "convert_chunks", "convert_within", "kept_if_useful"]
 
 _VERSION = 2  # version of the content of a work folder
 
@@ -103,7 +103,7 @@ class BoundedJob:
         if build.resumed_at is not None:
             self._remark(f"going on with an interrupted build: {build.resumed_at}")
         clock = Clock(result.seconds)
-        with _kept_if_useful(self.journal, self._remark), ExitStack() as stack:
+        with kept_if_useful(self.journal, self._remark), ExitStack() as stack:
             stack.callback(build.close)
             result.read_edges = build.read(FileSource(reader))
             result.edges_read_now = result.read_edges - build.rows_before
@@ -155,7 +155,7 @@ def convert_within(
     return result
 
 
-class _kept_if_useful:
+class kept_if_useful:
     """Context that removes the work folder on success or if the input is bad, and else keeps it."""
 
     def __init__(self, journal: Journal, remark: Callable[[str], None]) -> None:

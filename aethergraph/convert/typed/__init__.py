@@ -1,0 +1,1 @@
+"""Typed graphs from tables: schema, sources, and the build within a memory budget."""

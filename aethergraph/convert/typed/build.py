@@ -1,0 +1,563 @@
+"""Build of a typed graph from tables, within a memory budget, step by step.
+
+::
+
+    spool   databases -> a Parquet file each                               spool-*
+    nodes   tables of nodes -> maps of ids, times, features, labels        node-*
+    edges   for each edge type and its reverse: keys -> ids, then the
+            builder of graphs of one type, up to its lists                 edge-*.building
+    write   lists of all types, times, arrays -> one graph file; maps of
+            ids beside it
+
+Each step is recorded when it is finished, and edges are recorded as they are read: the same call
+goes on after a kill. The file equals the one that ``HeteroGraph.from_edges`` and ``save`` write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.convert.external.array_files import ColumnFiles
+from aethergraph.convert.external.builder import BoundedBuild
+from aethergraph.convert.external.driver import kept_if_useful
+from aethergraph.convert.external.encoded import EncodedColumn
+from aethergraph.convert.external.journal import Journal
+from aethergraph.convert.form import GraphForm
+from aethergraph.convert.outputs import check_outputs, storage_error
+from aethergraph.convert.readers.base import InputError
+from aethergraph.convert.result import Clock, Stages
+from aethergraph.convert.typed.columns import ColumnReader, share_times
+from aethergraph.convert.typed.edges import EdgeColumns, TableEdges
+from aethergraph.convert.typed.nodes import NodeFiles, scan_nodes
+from aethergraph.convert.typed.schema import EdgeSpec, Schema
+from aethergraph.convert.typed.sources import (
+    Table,
+    is_comparable,
+    needs_spool,
+    open_table,
+    source_state,
+    spool,
+)
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.id_files import ids_path
+from aethergraph.graph.typed_edges import EdgeType
+from aethergraph.ids import IdMap, KeyColumns
+from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType, write_meta
+from aethergraph.storage.meta import EdgeType as EdgeMeta
+
+__all__ = ["TablesResult", "TypedBuild"]
+
+_VERSION = 1
+_COPY_BYTES = 4 << 20
+_ENCODED = {
+    native.SECTION_CSC_INDICES: (native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX),
+    native.SECTION_CSR_INDICES: (native.SECTION_CSR_BLOCKS, native.SECTION_CSR_INDEX),
+}
+
+
+@dataclass
+class TablesResult:
+    """Files and sizes of a graph that was built from tables.
+
+    Attributes:
+        graph: the graph file.
+        ids: files of the maps of ids, by node type.
+        num_nodes: number of nodes by type.
+        num_edges: number of edges by type.
+        seconds: seconds of the steps ("nodes", "edges", "write").
+        notes: remarks for the user: edges that were left out, nodes that were kept.
+    """
+
+    graph: str
+    ids: dict[str, str] = field(default_factory=dict)
+    num_nodes: dict[str, int] = field(default_factory=dict)
+    num_edges: dict[EdgeType, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class TypedBuild:
+    """One build; :meth:`run` does all of it.
+
+    Args:
+        schema: the tables.
+        output: the graph file.
+        layout: layout of every edge type.
+        compress: store the neighbours in compressed blocks.
+        memory: bytes for buffers.
+        threads: sorting threads.
+        restart: do not go on from an earlier build.
+        show: announces a stage, and returns its progress function.
+        remark: called at once with remarks for the user.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        output: str,
+        layout: Literal["csc", "csr", "both"],
+        compress: bool,
+        memory: int,
+        threads: int,
+        restart: bool,
+        show: Stages,
+        remark: Callable[[str], None],
+    ) -> None:
+        self._schema = schema
+        self._output = output
+        self._layout: Literal["csc", "csr", "both"] = layout
+        self._compress = compress
+        self._memory = memory
+        self._threads = threads
+        self._show = show
+        self._remark = remark
+        self.result = TablesResult(output)
+        self._comparable = all(map(is_comparable, self._all_sources()))
+        self._names = list(schema.nodes)
+        self.kinds = [(spec, False) for spec in schema.edges]
+        if schema.reverse:
+            self.kinds += [(spec, True) for spec in schema.edges]
+        self.inputs = self._input_states()
+        self._restart = restart or not self._comparable
+        self._tables: dict[str, Table] = {}
+
+    # ---- the whole ---------------------------------------------------------------------------
+
+    def run(self, force: bool) -> TablesResult:
+        """Build the graph."""
+        outputs = [self._output, *(ids_path(self._output, name) for name in self._mapped())]
+        inputs = [one["path"] for one in self.inputs]
+        check_outputs([self._output], inputs, force)
+        self._journal = journal = Journal(self._output, self._command(), self._restart)
+        try:
+            check_outputs(outputs, inputs, force or bool(journal.state.get("placed")))
+            if journal.state:
+                self._remark(f"going on with an interrupted build in {journal.folder}")
+            self._state: dict[str, Any] = {
+                "spooled": [], "nodes": {}, "edges": [], **journal.state
+            }  # fmt: skip
+            with kept_if_useful(journal, self._remark if self._comparable else lambda text: None):
+                self._steps()
+        finally:
+            if not self._comparable:
+                journal.remove()
+            else:
+                journal.remove_if_new()
+        return self.result
+
+    def _steps(self) -> None:
+        clock = Clock(self.result.seconds)
+        self._open_tables()
+        self._unit = self._find_unit()
+        keys = {name: self._keys(name) for name in self._mapped()}
+        for name in self._names:
+            self._make_nodes(name, keys.get(name))
+        clock.lap("nodes")
+        self._nodes = {name: self._node_files(name) for name in self._names}
+        with ExitStack() as stack:
+            self._ids = {
+                name: stack.enter_context(IdMap.load(self._nodes[name].ids_path)) for name in keys
+            }
+            for number in range(len(self.kinds)):
+                self._make_edges(number)
+        clock.lap("edges")
+        self._check_inputs()
+        self._write(keys)
+        clock.lap("write")
+
+    def _all_sources(self) -> list[Any]:
+        nodes = [one.source for one in self._schema.nodes.values()]
+        return nodes + [spec.table for spec in self._schema.edges]
+
+    def _input_states(self) -> list[dict[str, Any]]:
+        folder = self._schema.folder
+        return [one for source in self._all_sources() for one in source_state(source, folder)]
+
+    def _check_inputs(self) -> None:
+        """Refuse files that were written to meanwhile: they are read more than once."""
+        now = {one["path"]: one for one in self._input_states()}
+        for one in self.inputs:
+            if now.get(one["path"]) != one:
+                raise InputError(one["path"], "changed while it was read: start again")
+
+    def _mapped(self) -> list[str]:
+        """Return the node types that keys refer to, or that have a key."""
+        named = {end for spec in self._schema.edges for end, _ in spec.ends()}
+        nodes = self._schema.nodes
+        return [name for name in self._names if name in named or nodes[name].key]
+
+    def _record(self) -> None:
+        """Record a finished step, and give its memory back: the next one has buffers of its own."""
+        import pyarrow as pa
+
+        self._journal.record(**self._state)
+        pa.default_memory_pool().release_unused()
+        native.trim_memory()
+
+    def _command(self) -> dict[str, Any]:
+        schema = self._schema
+        nodes = {name: {**asdict_plain(one)} for name, one in schema.nodes.items()}
+        edges = [asdict_plain(spec) for spec in schema.edges]
+        return {
+            "version": _VERSION, "inputs": self.inputs, "nodes": nodes, "edges": edges,
+            "reverse": schema.reverse, "time_unit": schema.time_unit, "layout": self._layout,
+            "compress": self._compress,
+        }  # fmt: skip
+
+    # ---- tables ------------------------------------------------------------------------------
+
+    def _sources(self) -> Iterator[tuple[str, Any]]:
+        for name, one in self._schema.nodes.items():
+            if one.source is not None:
+                yield f"nodes.{name}", one.source
+        for spec in self._schema.edges:
+            if spec.of_nodes is None:
+                yield f"links.{spec.kind}", spec.table
+
+    def _open_tables(self) -> None:
+        for number, (name, source) in enumerate(self._sources()):
+            spooled = None
+            if needs_spool(source):
+                spooled = self._journal.path(f"spool-{number}")
+                if number not in self._state["spooled"]:
+                    spool(source, name, self._schema.folder, spooled)
+                    self._state["spooled"].append(number)
+                    self._record()
+            self._tables[name] = table = open_table(source, name, self._schema.folder, spooled)
+            if spooled is not None:
+                table.files = [spooled]
+        for name, one in self._schema.nodes.items():
+            if one.source is not None:
+                table = self._tables[f"nodes.{name}"]
+                table.check_columns(one.key, f"the key of nodes.{name}")
+                table.check_columns([one.time] if one.time else [], f"the time of nodes.{name}")
+                table.check_columns(one.features, f"a feature of nodes.{name}")
+                table.check_columns(one.label, f"the label of nodes.{name}")
+        for spec in self._schema.edges:
+            self._table(spec).check_columns(spec.columns, f"of the edges {spec.kind}")
+
+    def _table(self, spec: EdgeSpec) -> Table:
+        name = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
+        return self._tables[name]
+
+    def _find_unit(self) -> str | None:
+        forms = []
+        for name, one in self._schema.nodes.items():
+            if one.time is not None:
+                forms.append(ColumnReader(self._tables[f"nodes.{name}"]).time_form(one.time))
+        for spec in self._schema.edges:
+            if spec.time is not None:
+                forms.append(ColumnReader(self._table(spec)).time_form(spec.time))
+        return share_times(forms, self._schema.time_unit) if forms else None
+
+    def _keys(self, name: str) -> KeyColumns:
+        one = self._schema.nodes[name]
+        if one.key_type is not None:
+            return KeyColumns(
+                one.key_type if isinstance(one.key_type, str) else tuple(one.key_type)
+            )
+        if one.source is not None:
+            return KeyColumns(ColumnReader(self._tables[f"nodes.{name}"]).key_types(one.key))
+        found: dict[tuple[str, ...], str] = {}
+        for spec, columns in self._schema.keeps(name):
+            types = ColumnReader(self._table(spec)).key_types(columns)
+            found.setdefault(types, f"{self._table(spec).files[0]} ({', '.join(columns)})")
+        if len(found) > 1:
+            (one_type, here), (other, there) = list(found.items())[:2]
+            raise InvalidArgumentError(
+                f"nodes.{name}: its keys are {', '.join(one_type)} in {here}, but "
+                f"{', '.join(other)} in {there}: give key_type"
+            )
+        return KeyColumns(next(iter(found)))
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    def _prefix(self, name: str) -> str:
+        return self._journal.path(f"node-{self._names.index(name)}-")
+
+    def _node_files(self, name: str) -> NodeFiles:
+        return NodeFiles(self._prefix(name), self._state["nodes"][name])
+
+    def _make_nodes(self, name: str, keys: KeyColumns | None) -> None:
+        if name not in self._state["nodes"]:
+            one = self._schema.nodes[name]
+            table = self._tables.get(f"nodes.{name}")
+            keeps = [
+                (spec, columns, self._table(spec)) for spec, columns in self._schema.keeps(name)
+            ]
+            self._state["nodes"][name] = scan_nodes(
+                name, one, table, keeps, keys, self._prefix(name), self._unit, self._memory,
+                self._show(f"Reading {name}", "rows"),
+            )  # fmt: skip
+            self._record()
+        state = self._state["nodes"][name]
+        count, rows = state["num_nodes"], sum(state["file_rows"])
+        self.result.num_nodes[name] = count
+        if rows and count > rows:
+            self.result.notes.append(f"{name}: {count - rows:,} nodes of keys without a row")
+
+    # ---- edges -------------------------------------------------------------------------------
+
+    def _source(self, number: int) -> TableEdges:
+        spec, reverse = self.kinds[number]
+        return TableEdges(
+            spec, reverse, self._table(spec), self._nodes, self._ids, self._unit,
+            self._journal.path(f"edge-{number}.dropped"),
+            self._show(f"Reading {' '.join(spec.kind)}{' (reverse)' * reverse}", "rows"),
+        )  # fmt: skip
+
+    def _builder(self, number: int, lists: int) -> tuple[BoundedBuild, Journal]:
+        form = GraphForm(self._layout, num_nodes=lists, compress=self._compress)
+        journal = Journal(self._journal.path(f"edge-{number}"), {"version": _VERSION}, False)
+        return BoundedBuild(journal, form, self._memory, self._threads, self._show), journal
+
+    def _make_edges(self, number: int) -> None:
+        source = self._source(number)
+        if number == len(self._state["edges"]):
+            build, journal = self._builder(number, source.num_lists)
+            try:
+                rows = build.read(source)
+                edges = build.make_lists(source.num_lists) if rows else 0
+            finally:
+                build.close()
+                journal.close()
+            self._state["edges"].append({"edges": edges, "node_time": source.sorts_by_node})
+            self._record()
+        self.result.num_edges[source.kind] = self._state["edges"][number]["edges"]
+        if self.kinds[number][1]:
+            return
+        dropped = source.dropped()
+        if dropped.null:
+            self.result.notes.append(f"{source.kind}: {dropped.null:,} null keys, no edges")
+        if dropped.missing:
+            self.result.notes.append(
+                f"{source.kind}: {dropped.missing:,} edges left out; the first: {dropped.first}"
+            )
+
+    # ---- write -------------------------------------------------------------------------------
+
+    def _write(self, keys: dict[str, KeyColumns]) -> None:
+        if not self._state.get("placed"):
+            self._state["placed"] = True
+            self._record()
+        for name in keys:
+            self.result.ids[name] = path = ids_path(self._output, name)
+            _place(self._nodes[name].ids_path, path)
+        meta = self._meta()
+        size = sum(_edge_bytes(one) for one in meta.edge_types)
+
+        def work(task: native.Task | None) -> None:
+            with native.NativeWriter(self._output, native.CONTENT_GRAPH) as writer:
+                write_meta(writer, meta)
+                for number in range(len(self.kinds)):
+                    self._write_edges(writer, number, meta, task)
+                for owner, name in enumerate(self._names):
+                    times = self._nodes[name].time()
+                    if times is not None:
+                        _write_array(writer, native.SECTION_NODE_TIME, owner, times, task)
+                self._write_arrays(writer, meta, task)
+
+        native.run_long(work, self._show("Writing graph", "B"), size)
+
+    def _columns(self, number: int) -> EdgeColumns:
+        spec = self.kinds[number][0]
+        return EdgeColumns(spec, self._table(spec), self._unit)
+
+    def _kind(self, number: int) -> EdgeType:
+        spec, reverse = self.kinds[number]
+        source, relation, target = spec.kind
+        return (target, f"rev_{relation}", source) if reverse else spec.kind
+
+    def _meta(self) -> FileMeta:
+        arrays = []
+        for owner, name in enumerate(self._names):
+            files = self._nodes[name]
+            for one in sorted(files.arrays):
+                array = files.array(one)
+                arrays.append(ArrayMeta(one, "node", owner, str(array.dtype), array.shape))
+        edges = []
+        for owner in range(len(self.kinds)):
+            source, relation, target = self._kind(owner)
+            count = self._state["edges"][owner]["edges"]
+            ends = self._names.index(source), self._names.index(target)
+            edges.append(EdgeMeta(ends[0], relation, ends[1], count))
+            attrs = self._columns(owner).attrs
+            arrays += [ArrayMeta(n, "edge", owner, attrs[n], (count,)) for n in sorted(attrs)]
+        # Arrays of nodes come before those of edges.
+        arrays.sort(key=lambda one: one.of != "node")
+        nodes = [NodeType(name, self._nodes[name].num_nodes) for name in self._names]
+        return FileMeta(tuple(nodes), tuple(edges), tuple(arrays), self._unit)
+
+    def _write_edges(
+        self, writer: native.NativeWriter, number: int, meta: FileMeta, task: native.Task | None
+    ) -> None:  # fmt: skip
+        one, state = meta.edge_types[number], self._state["edges"][number]
+        source, target = (meta.node_types[end].num_nodes for end in (one.source, one.destination))
+        if not state["edges"]:
+            self._write_no_edges(writer, number, source, target)
+            return
+        build, journal = self._builder(number, max(source, target))
+        try:
+            build.make_lists(max(source, target))
+            for files, name, kind, _ in build.sections():
+                is_csc = kind in (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
+                lists, ids = (target, source) if is_csc else (source, target)
+                if name == "indptr":
+                    _write_offsets(writer, files, kind, number, lists + 1, task)
+                elif name == "minor" and self._compress:
+                    column = EncodedColumn(files, name, journal.path("index"), self._memory)
+                    column.write(writer, _ENCODED[kind], number, task)
+                elif name == "minor":
+                    dtype = native.id_dtype(native.id_bytes_for(ids))
+                    _write_pieces(writer, kind, number, files, name, dtype, task)
+                elif kind != native.SECTION_ARRAY and not (name == "time" and state["node_time"]):
+                    files.write_section(writer, name, kind, number, task)
+        finally:
+            build.close()
+            journal.close()
+
+    def _write_no_edges(
+        self, writer: native.NativeWriter, number: int, source: int, target: int
+    ) -> None:
+        """Write the sections of an edge type of which no edge is left."""
+        columns = self._columns(number)
+
+        def section(kind: int, dtype: Any, items: int = 0) -> None:
+            writer.begin(kind, number, native.dtype_code(dtype))
+            for begin in range(0, items, _COPY_BYTES // 8):
+                writer.append(np.zeros(min(_COPY_BYTES // 8, items - begin), dtype))
+            writer.end()
+
+        for csc, lists, ids in ((True, target, source), (False, source, target)):
+            if self._layout == ("csr" if csc else "csc"):
+                continue
+            indptr = native.SECTION_CSC_INDPTR if csc else native.SECTION_CSR_INDPTR
+            section(indptr, np.uint64, lists + 1)
+            kind = native.SECTION_CSC_INDICES if csc else native.SECTION_CSR_INDICES
+            if self._compress:
+                section(_ENCODED[kind][0], np.uint8)
+                writer.begin(_ENCODED[kind][1], number, native.dtype_code(np.uint64))
+                writer.append(native.BlockEncoder().index())
+                writer.end()
+            else:
+                section(kind, native.id_dtype(native.id_bytes_for(ids)))
+            if not csc and self._layout == "both":
+                section(native.SECTION_CSR_EDGE_IDS, np.uint32)
+        if columns.weight is not None:
+            section(native.SECTION_EDGE_WEIGHT, columns.weight)
+        if columns.time is not None:
+            section(native.SECTION_EDGE_TIME, columns.time)
+
+    def _write_arrays(
+        self, writer: native.NativeWriter, meta: FileMeta, task: native.Task | None
+    ) -> None:
+        for owner, one in enumerate(meta.arrays):
+            if one.of == "node":
+                array = self._nodes[self._names[one.type]].array(one.name)
+                _write_array(writer, native.SECTION_ARRAY, owner, array, task)
+        for number in range(len(self.kinds)):
+            owners = {
+                f"attr:{one.name}": owner
+                for owner, one in enumerate(meta.arrays)
+                if one.of == "edge" and one.type == number
+            }
+            if not owners:
+                continue
+            if not self._state["edges"][number]["edges"]:
+                for name, owner in owners.items():
+                    dtype = self._columns(number).attrs[name[5:]]
+                    writer.begin(native.SECTION_ARRAY, owner, native.dtype_code(dtype))
+                    writer.end()
+                continue
+            kind = meta.edge_types[number]
+            most = max(meta.node_types[end].num_nodes for end in (kind.source, kind.destination))
+            build, journal = self._builder(number, most)
+            try:
+                build.make_lists(most)
+                for files, name, section, _ in build.sections():
+                    if section == native.SECTION_ARRAY:
+                        files.write_section(writer, name, section, owners[name], task)
+            finally:
+                build.close()
+                journal.close()
+
+
+def asdict_plain(one: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON's types; what a later call cannot compare becomes its type."""
+    return {key: _plain(value) for key, value in vars(one).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return _plain(asdict(value))
+    return type(value).__name__
+
+
+def _edge_bytes(one: EdgeMeta) -> int:
+    return 8 * one.num_edges
+
+
+def _place(source: str, path: str) -> None:
+    """Copy a file beside its place and rename it; the work file stays for a build that goes on."""
+    temporary = f"{path}.building"
+    try:
+        if os.path.exists(source):
+            shutil.copyfile(source, temporary)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise storage_error(error, path) from None
+
+
+def _write_array(
+    writer: native.NativeWriter, kind: int, owner: int, array: NDArray[Any],
+    task: native.Task | None,
+) -> None:  # fmt: skip
+    writer.begin(kind, owner, native.dtype_code(array.dtype))
+    row = array.nbytes // max(len(array), 1)
+    step = max(1, _COPY_BYTES // max(row, 1))
+    for begin in range(0, len(array), step):
+        writer.append(np.ascontiguousarray(array[begin : begin + step]), task)
+    writer.end()
+
+
+def _write_offsets(
+    writer: native.NativeWriter, files: ColumnFiles, kind: int, owner: int, count: int,
+    task: native.Task | None,
+) -> None:  # fmt: skip
+    """Write the offsets of the lists that the type has; those behind them are empty."""
+    writer.begin(kind, owner, native.dtype_code(np.uint64))
+    for piece in files.pieces("indptr", _COPY_BYTES // 8):
+        writer.append(piece[: max(count, 0)], task)
+        count -= len(piece)
+    writer.end()
+
+
+def _write_pieces(
+    writer: native.NativeWriter, kind: int, owner: int, files: ColumnFiles, name: str, dtype: Any,
+    task: native.Task | None,
+) -> None:  # fmt: skip
+    writer.begin(kind, owner, native.dtype_code(dtype))
+    for piece in files.pieces(name, _COPY_BYTES // 8):
+        writer.append(piece.astype(dtype, copy=False), task)
+    writer.end()

@@ -1,0 +1,442 @@
+"""Columns of a table as what they are used for: keys, times, numbers; the errors name file and row.
+
+A table of text has strings alone. What they stand for is decided by the first rows of a column, and
+all others have to fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.exact import describe_change, first_changed
+from aethergraph._checks.times import convert_times, unit_of
+from aethergraph.convert.readers.base import InputError
+from aethergraph.convert.typed.sources import Batch, Table
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.ids.columns import KeyColumns
+
+__all__ = ["ColumnReader", "TimeForm", "share_times"]
+
+Array = NDArray[Any]
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_LOGICAL = frozenset({"true", "false", "True", "False", "TRUE", "FALSE"})
+_SAMPLE = 10_000  # values of a text column that decide what it holds
+_FILL = "; leave the row out, or fill it"
+
+
+@dataclass(frozen=True)
+class TimeForm:
+    """Form of a column of times.
+
+    Attributes:
+        unit: unit of timestamps and dates; None: plain numbers.
+        zone: time zone that the column names, or None.
+        is_float: plain numbers with fractions.
+        where: table and column, for messages.
+    """
+
+    unit: str | None
+    zone: str | None
+    is_float: bool
+    where: str
+
+
+def share_times(forms: Sequence[TimeForm], asked: str | None) -> str | None:
+    """Return the unit of all times of a graph; None if they are plain numbers.
+
+    Args:
+        forms: all columns of times.
+        asked: unit that the schema asks for; integers count it.
+
+    Raises:
+        InvalidArgumentError: some have a unit or a time zone, and others do not; names two.
+    """
+    stamps = [form for form in forms if form.unit is not None]
+    plain = [form for form in forms if form.unit is None]
+    if asked is not None and any(form.is_float for form in plain):
+        where = next(form.where for form in plain if form.is_float)
+        raise InvalidArgumentError(
+            f"{where} holds times with fractions, which time_unit = {asked!r} cannot count"
+        )
+    if stamps and plain and asked is None:
+        raise InvalidArgumentError(
+            f"{plain[0].where} holds plain numbers as times, but {stamps[0].where} is in "
+            f"{stamps[0].unit!r}: time_unit says what the numbers count"
+        )
+    zones = [form for form in stamps if form.zone is not None]
+    bare = [form for form in stamps if form.zone is None and form.unit != "D"]
+    if zones and bare:
+        raise InvalidArgumentError(
+            f"{zones[0].where} has the time zone {zones[0].zone}, but {bare[0].where} has none: "
+            "its times could be of any; give both with a zone, or both without"
+        )
+    if asked is not None or not stamps:
+        return asked
+    return unit_of(np.result_type(*(f"datetime64[{form.unit}]" for form in stamps)))
+
+
+class ColumnReader:
+    """Reader of the columns of one table."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._text: dict[str, str] = {}
+
+    def where(self, column: str) -> str:
+        """Return table and column for messages."""
+        return f"{self._table.name}, column {column!r}"
+
+    # ---- text ------------------------------------------------------------------------------
+
+    def _kind_of_text(self, column: str) -> str:
+        """Return "int", "float", "bool", "time", "zoned" or "str" by the first values."""
+        if column not in self._text:
+            values: list[str] = []
+            for batch in self._table.batches([column]):
+                values += batch.rows.column(0).slice(0, _SAMPLE).drop_null().to_pylist()
+                if values:
+                    break
+            self._text[column] = _kind_of(values)
+        return self._text[column]
+
+    def _cast(self, batch: Batch, column: str, kind: Any, what: str) -> Any:
+        array = batch.rows.column(column)
+        return _cast(batch, array, kind, lambda text: f"the {what} {text!r} is not {_plain(kind)}")
+
+    # ---- keys ------------------------------------------------------------------------------
+
+    def key_types(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the types of the columns of a key.
+
+        Raises:
+            InputError: a column cannot be a key.
+        """
+        return tuple(self._key_type(column) for column in columns)
+
+    def _key_type(self, column: str) -> str:
+        import pyarrow as pa
+        import pyarrow.types as pat
+
+        if self._table.is_text:
+            return "int64" if self._kind_of_text(column) == "int" else "str"
+        kind = self._table.types[column]
+        if pat.is_dictionary(kind):
+            kind = kind.value_type
+        if pat.is_integer(kind):
+            return "uint64" if kind == pa.uint64() else "int64"
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pat.is_fixed_size_binary(kind) and kind.byte_width == 16:
+            return "uuid"
+        if pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_fixed_size_binary(kind):
+            return "bytes"
+        if pat.is_string(kind) or pat.is_large_string(kind) or str(kind) == "string_view":
+            return "str"
+        advice = "cast it to integers or strings"
+        if pat.is_floating(kind):
+            advice = (
+                "pandas makes floats of integers if one is missing; cast it to a nullable integer "
+                "('Int64')"
+            )
+        raise InputError(
+            self._table.files[0],
+            f"column {column!r} is a key of type {self._table.types[column]}: {advice}",
+        )
+
+    def keys(
+        self, batch: Batch, columns: Sequence[str], keys: KeyColumns
+    ) -> tuple[native.KeyBlock, NDArray[np.bool_], NDArray[np.bool_] | None]:
+        """Return the keys of the rows in which no column is null, and the mask of these rows.
+
+        The third value marks those keys that none of this type can equal, if there are any.
+
+        Raises:
+            InputError: a column has another type than the key.
+        """
+        found = []
+        for column, kind in zip(columns, keys.types, strict=True):
+            array = batch.rows.column(column)
+            found.append(self._text_key(batch, column, kind) if self._table.is_text else array)
+        known = np.ones(batch.rows.num_rows, np.bool_)
+        if any(array.null_count for array in found):
+            for array in found:
+                known &= array.is_valid().to_numpy(zero_copy_only=False)
+            found = [array.filter(_mask(known)) for array in found]
+        try:
+            block, impossible = keys.encode(found[0] if len(found) == 1 else found)
+        except InvalidArgumentError as error:
+            names = ", ".join(columns)
+            if error.position is not None:
+                row = int(np.flatnonzero(known)[error.position])
+                raise batch.bad(f"the key ({names}): {error}", row) from None
+            raise InputError(
+                batch.path, f"column {names!r}: {error}; both tables need keys of one type"
+            ) from None
+        return block, known, impossible
+
+    def _text_key(self, batch: Batch, column: str, kind: str) -> Any:
+        import pyarrow as pa
+
+        if kind in ("int64", "uint64"):
+            return self._cast(batch, column, getattr(pa, kind)(), "key")
+        array = batch.rows.column(column)
+        return array.cast(pa.binary()) if kind == "bytes" else array
+
+    # ---- times -----------------------------------------------------------------------------
+
+    def time_form(self, column: str) -> TimeForm:
+        """Return the form of a column of times.
+
+        Raises:
+            InputError: it cannot be one.
+        """
+        import pyarrow.types as pat
+
+        where, kind = self.where(column), self._table.types[column]
+        if pat.is_string(kind) or pat.is_large_string(kind):
+            text = self._kind_of_text(column)
+            forms = {
+                "int": TimeForm(None, None, False, where),
+                "float": TimeForm(None, None, True, where),
+                "time": TimeForm("us", None, False, where),
+                "zoned": TimeForm("us", "UTC", False, where),
+            }
+            if text in forms:
+                return forms[text]
+        elif pat.is_timestamp(kind):
+            return TimeForm(str(kind.unit), kind.tz, False, where)
+        elif pat.is_date(kind):
+            return TimeForm("D" if pat.is_date32(kind) else "ms", None, False, where)
+        elif pat.is_integer(kind) or pat.is_floating(kind):
+            return TimeForm(None, None, bool(pat.is_floating(kind)), where)
+        raise InputError(
+            self._table.files[0], f"column {column!r} of type {kind} does not hold times"
+        )
+
+    def times(self, batch: Batch, column: str, unit: str | None) -> Array:
+        """Return times as datetime64 of a unit, or, without one, as int64 or float64.
+
+        Raises:
+            InputError: a time is missing, is none, or cannot be given in the unit.
+        """
+        import pyarrow as pa
+
+        form = self.time_form(column)
+        array = batch.rows.column(column)
+        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            kind = pa.float64() if form.is_float else pa.int64()
+            if form.unit is not None:
+                kind = pa.timestamp("us", form.zone)
+            array = self._cast(batch, column, kind, "time")
+        self._refuse_null(batch, array, column, "time")
+        if form.unit is None:
+            numbers = array.to_numpy(zero_copy_only=False)
+            if form.is_float:
+                if np.isnan(numbers).any():
+                    raise batch.bad("the time is NaN", int(np.isnan(numbers).argmax()), column)
+                return np.asarray(numbers, np.float64)
+            counts = self._as_int64(batch, numbers, column)
+            return counts if unit is None else counts.view(f"datetime64[{unit}]")
+        assert unit is not None
+        if pa.types.is_date32(array.type):
+            array = array.cast(pa.int32())
+        counts = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        found, wrong = convert_times(counts, form.unit, unit)
+        if wrong is not None:
+            raise batch.bad(
+                f"the time {array[wrong].as_py() if form.unit != 'ns' else counts[wrong]} cannot "
+                f"be given in {unit!r} (time_unit)", wrong, column,
+            )  # fmt: skip
+        times = found.view(f"datetime64[{unit}]")
+        if np.isnat(times).any():
+            raise batch.bad("the time is none (NaT)", int(np.isnat(times).argmax()), column)
+        return times
+
+    def _as_int64(self, batch: Batch, numbers: Array, column: str) -> NDArray[np.int64]:
+        if numbers.dtype == np.uint64 and (numbers > 2**63 - 1).any():
+            row = int((numbers > 2**63 - 1).argmax())
+            raise batch.bad(f"{numbers[row]} does not fit in 64 bits with a sign", row, column)
+        return numbers.astype(np.int64)
+
+    def _refuse_null(self, batch: Batch, array: Any, column: str, what: str) -> None:
+        if array.null_count:
+            row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+            raise batch.bad(f"the {what} is missing (null){_FILL}", row, column)
+
+    # ---- numbers -----------------------------------------------------------------------------
+
+    def number_type(self, column: str, what: str) -> str:
+        """Return the dtype that the numbers of a column are kept in: int64, float32 or float64.
+
+        Raises:
+            InputError: it does not hold numbers.
+        """
+        import pyarrow.types as pat
+
+        kind = self._table.types[column]
+        if self._table.is_text:
+            text = self._kind_of_text(column)
+            if text in ("int", "bool"):
+                return "int64"
+            if text == "float":
+                return "float32"
+        elif pat.is_integer(kind) or pat.is_boolean(kind):
+            return "int64"
+        elif pat.is_float64(kind) or pat.is_decimal(kind):
+            return "float64"
+        elif pat.is_floating(kind):
+            return "float32"
+        raise InputError(
+            self._table.files[0],
+            f"column {column!r} is of type {kind}: a {what} is a number; write categories as "
+            "their codes",
+        )
+
+    def numbers(
+        self, batch: Batch, column: str, dtype: str, what: str, fill: float | None = None
+    ) -> Array:
+        """Return numbers in a dtype; booleans as 0 and 1; ``fill`` stands for missing ones.
+
+        Raises:
+            InputError: a number is missing, is none, or the dtype would change it.
+        """
+        import pyarrow as pa
+        import pyarrow.types as pat
+
+        array = batch.rows.column(column)
+        if self._table.is_text:
+            kind = pa.int64() if dtype == "int64" else pa.float64()
+            kind = pa.bool_() if self._kind_of_text(column) == "bool" else kind
+            array = self._cast(batch, column, kind, what)
+        if pat.is_boolean(array.type):
+            array = array.cast(pa.uint8())
+        elif pat.is_decimal(array.type):
+            array = array.cast(pa.float64())
+        unknown = None
+        if array.null_count:
+            if fill is None:
+                self._refuse_null(batch, array, column, what)
+            unknown = array.is_null().to_numpy(zero_copy_only=False)
+            array = array.fill_null(0)
+        found = array.to_numpy(zero_copy_only=False)
+        if dtype == "int64":
+            numbers = self._as_int64(batch, found, column)
+        else:
+            changed = first_changed(found, dtype)
+            if changed is not None:
+                raise batch.bad(
+                    describe_change(found[changed], dtype, f"the {what} "), changed, column
+                )
+            numbers = found.astype(dtype)
+        if unknown is not None and fill is not None:
+            numbers = numbers.copy()
+            numbers[unknown] = fill
+        return numbers
+
+    def feature(self, batch: Batch, column: str, fill: float | None) -> Array:
+        """Return a feature as float32: a number, 0 or 1, or days since 1970."""
+        if not self._is_time(column):
+            self.number_type(column, "feature")
+            return self.numbers(batch, column, "float32", "feature", fill)
+        array = batch.rows.column(column)
+        if array.null_count and fill is None:
+            self._refuse_null(batch, array, column, "feature")
+        known = array.is_valid().to_numpy(zero_copy_only=False)
+        out = np.full(batch.rows.num_rows, 0 if fill is None else fill, np.float32)
+        if known.any():
+            some = Batch(
+                batch.file, batch.path, batch.first_row, batch.number,
+                batch.rows.filter(_mask(known)) if not known.all() else batch.rows,
+            )  # fmt: skip
+            times = self.times(some, column, self.time_form(column).unit)
+            day = np.timedelta64(1, "D")
+            out[known] = (times - np.datetime64(0, "D")) / day
+        return out
+
+    def _is_time(self, column: str) -> bool:
+        import pyarrow.types as pat
+
+        kind = self._table.types[column]
+        if self._table.is_text:
+            return self._kind_of_text(column) in ("time", "zoned")
+        return bool(pat.is_timestamp(kind) or pat.is_date(kind))
+
+
+def _mask(known: NDArray[np.bool_]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(known)
+
+
+def _kind_of(values: Sequence[str]) -> str:
+    if all(_INTEGER.fullmatch(one) for one in values):
+        return "int" if values else "float"
+    if set(values) <= _LOGICAL:
+        return "bool"
+    if _all(float, values):
+        # Digits alone that are no canonical integers (007) are names.
+        return (
+            "str"
+            if any(re.fullmatch(r"[+-]?0[0-9]+|[0-9]{19,}", one) for one in values)
+            else "float"
+        )
+    for kind, zone in (("time", None), ("zoned", "UTC")):
+        if _castable(values, zone):
+            return kind
+    return "str"
+
+
+def _all(parse: Callable[[str], Any], values: Iterable[str]) -> bool:
+    try:
+        for one in values:
+            parse(one)
+    except ValueError:
+        return False
+    return True
+
+
+def _castable(values: Sequence[str], zone: str | None) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.array(values, pa.string()).cast(pa.timestamp("us", zone))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -> Any:
+    """Cast a column; the error names the first row that cannot be."""
+    import pyarrow as pa
+
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise InputError(batch.path, f"{describe('')}: {error}") from None
+    low, high = 0, len(array)
+    while high - low > 1:  # the first row that fails is in low .. high - 1
+        middle = (low + high) // 2
+        try:
+            array.slice(low, middle - low).cast(kind)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    raise batch.bad(describe(array[low].as_py()), low)
+
+
+def _plain(kind: Any) -> str:
+    import pyarrow.types as pat
+
+    if pat.is_integer(kind):
+        return "an integer"
+    if pat.is_boolean(kind):
+        return "true or false"
+    return "a number" if pat.is_floating(kind) else "a time"

@@ -1,0 +1,304 @@
+"""First schema of a folder of tables, with what is unsure about it as comments."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aethergraph.convert.readers.base import InputError, PathLike, check_readable, require_pyarrow
+from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.sources import Table, is_table_name, open_table, spool
+from aethergraph.errors import MissingFileError, UnsupportedError
+
+__all__ = ["guess_schema"]
+
+_ROWS = 200_000  # rows of a table that are looked at
+_FOUND = 0.5  # share of a column's values that have to be keys of the other table
+
+
+@dataclass
+class _Look:
+    """Facts that the first rows of a table show."""
+
+    name: str
+    source: dict[str, str]
+    columns: list[str]
+    values: dict[str, list[Any]]
+    kinds: dict[str, str]
+    whole: bool
+    key: str | None = None
+    foreign: dict[str, str] = field(default_factory=dict)
+    unsure: list[str] = field(default_factory=list)
+
+
+def guess_schema(folder: PathLike) -> str:
+    """Return a first schema, TOML, for the tables in a folder or a database file.
+
+    Looks at the first 200,000 rows of each table. Keys are columns of different values with the
+    name of an id, foreign keys those whose values are keys of another table and whose names say so.
+    What is not certain is said in comments: read the schema before it is used.
+
+    Raises:
+        InputError: there are no tables, or one cannot be read.
+    """
+    require_pyarrow()
+    base = os.fspath(folder)
+    looks = [_look(*one) for one in _find(base)]
+    if not looks:
+        raise InputError(base, "holds no tables")
+    for one in looks:
+        _guess_key(one)
+    for one in looks:
+        _guess_foreign(one, looks)
+    return "\n".join([_head(base), *(_entry(one, looks) for one in looks)])
+
+
+# ---- finding tables ------------------------------------------------------------------------------
+
+
+def _find(base: str) -> list[tuple[str, dict[str, str], str]]:
+    """Return (name, source as in the schema, folder) of each table."""
+    if not os.path.exists(base):
+        raise MissingFileError(2, f"{base}: no such file or folder", base)
+    if os.path.isfile(base):
+        check_readable(base)
+        folder = os.path.dirname(os.path.abspath(base))
+        return _tables_of(os.path.basename(base), folder)
+    found = []
+    for entry in sorted(os.listdir(base)):
+        path = os.path.join(base, entry)
+        if entry.startswith((".", "_")):
+            continue
+        if os.path.isdir(path):
+            if any(is_table_name(one) for _, _, names in os.walk(path) for one in names):
+                found.append((entry, {"": entry}, base))
+        else:
+            found += _tables_of(entry, base)
+    return found
+
+
+def _tables_of(entry: str, folder: str) -> list[tuple[str, dict[str, str], str]]:
+    if is_table_name(entry):
+        return [(entry.split(".")[0], {"": entry}, folder)]
+    path = os.path.join(folder, entry)
+    with open(path, "rb") as file:
+        head = file.read(16)
+    if head.startswith(b"SQLite format 3"):
+        kind, names = "sqlite", _sqlite_tables(path)
+    elif head[8:12] == b"DUCK":
+        kind, names = "duckdb", _duckdb_tables(path)
+    else:
+        return []
+    return [(name, {kind: entry, "table": name}, folder) for name in names]
+
+
+def _sqlite_tables(path: str) -> list[str]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    try:
+        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+        names = [str(row[0]) for row in connection.execute(query + " ORDER BY name")]
+    except sqlite3.Error as error:
+        raise InputError(path, f"SQLite: {error}") from None
+    connection.close()
+    return names
+
+
+def _duckdb_tables(path: str) -> list[str]:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{path}: a DuckDB file needs duckdb, which cannot be imported ({error}): "
+            "pip install duckdb"
+        ) from None
+    try:
+        with duckdb.connect(path, read_only=True) as connection:
+            return sorted(str(row[0]) for row in connection.execute("SHOW TABLES").fetchall())
+    except duckdb.Error as error:
+        raise InputError(path, f"DuckDB: {error}") from None
+
+
+def _look(name: str, source: dict[str, str], folder: str) -> _Look:
+    if "" in source:
+        return _look_at(name, source, open_table(source[""], name, folder))
+    (kind, database), (_, table) = source.items()
+    quoted = table.replace('"', '""')
+    query = {kind: database, "query": f'SELECT * FROM "{quoted}" LIMIT {_ROWS + 1}'}
+    with tempfile.TemporaryDirectory() as scratch:
+        path = os.path.join(scratch, "table")
+        spool(query, name, folder, path)
+        return _look_at(name, source, open_table(query, name, folder, path))
+
+
+def _look_at(name: str, source: dict[str, str], table: Table) -> _Look:
+    reader = ColumnReader(table)
+    columns = list(table.types)
+    values: dict[str, list[Any]] = {column: [] for column in columns}
+    rows = 0
+    for batch in table.batches(columns):
+        for number, column in enumerate(columns):
+            values[column] += batch.rows.column(number).to_pylist()
+        rows += batch.rows.num_rows
+        if rows > _ROWS:
+            break
+    kinds = {column: _kind(reader, column) for column in columns}
+    return _Look(name, source, columns, values, kinds, rows <= _ROWS)
+
+
+def _kind(reader: ColumnReader, column: str) -> str:
+    """Return "time", "number" or "other"."""
+    try:
+        if reader.time_form(column).unit is not None:
+            return "time"
+    except InputError:
+        pass
+    try:
+        reader.number_type(column, "feature")
+    except InputError:
+        return "other"
+    return "number"
+
+
+# ---- guessing ------------------------------------------------------------------------------------
+
+
+def _singular(name: str) -> str:
+    lower = name.lower()
+    if lower.endswith("ies"):
+        return lower[:-3] + "y"
+    return lower[:-1] if lower.endswith("s") and not lower.endswith("ss") else lower
+
+
+def _id_names(name: str) -> list[str]:
+    """Return the names that a key of a table of this name may have, likely ones first."""
+    one, many = _singular(name), name.lower()
+    found = ["id", "key", "uuid"]
+    for base in (one, many):
+        found += [f"{base}_id", f"{base}id", f"{base}_key", f"id_{base}", f"{base}_no", base]
+    return found
+
+
+def _guess_key(one: _Look) -> None:
+    lower = {column.lower(): column for column in one.columns}
+    for name in _id_names(one.name):
+        column = lower.get(name)
+        if column is not None and _is_unique(one, column):
+            one.key = column
+            if not one.whole:
+                one.unsure.append(f"key {column}: unique in the first {_ROWS:,} rows")
+            return
+
+
+def _is_unique(one: _Look, column: str) -> bool:
+    values = one.values[column]
+    return bool(values) and None not in values and len(set(map(str, values))) == len(values)
+
+
+def _guess_foreign(one: _Look, looks: list[_Look]) -> None:
+    for column in one.columns:
+        if column == one.key or one.kinds[column] == "time":
+            continue
+        for other in looks:
+            if other.key is None or not _refers(column, other):
+                continue
+            share = _share(one.values[column], other.values[other.key])
+            if share < _FOUND and other.whole:
+                continue
+            one.foreign[column] = other.name
+            if share < 1:
+                one.unsure.append(
+                    f"{column}: {1 - share:.1%} of its values are no key of {other.name}"
+                    + ("" if other.whole else " that was looked at")
+                )
+            break
+
+
+def _refers(column: str, other: _Look) -> bool:
+    lower, key = column.lower(), str(other.key).lower()
+    names = set(_id_names(other.name)) - {"id", "key", "uuid"}
+    if key not in ("id", "key", "uuid"):
+        names.add(key)
+    return lower in names or any(lower.endswith(f"_{name}") for name in names)
+
+
+def _share(values: list[Any], keys: list[Any]) -> float:
+    known = set(map(str, keys))
+    some = [str(value) for value in values if value is not None]
+    return sum(value in known for value in some) / len(some) if some else 0.0
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def _head(base: str) -> str:
+    return (
+        f"# A first schema for {base}, guessed from names and the first rows: read it, and change\n"
+        "# what is wrong. Then: aethergraph tables THIS.toml -o graph.aeg\n"
+    )
+
+
+def _text(value: Any) -> str:
+    """Return a value as TOML; a string of JSON is one of TOML."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_text(one)}" for key, one in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _entry(one: _Look, looks: list[_Look]) -> str:
+    ends = list(one.foreign.items())
+    is_link = one.key is None and len(ends) >= 2
+    lines = []
+    source: Any = one.source.get("", one.source)
+    if is_link:
+        (source_key, source_type), (target_key, target_type) = ends[:2]
+        lines += [
+            f"[links.{_text(one.name)}]",
+            f"from = {_text(source)}",
+            f"source = {_text(source_type)}",
+            f"source_key = {_text(source_key)}",
+            f"destination = {_text(target_type)}",
+            f"destination_key = {_text(target_key)}",
+        ]
+        lines += [f"# unsure: {key} refers to {name} as well" for key, name in ends[2:]]
+    else:
+        lines += [f"[nodes.{_text(one.name)}]", f"from = {_text(source)}"]
+        if one.key is not None:
+            lines.append(f"key = {_text(one.key)}")
+        else:
+            lines.append("# no key: no column with the name of an id has different values")
+    lines += _values(one, is_link)
+    lines += [f"# unsure: {text}" for text in one.unsure]
+    if not is_link:
+        for column, name in ends:
+            lines.append(f"foreign.{_text(column)} = {_text(name)}")
+        if not ends and not any(one.name in other.foreign.values() for other in looks):
+            lines.append("# unsure: no edges, neither from here nor to here")
+    return "\n".join(lines) + "\n"
+
+
+def _values(one: _Look, is_link: bool) -> list[str]:
+    taken = {*one.foreign, one.key}
+    times = [c for c in one.columns if one.kinds[c] == "time" and c not in taken]
+    numbers = [c for c in one.columns if one.kinds[c] == "number" and c not in taken]
+    others = [c for c in one.columns if one.kinds[c] == "other" and c not in taken]
+    lines = []
+    if times:
+        lines.append(f"time = {_text(times[0])}")
+        lines += [f"# unsure: or is the time {column}?" for column in times[1:]]
+    if numbers:
+        lines.append(f"{'attrs' if is_link else 'features'} = {_text(numbers)}")
+        holes = [c for c in numbers if None in one.values[c]]
+        if holes and not is_link:
+            lines.append("fill = 0")
+            lines.append(f"# unsure: 0 stands for what is missing in {', '.join(holes)}")
+        elif holes:
+            lines.append(f"# unsure: values are missing in {', '.join(holes)}, which is an error")
+    if others:
+        lines.append(f"# not used (text): {', '.join(others)}")
+    return lines

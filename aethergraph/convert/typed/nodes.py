@@ -1,0 +1,228 @@
+"""Nodes of one type: a pass over their table that makes ids of keys, and files of values."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.convert.outputs import NpyWriter
+from aethergraph.convert.readers.base import InputError, ProgressFn
+from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.schema import EdgeSpec, NodeTable
+from aethergraph.convert.typed.sources import Table
+from aethergraph.ids import DuplicateKeyError, IdMapBuilder, KeyColumns
+
+__all__ = ["NodeFiles", "scan_nodes"]
+
+_FILL_ROWS = 1 << 16
+
+
+class NodeFiles:
+    """Work files of the nodes of one type.
+
+    Args:
+        prefix: path that the names of the files begin with.
+        state: what :func:`scan_nodes` has returned.
+    """
+
+    def __init__(self, prefix: str, state: Mapping[str, Any]) -> None:
+        self._prefix = prefix
+        self.num_nodes = int(state["num_nodes"])
+        #: Rows of the table by file, and names of the arrays.
+        self.file_rows: list[int] = list(state["file_rows"])
+        self.arrays: dict[str, str] = dict(state["arrays"])
+        self._first_rows = np.concatenate([[0], np.cumsum(self.file_rows, dtype=np.int64)])
+
+    @property
+    def ids_path(self) -> str:
+        """Path of the map of ids."""
+        return f"{self._prefix}ids"
+
+    def first_row(self, file: int) -> int:
+        """Return the id of the first row of a file."""
+        return int(self._first_rows[file])
+
+    def time(self) -> NDArray[Any] | None:
+        """Return the times, mapped, or None."""
+        path = f"{self._prefix}time.npy"
+        return np.load(path, mmap_mode="r") if os.path.exists(path) else None
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array, mapped."""
+        array: NDArray[Any] = np.load(f"{self._prefix}{self.arrays[name]}", mmap_mode="r")
+        return array
+
+
+def scan_nodes(
+    name: str,
+    spec: NodeTable,
+    table: Table | None,
+    keeps: list[tuple[EdgeSpec, tuple[str, ...], Table]],
+    keys: KeyColumns | None,
+    prefix: str,
+    unit: str | None,
+    memory: int,
+    show: ProgressFn,
+) -> dict[str, Any]:
+    """Read the nodes of a type; return their state for :class:`NodeFiles`.
+
+    Args:
+        name: the node type.
+        spec: its part of the schema.
+        table: its table, or None.
+        keeps: edges whose keys become nodes, the columns of these keys, and their tables.
+        keys: type of the keys; None: nothing refers to them.
+        prefix: path that the names of work files begin with.
+        unit: unit of all times.
+        memory: bytes for buffers.
+        show: called with (rows done, rows in all).
+    """
+    with ExitStack() as stack:
+        builder = None
+        if keys is not None:
+            builder = IdMapBuilder(f"{prefix}ids", keys.types, memory, f"{prefix}keys")
+            stack.enter_context(builder)
+        scan = _Scan(spec, prefix, stack)
+        if table is not None:
+            scan.read(table, builder, unit, show)
+        rows = scan.num_rows
+        for edge, columns, other in keeps:
+            assert builder is not None
+            _add_keys(builder, other, columns, edge)
+        count = rows
+        if builder is not None:
+            try:
+                count = builder.finish()
+            except DuplicateKeyError as error:
+                raise scan.duplicate(error) from None
+        scan.finish(count)
+        if table is None and count == 0:
+            raise InputError(keeps[0][2].files[0], f"names no node of type {name!r}")
+    return {"num_nodes": count, "file_rows": scan.file_rows, "arrays": scan.arrays}
+
+
+class _Scan:
+    """One pass over the table of a node type."""
+
+    def __init__(self, spec: NodeTable, prefix: str, stack: ExitStack) -> None:
+        self.num_rows = 0
+        self.file_rows: list[int] = []
+        self.arrays: dict[str, str] = {}
+        self._spec = spec
+        self._prefix = prefix
+        self._stack = stack
+        self._files: list[str] = []
+        self._writers: dict[str, NpyWriter] = {}
+
+    def _append(self, file: str, rows: NDArray[Any]) -> None:
+        writer = self._writers.get(file)
+        if writer is None:
+            writer = NpyWriter(f"{self._prefix}{file}", rows.dtype, rows.shape[1:])
+            self._writers[file] = self._stack.enter_context(writer)
+        writer.append(rows)
+
+    def read(
+        self, table: Table, builder: IdMapBuilder | None, unit: str | None, show: ProgressFn
+    ) -> None:
+        """Read all rows: keys into ``builder``, values into files."""
+        spec, reader = self._spec, ColumnReader(table)
+        key, labels = list(spec.key), list(spec.label)
+        named = [*([spec.time] if spec.time else []), *spec.features, *labels]
+        kinds = {one: _label_type(reader, one) for one in labels}
+        self._files = table.files
+        self.file_rows = [0] * len(table.files)
+        columns = list(dict.fromkeys([*(key if builder else []), *named]))
+        total = table.num_rows
+        # Without any column a Parquet reader has no rows: one is enough to count them.
+        for batch in table.batches(columns or [next(iter(table.types))]):
+            if builder is not None:
+                block, known, impossible = reader.keys(batch, key, builder.columns)
+                if not known.all():
+                    raise batch.bad(
+                        "the primary key is missing (null)", int(known.argmin()), key[0]
+                    )
+                if impossible is not None:
+                    row = int(impossible.argmax())
+                    raise batch.bad(f"does not fit in a key of type {builder.columns}", row, key[0])
+                try:
+                    builder.add_block(block)
+                except DuplicateKeyError as error:
+                    self.file_rows[batch.file] += batch.rows.num_rows
+                    raise self.duplicate(error) from None
+            if spec.time:
+                times = reader.times(batch, spec.time, unit)
+                self._append("time.npy", times.view(np.int64) if times.dtype.kind == "M" else times)
+            if spec.features:
+                found = [reader.feature(batch, one, spec.fill) for one in spec.features]
+                self._append("x.npy", np.stack(found, axis=1))
+            for number, one in enumerate(labels):
+                missing = -1 if kinds[one] == "int64" else np.nan
+                values = reader.numbers(batch, one, kinds[one], "label", missing)
+                self._append(f"label-{number}.npy", values)
+            self.file_rows[batch.file] += batch.rows.num_rows
+            self.num_rows += batch.rows.num_rows
+            show(self.num_rows, max(total, self.num_rows))
+        if not self.num_rows:
+            raise InputError(table.files[0], "holds no rows")
+        if spec.features:
+            self.arrays["x"] = "x.npy"
+        for number, one in enumerate(labels):
+            self.arrays["y" if len(labels) == 1 else one] = f"label-{number}.npy"
+
+    def finish(self, count: int) -> None:
+        """Give rows to nodes that were kept, and close the files."""
+        left = count - self.num_rows
+        if "x.npy" in self._writers:
+            while left:
+                some = min(left, _FILL_ROWS)
+                shape = (some, len(self._spec.features))
+                fill = 0 if self._spec.fill is None else self._spec.fill
+                self._append("x.npy", np.full(shape, fill, np.float32))
+                left -= some
+        for writer in self._writers.values():
+            writer.commit()
+
+    def duplicate(self, error: DuplicateKeyError) -> InputError:
+        """Return the error about a key that came twice, with both places."""
+        (first, one), (second, other) = self._place(error.first), self._place(error.second)
+        also = f"row {one + 1}" if first == second else f"{first}, row {one + 1}"
+        key = ", ".join(self._spec.key)
+        return InputError(
+            second, f"the key {error.key} ({key}) comes twice; the first is in {also}",
+            line=other + 1, unit="row",
+        )  # fmt: skip
+
+    def _place(self, row: int) -> tuple[str, int]:
+        ends = np.cumsum(self.file_rows).tolist()
+        file = bisect.bisect_right(ends, row)
+        return self._files[file], row - (ends[file - 1] if file else 0)
+
+
+def _label_type(reader: ColumnReader, column: str) -> str:
+    return "int64" if reader.number_type(column, "label") == "int64" else "float32"
+
+
+def _add_keys(
+    builder: IdMapBuilder, table: Table, columns: tuple[str, ...], edge: EdgeSpec
+) -> None:
+    """Add the keys of the ends of edges that become nodes where they are new."""
+    reader = ColumnReader(table)
+    others = [c for _, end in edge.ends() if end != columns for c in end]
+    for batch in table.batches(list(dict.fromkeys([*columns, *others]))):
+        block, known, impossible = reader.keys(batch, columns, builder.columns)
+        if impossible is not None:
+            row = int(np.flatnonzero(known)[int(impossible.argmax())])
+            raise batch.bad(f"does not fit in a key of type {builder.columns}", row, columns[0])
+        if others:  # an end of an edge that is left out for the null at its other end
+            complete = np.ones(len(known), np.bool_)
+            for column in others:
+                complete &= batch.rows.column(column).is_valid().to_numpy(zero_copy_only=False)
+            kept = np.flatnonzero(complete[known])
+            block = block.take(kept.astype(np.uint64))
+        builder.add_block(block, unique=False)

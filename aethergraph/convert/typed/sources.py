@@ -1,0 +1,525 @@
+"""Tables of any kind as streams of Arrow record batches, in the same order every time.
+
+::
+
+    files      Parquet, CSV, TSV, Arrow; patterns, folders, URLs      read anew in every pass
+    frames     pandas, Polars, Arrow, a mapping of arrays             in memory already
+    databases  DuckDB, SQLite                                         read once, into a Parquet file
+
+A query may give its rows in another order the next time; a file does not.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aethergraph._checks.options import shown
+from aethergraph.convert.inputs import expand_inputs, input_state, is_url, open_input
+from aethergraph.convert.outputs import storage_error
+from aethergraph.convert.readers.base import (
+    InputError,
+    check_readable,
+    read_beginning,
+    reading_error,
+    require_pyarrow,
+)
+from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
+
+__all__ = [
+    "Batch", "Table", "is_comparable", "is_table_name", "needs_spool", "open_table", "source_state",
+    "spool", "table_files",
+]  # fmt: skip
+
+_ROWS = 1 << 16  # rows of a batch
+_TABLE_NAMES = (".parquet", ".pq", ".csv", ".tsv", ".tab", ".arrow", ".feather", ".ipc")
+_PLAIN_SUFFIXES = (".gz", ".bz2", ".zst", ".lz4")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a table.
+
+    Attributes:
+        file: number of the file.
+        path: its name, for messages.
+        first_row: number of the first row in the file.
+        number: number of the batch in the file.
+        rows: the record batch.
+    """
+
+    file: int
+    path: str
+    first_row: int
+    number: int
+    rows: Any
+
+    def bad(self, problem: str, row: int, column: str | None = None) -> InputError:
+        """Return the error about a row of this batch."""
+        what = "" if column is None else f"column {column!r}: "
+        return InputError(self.path, what + problem, line=self.first_row + row + 1, unit="row")
+
+
+class Table:
+    """Table in one or more files of the same columns, or in memory.
+
+    Attributes:
+        name: name for messages.
+        files: names of the files; of a table in memory its name.
+        is_text: the values are text, to be converted by what they are used for.
+    """
+
+    def __init__(self, name: str, files: Sequence[str], kinds: Sequence[str], data: Any) -> None:
+        self.name = name
+        self.files = list(files)
+        self.is_text = "text" in kinds
+        self._kinds = kinds
+        self._data = data
+        if self.is_text and set(kinds) != {"text"}:
+            raise InvalidArgumentError(
+                f"{name}: text files and others cannot be one table: their types differ"
+            )
+        self.types = self._schema(0)
+
+    def _schema(self, file: int) -> dict[str, Any]:
+        """Return the types of the columns by name."""
+        with _named_errors(self.files[file]):
+            return {field.name: field.type for field in self._open(file).schema}
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows, for progress; 0 if it is not known without reading."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._data is not None:
+            return int(self._data.num_rows)
+        if set(self._kinds) != {"parquet"} or any(map(is_url, self.files)):
+            return 0
+        try:
+            return sum(pq.read_metadata(path).num_rows for path in self.files)
+        except (OSError, pa.ArrowInvalid):  # reading will say what is wrong
+            return 0
+
+    def check_columns(self, columns: Sequence[str], role: str) -> None:
+        """Check that the first file has some columns.
+
+        Raises:
+            InputError: it has not; the message lists those that exist.
+        """
+        _check_columns(self.files[0], self.types, columns, role)
+
+    def batches(self, columns: Sequence[str], start: tuple[int, int] = (0, 0)) -> Iterator[Batch]:
+        """Yield the rows of all files, from a file and a batch in it on.
+
+        Raises:
+            InputError: a file is damaged, lacks a column, or has another type in it.
+        """
+        for file in range(start[0], len(self.files)):
+            path = self.files[file]
+            row = 0
+            with _named_errors(path):
+                reader = self._open(file, columns)
+                types = {field.name: field.type for field in reader.schema}
+                _check_columns(path, types, columns, "schema")
+                for name in columns:
+                    if not _same_type(types[name], self.types[name]):
+                        raise InputError(
+                            path,
+                            f"column {name!r} is of type {types[name]}, but of type "
+                            f"{self.types[name]} in {self.files[0]}",
+                        )
+                for number, rows in enumerate(reader):
+                    if (file, number) >= start:
+                        yield Batch(file, path, row, number, rows)
+                    row += rows.num_rows
+
+    def _open(self, file: int, columns: Sequence[str] | None = None) -> _Reader:
+        kind, path = self._kinds[file], self.files[file]
+        if kind == "memory":
+            return _of_table(self._data, columns)
+        if kind == "parquet":
+            return _open_parquet(path, columns)
+        if kind == "arrow":
+            return _open_arrow(path, columns)
+        return _open_text(path, columns)
+
+
+@dataclass
+class _Reader:
+    """Schema of a file, and its record batches of the columns asked for."""
+
+    schema: Any
+    batches: Iterator[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches
+
+
+def _check_columns(path: str, types: Mapping[str, Any], columns: Sequence[str], role: str) -> None:
+    for name in columns:
+        if name not in types:
+            known = ", ".join(repr(one) for one in [*types][:20])
+            more = ", ..." if len(types) > 20 else ""
+            raise InputError(path, f"there is no column {name!r} ({role}); columns: {known}{more}")
+
+
+def _same_type(one: Any, other: Any) -> bool:
+    import pyarrow.types as pat
+
+    if one == other or pat.is_null(one) or pat.is_null(other):
+        return True
+    if pat.is_dictionary(one) or pat.is_dictionary(other):
+        plain = [kind.value_type if pat.is_dictionary(kind) else kind for kind in (one, other)]
+        return bool(plain[0] == plain[1])
+    return bool(pat.is_integer(one) and pat.is_integer(other))
+
+
+class _named_errors:
+    """Context that gives Arrow's errors the name of the file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: object) -> None:
+        import pyarrow as pa
+
+        if isinstance(error, AetherError):
+            return
+        if isinstance(error, UnicodeDecodeError):
+            raise InputError(self._path, f"is not UTF-8: {error}") from None
+        if isinstance(error, (pa.ArrowException, ValueError)) and not isinstance(
+            error, AetherError
+        ):
+            raise InputError(self._path, f"cannot be read: {error}") from None
+        if isinstance(error, OSError):
+            raise reading_error(self._path, error) from None
+
+
+# ---- readers -----------------------------------------------------------------------------------
+
+
+def _sliced(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for begin in range(0, batch.num_rows, _ROWS):
+            yield batch.slice(begin, _ROWS)
+
+
+def _of_table(table: Any, columns: Sequence[str] | None) -> _Reader:
+    chosen = table if columns is None else table.select(list(columns))
+    return _Reader(table.schema, iter(chosen.to_batches(max_chunksize=_ROWS)))
+
+
+def _open_parquet(path: str, columns: Sequence[str] | None) -> _Reader:
+    import pyarrow.parquet as pq
+
+    source = open_input(path) if is_url(path) else path
+    file = pq.ParquetFile(source, buffer_size=_BLOCK, pre_buffer=False)
+    wanted = [] if columns is None else [one for one in columns if one in file.schema_arrow.names]
+    return _Reader(file.schema_arrow, file.iter_batches(_ROWS, columns=wanted))
+
+
+def _open_arrow(path: str, columns: Sequence[str] | None) -> _Reader:
+    import pyarrow as pa
+
+    source = pa.PythonFile(open_input(path)) if is_url(path) else pa.memory_map(path)
+    if read_beginning(path) == b"ARROW1":
+        file = pa.ipc.open_file(source)
+        batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    else:
+        file = pa.ipc.open_stream(source)
+        batches = iter(file)
+    names = file.schema.names
+    wanted = [one for one in columns or () if one in names]
+
+    def checked() -> Iterator[Any]:
+        for batch in batches:
+            some = batch.select(wanted)
+            some.validate(full=True)  # the bytes of a file may be anything: offsets, UTF-8
+            yield some
+
+    return _Reader(file.schema, _sliced(checked()))
+
+
+def _open_text(path: str, columns: Sequence[str] | None) -> _Reader:
+    """Open a file of text with a header; all columns are strings, empty ones null."""
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    plain = Path(path)
+    if plain.suffix.lower() in _PLAIN_SUFFIXES:
+        plain = plain.with_suffix("")
+    delimiter = "\t" if plain.suffix.lower() in (".tsv", ".tab") else ","
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def stream() -> Any:
+        if is_url(path):
+            return (
+                pa.CompressedInputStream(pa.PythonFile(open_input(path)), _codec(path))
+                if (_codec(path))
+                else pa.PythonFile(open_input(path))
+            )
+        return pa.input_stream(path, compression="detect")
+
+    header = csv.open_csv(stream(), csv.ReadOptions(block_size=_BLOCK, use_threads=False), parse)
+    names = header.schema.names
+    header.close()
+    schema = pa.schema([(name, pa.string()) for name in names])
+    if columns is None:
+        return _Reader(schema, iter(()))
+    wanted = [one for one in columns if one in names]
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted,
+        strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
+    )  # fmt: skip
+    read = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
+    return _Reader(schema, _sliced(iter(csv.open_csv(stream(), read, parse, convert))))
+
+
+def _codec(path: str) -> str | None:
+    return {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(
+        Path(path).suffix.lower()
+    )
+
+
+# ---- choosing a reader --------------------------------------------------------------------------
+
+
+def open_table(source: Any, name: str, folder: str | None, spooled: str | None = None) -> Table:
+    """Open a table; ``name`` is for messages, and ``folder`` is where relative paths begin.
+
+    Args:
+        source: as in :class:`aethergraph.convert.NodeTable`.
+        name: name for messages.
+        folder: folder that relative paths begin at; None: the working folder.
+        spooled: Parquet file that :func:`spool` has made of a database.
+
+    Raises:
+        InputError, MissingFileError, StorageError: a file cannot be read.
+        InvalidArgumentError: not a source.
+    """
+    require_pyarrow()
+    if spooled is not None:
+        return Table(name, [spooled], ["parquet"], None)
+    if isinstance(source, (str, os.PathLike)):
+        files = table_files(os.fspath(source), folder)
+        return Table(name, files, [_kind_of(path) for path in files], None)
+    return Table(name, [name], ["memory"], _frame(source, name))
+
+
+def table_files(path: str, folder: str | None) -> list[str]:
+    """Return the files of a path, pattern or folder, sorted by name."""
+    if folder is not None and not is_url(path):
+        path = os.path.join(folder, path)
+    if not is_url(path) and os.path.isdir(path):
+        found = sorted(
+            os.path.join(base, one)
+            for base, _, names in os.walk(path)
+            for one in names
+            if not one.startswith((".", "_")) and is_table_name(one)
+        )
+        if not found:
+            raise InputError(path, f"holds no tables ({', '.join(_TABLE_NAMES)})")
+        return found
+    files = [os.fspath(one) for one in expand_inputs(path)]
+    for one in files:
+        check_readable(one)
+    return files
+
+
+def is_table_name(name: str) -> bool:
+    """Return whether a file's name ends as a table's does, perhaps compressed."""
+    plain = Path(name)
+    if plain.suffix.lower() in _PLAIN_SUFFIXES:
+        plain = plain.with_suffix("")
+    return plain.suffix.lower() in _TABLE_NAMES
+
+
+def _kind_of(path: str) -> str:
+    magic = read_beginning(path)
+    suffix = Path(path).suffix.lower()
+    if magic[:4] == b"PAR1" or suffix in (".parquet", ".pq"):
+        return "parquet"
+    if magic == b"ARROW1" or suffix in (".arrow", ".feather", ".ipc"):
+        return "arrow"
+    if magic.startswith(b"SQLite") or suffix == ".duckdb":
+        raise InvalidArgumentError(
+            f'{path}: is a database: give {{duckdb = "{path}"}} or {{sqlite = "{path}"}}, with '
+            "table or query"
+        )
+    return "text"
+
+
+def _frame(source: Any, name: str) -> Any:
+    """Return a data frame, or a mapping of names to arrays, as a table of Arrow."""
+    import pyarrow as pa
+
+    if isinstance(source, pa.Table):
+        return source
+    if isinstance(source, pa.RecordBatch):
+        return pa.Table.from_batches([source])
+    package = type(source).__module__.split(".")[0]
+    try:
+        if package == "polars":
+            return (source.collect() if hasattr(source, "collect") else source).to_arrow()
+        if package == "pandas":
+            return pa.Table.from_pandas(source, preserve_index=False)
+        if isinstance(source, Mapping):
+            return pa.table(dict(source))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError) as error:
+        raise InvalidArgumentError(f"{name}: Arrow cannot take this table: {error}") from None
+    raise InvalidArgumentError(
+        f"{name}: a table is a path, a data frame of pandas or Polars, a table of Arrow, a mapping "
+        f"of names to arrays, or a database (duckdb or sqlite, with table or query), got "
+        f"{shown(source)}"
+    )
+
+
+# ---- databases ----------------------------------------------------------------------------------
+
+
+def needs_spool(source: Any) -> bool:
+    """Return whether a source is a database."""
+    return isinstance(source, Mapping) and bool({"duckdb", "sqlite"} & source.keys())
+
+
+def is_comparable(source: Any) -> bool:
+    """Return whether a later call can tell that the source is still the same."""
+    if needs_spool(source):
+        return isinstance(source.get("duckdb", source.get("sqlite")), (str, os.PathLike))
+    return source is None or isinstance(source, (str, os.PathLike))
+
+
+def _check_database(source: Mapping[str, Any]) -> None:
+    kind = "duckdb" if "duckdb" in source else "sqlite"
+    unknown = sorted(set(source) - {kind, "table", "query"})
+    if unknown or ("table" in source) == ("query" in source):
+        raise InvalidArgumentError(
+            f"a database is given as {kind}, and table or query, got: {', '.join(source)}"
+        )
+    database = source[kind]
+    if not isinstance(database, (str, os.PathLike)) and not hasattr(database, "execute"):
+        raise InvalidArgumentError(
+            f"{kind} is the path of a database, or a connection, got {shown(database)}"
+        )
+
+
+def source_state(source: Any, folder: str | None) -> list[dict[str, Any]]:
+    """Return what tells the files of a source from changed ones."""
+    if needs_spool(source):
+        _check_database(source)
+        path = source.get("duckdb", source.get("sqlite"))
+        if not isinstance(path, (str, os.PathLike)):
+            return []
+        path = os.path.join(folder or "", os.fspath(path))
+        check_readable(path)
+        return [input_state(path)]
+    if isinstance(source, (str, os.PathLike)):
+        return [input_state(path) for path in table_files(os.fspath(source), folder)]
+    return []
+
+
+def spool(source: Mapping[str, Any], name: str, folder: str | None, path: str) -> None:
+    """Read a table of a database, or a query, once into a Parquet file.
+
+    Raises:
+        InputError: the database refuses, or a column holds values of several types.
+        UnsupportedError: the library of the database is not installed.
+        StorageError: the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = "duckdb" if "duckdb" in source else "sqlite"
+    database = source[kind]
+    if isinstance(database, (str, os.PathLike)):
+        database = os.path.join(folder or "", os.fspath(database))
+        check_readable(database)
+    query = source.get("query")
+    if query is None:
+        quoted = '"' + str(source["table"]).replace('"', '""') + '"'
+        query = f"SELECT * FROM {quoted}"
+    read = _duckdb_batches if kind == "duckdb" else _sqlite_batches
+    schema, batches = read(database, str(query), name)
+    try:
+        with pq.ParquetWriter(path, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    except OSError as error:
+        raise storage_error(error, path) from None
+    except (pa.ArrowException, sqlite3.Error, RuntimeError) as error:  # DuckDB's are RuntimeErrors
+        raise InputError(name, f"the database failed: {error}") from None
+
+
+def _duckdb_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[Any]]:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{name}: a DuckDB file needs duckdb, which cannot be imported ({error}): "
+            "pip install duckdb"
+        ) from None
+    try:
+        connection = database
+        if isinstance(database, str):
+            connection = duckdb.connect(database, read_only=True)
+        found = connection.cursor().sql(query)
+        if found is None:
+            raise InputError(name, f"the query gives no rows: {query}")
+        make = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        reader = make(_ROWS)
+    except duckdb.Error as error:
+        raise InputError(name, f"DuckDB: {error}") from None
+    return reader.schema, iter(reader)
+
+
+def _sqlite_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[Any]]:
+    import pyarrow as pa
+
+    try:
+        connection = database
+        if isinstance(database, str):
+            connection = sqlite3.connect(f"{Path(database).absolute().as_uri()}?mode=ro", uri=True)
+        cursor = connection.execute(query)
+        names = [one[0] for one in cursor.description]
+        cursor.close()
+        types = [_sqlite_type(connection, query, one, name) for one in names]
+        schema = pa.schema(list(zip(names, types, strict=True)))
+        cursor = connection.execute(query)
+    except sqlite3.Error as error:
+        raise InputError(name, f"SQLite: {error}") from None
+
+    def batches() -> Iterator[Any]:
+        while rows := cursor.fetchmany(_ROWS):
+            columns = list(zip(*rows, strict=True))
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+    return schema, batches()
+
+
+def _sqlite_type(connection: Any, query: str, column: str, name: str) -> Any:
+    """Return the type of a column, whose values SQLite lets be of any types."""
+    import pyarrow as pa
+
+    quoted = '"' + column.replace('"', '""') + '"'
+    found = {
+        row[0] for row in connection.execute(f"SELECT DISTINCT typeof({quoted}) FROM ({query})")
+    } - {"null"}
+    if found <= {"integer"}:
+        return pa.int64() if found else pa.null()
+    if found <= {"integer", "real"}:
+        return pa.float64()
+    if len(found) == 1:
+        return pa.string() if found == {"text"} else pa.binary()
+    raise InputError(
+        name, f"column {column!r} holds values of several types: {', '.join(sorted(found))}"
+    )

@@ -1,0 +1,130 @@
+"""``aethergraph tables``: the build, the first schema that it guesses, and clean errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from aethergraph import HeteroGraph
+from aethergraph.cli.app import app
+from aethergraph.convert import guess_schema, load_schema
+
+USERS = {"id": ["a", "b", "c"], "age": [30, None, 50], "name": ["x", "y", "z"]}
+ORDERS: dict[str, Any] = {
+    "order_id": [1, 2, 3, 4],
+    "user_id": ["a", "a", None, "?"],
+    "placed": pa.array([1, 2, 3, 4], pa.timestamp("s")),
+    "amount": [0.5, 1.5, 2.5, 3.5],
+}
+LIKES = {"user_id": ["c", "b"], "order_id": [3, 1], "stars": [5, 4]}
+
+
+def ae(*args: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, [str(one) for one in args])
+    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "shop"
+    (found / "orders").mkdir(parents=True)
+    pacsv.write_csv(pa.table(USERS), found / "users.csv")
+    pq.write_table(pa.table(ORDERS).slice(0, 2), found / "orders" / "1.parquet")
+    pq.write_table(pa.table(ORDERS).slice(2), found / "orders" / "2.parquet")
+    pq.write_table(pa.table(LIKES), found / "likes.parquet")
+    (found / "notes.md").write_text("not a table")
+    return found
+
+
+def test_a_guessed_schema_says_what_is_unsure(folder: Path) -> None:
+    text = guess_schema(folder)
+    assert text == ae("tables", "--guess", folder).stdout
+    assert text[text.index("[") :] == (
+        '[links."likes"]\n'
+        'from = "likes.parquet"\n'
+        'source = "users"\n'
+        'source_key = "user_id"\n'
+        'destination = "orders"\n'
+        'destination_key = "order_id"\n'
+        'attrs = ["stars"]\n'
+        "\n"
+        '[nodes."orders"]\n'
+        'from = "orders"\n'
+        'key = "order_id"\n'
+        'time = "placed"\n'
+        'features = ["amount"]\n'
+        "# unsure: user_id: 33.3% of its values are no key of users\n"
+        'foreign."user_id" = "users"\n'
+        "\n"
+        '[nodes."users"]\n'
+        'from = "users.csv"\n'
+        'key = "id"\n'
+        'features = ["age"]\n'
+        "fill = 0\n"
+        "# unsure: 0 stands for what is missing in age\n"
+        "# not used (text): name\n"
+    )
+
+
+def test_the_guessed_schema_builds_a_graph(folder: Path, tmp_path: Path) -> None:
+    schema, output = folder / "schema.toml", tmp_path / "shop.aeg"
+    schema.write_text(guess_schema(folder))
+    error = ae("tables", schema, "-o", output, code=1).stderr
+    assert "2.parquet, row 2: column 'user_id': there is no 'users' with the key '?'" in error
+    text = schema.read_text()
+    schema.write_text(
+        text.replace('= "users"\n\n', '= {to = "users", columns = "user_id", missing = "drop"}\n\n')
+    )
+    load_schema(schema)
+    result = ae("tables", schema, "-o", output, "--memory", "1G")
+    assert "orders: 4 nodes, ids in " in result.stdout
+    assert "users rev_likes orders" not in result.stdout
+    assert "orders rev_likes users: 2 edges" in result.stdout
+    assert "1 edges left out" in result.stderr
+    graph = HeteroGraph.load(output)
+    user = int(graph.ids["users"].lookup(["a"])[0])
+    assert graph["orders", "user_id", "users"].in_neighbors(user).tolist() == [0, 1]
+    ids = tmp_path / "shop.users.ids"
+    assert "3 of type str" in ae("info", ids).stdout
+    assert "3 keys are found by their ids" in ae("verify", ids, output).stdout
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_tables_of_a_database(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "shop.db"
+    if kind == "sqlite":
+        connection: Any = sqlite3.connect(path)
+    else:
+        connection = pytest.importorskip("duckdb").connect(str(path))
+    connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, age INTEGER)")
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER)")
+    connection.execute("INSERT INTO users VALUES (7, 30), (9, 40)")
+    connection.execute("INSERT INTO orders VALUES (1, 9), (2, 9), (3, 7)")
+    connection.commit()
+    connection.close()
+    schema = tmp_path / "schema.toml"
+    schema.write_text(ae("tables", "--guess", path).stdout)
+    assert f'from = {{{kind} = "shop.db", table = "orders"}}' in schema.read_text()
+    ae("tables", schema, "-o", tmp_path / "shop.aeg")
+    graph = HeteroGraph.load(tmp_path / "shop.aeg")
+    assert graph["orders", "user_id", "users"].in_neighbors(1).tolist() == [0, 1]
+
+
+def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
+    for args, code, error in (
+        ([], 2, "give a schema and -o"),
+        (["--guess", tmp_path / "none"], 1, "no such file or folder"),
+        (["--guess", folder / "notes.md"], 1, "holds no tables"),
+        (["--guess", folder, "-o", "x"], 2, "takes neither schema nor -o"),
+        ([tmp_path / "none.toml", "-o", tmp_path / "g"], 1, "none.toml: no such file"),
+    ):
+        found = ae("tables", *args, code=code).stderr
+        assert error in " ".join(found.split()) and found.count("\n") <= 2

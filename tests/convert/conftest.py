@@ -1,0 +1,32 @@
+"""Fixtures of tests of tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from convert.shop_tables import TOML, as_arrow, shop
+
+from aethergraph.convert.external import builder, lists
+from aethergraph.convert.typed import api, sources
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs, parts and batches so small that all of them are many."""
+    monkeypatch.setattr(api, "working_memory", lambda *_: 30_000)
+    monkeypatch.setattr(sources, "_ROWS", 97)
+    monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
+    monkeypatch.setattr(builder, "RECORD_SECONDS", 0.0)
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of many small runs
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def shop_files(tmp_path: Path) -> Path:
+    for name, rows in shop().items():
+        pq.write_table(as_arrow(rows), tmp_path / f"{name}.parquet")
+    (tmp_path / "shop.toml").write_text(TOML)
+    return tmp_path

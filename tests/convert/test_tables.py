@@ -1,0 +1,306 @@
+"""Typed graphs from tables equal those that plain Python makes of the same rows, byte by byte."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from convert.shop_tables import (
+    DTYPES,
+    in_duckdb,
+    in_files,
+    in_frames,
+    in_sqlite,
+    shop,
+    shop_schema,
+    shop_world,
+    two,
+)
+from convert.table_oracle import Edges, Nodes, Rows, World, write
+from fuzz.damage import fuzz
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aethergraph import Graph, HeteroGraph
+from aethergraph.convert import (
+    ForeignKey,
+    InputError,
+    LinkTable,
+    NodeTable,
+    Schema,
+    tables,
+)
+from aethergraph.errors import (
+    FileChangedError,
+    InvalidArgumentError,
+    MissingFileError,
+    OutOfRangeError,
+    StorageError,
+)
+from aethergraph.ids import IdMap
+
+KINDS = [
+    "parquet", "csv", "gzip", "arrow", "stream", "url", "arrow table", "pandas", "polars", "duckdb",
+    "sqlite",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_source_gives_the_same_graph(tmp_path: Path, kind: str, small_memory: None) -> None:
+    rows = shop()
+    (tmp_path / "in").mkdir()
+    if kind in ("duckdb", "sqlite"):
+        source = {"duckdb": in_duckdb, "sqlite": in_sqlite}[kind](rows, tmp_path / "in")
+    elif kind in ("arrow table", "pandas", "polars"):
+        source = in_frames(rows, kind)
+    else:
+        source = in_files(rows, tmp_path / "in", kind)
+    found = tables(shop_schema(source), tmp_path / "g.aeg")
+    dtypes = {**DTYPES, "w": np.float32} if kind in ("csv", "gzip") else DTYPES
+    world = shop_world(rows)
+    write(world, tmp_path / "whole.aeg", dtypes=dtypes)
+    assert (tmp_path / "g.aeg").read_bytes() == (tmp_path / "whole.aeg").read_bytes()
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    graph.verify()
+    assert found.num_nodes == {name: graph[name].num_nodes for name in ("user", "product", "order")}
+    assert set(graph.ids) == set(found.ids) == {"user", "product", "order"}
+    for name, ids in world.ids.items():
+        columns = list(zip(*ids, strict=True))
+        keys = columns[0] if len(columns) == 1 else [list(column) for column in columns]
+        assert graph.ids[name].lookup(list(keys)).tolist() == list(ids.values())
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"in", "g.aeg", "whole.aeg", "g.user.ids", "g.product.ids", "g.order.ids"}
+    nulls = sum(row["buyer"] is None for row in rows["order"])
+    assert f"('order', 'buyer', 'user'): {nulls} null keys, no edges" in found.notes
+
+
+@pytest.mark.parametrize("layout", ["csc", "csr", "both"])
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("memory", ["small", "1G"])
+def test_every_form_equals_the_graph_built_in_memory(
+    tmp_path: Path, layout: Any, compress: bool, memory: str, request: pytest.FixtureRequest
+) -> None:
+    if memory == "small":
+        request.getfixturevalue("small_memory")
+    rows = shop()
+    schema = shop_schema(in_frames(rows, "arrow table"), reverse=layout != "both")
+    options: dict[str, Any] = {"layout": layout, "compress": compress}
+    tables(schema, tmp_path / "g", memory_budget="1G", **options)
+    write(shop_world(rows), tmp_path / "w", dtypes=DTYPES, reverse=schema.reverse, **options)
+    assert (tmp_path / "g").read_bytes() == (tmp_path / "w").read_bytes()
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[str, Rows], bool, str, str]:
+    """Two tables that refer to each other and themselves, and links; keys may refer to nothing."""
+    a = draw(st.lists(st.integers(-5, 20), min_size=1, max_size=12, unique=True))
+    b = draw(st.lists(st.text("xyz", max_size=2), min_size=1, max_size=12, unique=True))
+    a_keys = st.none() | st.integers(-5, 20)
+    b_keys = st.none() | st.text("xyz", max_size=2)
+    times = st.integers(-9, 9)
+    rows = {
+        "a": [{"k": k, "b": draw(b_keys), "a": draw(a_keys), "t": draw(times)} for k in a],
+        "b": [{"k": k, "a": draw(a_keys)} for k in b],
+        "l": [
+            {
+                "from": draw(b_keys), "to": draw(a_keys), "w": draw(st.integers(0, 8)) / 4,
+                "t": draw(times),
+            }
+            for _ in range(draw(st.integers(1, 20)))
+        ],
+    }  # fmt: skip
+    missing = draw(st.sampled_from(["drop", "keep"]))
+    return (
+        rows,
+        draw(st.booleans()),
+        missing,
+        draw(st.sampled_from(["none", "nodes", "edges", "both"])),
+    )
+
+
+@fuzz
+@given(world=worlds())
+def test_any_tables_equal_plain_python(tmp_path: Path, world: Any, small_memory: None) -> None:
+    rows, reverse, missing, timed = world
+    node_time = "t" if timed in ("nodes", "both") and missing == "drop" else None
+    edge_time = "t" if timed in ("edges", "both") else None
+    types = {
+        "a": pa.schema({"k": pa.int32(), "b": pa.string(), "a": pa.int64(), "t": pa.int16()}),
+        "b": pa.schema({"k": pa.string(), "a": pa.int8()}),
+        "l": pa.schema(
+            {"from": pa.large_string(), "to": pa.int64(), "w": pa.float32(), "t": pa.int64()}
+        ),
+    }  # fmt: skip
+    source = {name: pa.Table.from_pylist(some, types[name]) for name, some in rows.items()}
+    lost: dict[str, Any] = {"missing": missing}
+    schema = Schema(
+        {
+            "a": NodeTable(
+                source["a"], "k", time=node_time,
+                foreign={"b": ForeignKey("b", **lost), "parent": ForeignKey("a", "a", **lost)},
+            ),
+            "b": NodeTable(source["b"], "k", foreign={"owner": ForeignKey("a", "a", **lost)}),
+        },
+        {"link": LinkTable(source["l"], "b", "from", "a", "to", edge_time, "w", **lost)},
+        reverse=reverse,
+    )  # fmt: skip
+    keep = missing == "keep"
+    oracle = World(
+        {"a": Nodes(rows["a"], ("k",), time=node_time), "b": Nodes(rows["b"], ("k",))},
+        {
+            ("a", "b", "b"): Edges(rows["a"], (), ("b",), keep=keep),
+            ("a", "parent", "a"): Edges(rows["a"], (), ("a",), keep=keep),
+            ("b", "owner", "a"): Edges(rows["b"], (), ("a",), keep=keep),
+            ("b", "link", "a"): Edges(rows["l"], ("from",), ("to",), edge_time, "w", keep=keep),
+        },
+    )
+    tables(schema, tmp_path / "g", force=True)
+    write(oracle, tmp_path / "w", reverse=reverse, dtypes={"w": np.float32, "t": np.int64})
+    assert (tmp_path / "g").read_bytes() == (tmp_path / "w").read_bytes()
+    ids = HeteroGraph.load(tmp_path / "g").ids
+    for name in ("a", "b"):
+        keys = [key for (key,) in oracle.ids[name]]
+        assert list(ids[name].keys(np.arange(len(keys)))) == keys
+
+
+# ---- keys that refer to nothing -----------------------------------------------------------------
+
+
+def test_dangling_keys_are_dropped_counted_and_named(tmp_path: Path) -> None:
+    a: Any = {"k": [1, 2, 3, 4], "b": ["x", "?", None, "!"]}
+    schema = Schema(
+        {
+            "a": NodeTable(a, "k", foreign={"b": ForeignKey("b", missing="drop")}),
+            "b": NodeTable({"k": ["x"]}, "k"),
+        }
+    )
+    found = tables(schema, tmp_path / "g")
+    assert found.num_edges["a", "b", "b"] == 1
+    assert "('a', 'b', 'b'): 1 null keys, no edges" in found.notes
+    (note,) = [one for one in found.notes if "left out" in one]
+    assert "2 edges left out; the first: nodes.a, row 2: column 'b': there is no 'b' with" in note
+    with pytest.raises(InputError, match=r"row 3: .*the key of a 'b' is missing"):
+        strict = ForeignKey("b", missing="drop", null="error")
+        nodes = {"a": NodeTable(a, "k", foreign={"b": strict}), "b": NodeTable({"k": ["x"]}, "k")}
+        tables(Schema(nodes), tmp_path / "h")
+
+
+def test_nodes_of_keys_alone(tmp_path: Path) -> None:
+    one, other = uuid.UUID(int=1), uuid.UUID(int=2)
+    links = {
+        "u": pa.array([other.bytes, one.bytes, other.bytes], pa.binary(16)),
+        "tag": ["b", "a", "b"],
+    }
+    schema = Schema(
+        {"user": NodeTable(), "tag": NodeTable()},
+        {"uses": LinkTable(links, "user", "u", "tag", "tag")},
+    )
+    tables(schema, tmp_path / "g.aeg")
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    assert graph.ids["user"].keys([0, 1]) == [other, one]
+    assert graph.ids["tag"].keys([0, 1]) == ["b", "a"]
+    assert graph["user", "uses", "tag"].in_neighbors(0).tolist() == [0, 0]
+
+
+def test_a_graph_of_one_type(tmp_path: Path) -> None:
+    links = {"a": ["x", "y", "x"], "b": ["z", "x", "y"]}
+    schema = Schema(
+        {"node": NodeTable()}, {"to": LinkTable(links, "node", "a", "node", "b")}, reverse=False
+    )
+    tables(schema, tmp_path / "g.aeg")
+    graph = Graph.load(tmp_path / "g.aeg")
+    names = IdMap.load(tmp_path / "g.node.ids").keys(range(3))
+    assert names == ["x", "y", "z"]
+    assert [graph.in_neighbors(node).tolist() for node in range(3)] == [[1], [0], [0]]
+
+
+def test_types_of_keys_in_duckdb(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE a (u UUID, h USMALLINT, b BLOB, e ENUM('x', 'y'), d DATE)")
+    for row in ("1, 'q', 'x', '2024-01-01'", "2, 'r', 'y', '2024-01-02'"):
+        connection.execute(f"INSERT INTO a VALUES (uuid(), {row})")
+    for key, types in (("u", {"str", "uuid"}), ("h", {"int64"}), ("b", {"bytes"}), ("e", {"str"})):
+        nodes = {
+            "a": NodeTable(
+                {"duckdb": connection, "table": "a"}, key, time="d", features=["h", "d"],
+                foreign={"self": ForeignKey("a", key)},
+            )
+        }  # fmt: skip
+        tables(Schema(nodes), tmp_path / "g.aeg", force=True)
+        graph = HeteroGraph.load(tmp_path / "g.aeg")
+        assert graph.ids["a"].types[0] in types
+        assert graph["a", "self", "a"].in_neighbors(1).tolist() == [1]
+        assert graph["a"].attrs["x"].gather([0, 1]).tolist() == [[1, 19723], [2, 19724]]
+
+
+def test_all_edges_may_be_left_out(tmp_path: Path) -> None:
+    a: Any = {"k": [1, 2], "b": pa.array([None, None], pa.string()), "w": [1.0, 2.0], "n": [1, 2]}
+    for layout in ("csc", "csr", "both"):
+        for compress in (False, True):
+            foreign = {"b": ForeignKey("b", weight="w", attrs="n", time="n")}
+            nodes = {"a": NodeTable(a, "k", foreign=foreign), "b": NodeTable({"k": ["x"]}, "k")}
+            tables(Schema(nodes), tmp_path / "g", layout=layout, compress=compress, force=True)  # type: ignore[arg-type]
+            rows = [{"b": None, "w": 1.0, "n": 1}, {"b": None, "w": 2.0, "n": 2}]
+            world = World(
+                {"a": Nodes([{"k": 1}, {"k": 2}], ("k",)), "b": Nodes([{"k": "x"}], ("k",))},
+                {("a", "b", "b"): Edges(rows, (), ("b",), "n", "w", ("n",))},
+            )
+            write(
+                world, tmp_path / "w", dtypes={"w": np.float64, "n": np.int64},
+                layout=layout, compress=compress,
+            )  # fmt: skip
+            assert (tmp_path / "g").read_bytes() == (tmp_path / "w").read_bytes()
+
+
+def test_features_of_all_kinds(tmp_path: Path) -> None:
+    a = {
+        "k": [1, 2, 3], "b": [1, 1, 1], "day": pa.array([0, 86_400, None], pa.timestamp("s")),
+        "yes": [True, None, False], "half": [0.5, None, 3.0], "y": [4, None, 6],
+        "z": [0.5, None, 1.0],
+    }  # fmt: skip
+    options: dict[str, Any] = {"features": ["day", "yes", "half"], "fill": -1}
+    nodes = {"a": NodeTable(a, "k", label=["y", "z"], foreign={"b": "a"}, **options)}
+    tables(Schema(nodes), tmp_path / "g")
+    found = HeteroGraph.load(tmp_path / "g")["a"].attrs
+    assert found["x"].gather([0, 1, 2]).tolist() == [[0, 1, 0.5], [1, -1, -1], [-1, 0, 3]]
+    assert found["y"].gather([0, 1, 2]).tolist() == [4, -1, 6]
+    assert found["z"].gather([0, 1, 2]).tolist() == pytest.approx([0.5, np.nan, 1], nan_ok=True)
+
+
+# ---- the ids of a graph -------------------------------------------------------------------------
+
+
+def test_ids_of_a_graph(tmp_path: Path) -> None:
+    tables(two({"k": [5, 6], "b": ["x", "x"]}, {"k": ["x"]}), tmp_path / "g.aeg")
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    assert graph.ids["a"].lookup([6, 5]).tolist() == [1, 0]
+    assert list(graph.ids) == ["a", "b"] and "c" not in graph.ids
+    with pytest.raises(InvalidArgumentError, match="'c' is not in the graph"):
+        graph.ids["c"]
+    with pytest.raises(OutOfRangeError, match="has no key 7"):
+        graph.ids["a"].lookup([7])
+    IdMap.build(tmp_path / "g.b.ids", [["x", "y"]], "str", force=True)
+    with pytest.raises(FileChangedError, match="it is of another graph"):
+        graph.ids["b"]
+    (tmp_path / "g.b.ids").unlink()
+    with pytest.raises(MissingFileError):
+        HeteroGraph.load(tmp_path / "g.aeg").ids["b"]
+    made = HeteroGraph.from_edges({("a", "to", "a"): ([0], [0])})
+    with pytest.raises(InvalidArgumentError, match="not loaded from one"):
+        made.ids["a"]
+
+
+def test_outputs_are_not_overwritten(tmp_path: Path) -> None:
+    schema = two({"k": [5, 6], "b": ["x", "x"]}, {"k": ["x"]})
+    (tmp_path / "g.b.ids").write_text("precious")
+    with pytest.raises(StorageError, match=r"g.b.ids: exists already"):
+        tables(schema, tmp_path / "g.aeg")
+    assert (tmp_path / "g.b.ids").read_text() == "precious"
+    tables(schema, tmp_path / "g.aeg", force=True)
+    with pytest.raises(StorageError, match=r"g.aeg: exists already"):
+        tables(schema, tmp_path / "g.aeg")

@@ -1,0 +1,401 @@
+"""Tables and schemas that are refused, and builds that are killed and go on."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from convert.shop_tables import (
+    DTYPES,
+    TOML,
+    as_arrow,
+    in_files,
+    in_frames,
+    shop,
+    shop_schema,
+    shop_world,
+    two,
+)
+from convert.table_oracle import Rows, write
+
+from aethergraph import HeteroGraph
+from aethergraph.convert import (
+    InputError,
+    NodeTable,
+    Schema,
+    load_schema,
+    tables,
+)
+from aethergraph.convert.external.journal import Journal
+from aethergraph.convert.typed.build import TypedBuild
+from aethergraph.errors import (
+    AetherError,
+    InvalidArgumentError,
+    MissingFileError,
+)
+
+
+def test_a_schema_in_a_file(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")  # paths begin at the folder of the schema
+    tables(shop_files / "shop.toml", shop_files / "g.aeg")
+    write(shop_world(shop()), shop_files / "w.aeg", dtypes=DTYPES)
+    assert (shop_files / "g.aeg").read_bytes() == (shop_files / "w.aeg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ('foreign.buyer = "user"', 'foreign.buyer = "usr"', "node type 'usr', which is not in the"),
+        ('source = "user"', "source = 7", "node type 7, which is not"),
+        ('key = "id"', 'kei = "id"', r"nodes\.user has the unknown entry 'kei'"),
+        ('key = ["shop", "sku"]', 'key = "sku"', "has 2 columns .* has 1"),
+        ('key = ["shop", "sku"]', "", "which has no key"),
+        ('key = ["shop", "sku"]', 'key = ["sku", "sku"]', "names a column twice"),
+        ('missing = "drop"', 'missing = "dorp"', "missing.*'dorp'"),
+        ('missing = "drop"', 'missing = "keep"', "which would have no time"),
+        ('foreign.buyer = "user"', 'foreign.buyer = {missing = "drop"}', "needs to = NODE TYPE"),
+        ('time_unit = "us"', 'time_unit = "days"', "no unit of time"),
+        ('source_key = "user"', "", "needs source_key"),
+        ("[links.likes]", "[links.likes", "is not TOML"),
+        ("[links.likes]", "[lynx.likes]", "the schema has the unknown entry 'lynx'"),
+        ('label = "label"', 'key_type = ["str", "str"]', "2 key_type for a key of 1"),
+        ('label = "label"', 'key_type = "text"', "a key is of type"),
+        ("[nodes.user]", 'nodes.x = 1\n[nodes.user]', "nodes are tables"),
+        ('from = "likes.parquet"', 'from = "likes.parquet"\nrelation = ""', "a relation is a name"),
+        ("[links.likes]", '[nodes.alone]\n[links.likes]', "has no table .* no edge names it"),
+        (
+            "[links.likes]",
+            '[nodes.user.foreign]\nlikes = {to = "product", columns = ["age", "x"]}\n[links.likes]',
+            "is there twice",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_schemas_are_named(shop_files: Path, old: str, new: str, error: str) -> None:
+    assert old in TOML
+    (shop_files / "bad.toml").write_text(TOML.replace(old, new, 1))
+    with pytest.raises(InvalidArgumentError, match=error) as found:
+        load_schema(shop_files / "bad.toml")
+    assert "bad.toml" in str(found.value)
+
+
+def test_schemas_that_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError):
+        load_schema(tmp_path / "none.toml")
+    with pytest.raises(InvalidArgumentError, match="schema is a Schema or a TOML file"):
+        tables({"user": 1}, tmp_path / "g")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="at least one node table"):
+        Schema({})
+    with pytest.raises(InvalidArgumentError, match="no foreign keys and no links"):
+        Schema({"a": NodeTable({"k": [1]}, "k")})
+
+
+# ---- bad tables ---------------------------------------------------------------------------------
+
+
+def change(rows: dict[str, Rows], name: str, column: str, row: int, value: Any) -> None:
+    rows[name][row][column] = value
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "error"),
+    [
+        ("user", "id", None, r"user, row 31: column 'id': the primary key is missing"),
+        ("user", "id", "FIRST", r"user, row 31: the key 'u\d+' \(id\) comes twice; .*row 1$"),
+        ("order", "buyer", "nobody", r"order, row 31: .*there is no 'user' with the key 'nobody'"),
+        ("order", "placed", None, r"order, row 31: .*the time is missing"),
+        ("user", "age", None, r"user, row 31: .*the feature is missing"),
+        ("user", "age", 2**24 + 1, r"user, row 31: .*float32 would make"),
+        ("likes", "w", -1.0, r"likes.*, row 31: .*the weight -1.0 is not finite"),
+        ("likes", "w", float("nan"), r"likes.*, row 31: .*not finite"),
+        ("likes", "stars", None, r"likes.*, row 31: .*the edge attribute is missing"),
+        ("likes", "at", None, r"likes.*, row 31: .*the time is missing"),
+    ],
+)
+def test_bad_rows_are_named(
+    tmp_path: Path, name: str, column: str, value: Any, error: str, small_memory: None
+) -> None:
+    rows = shop()
+    rows[name][30][column] = rows[name][0][column] if value == "FIRST" else value
+    schema = shop_schema(in_frames(rows, "arrow table"))
+    with pytest.raises(InputError, match=error) as found:
+        tables(schema, tmp_path / "g.aeg")
+    assert found.value.line == 31
+    assert list(tmp_path.iterdir()) == []
+
+
+def as_text(kind: str, column: str, bad: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / kind / "part-1.csv"
+        lines = path.read_text().splitlines()
+        at = lines[0].replace('"', "").split(",").index(column)
+        cells = lines[11].split(",")
+        cells[at] = bad
+        lines[11] = ",".join(cells)
+        path.write_text("\n".join(lines) + "\n")
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "error"),
+    [
+        ("user", "age", "old", r"user/part-1.csv, row 11: the feature 'old' is not a number"),
+        (
+            "user",
+            "premium",
+            "perhaps",
+            r"part-1.csv, row 11: the feature 'perhaps' is not true or f",
+        ),
+        ("order", "id", "x7", r"order/part-1.csv, row 11: the key 'x7' is not an integer"),
+        ("order", "before", "x7", r"order/part-1.csv, row 11: the key 'x7' is not an integer"),
+        ("order", "placed", "soon", r"order/part-1.csv, row 11: the time 'soon' is not a time"),
+        (
+            "likes",
+            "stars",
+            "4.5",
+            r"likes/part-1.csv, row 11: the edge attribute '4.5' is not an i",
+        ),
+        ("likes", "w", '"1,', r"likes/part-1.csv: cannot be read"),
+    ],
+)
+def test_bad_text_is_named(
+    tmp_path: Path, name: str, column: str, value: str, error: str, small_memory: None
+) -> None:
+    (tmp_path / "in").mkdir()
+    schema = shop_schema(in_files(shop(), tmp_path / "in", "csv"))
+    as_text(name, column, value)(tmp_path / "in")
+    with pytest.raises(InputError, match=error):
+        tables(schema, tmp_path / "g.aeg")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+STAMP = pa.array([1, 2], pa.timestamp("s"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        (lambda: two({"k": [1], "b": [1]}, {"k": ["x"]}), "both tables need keys of one type"),
+        (lambda: two({"k": [1], "b": ["x"]}, {"k": [1]}), "both tables need keys of one type"),
+        (lambda: two({"k": [1.5], "b": ["x"]}, {"k": ["x"]}), "is a key of type double"),
+        (lambda: two({"k": [1], "c": [1]}, {"k": [1]}), "no column 'b' .*columns: 'k', 'c'"),
+        (lambda: two({"k": [1], "b": [1]}, {"c": [1]}), "no column 'k'"),
+        (lambda: two({"k": [], "b": []}, {"k": [1]}), "holds no rows|is a key of type"),
+        (lambda: two({"k": [1], "b": [1], "t": ["x"]}, {"k": [1]}, time="t"), "not hold times"),
+        (lambda: two({"k": [1], "b": [1], "f": ["x"]}, {"k": [1]}, features="f"), "is a number"),
+        (lambda: two({"k": [1], "b": [1]}, {"k": [1]}, features="f"), "no column 'f' .a feature"),
+        (lambda: two(7, {"k": [1]}), "a table is a path"),
+        (lambda: two({"duckdb": "x.duckdb"}, {"k": [1]}), "and table or query"),
+    ],
+)  # fmt: skip
+def test_tables_that_do_not_fit_are_named(tmp_path: Path, schema: Any, error: str) -> None:
+    with pytest.raises((InputError, InvalidArgumentError), match=error):
+        tables(schema(), tmp_path / "g.aeg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def timed(one: Any, other: Any, **options: Any) -> Schema:
+    return Schema(
+        {
+            "a": NodeTable({"k": [1, 2], "b": [1, 1], "t": one}, "k", time="t", foreign={"b": "b"}),
+            "b": NodeTable({"k": [1, 2], "t": other}, "k", time="t"),
+        },
+        **options,
+    )
+
+
+def test_times_of_different_kinds_are_named(tmp_path: Path) -> None:
+    zoned = STAMP.cast(pa.timestamp("s", "Europe/Paris"))
+    with pytest.raises(InvalidArgumentError, match=r"time zone Europe/Paris, but .* has none"):
+        tables(timed(zoned, STAMP), tmp_path / "g")
+    with pytest.raises(InvalidArgumentError, match=r"plain numbers as times, but .* is in 's'"):
+        tables(timed([1, 2], STAMP), tmp_path / "g")
+    with pytest.raises(InvalidArgumentError, match="times with fractions"):
+        tables(timed([1.5, 2], STAMP, time_unit="s"), tmp_path / "g")
+    with pytest.raises(InputError, match=r"row 1: .*cannot be given in 'D'"):
+        tables(timed(STAMP, STAMP, time_unit="D"), tmp_path / "g")
+    with pytest.raises(InputError, match=r"row 2: .*the time is NaN"):
+        tables(timed([1.5, float("nan")], [1, 2]), tmp_path / "g")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_times_become_the_finest_unit(tmp_path: Path) -> None:
+    tables(timed(STAMP, pa.array([5, 6], pa.timestamp("ms"))), tmp_path / "g")
+    graph = HeteroGraph.load(tmp_path / "g")
+    assert graph["a"].node_time.tolist() == [1000, 2000]  # type: ignore[union-attr]
+    assert graph["b"].node_time.tolist() == [5, 6]  # type: ignore[union-attr]
+    tables(timed([3, 4], STAMP, time_unit="s"), tmp_path / "g", force=True)
+    assert HeteroGraph.load(tmp_path / "g")["a"].node_time.tolist() == [3, 4]  # type: ignore[union-attr]
+
+
+def test_one_file_of_many_that_differs_is_named(shop_files: Path) -> None:
+    folder = shop_files / "orders"
+    folder.mkdir()
+    good = as_arrow(shop()["order"])
+    for part in range(4):
+        pq.write_table(good.slice(part * 100, 100), folder / f"{part}.parquet")
+    text = TOML.replace('"order.parquet"', '"orders"')
+    (shop_files / "many.toml").write_text(text)
+    tables(shop_files / "many.toml", shop_files / "good.aeg")
+    before = {path.name for path in shop_files.iterdir()}
+    for damage, error in (
+        (good.slice(200, 100).drop_columns(["buyer"]), "2.parquet: there is no column 'buyer'"),
+        (
+            good.slice(200, 100).set_column(1, "buyer", pa.array([7] * 100)),
+            r"2.parquet: column 'buyer' is of t",
+        ),
+        (None, r"2.parquet: .*Parquet"),
+    ):
+        if damage is None:
+            data = (folder / "2.parquet").read_bytes()
+            (folder / "2.parquet").write_bytes(data[: len(data) // 2])
+        else:
+            pq.write_table(damage, folder / "2.parquet")
+        with pytest.raises(InputError, match=error):
+            tables(shop_files / "many.toml", shop_files / "g.aeg")
+        assert {path.name for path in shop_files.iterdir()} == before
+
+
+def test_a_file_that_changes_meanwhile_is_named(
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = TypedBuild._check_inputs
+
+    def changed(self: TypedBuild) -> None:
+        rows = as_arrow(shop()["likes"][::-1])
+        pq.write_table(rows, shop_files / "likes.parquet")
+        write(self)
+
+    monkeypatch.setattr(TypedBuild, "_check_inputs", changed)
+    with pytest.raises(InputError, match=r"likes\.parquet: changed while it was read"):
+        tables(shop_files / "shop.toml", shop_files / "g.aeg")
+    assert not list(shop_files.glob("g.*"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_databases_that_fail_are_named(tmp_path: Path, kind: str) -> None:
+    if kind == "duckdb":
+        pytest.importorskip("duckdb")
+    (tmp_path / "text.db").write_text("no database at all, just some text that is long enough")
+    for source, error in (
+        ({kind: tmp_path / "none.db", "table": "t"}, "no such file"),
+        ({kind: tmp_path / "text.db", "table": "t"}, "nodes.a: (SQLite|DuckDB): "),
+        ({kind: 7, "table": "t"}, "is the path of a database, or a connection, got 7"),
+        ({kind: tmp_path / "text.db", "table": "t", "query": "x"}, "and table or query"),
+    ):
+        with pytest.raises(AetherError, match=error):
+            tables(two(source, {"k": [1]}), tmp_path / "g.aeg")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
+
+
+def test_values_of_several_types_in_sqlite_are_named(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("CREATE TABLE t (k, b)")
+        connection.execute("INSERT INTO t VALUES (1, 1), ('x', 1)")
+    connection.close()
+    source = {"sqlite": str(tmp_path / "a.db"), "table": "t"}
+    with pytest.raises(InputError, match="'k' holds values of several types: integer, text"):
+        tables(two(source, {"k": [1]}), tmp_path / "g.aeg")
+
+
+# ---- going on after a kill ----------------------------------------------------------------------
+
+
+class Interrupt(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_goes_on_wherever_it_was_interrupted(
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch, after: bool, small_memory: None
+) -> None:
+    """Interrupted at some of the recordings, before or after, then run again."""
+    schema, output = load_schema(shop_files / "shop.toml"), shop_files / "g.aeg"
+    tables(schema, shop_files / "whole.aeg", layout="both")
+    notes = tables(schema, output, layout="both").notes
+    whole = (shop_files / "whole.aeg").read_bytes()
+    record, left = Journal.record, 0
+
+    def interrupted(self: Journal, **state: Any) -> None:
+        nonlocal left
+        if after:
+            record(self, **state)
+        left -= 1
+        if left == 0:
+            raise Interrupt
+        if not after:
+            record(self, **state)
+
+    monkeypatch.setattr(Journal, "record", interrupted)
+    points = 1
+    while True:
+        left = points
+        for path in shop_files.glob("g.*"):
+            path.unlink()
+        try:
+            tables(schema, output, layout="both", restart=True)
+        except Interrupt:
+            left = 0
+        else:
+            break
+        assert not output.exists()
+        found = tables(schema, output, layout="both", force=True)
+        assert output.read_bytes() == whole, points
+        assert found.notes == notes
+        assert not Path(f"{output}.building").exists()
+        points += 3
+    assert points > 12
+
+
+def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, output = load_schema(shop_files / "shop.toml"), shop_files / "g.aeg"
+    record = Journal.record
+
+    def interrupted(self: Journal, **state: Any) -> None:
+        record(self, **state)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "record", interrupted)
+        with pytest.raises(Interrupt):
+            tables(schema, output)
+    with pytest.raises(InvalidArgumentError, match="layout was 'csc' and is 'csr'"):
+        tables(schema, output, layout="csr")
+    pq.write_table(as_arrow(shop()["order"][::-1]), shop_files / "order.parquet")
+    with pytest.raises(InvalidArgumentError, match=r"order.parquet"):
+        tables(schema, output)
+    tables(schema, output, restart=True)
+
+
+def test_killed_and_run_again(shop_files: Path) -> None:
+    """A process that is killed while it sorts edges; another one goes on."""
+    output = shop_files / "g.aeg"
+    code = textwrap.dedent(f"""
+        import os, signal
+        from aethergraph.convert import tables
+        from aethergraph.convert.external.journal import Journal
+        record, left = Journal.record, [9]
+        def killed(self, **state):
+            record(self, **state)
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+        Journal.record = killed
+        tables({str(shop_files / "shop.toml")!r}, {str(output)!r})
+    """)
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL and not output.exists()
+    remarks: list[str] = []
+    tables(shop_files / "shop.toml", output, remark=remarks.append)
+    assert "going on with an interrupted build" in remarks[0]
+    tables(shop_files / "shop.toml", shop_files / "w.aeg")
+    assert output.read_bytes() == (shop_files / "w.aeg").read_bytes()
